@@ -1,0 +1,80 @@
+# Every command a contributor needs. PYTHON picks the interpreter, each has an environment of its own:
+#   make test PYTHON=python3.13
+PYTHON ?= python3
+PROFILE ?= release
+
+ifeq ($(PYTHON),python3)
+VENV := .venv
+else
+VENV := .venv-$(patsubst python%,%,$(notdir $(PYTHON)))
+endif
+BIN := $(VENV)/bin
+DEPS := $(VENV)/.deps
+CORE := $(VENV)/.core-$(PROFILE)
+SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
+
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check fix bench docs wheel needs lint
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(CORE) ## Create $(VENV) with every tool and the built core (PYTHON=..., PROFILE=release|dev)
+
+run: $(CORE) ## Serve examples/hello.py on 127.0.0.1:8000
+	@echo "Serving examples/hello.py on http://127.0.0.1:8000 (Ctrl-C stops it)"
+	@exec $(BIN)/bolide serve examples/hello.py --host 127.0.0.1 --port 8000
+
+test: ## Everything that must pass before a change lands
+	@$(MAKE) --no-print-directory PROFILE=dev lint
+	cargo test --quiet --workspace --exclude bolide-py
+	$(BIN)/python -m pytest
+
+check: ## Formats, lints and types only (part of `make test`)
+	@$(MAKE) --no-print-directory PROFILE=dev lint
+
+lint: $(CORE)
+	cargo fmt --all --check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	cargo clippy --quiet --workspace --all-targets -- -D warnings
+	$(BIN)/mypy python/bolide
+	$(BIN)/python -m mypy.stubtest bolide._core --ignore-disjoint-bases
+
+fix: $(DEPS) ## Format, and repair what the linters can
+	cargo fmt --all
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(CORE) ## Run the micro benchmarks in benches/
+	@for bench in benches/*.py; do echo "$$bench"; $(BIN)/python "$$bench" || exit 1; done
+
+docs: $(CORE) ## Write docs/settings.md from the option table
+	$(BIN)/python -m bolide.reference > docs/settings.md
+
+wheel: $(DEPS) ## Build a wheel into dist/
+	$(BIN)/maturin build --release --strip --out dist
+
+needs:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	  || { echo "make: Bolide needs Python 3.11 or newer as '$(PYTHON)'; name another: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+	  || { echo "make: '$(PYTHON)' has no venv module; install your distribution's python3-venv package" >&2; exit 1; }
+	@command -v cargo >/dev/null \
+	  || { echo "make: Bolide needs cargo (Rust 1.88 or newer) on the PATH; install Rust with rustup" >&2; exit 1; }
+	@command -v cc >/dev/null \
+	  || { echo "make: Bolide needs a C compiler as 'cc' to link its core; install gcc or clang" >&2; exit 1; }
+
+$(DEPS): pyproject.toml | needs
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+$(CORE): $(SOURCES) $(DEPS)
+	$(BIN)/maturin develop --quiet $(if $(filter release,$(PROFILE)),--release,--profile $(PROFILE))
+	@rm -f $(VENV)/.core-* && touch $@

@@ -1,0 +1,194 @@
+//! The ceiling: a responder that does not parse, so no server on this machine can be faster in the same shape.
+//!
+//! One thread, one level-triggered epoll set, one read per readiness into one shared buffer, one send per batch: what Bolide does,
+//! without anything HTTP. It counts request ends and sends as many prepared answers. Two things it must know of HTTP, and reads from
+//! a connection's first request only: whether to close afterwards, and whether the client speaks HTTP/1.0 (ApacheBench).
+
+mod answer;
+mod connection;
+mod counter;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use net::{
+    Accepted, Clock, Events, Interest, Interrupted, Listener, Poller, Readiness, precise_ns,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+
+use answer::Answers;
+use connection::{Connection, Outcome};
+use counter::Counter;
+
+/// As many pending connections as the kernel allows by default (net.core.somaxconn).
+const BACKLOG: i32 = 4096;
+const RECEIVE_BUFFER_BYTES: usize = 64 * 1024;
+const EVENTS_MAX: usize = 256;
+/// How long a wait lasts at most: the stop flag and the date are looked at this often.
+const WAIT_MS: u64 = 100;
+const LISTENER: u64 = u64::MAX - 1;
+
+/// Answers on `address` until `seconds` have passed or a signal interrupts, and gives how many requests were answered.
+///
+/// `size` is the content length of the answer; `ready` is called with the bound address when connections are taken.
+///
+/// # Errors
+/// When the address cannot be bound, or the poller breaks.
+pub fn run(
+    address: SocketAddr,
+    size: usize,
+    seconds: Option<f64>,
+    ready: impl FnOnce(SocketAddr),
+) -> io::Result<u64> {
+    let mut ceiling = Ceiling::bind(address, size)?;
+    ready(ceiling.address());
+    ceiling.run(seconds, &AtomicBool::new(false))
+}
+
+/// A bound ceiling.
+pub struct Ceiling {
+    address: SocketAddr,
+    listener: Listener,
+    poller: Poller,
+    clock: Clock,
+    shared: Shared,
+    /// Indexed by descriptor.
+    connections: Vec<Option<Connection>>,
+}
+
+/// What all connections use in turn.
+struct Shared {
+    buffer: Box<[u8]>,
+    counter: Counter,
+    answers: Answers,
+    answered: u64,
+}
+
+impl Ceiling {
+    /// Listens on `address` (port 0: one that is free).
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub fn bind(address: SocketAddr, size: usize) -> io::Result<Ceiling> {
+        crate::raise_descriptor_limit();
+        let socket = listening_socket(address)?;
+        let address = socket.local_addr()?;
+        let clock = Clock::new();
+        let shared = Shared {
+            buffer: vec![0; RECEIVE_BUFFER_BYTES].into_boxed_slice(),
+            counter: Counter::default(),
+            answers: Answers::new(size, clock.unix_s()),
+            answered: 0,
+        };
+        let ceiling = Ceiling {
+            address,
+            listener: Listener::new(socket.into())?,
+            poller: Poller::new()?,
+            clock,
+            shared,
+            connections: Vec::new(),
+        };
+        ceiling
+            .poller
+            .add(&ceiling.listener, LISTENER, Interest::READ)?;
+        Ok(ceiling)
+    }
+
+    /// The address it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until `seconds` have passed, `stop` is set or a signal interrupts; gives how many requests were answered.
+    ///
+    /// # Errors
+    /// When the poller breaks.
+    pub fn run(&mut self, seconds: Option<f64>, stop: &AtomicBool) -> io::Result<u64> {
+        let length = seconds.map(|seconds| Duration::from_secs_f64(seconds.max(0.0)).as_nanos());
+        let started_ns = precise_ns();
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        while !stop.load(Ordering::Relaxed) {
+            let passed_ns = u128::from(precise_ns() - started_ns);
+            if length.is_some_and(|length| passed_ns >= length) {
+                break;
+            }
+            if self.poller.wait(&mut events, Some(WAIT_MS))? == Interrupted(true) {
+                break;
+            }
+            if self.clock.refresh() {
+                self.shared.answers.set_date(self.clock.unix_s());
+            }
+            for index in 0..events.len() {
+                if let Some(readiness) = events.get(index) {
+                    self.serve(readiness);
+                }
+            }
+        }
+        Ok(self.shared.answered)
+    }
+
+    fn serve(&mut self, readiness: Readiness) {
+        if readiness.token == LISTENER {
+            return self.accept();
+        }
+        let Some(slot) = self.connections.get_mut(readiness.token as usize) else {
+            return;
+        };
+        let Some(connection) = slot else { return };
+        let before = connection.interest();
+        if connection.serve(&mut self.shared) == Outcome::Close {
+            *slot = None;
+            return;
+        }
+        let after = connection.interest();
+        if after != before
+            && self
+                .poller
+                .modify(connection.as_fd(), readiness.token, after)
+                .is_err()
+        {
+            *slot = None;
+        }
+    }
+
+    /// Takes what waits. A request that came with its connection is answered before the connection is watched at all.
+    fn accept(&mut self) {
+        while let Accepted::Connection(transport, _) = self.listener.accept() {
+            transport.set_no_delay();
+            let mut connection = Connection::new(transport);
+            if connection.serve(&mut self.shared) == Outcome::Close {
+                continue;
+            }
+            let index = connection.as_fd().as_raw_fd() as usize;
+            let interest = connection.interest();
+            if self
+                .poller
+                .add(connection.as_fd(), index as u64, interest)
+                .is_err()
+            {
+                continue;
+            }
+            if self.connections.len() <= index {
+                self.connections.resize_with(index + 1, || None);
+            }
+            if let Some(slot) = self.connections.get_mut(index) {
+                *slot = Some(connection);
+            }
+        }
+    }
+}
+
+fn listening_socket(address: SocketAddr) -> io::Result<TcpListener> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket: OwnedFd = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &address)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}

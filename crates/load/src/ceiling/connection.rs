@@ -1,0 +1,189 @@
+//! One connection of the ceiling: what its first request asked for, and what it is still owed.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use memchr::memmem;
+use net::{Interest, Received, Sent, Transport};
+
+use super::Shared;
+use super::answer::Kind;
+use super::counter::Tail;
+
+/// What becomes of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    Keep,
+    Close,
+}
+
+pub(super) struct Connection {
+    transport: Transport,
+    stage: Stage,
+    /// Answer bytes that the socket has not taken.
+    owed: usize,
+    /// Where in an answer the owed bytes begin.
+    phase: usize,
+}
+
+enum Stage {
+    /// The first request is not complete; these are its bytes so far.
+    First(Vec<u8>),
+    /// Requests are only counted.
+    Counting(Kind, Tail),
+}
+
+impl Connection {
+    pub(super) fn new(transport: Transport) -> Connection {
+        Connection {
+            transport,
+            stage: Stage::First(Vec::new()),
+            owed: 0,
+            phase: 0,
+        }
+    }
+
+    /// A connection that is owed bytes is not read from.
+    pub(super) fn interest(&self) -> Interest {
+        Interest {
+            read: self.owed == 0,
+            write: self.owed > 0,
+        }
+    }
+
+    pub(super) fn serve(&mut self, shared: &mut Shared) -> Outcome {
+        if self.owed > 0 {
+            return self.send(shared);
+        }
+        let received = match self.transport.receive(&mut shared.buffer) {
+            Received::Bytes(count) => count,
+            Received::Blocked => return Outcome::Keep,
+            Received::End | Received::Broken(_) => return Outcome::Close,
+        };
+        let (kind, count) = self.count(received, shared);
+        if count == 0 {
+            return Outcome::Keep;
+        }
+        shared.answered += count as u64;
+        self.owed = count * shared.answers.block(kind).answer_len();
+        self.send(shared)
+    }
+
+    /// Counts the requests that end in the first `received` bytes of the buffer.
+    fn count(&mut self, received: usize, shared: &mut Shared) -> (Kind, usize) {
+        let data = shared.buffer.get(..received).unwrap_or_default();
+        match &mut self.stage {
+            Stage::Counting(kind, tail) => (*kind, shared.counter.count(tail, data)),
+            Stage::First(early) => {
+                let joined: &[u8] = if early.is_empty() {
+                    data
+                } else {
+                    early.extend_from_slice(data);
+                    early
+                };
+                let Some(length) = shared.counter.first_end(joined) else {
+                    if early.is_empty() {
+                        early.extend_from_slice(data);
+                    }
+                    return (Kind::Persistent, 0);
+                };
+                let kind = kind(joined.get(..length).unwrap_or_default());
+                let mut tail = Tail::default();
+                let count = shared.counter.count(&mut tail, joined);
+                self.stage = Stage::Counting(kind, tail);
+                (kind, if kind == Kind::Closing { 1 } else { count })
+            }
+        }
+    }
+
+    fn send(&mut self, shared: &Shared) -> Outcome {
+        let Stage::Counting(kind, _) = self.stage else {
+            return Outcome::Close;
+        };
+        let block = shared.answers.block(kind);
+        while self.owed > 0 {
+            let part = block.part(self.phase, self.owed);
+            let Sent::Bytes(count) = self.transport.send(part) else {
+                return Outcome::Close;
+            };
+            self.owed -= count;
+            self.phase = (self.phase + count) % block.answer_len();
+            if count < part.len() {
+                return Outcome::Keep;
+            }
+        }
+        match kind {
+            Kind::Closing => Outcome::Close,
+            Kind::Persistent | Kind::PersistentStated => Outcome::Keep,
+        }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.transport.as_fd()
+    }
+}
+
+/// What a connection's first request asks for. Cheap and trusting: its peer is a load generator.
+fn kind(request: &[u8]) -> Kind {
+    let option = connection_option(request).unwrap_or_default();
+    let line_end = memchr::memchr(b'\r', request).unwrap_or(request.len());
+    if request
+        .get(..line_end)
+        .unwrap_or_default()
+        .ends_with(b"HTTP/1.0")
+    {
+        if option.eq_ignore_ascii_case(b"keep-alive") {
+            Kind::PersistentStated
+        } else {
+            Kind::Closing
+        }
+    } else if option.eq_ignore_ascii_case(b"close") {
+        Kind::Closing
+    } else {
+        Kind::Persistent
+    }
+}
+
+fn connection_option(request: &[u8]) -> Option<&[u8]> {
+    let mut lines = memmem::find_iter(request, b"\r\n").map(|at| &request[at + 2..]);
+    let name = b"connection:";
+    let line = lines.find(|line| {
+        line.get(..name.len())
+            .is_some_and(|it| it.eq_ignore_ascii_case(name))
+    })?;
+    let end = memchr::memchr(b'\r', line)?;
+    Some(line.get(name.len()..end)?.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_request_decides() {
+        let cases: [(&[u8], Kind); 6] = [
+            (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", Kind::Persistent),
+            (
+                b"GET / HTTP/1.1\r\nConnection: close\r\nHost: a\r\n\r\n",
+                Kind::Closing,
+            ),
+            (
+                b"GET / HTTP/1.1\r\nHost: a\r\nconnection:Close \r\n\r\n",
+                Kind::Closing,
+            ),
+            (b"GET / HTTP/1.0\r\nHost: a\r\n\r\n", Kind::Closing),
+            (
+                b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\nHost: a\r\n\r\n",
+                Kind::PersistentStated,
+            ),
+            (
+                b"GET / HTTP/1.1\r\nConnection: keep-alive\r\n\r\n",
+                Kind::Persistent,
+            ),
+        ];
+        for (request, expected) in cases {
+            assert_eq!(kind(request), expected, "{}", request.escape_ascii());
+        }
+    }
+}

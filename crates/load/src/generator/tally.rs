@@ -1,0 +1,118 @@
+//! What is counted while a run lasts.
+
+use crate::Histogram;
+
+/// The ways in which a request fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorClass {
+    /// No connection came about, other than by refusal: no free port, no route, a full UNIX backlog.
+    Connect,
+    /// Nobody listens.
+    Refused,
+    /// The batch was not answered in time.
+    Timeout,
+    /// The server reset the connection.
+    Reset,
+    /// The server ended the connection before the answer was whole.
+    EarlyEof,
+    /// The answer is not HTTP.
+    Malformed,
+    /// A whole answer with another status than expected.
+    WrongStatus,
+    /// A whole answer with another content length than expected.
+    WrongLength,
+    /// The answer was followed by bytes that nobody asked for.
+    UnexpectedBytes,
+}
+
+impl ErrorClass {
+    /// All classes.
+    pub const ALL: [ErrorClass; 9] = [
+        ErrorClass::Connect,
+        ErrorClass::Refused,
+        ErrorClass::Timeout,
+        ErrorClass::Reset,
+        ErrorClass::EarlyEof,
+        ErrorClass::Malformed,
+        ErrorClass::WrongStatus,
+        ErrorClass::WrongLength,
+        ErrorClass::UnexpectedBytes,
+    ];
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            ErrorClass::Connect => "connect",
+            ErrorClass::Refused => "refused",
+            ErrorClass::Timeout => "timeout",
+            ErrorClass::Reset => "reset",
+            ErrorClass::EarlyEof => "early_eof",
+            ErrorClass::Malformed => "malformed",
+            ErrorClass::WrongStatus => "wrong_status",
+            ErrorClass::WrongLength => "wrong_length",
+            ErrorClass::UnexpectedBytes => "unexpected_bytes",
+        }
+    }
+}
+
+/// Failed requests by class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Errors {
+    counts: [u64; ErrorClass::ALL.len()],
+}
+
+impl Errors {
+    /// How many requests failed in this way.
+    pub fn get(&self, class: ErrorClass) -> u64 {
+        self.counts.get(class as usize).copied().unwrap_or(0)
+    }
+
+    /// How many requests failed.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Every class with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (ErrorClass, u64)> {
+        ErrorClass::ALL
+            .into_iter()
+            .map(|class| (class, self.get(class)))
+    }
+
+    pub(super) fn add(&mut self, class: ErrorClass, count: u64) {
+        if let Some(total) = self.counts.get_mut(class as usize) {
+            *total += count;
+        }
+    }
+}
+
+/// Counts of one run. Errors count from the start, all else from the end of the warm-up.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) ok: u64,
+    pub(super) bytes: u64,
+    pub(super) errors: Errors,
+    pub(super) latency_ns: Histogram,
+}
+
+impl Tally {
+    /// Forgets what the warm-up brought.
+    pub(super) fn end_warm_up(&mut self) {
+        self.ok = 0;
+        self.bytes = 0;
+        self.latency_ns.clear();
+    }
+
+    pub(super) fn good(&mut self, count: u32, latency_ns: u64) {
+        self.ok += u64::from(count);
+        self.latency_ns.record(latency_ns, u64::from(count));
+    }
+
+    /// An answer was followed by bytes nobody asked for: if it seemed right, it is a failure instead.
+    pub(super) fn unexpected_bytes(&mut self, was_good: bool) {
+        if was_good {
+            self.ok = self.ok.saturating_sub(1);
+            self.errors.add(ErrorClass::UnexpectedBytes, 1);
+        }
+    }
+}

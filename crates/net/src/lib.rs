@@ -1,0 +1,16 @@
+//! The reactor's parts: readiness, time, deadlines, listeners and transports.
+//!
+//! Knows descriptors and bytes, no word of HTTP and nothing of Python. Every system call goes through `rustix`, so there is no
+//! `unsafe` here. Read [`poller`] first: a backend for another kernel is one more file with the same six functions.
+
+mod clock;
+mod listener;
+mod poller;
+mod timer;
+mod transport;
+
+pub use clock::{Clock, precise_ns};
+pub use listener::{Accepted, Listener};
+pub use poller::{Events, Interest, Interrupted, Poller, Readiness, Token};
+pub use timer::{TICK_MS, TimerWheel};
+pub use transport::{Peer, Received, Sent, Transport};

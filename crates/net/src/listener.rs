@@ -1,0 +1,73 @@
+//! Listening sockets: accepting, and where that stops for a while.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, acceptfrom_with, getsockname};
+
+use crate::{Peer, Transport};
+
+/// A listening socket, TCP or UNIX, in non-blocking mode.
+pub struct Listener {
+    socket: OwnedFd,
+}
+
+/// What one attempt to accept brought.
+pub enum Accepted {
+    /// A connection, in non-blocking mode.
+    Connection(Transport, Peer),
+    /// None is waiting.
+    None,
+    /// This one failed before it was taken; others may be waiting.
+    Lost,
+    /// The process or the system has no descriptor or memory left: try again later, not at once.
+    Exhausted(io::Error),
+}
+
+impl Listener {
+    /// Takes over a socket that listens already. Its connections will send small writes at once (TCP_NODELAY is inherited).
+    ///
+    /// # Errors
+    /// When it cannot be made non-blocking.
+    pub fn new(socket: OwnedFd) -> io::Result<Listener> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        // Fails on a UNIX socket, which has nothing of the kind.
+        let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
+        Ok(Listener { socket })
+    }
+
+    /// Accepts one connection, with its peer's address.
+    ///
+    /// Cost: one system call.
+    pub fn accept(&self) -> Accepted {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        match acceptfrom_with(&self.socket, flags) {
+            Ok((socket, address)) => {
+                Accepted::Connection(Transport::new(socket), Peer::from(address))
+            }
+            Err(error) => refused(error),
+        }
+    }
+
+    /// The address it listens on; [`Peer::Local`] for a UNIX socket.
+    pub fn local(&self) -> Peer {
+        Peer::from(getsockname(&self.socket).ok())
+    }
+}
+
+fn refused(error: Errno) -> Accepted {
+    match error {
+        Errno::AGAIN => Accepted::None,
+        Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
+            Accepted::Exhausted(error.into())
+        }
+        _ => Accepted::Lost,
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

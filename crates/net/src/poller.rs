@@ -1,0 +1,237 @@
+//! Readiness notification: level-triggered epoll behind six functions.
+//!
+//! Level-triggered, because a connection that is not read from for a while (back-pressure) then costs one `epoll_ctl`, and nothing
+//! can be missed. All epoll calls of the project are in this file.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
+
+use rustix::event::{Timespec, epoll};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+
+/// What the owner of a descriptor chose to find it again by.
+pub type Token = u64;
+
+/// What a descriptor is watched for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Interest {
+    /// Wake when it can be read.
+    pub read: bool,
+    /// Wake when it can be written.
+    pub write: bool,
+}
+
+impl Interest {
+    /// Wake for nothing but errors and hang-up, which the kernel always reports.
+    pub const NONE: Interest = Interest {
+        read: false,
+        write: false,
+    };
+    /// Wake when it can be read.
+    pub const READ: Interest = Interest {
+        read: true,
+        write: false,
+    };
+
+    fn flags(self) -> epoll::EventFlags {
+        let mut flags = epoll::EventFlags::empty();
+        if self.read {
+            flags |= epoll::EventFlags::IN;
+        }
+        if self.write {
+            flags |= epoll::EventFlags::OUT;
+        }
+        flags
+    }
+}
+
+/// What happened to one descriptor.
+#[derive(Clone, Copy, Debug)]
+pub struct Readiness {
+    /// The token it was added with.
+    pub token: Token,
+    /// It can be read (end of input included).
+    pub readable: bool,
+    /// It can be written.
+    pub writable: bool,
+    /// Both directions are gone, or it is in error.
+    pub hung_up: bool,
+}
+
+/// One wait's results, in room that is kept from wait to wait.
+pub struct Events {
+    ready: Vec<Readiness>,
+}
+
+/// Descriptors that one wait reports at most; more are reported by the next.
+const EVENTS_MAX: usize = 256;
+
+impl Events {
+    /// No results yet; room for `capacity` of them.
+    pub fn with_capacity(capacity: usize) -> Events {
+        Events { ready: Vec::with_capacity(capacity) }
+    }
+
+    /// How many descriptors the last wait reported.
+    pub fn len(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// True when the last wait reported none.
+    pub fn is_empty(&self) -> bool {
+        self.ready.is_empty()
+    }
+
+    /// The `index`-th result of the last wait.
+    pub fn get(&self, index: usize) -> Option<Readiness> {
+        self.ready.get(index).copied()
+    }
+}
+
+impl From<&epoll::Event> for Readiness {
+    fn from(event: &epoll::Event) -> Readiness {
+        // The kernel's struct is packed: copy its fields before using them.
+        let epoll::Event { flags, data } = *event;
+        Readiness {
+            token: data.u64(),
+            readable: flags.contains(epoll::EventFlags::IN),
+            writable: flags.contains(epoll::EventFlags::OUT),
+            hung_up: flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR),
+        }
+    }
+}
+
+/// One epoll set.
+pub struct Poller {
+    epoll: OwnedFd,
+    /// Makes the set itself readable when a deadline is near, for a reactor that is waited for by somebody else's loop.
+    alarm: OnceLock<OwnedFd>,
+}
+
+/// The token of the alarm; its readiness is never reported.
+const ALARM: Token = Token::MAX;
+
+impl Poller {
+    /// An empty set.
+    ///
+    /// # Errors
+    /// When the process or the system has no descriptor left.
+    pub fn new() -> io::Result<Poller> {
+        Ok(Poller {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            alarm: OnceLock::new(),
+        })
+    }
+
+    /// Watches `source`.
+    ///
+    /// # Errors
+    /// When it is watched already, cannot be watched (a plain file), or the system's limit of watches is reached.
+    pub fn add(&self, source: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
+        Ok(epoll::add(
+            &self.epoll,
+            source,
+            epoll::EventData::new_u64(token),
+            interest.flags(),
+        )?)
+    }
+
+    /// Watches a listening socket that other processes watch too: one of them is woken, not all.
+    ///
+    /// # Errors
+    /// As [`Poller::add`].
+    pub fn add_shared(&self, source: impl AsFd, token: Token) -> io::Result<()> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+        Ok(epoll::add(
+            &self.epoll,
+            source,
+            epoll::EventData::new_u64(token),
+            flags,
+        )?)
+    }
+
+    /// Changes what `source` is watched for.
+    ///
+    /// # Errors
+    /// When it is not watched.
+    pub fn modify(&self, source: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
+        Ok(epoll::modify(
+            &self.epoll,
+            source,
+            epoll::EventData::new_u64(token),
+            interest.flags(),
+        )?)
+    }
+
+    /// Stops watching `source`. Closing a descriptor does the same unless it was duplicated.
+    ///
+    /// # Errors
+    /// When it is not watched.
+    pub fn remove(&self, source: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, source)?)
+    }
+
+    /// Makes the set readable in `wait_ms`, once (`None`: not before something else does).
+    ///
+    /// # Errors
+    /// When no timer descriptor can be made.
+    pub fn set_alarm(&self, wait_ms: Option<u64>) -> io::Result<()> {
+        let alarm = match self.alarm.get() {
+            Some(alarm) => alarm,
+            None => {
+                let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+                let alarm = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+                self.add(&alarm, ALARM, Interest::READ)?;
+                self.alarm.get_or_init(|| alarm)
+            }
+        };
+        // Zero would disarm it.
+        let it_value = wait_ms.map_or(Timespec { tv_sec: 0, tv_nsec: 0 }, |ms| timespec(ms.max(1)));
+        let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+        timerfd_settime(alarm, TimerfdTimerFlags::empty(), &Itimerspec { it_interval, it_value })?;
+        Ok(())
+    }
+
+    /// Waits until something is ready, `timeout_ms` have passed (`None`: for ever), or a signal came (then nothing is ready).
+    ///
+    /// # Errors
+    /// When the set itself is broken; never for an interruption.
+    pub fn wait(&self, events: &mut Events, timeout_ms: Option<u64>) -> io::Result<Interrupted> {
+        let timeout = timeout_ms.map(timespec);
+        events.ready.clear();
+        let mut list = [MaybeUninit::uninit(); EVENTS_MAX];
+        match epoll::wait(&self.epoll, &mut list, timeout.as_ref()) {
+            Ok((ready, _)) => {
+                events.ready.extend(ready.iter().map(Readiness::from));
+                Ok(Interrupted(false))
+            }
+            Err(rustix::io::Errno::INTR) => Ok(Interrupted(true)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn timespec(ms: u64) -> Timespec {
+    let tv_sec = i64::try_from(ms / 1000).unwrap_or(i64::MAX);
+    Timespec { tv_sec, tv_nsec: ((ms % 1000) * 1_000_000) as _ }
+}
+
+/// Whether a signal cut a wait short.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Interrupted(pub bool);
+
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+impl AsRawFd for Poller {
+    fn as_raw_fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+}

@@ -1,0 +1,135 @@
+//! Deadlines: a hashed wheel of coarse ticks that is cheap to be late with.
+//!
+//! An owner keeps its true deadline itself and puts a *reminder* here. When the reminder fires it compares, acts or asks again. So a
+//! deadline that moves away with every request (keep-alive) costs nothing until its old reminder fires, once per timeout.
+
+/// The grain of a deadline in milliseconds: a timeout may act up to one tick late, never early.
+pub const TICK_MS: u64 = 128;
+
+const SLOTS: usize = 512;
+
+/// Reminders, each the key its owner knows it by.
+pub struct TimerWheel {
+    slots: Vec<Vec<(u64, u32)>>,
+    /// The first tick that has not been fired.
+    next_tick: u64,
+    count: usize,
+}
+
+impl TimerWheel {
+    /// An empty wheel that starts at `now_ms`.
+    pub fn new(now_ms: u64) -> TimerWheel {
+        TimerWheel {
+            slots: vec![Vec::new(); SLOTS],
+            next_tick: now_ms / TICK_MS,
+            count: 0,
+        }
+    }
+
+    /// Reminds of `key` at the first tick that is not before `at_ms`. Keys may stand more than once.
+    ///
+    /// Cost: a push; allocates only while the wheel grows.
+    pub fn remind(&mut self, key: u32, at_ms: u64) {
+        let tick = at_ms.div_ceil(TICK_MS).max(self.next_tick);
+        if let Some(slot) = self.slots.get_mut(tick as usize % SLOTS) {
+            slot.push((tick, key));
+            self.count += 1;
+        }
+    }
+
+    /// How long a wait may last before a reminder can be due; `None` when there is none.
+    ///
+    /// A tick of the next turn of the wheel may answer too early, which costs one idle pass.
+    pub fn wait_ms(&self, now_ms: u64) -> Option<u64> {
+        if self.count == 0 {
+            return None;
+        }
+        let ahead = (0..SLOTS as u64).find(|ahead| {
+            let slot = self.slots.get((self.next_tick + ahead) as usize % SLOTS);
+            slot.is_some_and(|slot| !slot.is_empty())
+        })?;
+        Some(((self.next_tick + ahead) * TICK_MS).saturating_sub(now_ms))
+    }
+
+    /// True when a tick has passed since the last [`TimerWheel::expire`]: a cheap test for every pass.
+    pub fn is_due(&self, now_ms: u64) -> bool {
+        self.count > 0 && now_ms / TICK_MS >= self.next_tick
+    }
+
+    /// Moves every key that is due at `now_ms` to `due`.
+    pub fn expire(&mut self, now_ms: u64, due: &mut Vec<u32>) {
+        let last = now_ms / TICK_MS;
+        let passed = (last + 1).saturating_sub(self.next_tick).min(SLOTS as u64);
+        for tick in (last + 1 - passed)..=last {
+            if let Some(slot) = self.slots.get_mut(tick as usize % SLOTS) {
+                let before = slot.len();
+                slot.retain(|&(at, key)| {
+                    if at <= last {
+                        due.push(key);
+                    }
+                    at > last
+                });
+                self.count -= before - slot.len();
+                if slot.is_empty() && slot.capacity() > 64 {
+                    *slot = Vec::new();
+                }
+            }
+        }
+        self.next_tick = self.next_tick.max(last + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fired(wheel: &mut TimerWheel, now_ms: u64) -> Vec<u32> {
+        let mut due = Vec::new();
+        wheel.expire(now_ms, &mut due);
+        due.sort_unstable();
+        due
+    }
+
+    #[test]
+    fn a_reminder_fires_not_before_its_time_and_at_most_a_tick_late() {
+        let start = 1_000_003;
+        for delay in [0, 1, 127, 128, 1000, 65_535, 65_536, 200_000] {
+            let mut wheel = TimerWheel::new(start);
+            wheel.remind(7, start + delay);
+            if delay > 0 {
+                assert_eq!(fired(&mut wheel, start + delay - 1), [], "{delay}");
+            }
+            assert_eq!(fired(&mut wheel, start + delay + TICK_MS), [7], "{delay}");
+            assert_eq!(wheel.wait_ms(start), None);
+        }
+    }
+
+    #[test]
+    fn the_wait_leads_to_the_nearest_reminder() {
+        let mut wheel = TimerWheel::new(0);
+        wheel.remind(1, 75_000);
+        wheel.remind(2, 10_000);
+        let mut now = 0;
+        let mut seen = Vec::new();
+        let mut passes = 0;
+        while let Some(wait) = wheel.wait_ms(now) {
+            now += wait;
+            wheel.expire(now, &mut seen);
+            passes += 1;
+        }
+        assert_eq!(seen, [2, 1]);
+        assert!((75_000..75_000 + TICK_MS).contains(&now), "{now}");
+        assert!(passes <= 3, "{passes} passes");
+    }
+
+    #[test]
+    fn a_long_pause_fires_everything_once() {
+        let mut wheel = TimerWheel::new(0);
+        for key in 0..1000 {
+            wheel.remind(key, u64::from(key) * 50);
+        }
+        let all: Vec<u32> = (0..1000).collect();
+        assert_eq!(fired(&mut wheel, 10_000_000), all);
+        assert_eq!(fired(&mut wheel, 20_000_000), []);
+    }
+}

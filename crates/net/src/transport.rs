@@ -1,0 +1,117 @@
+//! A connected socket: five functions that TLS will answer too.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown, SocketAddrAny, getpeername, getsockname, send, shutdown};
+
+/// A connected stream socket in non-blocking mode. Dropping it closes it.
+pub struct Transport {
+    socket: OwnedFd,
+}
+
+/// The address of one end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Peer {
+    /// An Internet address and port.
+    Internet(SocketAddr),
+    /// A UNIX socket, or a connection that is gone: no address worth the name.
+    Local,
+}
+
+/// What one attempt to read brought.
+#[derive(Debug)]
+pub enum Received {
+    /// That many bytes (never 0).
+    Bytes(usize),
+    /// Nothing is there now.
+    Blocked,
+    /// The peer ended its sending side.
+    End,
+    /// The connection is broken.
+    Broken(io::Error),
+}
+
+/// What one attempt to write did.
+#[derive(Debug)]
+pub enum Sent {
+    /// That many bytes were taken; less than given means that the socket is full.
+    Bytes(usize),
+    /// The connection is broken.
+    Broken(io::Error),
+}
+
+impl Transport {
+    /// Takes over a connected socket that is non-blocking already.
+    pub fn new(socket: OwnedFd) -> Transport {
+        Transport { socket }
+    }
+
+    /// Takes over a connected socket of which it is not known.
+    ///
+    /// # Errors
+    /// When it cannot be made non-blocking.
+    pub fn from_blocking(socket: OwnedFd) -> io::Result<Transport> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(Transport { socket })
+    }
+
+    /// Reads what is there, up to `buffer`'s length.
+    ///
+    /// Cost: one system call.
+    pub fn receive(&self, buffer: &mut [u8]) -> Received {
+        match rustix::io::read(&self.socket, buffer) {
+            Ok(0) => Received::End,
+            Ok(count) => Received::Bytes(count),
+            Err(Errno::AGAIN | Errno::INTR) => Received::Blocked,
+            Err(error) => Received::Broken(error.into()),
+        }
+    }
+
+    /// Writes as much of `bytes` as the socket takes.
+    ///
+    /// Cost: one system call.
+    pub fn send(&self, bytes: &[u8]) -> Sent {
+        match send(&self.socket, bytes, SendFlags::NOSIGNAL) {
+            Ok(count) => Sent::Bytes(count),
+            Err(Errno::AGAIN | Errno::INTR) => Sent::Bytes(0),
+            Err(error) => Sent::Broken(error.into()),
+        }
+    }
+
+    /// Ends our sending side; the peer reads all that was sent and then the end.
+    pub fn shutdown_send(&self) {
+        // A failure means that the connection is gone, which the next read tells.
+        let _ = shutdown(&self.socket, Shutdown::Write);
+    }
+
+    /// The peer's address, asked from the kernel.
+    pub fn peer(&self) -> Peer {
+        Peer::from(getpeername(&self.socket).ok().flatten())
+    }
+
+    /// Our own address, asked from the kernel.
+    pub fn local(&self) -> Peer {
+        Peer::from(getsockname(&self.socket).ok())
+    }
+
+    /// Sends small writes at once instead of waiting for more (TCP_NODELAY). Nothing happens on a UNIX socket.
+    pub fn set_no_delay(&self) {
+        let _ = rustix::net::sockopt::set_tcp_nodelay(&self.socket, true);
+    }
+}
+
+impl From<Option<SocketAddrAny>> for Peer {
+    fn from(address: Option<SocketAddrAny>) -> Peer {
+        let internet = address.and_then(|address| SocketAddr::try_from(address).ok());
+        internet.map_or(Peer::Local, Peer::Internet)
+    }
+}
+
+impl AsFd for Transport {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

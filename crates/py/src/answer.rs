@@ -1,0 +1,160 @@
+//! Return values of handlers, as answers.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use server::{Fields, Response};
+
+use crate::ffi;
+
+const TEXT: &[u8] = b"Content-Type: text/plain; charset=utf-8\r\n";
+const OCTETS: &[u8] = b"Content-Type: application/octet-stream\r\n";
+const JSON: &[u8] = b"Content-Type: application/json\r\n";
+
+/// The content of an answer that is there as a whole; borrowed from Python, not copied.
+pub(crate) enum Body<'py> {
+    Empty,
+    Text(Bound<'py, PyString>),
+    Bytes(Bound<'py, PyBytes>),
+}
+
+/// The field lines of an answer.
+pub(crate) enum Lines<'py> {
+    Ours(&'static [u8]),
+    Applications(Bound<'py, PyBytes>),
+}
+
+/// Where the content of an answer comes from.
+pub(crate) enum Source<'py> {
+    Whole(Body<'py>),
+    Iterator(Bound<'py, PyAny>),
+    AsyncIterator(Bound<'py, PyAny>),
+}
+
+/// What a handler's return value says.
+pub(crate) struct Answer<'py> {
+    pub(crate) status: u16,
+    pub(crate) lines: Lines<'py>,
+    pub(crate) source: Source<'py>,
+}
+
+/// The Python side's part in a conversion.
+pub(crate) struct Conversion {
+    pub(crate) response_type: Py<PyAny>,
+    pub(crate) json_encode: Py<PyAny>,
+}
+
+impl Body<'_> {
+    pub(crate) fn as_bytes(&self) -> PyResult<&[u8]> {
+        Ok(match self {
+            Body::Empty => b"",
+            Body::Text(text) => text.to_str()?.as_bytes(),
+            Body::Bytes(bytes) => bytes.as_bytes(),
+        })
+    }
+}
+
+impl Lines<'_> {
+    pub(crate) fn fields(&self) -> Fields<'_> {
+        match self {
+            Lines::Ours(lines) => Fields::plain(lines),
+            Lines::Applications(lines) => Fields::of_application(lines.as_bytes()),
+        }
+    }
+}
+
+impl Answer<'_> {
+    /// In owned bytes, for the mailbox. The content of a streamed answer follows later.
+    pub(crate) fn to_response(&self) -> PyResult<Response> {
+        let content = match &self.source {
+            Source::Whole(body) => body.as_bytes()?.to_vec(),
+            _ => Vec::new(),
+        };
+        Ok(Response { status: self.status, fields: self.lines.fields().lines.to_vec(), content })
+    }
+}
+
+impl Conversion {
+    /// Reads a return value.
+    ///
+    /// # Errors
+    /// `TypeError` for a value that is no answer; whatever the JSON encoder raises.
+    #[inline]
+    pub(crate) fn convert<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
+        if let Ok(text) = value.cast_exact::<PyString>() {
+            let source = Source::Whole(Body::Text(text.clone()));
+            return Ok(Answer { status: 200, lines: Lines::Ours(TEXT), source });
+        }
+        if value.is_exact_instance_of::<PyDict>() || value.is_exact_instance_of::<PyList>() {
+            let encoded = ffi::call(value.py(), &self.json_encode, [value.as_ptr()])?;
+            let source = Source::Whole(Body::Bytes(encoded.cast_into::<PyBytes>()?));
+            return Ok(Answer { status: 200, lines: Lines::Ours(JSON), source });
+        }
+        self.convert_others(value)
+    }
+
+    fn convert_others<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
+        let py = value.py();
+        if value.is_instance(self.response_type.bind(py))? {
+            return self.convert_response(value);
+        }
+        if let Ok(pair) = value.cast::<PyTuple>() {
+            return self.convert_pair(pair);
+        }
+        if value.is_none() {
+            return Ok(Answer { status: 204, lines: Lines::Ours(b""), source: Source::Whole(Body::Empty) });
+        }
+        if value.is_instance_of::<PyDict>() || value.is_instance_of::<PyList>() {
+            let encoded = self.json_encode.bind(py).call1((value,))?;
+            let source = Source::Whole(Body::Bytes(encoded.cast_into::<PyBytes>()?));
+            return Ok(Answer { status: 200, lines: Lines::Ours(JSON), source });
+        }
+        let is_text = value.is_instance_of::<PyString>();
+        let source = self.source(value)?;
+        let lines = if is_text { TEXT } else { OCTETS };
+        Ok(Answer { status: 200, lines: Lines::Ours(lines), source })
+    }
+
+    fn convert_response<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
+        let py = value.py();
+        let status = value.getattr(pyo3::intern!(py, "status"))?.extract()?;
+        let lines = value.getattr(pyo3::intern!(py, "raw_headers"))?.cast_into::<PyBytes>()?;
+        let body = value.getattr(pyo3::intern!(py, "body"))?;
+        let source = if body.is_none() { Source::Whole(Body::Empty) } else { self.source(&body)? };
+        Ok(Answer { status, lines: Lines::Applications(lines), source })
+    }
+
+    fn convert_pair<'py>(&self, pair: &Bound<'py, PyTuple>) -> PyResult<Answer<'py>> {
+        let (value, status): (Bound<'py, PyAny>, u16) = pair.extract().map_err(|_| {
+            PyTypeError::new_err("a handler's tuple must be (value, status), with a status from 200 to 599")
+        })?;
+        if !(200..=599).contains(&status) || value.is_instance_of::<PyTuple>() {
+            return Err(PyTypeError::new_err("a handler's tuple must be (value, status), with a status from 200 to 599"));
+        }
+        let answer = self.convert(&value)?;
+        Ok(Answer { status, ..answer })
+    }
+
+    fn source<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Source<'py>> {
+        if let Ok(bytes) = value.cast::<PyBytes>() {
+            return Ok(Source::Whole(Body::Bytes(bytes.clone())));
+        }
+        if let Ok(text) = value.cast::<PyString>() {
+            return Ok(Source::Whole(Body::Text(text.clone())));
+        }
+        if ffi::is_iterator(value) {
+            return Ok(Source::Iterator(value.clone()));
+        }
+        let py = value.py();
+        if value.hasattr(pyo3::intern!(py, "__anext__"))? {
+            return Ok(Source::AsyncIterator(value.clone()));
+        }
+        if value.hasattr(pyo3::intern!(py, "__aiter__"))? {
+            return Ok(Source::AsyncIterator(value.call_method0(pyo3::intern!(py, "__aiter__"))?));
+        }
+        let kind = value.get_type().name()?;
+        Err(PyTypeError::new_err(format!(
+            "a handler returned {kind}; it may return str, bytes, dict, list, Response, (value, status), None, or an iterator of str or bytes"
+        )))
+    }
+}

@@ -1,0 +1,257 @@
+//! The coroutine of the task that a suspended handler runs in.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyException, PyStopIteration};
+use pyo3::prelude::*;
+use server::{Command, ExchangeId};
+
+use crate::answer::Source;
+use crate::ffi::{self, Sent};
+use crate::native::NativeApp;
+use crate::request::Request;
+use crate::shared::Shared;
+use crate::stream::Stream;
+
+/// What a coroutine is run for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// A handler: its value is the answer.
+    Handler,
+    /// An error handler: the same, but its failure is the end.
+    ErrorHandler,
+    /// The sending of a streamed answer.
+    Stream,
+}
+
+/// A suspended coroutine and all that belongs to its exchange.
+pub(crate) struct Work {
+    pub(crate) table: Py<NativeApp>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) request: Py<Request>,
+    pub(crate) id: ExchangeId,
+    pub(crate) stage: Stage,
+    pub(crate) coroutine: Py<PyAny>,
+    pub(crate) context: Py<PyAny>,
+    /// What the coroutine gave in its first step, until the task has taken it.
+    pub(crate) future: Option<Py<PyAny>>,
+}
+
+/// What follows the end of a coroutine.
+enum After {
+    Coroutine(Py<PyAny>),
+    End,
+}
+
+/// A coroutine in the sense of `collections.abc.Coroutine`, written in Rust.
+#[pyclass(module = "bolide._core")]
+#[derive(Default)]
+pub(crate) struct Driver {
+    work: Option<Box<Work>>,
+}
+
+impl Driver {
+    pub(crate) fn take(&mut self, work: Work) {
+        self.work = Some(Box::new(work));
+    }
+
+    /// Goes on, with an exception or without. The work is out of the object meanwhile, so that nothing is borrowed while Python runs.
+    fn resume(slf: &Bound<'_, Driver>, mut thrown: Option<PyErr>) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let Some(mut work) = slf.borrow_mut().work.take() else {
+            return Err(thrown.unwrap_or_else(|| PyStopIteration::new_err(())));
+        };
+        if let Some(future) = work.future.take() {
+            // Cancelled before its first step: what it waits for is cancelled instead, as if the task had waited already.
+            let is_settled = match &thrown {
+                None => true,
+                Some(_) => future.call_method0(py, "cancel")?.is_truthy(py)?,
+            };
+            if is_settled {
+                slf.borrow_mut().work = Some(work);
+                return Ok(future);
+            }
+        }
+        loop {
+            let after = match work.step(py, thrown.take())? {
+                Sent::Yielded(value) => {
+                    slf.borrow_mut().work = Some(work);
+                    return Ok(value.unbind());
+                }
+                Sent::Returned(value) => work.returned(py, &value),
+                Sent::Raised(error) => work.raised(py, error),
+            };
+            match after {
+                Ok(After::Coroutine(coroutine)) => work.coroutine = coroutine,
+                Ok(After::End) => return Err(PyStopIteration::new_err(())),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Driver {
+    fn __await__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(slf: &Bound<'_, Driver>) -> PyResult<Py<PyAny>> {
+        Driver::resume(slf, None)
+    }
+
+    fn send(slf: &Bound<'_, Driver>, _value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        Driver::resume(slf, None)
+    }
+
+    #[pyo3(signature = (kind, value=None, _traceback=None))]
+    fn throw(
+        slf: &Bound<'_, Driver>,
+        kind: &Bound<'_, PyAny>,
+        value: Option<&Bound<'_, PyAny>>,
+        _traceback: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let error = match value {
+            Some(value) if value.is_instance_of::<pyo3::exceptions::PyBaseException>() => value.clone(),
+            Some(value) => kind.call1((value,))?,
+            None if kind.is_instance_of::<pyo3::exceptions::PyBaseException>() => kind.clone(),
+            None => kind.call0()?,
+        };
+        Driver::resume(slf, Some(PyErr::from_value(error)))
+    }
+
+    fn close(slf: &Bound<'_, Driver>) -> PyResult<()> {
+        let work = slf.borrow_mut().work.take();
+        if let Some(work) = work {
+            work.shared.close(work.id);
+            work.coroutine.call_method0(slf.py(), "close")?;
+        }
+        Ok(())
+    }
+
+    #[getter]
+    fn __name__(&self) -> &'static str {
+        "request"
+    }
+
+    #[getter]
+    fn __qualname__(&self) -> &'static str {
+        "bolide.request"
+    }
+}
+
+impl Work {
+    /// Runs the coroutine up to its next suspension, in its own context.
+    fn step<'py>(&self, py: Python<'py>, thrown: Option<PyErr>) -> PyResult<Sent<'py>> {
+        let (context, coroutine) = (self.context.bind(py), self.coroutine.bind(py));
+        ffi::enter_context(context)?;
+        let sent = match thrown {
+            None => ffi::send(py, coroutine),
+            Some(error) => match coroutine.call_method1("throw", (error.into_value(py),)) {
+                Ok(value) => Sent::Yielded(value),
+                Err(error) if error.is_instance_of::<PyStopIteration>(py) => {
+                    Sent::Returned(error.value(py).getattr("value")?)
+                }
+                Err(error) => Sent::Raised(error),
+            },
+        };
+        ffi::exit_context(context)?;
+        Ok(sent)
+    }
+
+    fn returned(&mut self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<After> {
+        if self.stage == Stage::Stream {
+            self.shared.post(py, self.id, Command::Finish);
+            self.shared.close(self.id);
+            return Ok(After::End);
+        }
+        match self.answer(py, value) {
+            Ok(after) => Ok(after),
+            Err(error) => self.failed(py, error),
+        }
+    }
+
+    /// Posts what a value says.
+    fn answer(&mut self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<After> {
+        let table = self.table.bind(py).borrow();
+        let answer = table.conversion.convert(value)?;
+        let response = answer.to_response()?;
+        match answer.source {
+            Source::Whole(_) => {
+                self.shared.post(py, self.id, Command::Respond(response));
+                self.shared.close(self.id);
+                Ok(After::End)
+            }
+            Source::Iterator(iterator) => {
+                let mut exchanges = self.shared.exchanges();
+                let exchange = exchanges.entry(self.id).or_default();
+                (exchange.iterator, exchange.task) = (Some(iterator.unbind()), None);
+                drop(exchanges);
+                self.shared.post(py, self.id, Command::Stream(response));
+                Ok(After::End)
+            }
+            Source::AsyncIterator(iterator) => {
+                self.shared.post(py, self.id, Command::Begin(response));
+                let stream = Stream { id: self.id, shared: Arc::clone(&self.shared) };
+                let coroutine = table.stream_async.call1(py, (Py::new(py, stream)?, iterator))?;
+                self.stage = Stage::Stream;
+                Ok(After::Coroutine(coroutine))
+            }
+        }
+    }
+
+    fn raised(&mut self, py: Python<'_>, error: PyErr) -> PyResult<After> {
+        let is_disconnection = self.shared.is_disconnection(py, &error);
+        if !error.is_instance_of::<PyException>(py) || (is_disconnection && self.is_disconnected()) {
+            // Cancelled, or on its way out: who cancelled knows; a peer that still waits gets a plain failure.
+            self.shared.post(py, self.id, Command::Fail);
+            self.shared.close(self.id);
+            return if is_disconnection { Ok(After::End) } else { Err(error) };
+        }
+        self.failed(py, error)
+    }
+
+    fn failed(&mut self, py: Python<'_>, error: PyErr) -> PyResult<After> {
+        if self.stage != Stage::Handler {
+            log_failure(py, &error, "an answer could not be completed");
+            self.shared.post(py, self.id, Command::Fail);
+            self.shared.close(self.id);
+            return Ok(After::End);
+        }
+        self.stage = Stage::ErrorHandler;
+        let on_error = self.table.borrow(py).on_error.clone_ref(py);
+        let value = match on_error.call1(py, (&self.request, error.into_value(py))) {
+            Ok(value) => value.into_bound(py),
+            Err(error) => return self.failed(py, error),
+        };
+        if ffi::is_coroutine(&value) {
+            return Ok(After::Coroutine(value.unbind()));
+        }
+        match self.answer(py, &value) {
+            Ok(after) => Ok(after),
+            Err(error) => self.failed(py, error),
+        }
+    }
+
+    fn is_disconnected(&self) -> bool {
+        self.shared.exchanges().get(&self.id).is_none_or(|exchange| exchange.is_disconnected)
+    }
+}
+
+/// Logs a failure that no error handler can answer any more.
+pub(crate) fn log_failure(py: Python<'_>, error: &PyErr, what: &str) {
+    let log = || -> PyResult<()> {
+        let logger = py.import("logging")?.call_method1("getLogger", ("bolide.error",))?;
+        let keywords = pyo3::types::PyDict::new(py);
+        keywords.set_item("exc_info", error.value(py))?;
+        logger.call_method("error", (what,), Some(&keywords))?;
+        Ok(())
+    };
+    if let Err(error) = log() {
+        error.write_unraisable(py, None);
+    }
+}

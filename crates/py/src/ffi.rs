@@ -1,0 +1,136 @@
+//! The calls into CPython that PyO3 has no safe form of, each as a safe function.
+//!
+//! The only file of this crate that may hold `unsafe`.
+#![allow(unsafe_code)]
+
+use std::ptr;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// What a coroutine did with a value it was sent.
+pub(crate) enum Sent<'py> {
+    /// It suspended and gave this.
+    Yielded(Bound<'py, PyAny>),
+    /// It ended and returned this.
+    Returned(Bound<'py, PyAny>),
+    /// It raised.
+    Raised(PyErr),
+}
+
+/// The interpreter token of a thread that is known to hold it: the application is called from inside a Python call only.
+pub(crate) fn attached<'py>() -> Python<'py> {
+    // SAFETY: `Worker` is reached only through the methods of `Server` and `Selector`, which Python calls with the interpreter
+    // attached, and they detach only around the wait, in which no application code runs.
+    unsafe { Python::assume_attached() }
+}
+
+/// Calls `callable` with positional arguments and no tuple in between.
+pub(crate) fn call<'py, const N: usize>(
+    py: Python<'py>,
+    callable: &Py<PyAny>,
+    arguments: [*mut ffi::PyObject; N],
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the arguments are borrowed from references that the caller holds over the call; CPython reads N of them.
+    let result = unsafe { ffi::PyObject_Vectorcall(callable.as_ptr(), arguments.as_ptr(), N, ptr::null_mut()) };
+    // SAFETY: a new reference, or null with the error set.
+    unsafe { Bound::from_owned_ptr_or_err(py, result) }
+}
+
+/// Calls `callable` with `arguments`, of which the last ones are named by the tuple `names` (if any).
+pub(crate) fn call_named<'py>(
+    py: Python<'py>,
+    callable: &Py<PyAny>,
+    arguments: &[Bound<'py, PyAny>],
+    names: Option<&Py<pyo3::types::PyTuple>>,
+    named: usize,
+) -> PyResult<Bound<'py, PyAny>> {
+    let positional = arguments.len().saturating_sub(named);
+    let names = names.map_or(ptr::null_mut(), Py::as_ptr);
+    // SAFETY: `Bound` is one pointer to an object, so the slice is an array of object pointers; all live over the call.
+    let result = unsafe { ffi::PyObject_Vectorcall(callable.as_ptr(), arguments.as_ptr().cast(), positional, names) };
+    // SAFETY: a new reference, or null with the error set.
+    unsafe { Bound::from_owned_ptr_or_err(py, result) }
+}
+
+/// Sends `value` (or None) to a coroutine.
+pub(crate) fn send<'py>(py: Python<'py>, coroutine: &Bound<'py, PyAny>) -> Sent<'py> {
+    let mut result = ptr::null_mut();
+    // SAFETY: both objects live over the call; `result` receives a new reference unless an error is set.
+    let status = unsafe { ffi::PyIter_Send(coroutine.as_ptr(), ffi::Py_None(), &mut result) };
+    if status == ffi::PySendResult::PYGEN_ERROR {
+        return Sent::Raised(PyErr::fetch(py));
+    }
+    // SAFETY: not an error, so `result` is a new reference.
+    let value = unsafe { Bound::from_owned_ptr(py, result) };
+    if status == ffi::PySendResult::PYGEN_RETURN { Sent::Returned(value) } else { Sent::Yielded(value) }
+}
+
+/// A copy of the current context.
+pub(crate) fn copy_context(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    // SAFETY: gives a new reference, or null with the error set.
+    unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyContext_CopyCurrent()) }
+}
+
+/// Makes `context` the current one until [`exit_context`].
+pub(crate) fn enter_context(context: &Bound<'_, PyAny>) -> PyResult<()> {
+    // SAFETY: `context` is a context object: it comes from `copy_context`.
+    let failed = unsafe { ffi::PyContext_Enter(context.as_ptr()) } < 0;
+    if failed { Err(PyErr::fetch(context.py())) } else { Ok(()) }
+}
+
+/// Leaves `context`, which [`enter_context`] entered.
+pub(crate) fn exit_context(context: &Bound<'_, PyAny>) -> PyResult<()> {
+    // SAFETY: as in `enter_context`.
+    let failed = unsafe { ffi::PyContext_Exit(context.as_ptr()) } < 0;
+    if failed { Err(PyErr::fetch(context.py())) } else { Ok(()) }
+}
+
+/// The address of the first weak reference to an object, 0 when there is none: equal twice means that none was added and kept.
+pub(crate) fn first_weak_reference(object: &Bound<'_, PyAny>) -> usize {
+    // SAFETY: every object has a type.
+    let kind = unsafe { ffi::Py_TYPE(object.as_ptr()) };
+    // SAFETY: types live as long as their instances.
+    let offset = unsafe { (*kind).tp_weaklistoffset };
+    if offset == 0 {
+        return 0;
+    }
+    // SAFETY: a type with an offset keeps the list's head there in each instance.
+    let list = unsafe { object.as_ptr().byte_offset(offset) }.cast::<usize>();
+    // SAFETY: as above; the interpreter is attached, so nobody changes it meanwhile.
+    unsafe { *list }
+}
+
+/// True for an object with `__next__`.
+pub(crate) fn is_iterator(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: any object may be asked.
+    unsafe { ffi::PyIter_Check(object.as_ptr()) != 0 }
+}
+
+/// True for what an `async def` function gives.
+pub(crate) fn is_coroutine(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: any object may be asked.
+    unsafe { ffi::PyCoro_CheckExact(object.as_ptr()) != 0 }
+}
+
+/// The number of items of a container, 0 when it cannot be told.
+pub(crate) fn length(object: &Bound<'_, PyAny>) -> usize {
+    // SAFETY: any object may be asked; a failure sets an error, which is cleared below.
+    let count = unsafe { ffi::PyObject_Size(object.as_ptr()) };
+    if count < 0 {
+        let _ = PyErr::take(object.py());
+    }
+    usize::try_from(count).unwrap_or(0)
+}
+
+/// A descriptor that the caller keeps open while it uses the result.
+pub(crate) fn borrow_fd<'fd>(fd: i32) -> std::os::fd::BorrowedFd<'fd> {
+    // SAFETY: `fd` is not negative (both callers check); what is done with a closed one fails with EBADF and touches no memory.
+    unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) }
+}
+
+/// How many references to an object there are.
+pub(crate) fn references<T>(object: &Py<T>) -> isize {
+    // SAFETY: the reference that is passed keeps the object alive.
+    unsafe { ffi::Py_REFCNT(object.as_ptr()) }
+}

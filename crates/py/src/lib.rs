@@ -1,0 +1,27 @@
+//! The Python module `bolide._core`: what the Rust half offers the Python half.
+
+mod answer;
+mod driver;
+mod ffi;
+mod native;
+mod request;
+mod selector;
+mod server;
+mod shared;
+mod stream;
+mod task;
+
+use pyo3::prelude::*;
+
+/// The compiled half of Bolide.
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(server::settings, module)?)?;
+    module.add_class::<request::Request>()?;
+    module.add_class::<stream::Stream>()?;
+    module.add_class::<native::NativeApp>()?;
+    module.add_class::<server::Server>()?;
+    module.add_class::<selector::Selector>()?;
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! The reactor as a selector: asyncio's loop waits in it, and HTTP is served inside the wait.
+//!
+//! `select` returns to the loop only for a descriptor of asyncio's own, a due timer, a signal, or because a handler left something for
+//! the loop to do.
+
+use std::time::{Duration, Instant};
+
+use net::Interest;
+use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use server::Worker;
+
+use crate::ffi;
+use crate::native::Native;
+use crate::server::{Server, borrow};
+
+const EVENT_READ: u8 = 1;
+const EVENT_WRITE: u8 = 2;
+
+/// A `selectors.BaseSelector` over the reactor's epoll set.
+#[pyclass(module = "bolide._core", frozen)]
+pub(crate) struct Selector {
+    server: Py<Server>,
+    /// Descriptor to `selectors.SelectorKey`.
+    map: Py<PyDict>,
+}
+
+/// What of the loop tells that it has something to do.
+struct LoopWatch<'py> {
+    event_loop: Bound<'py, PyAny>,
+    ready: Bound<'py, PyAny>,
+    scheduled: Bound<'py, PyAny>,
+    timers: usize,
+}
+
+impl<'py> LoopWatch<'py> {
+    fn new(event_loop: Bound<'py, PyAny>) -> PyResult<LoopWatch<'py>> {
+        let py = event_loop.py();
+        let ready = event_loop.getattr(pyo3::intern!(py, "_ready"))?;
+        let scheduled = event_loop.getattr(pyo3::intern!(py, "_scheduled"))?;
+        let timers = ffi::length(&scheduled);
+        Ok(LoopWatch { event_loop, ready, scheduled, timers })
+    }
+
+    /// Whether the loop has to run before the next wait.
+    #[inline]
+    fn has_work(&self) -> PyResult<bool> {
+        if ffi::length(&self.ready) > 0 || ffi::length(&self.scheduled) != self.timers {
+            return Ok(true);
+        }
+        self.event_loop.getattr(pyo3::intern!(self.event_loop.py(), "_stopping"))?.is_truthy()
+    }
+}
+
+impl Selector {
+    pub(crate) fn new(py: Python<'_>, server: Py<Server>) -> Selector {
+        Selector { server, map: PyDict::new(py).unbind() }
+    }
+
+    /// Serves until the loop is needed; gives the loop's own descriptors that are ready.
+    fn serve(&self, py: Python<'_>, timeout: Option<f64>, foreign: &mut Vec<net::Readiness>) -> PyResult<()> {
+        let server = self.server.get();
+        let mut worker = server.worker()?;
+        let watch = server.shared.event_loop.get(py).map(|event_loop| LoopWatch::new(event_loop.bind(py).clone())).transpose()?;
+        let end = timeout.map(|seconds| Instant::now() + Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX / 4));
+        loop {
+            server.before_pass(&mut worker);
+            let own_ms = worker.before_wait();
+            let has_work = watch.as_ref().map_or(Ok(false), LoopWatch::has_work)?;
+            let loop_ms = if has_work { Some(0) } else { end.map(milliseconds_until) };
+            let wait_ms = own_ms.into_iter().chain(loop_ms).min();
+            let interrupted = wait(py, &mut worker, wait_ms)?;
+            worker.dispatch(foreign);
+            let has_work = watch.as_ref().map_or(Ok(false), LoopWatch::has_work)?;
+            let is_due = end.is_some_and(|end| loop_ms == Some(0) || Instant::now() >= end);
+            let is_over = has_work || is_due || interrupted || !foreign.is_empty();
+            if is_over || worker.app.calls.fatal.is_some() || (worker.is_draining() && worker.is_empty()) {
+                return server.after_pass(py, worker);
+            }
+        }
+    }
+
+    fn descriptor(file: &Bound<'_, PyAny>) -> PyResult<i32> {
+        let fd: i32 = match file.extract() {
+            Ok(fd) => fd,
+            Err(_) => file.call_method0("fileno")?.extract()?,
+        };
+        if fd < 0 {
+            return Err(PyValueError::new_err(format!("invalid file descriptor: {fd}")));
+        }
+        Ok(fd)
+    }
+
+    fn key<'py>(file: &Bound<'py, PyAny>, fd: i32, events: u8, data: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        if events == 0 || events & !(EVENT_READ | EVENT_WRITE) != 0 {
+            return Err(PyValueError::new_err(format!("invalid events: {events}")));
+        }
+        file.py().import("selectors")?.getattr("SelectorKey")?.call1((file, fd, events, data))
+    }
+}
+
+#[pymethods]
+impl Selector {
+    #[pyo3(signature = (fileobj, events, data=None))]
+    fn register<'py>(&self, fileobj: &Bound<'py, PyAny>, events: u8, data: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        let py = fileobj.py();
+        let fd = Selector::descriptor(fileobj)?;
+        let map = self.map.bind(py);
+        if map.contains(fd)? {
+            return Err(PyKeyError::new_err(format!("descriptor {fd} is registered already")));
+        }
+        let key = Selector::key(fileobj, fd, events, data)?;
+        self.server.get().poller.add(borrow(fd), Worker::<Native>::foreign_token(fd as u32), interest(events))?;
+        map.set_item(fd, &key)?;
+        Ok(key)
+    }
+
+    fn unregister<'py>(&self, fileobj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let fd = Selector::descriptor(fileobj)?;
+        let map = self.map.bind(fileobj.py());
+        let Some(key) = map.get_item(fd)? else { return Err(PyKeyError::new_err(format!("{fd} is not registered"))) };
+        map.del_item(fd)?;
+        // Fails for a descriptor that was closed before it was unregistered: the kernel forgot it by itself.
+        let _ = self.server.get().poller.remove(borrow(fd));
+        Ok(key)
+    }
+
+    #[pyo3(signature = (fileobj, events, data=None))]
+    fn modify<'py>(&self, fileobj: &Bound<'py, PyAny>, events: u8, data: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        let py = fileobj.py();
+        let fd = Selector::descriptor(fileobj)?;
+        let map = self.map.bind(py);
+        if !map.contains(fd)? {
+            return Err(PyKeyError::new_err(format!("{fd} is not registered")));
+        }
+        let key = Selector::key(fileobj, fd, events, data)?;
+        self.server.get().poller.modify(borrow(fd), Worker::<Native>::foreign_token(fd as u32), interest(events))?;
+        map.set_item(fd, &key)?;
+        Ok(key)
+    }
+
+    #[pyo3(signature = (timeout=None))]
+    fn select<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyList>> {
+        let mut foreign = Vec::new();
+        self.serve(py, timeout, &mut foreign)?;
+        let ready = PyList::empty(py);
+        for readiness in foreign {
+            if let Some(key) = self.map.bind(py).get_item(readiness.token)? {
+                let registered: u8 = key.getattr("events")?.extract()?;
+                let read = if readiness.readable || readiness.hung_up { EVENT_READ } else { 0 };
+                let write = if readiness.writable || readiness.hung_up { EVENT_WRITE } else { 0 };
+                ready.append((key, (read | write) & registered))?;
+            }
+        }
+        Ok(ready)
+    }
+
+    fn get_key<'py>(&self, fileobj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let fd = Selector::descriptor(fileobj)?;
+        let key = self.map.bind(fileobj.py()).get_item(fd)?;
+        key.ok_or_else(|| PyKeyError::new_err(format!("{fd} is not registered")))
+    }
+
+    fn get_map(&self, py: Python<'_>) -> Py<PyDict> {
+        self.map.clone_ref(py)
+    }
+
+    fn close(&self, py: Python<'_>) {
+        self.map.bind(py).clear();
+    }
+}
+
+/// Waits, and lets other threads run meanwhile.
+fn wait(py: Python<'_>, worker: &mut Worker<Native>, wait_ms: Option<u64>) -> PyResult<bool> {
+    let waited = if wait_ms == Some(0) { worker.wait(wait_ms) } else { py.detach(|| worker.wait(wait_ms)) };
+    Ok(waited?.0)
+}
+
+fn milliseconds_until(end: Instant) -> u64 {
+    let left = end.saturating_duration_since(Instant::now());
+    // Rounded up: waking a little late is right for a timer, waking early is a wasted turn of the loop.
+    u64::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
+}
+
+fn interest(events: u8) -> Interest {
+    Interest { read: events & EVENT_READ != 0, write: events & EVENT_WRITE != 0 }
+}

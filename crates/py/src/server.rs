@@ -1,0 +1,233 @@
+//! A worker's server as Python holds it.
+
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use net::Poller;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use server::{AccessLog, Config, Limits, LogFormat, Timeouts, Worker};
+
+use crate::native::{Native, NativeApp};
+use crate::selector::Selector;
+use crate::shared::Shared;
+
+/// One worker's reactor with HTTP on it.
+#[pyclass(module = "bolide._core", frozen, weakref)]
+pub(crate) struct Server {
+    worker: Mutex<Worker<Native>>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) poller: Arc<Poller>,
+    open: Arc<AtomicUsize>,
+    limits: Limits,
+    log_format: LogFormat,
+    drain_asked: AtomicBool,
+    on_drained: Mutex<Option<Py<PyAny>>>,
+}
+
+#[pymethods]
+impl Server {
+    #[new]
+    fn new(py: Python<'_>, app: Py<NativeApp>, options: &Bound<'_, PyDict>) -> PyResult<Server> {
+        let config = config_of(options)?;
+        let log_format = match options.get_item("access_log_format")?.map(|value| value.extract::<String>()).transpose()?.as_deref() {
+            Some("json") => LogFormat::Json,
+            Some("combined") | None => LogFormat::Combined,
+            Some(other) => return Err(PyValueError::new_err(format!("unknown access_log_format {other:?}"))),
+        };
+        let log_fd: Option<i32> = options.get_item("access_log")?.and_then(|value| value.extract().transpose()).transpose()?;
+        let log = log_fd.map(|fd| access_log(fd, log_format)).transpose()?;
+        let disconnected = app.borrow(py).disconnected.clone_ref(py);
+        // The mailbox is the worker's, and the application needs it before the worker is made of it.
+        let mailbox = Arc::default();
+        let shared = Arc::new(Shared::new(Arc::clone(&mailbox), disconnected));
+        let native = Native::new(py, app, Arc::clone(&shared));
+        let worker = Worker::new(native, config, log, mailbox)?;
+        Ok(Server {
+            poller: worker.poller(),
+            open: worker.open_connections(),
+            worker: Mutex::new(worker),
+            shared,
+            limits: config.limits,
+            log_format,
+            drain_asked: AtomicBool::new(false),
+            on_drained: Mutex::new(None),
+        })
+    }
+
+    /// Serves a listening socket; the descriptor is duplicated.
+    fn add_listener(&self, fd: i32) -> PyResult<()> {
+        Ok(self.worker()?.add_listener(duplicate(fd)?)?)
+    }
+
+    /// Serves a connection that is accepted already; the descriptor is duplicated.
+    fn adopt(&self, fd: i32) -> PyResult<()> {
+        Ok(self.worker()?.adopt(duplicate(fd)?)?)
+    }
+
+    /// The reactor as a selector for `asyncio.SelectorEventLoop`.
+    fn selector(slf: Py<Self>, py: Python<'_>) -> Selector {
+        Selector::new(py, slf)
+    }
+
+    /// Binds it to the loop that its coroutines run on.
+    #[pyo3(signature = (event_loop, *, own_selector))]
+    fn attach(slf: &Bound<'_, Self>, event_loop: &Bound<'_, PyAny>, own_selector: bool) -> PyResult<()> {
+        let (py, server) = (slf.py(), slf.get());
+        server.worker()?.app.calls.tasks.attach(event_loop, own_selector)?;
+        let _ = server.shared.event_loop.set(py, event_loop.clone().unbind());
+        if !own_selector {
+            let poll = slf.getattr("poll")?;
+            event_loop.call_method1("add_reader", (server.fileno(), &poll))?;
+            let _ = server.shared.wake.set(py, poll.unbind());
+        }
+        Ok(())
+    }
+
+    /// The epoll descriptor: readable when a pass is due.
+    fn fileno(&self) -> i32 {
+        self.poller.as_raw_fd()
+    }
+
+    /// One pass without waiting.
+    fn poll(&self, py: Python<'_>) -> PyResult<()> {
+        let mut worker = match self.worker.try_lock() {
+            Ok(worker) => worker,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // A handler runs a nested loop: the outer pass will see to everything.
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        let mut foreign = Vec::new();
+        self.before_pass(&mut worker);
+        worker.before_wait();
+        worker.wait(Some(0))?;
+        worker.dispatch(&mut foreign);
+        let wait_ms = worker.before_wait();
+        self.poller.set_alarm(wait_ms)?;
+        self.after_pass(py, worker)
+    }
+
+    /// Stops accepting, closes idle connections, and lets every other end with its next answer.
+    fn drain(&self, py: Python<'_>) -> PyResult<()> {
+        self.drain_asked.store(true, Ordering::Relaxed);
+        if let Ok(mut worker) = self.worker.try_lock() {
+            self.before_pass(&mut worker);
+            self.after_pass(py, worker)?;
+        }
+        Ok(())
+    }
+
+    /// Calls back once when a drain is asked for and no connection is left.
+    fn on_drained(&self, callback: Py<PyAny>) {
+        *self.on_drained.lock().unwrap_or_else(PoisonError::into_inner) = Some(callback);
+    }
+
+    /// Closes everything now.
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        let mut worker = self.worker()?;
+        worker.stop();
+        worker.set_access_log(None);
+        worker.app.calls.tasks.retire(py);
+        if let (Some(event_loop), true) = (self.shared.event_loop.get(py), self.shared.wake.get(py).is_some())
+            && !event_loop.call_method0(py, "is_closed")?.is_truthy(py)?
+        {
+            event_loop.call_method1(py, "remove_reader", (self.fileno(),))?;
+        }
+        Ok(())
+    }
+
+    #[getter]
+    fn connections(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that one connection, and all of them, can make the server hold.
+    #[getter]
+    fn memory_bound(&self) -> (u64, u64) {
+        let one = self.limits.connection_bytes_max();
+        (one, one.saturating_mul(self.limits.connections_max))
+    }
+
+    /// Writes the access log to another descriptor from now on; it is duplicated.
+    fn reopen_access_log(&self, fd: i32) -> PyResult<()> {
+        let log = access_log(fd, self.log_format)?;
+        self.worker()?.set_access_log(Some(log));
+        Ok(())
+    }
+}
+
+impl Server {
+    /// The worker, when no pass is under way.
+    pub(crate) fn worker(&self) -> PyResult<MutexGuard<'_, Worker<Native>>> {
+        match self.worker.try_lock() {
+            Ok(worker) => Ok(worker),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                Err(PyRuntimeError::new_err("the server is busy: this cannot be called from inside a handler"))
+            }
+        }
+    }
+
+    pub(crate) fn before_pass(&self, worker: &mut Worker<Native>) {
+        self.shared.pass_begins();
+        if self.drain_asked.swap(false, Ordering::Relaxed) {
+            worker.drain();
+        }
+    }
+
+    /// Leaves the current task, tells of a finished drain, and raises what ends the process.
+    pub(crate) fn after_pass(&self, py: Python<'_>, mut worker: MutexGuard<'_, Worker<Native>>) -> PyResult<()> {
+        worker.app.calls.tasks.pass_ends(py);
+        let fatal = worker.app.calls.fatal.take();
+        let is_drained = worker.is_draining() && self.connections() == 0;
+        drop(worker);
+        if is_drained {
+            let callback = self.on_drained.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(callback) = callback {
+                callback.call0(py)?;
+            }
+        }
+        fatal.map_or(Ok(()), Err)
+    }
+}
+
+fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
+    let mut config = Config::default();
+    for (key, value) in options {
+        let name: String = key.extract()?;
+        if name == "server_header" {
+            config.omits_server_field = !value.is_truthy()?;
+        } else if let Some(number) = config.limits.get_mut(&name).or_else(|| config.timeouts.get_mut(&name)) {
+            *number = value.extract()?;
+        } else if !matches!(name.as_str(), "access_log" | "access_log_format") {
+            return Err(PyValueError::new_err(format!("the server has no option {name}")));
+        }
+    }
+    Ok(config)
+}
+
+fn access_log(fd: i32, format: LogFormat) -> PyResult<AccessLog> {
+    Ok(AccessLog::new(duplicate(fd)?.into(), format)?)
+}
+
+/// A descriptor of our own for one that Python keeps.
+fn duplicate(fd: i32) -> PyResult<OwnedFd> {
+    if fd < 0 {
+        return Err(PyValueError::new_err("a descriptor cannot be negative"));
+    }
+    Ok(borrow(fd).try_clone_to_owned()?)
+}
+
+/// A descriptor that the caller holds open over the call.
+pub(crate) fn borrow<'fd>(fd: i32) -> BorrowedFd<'fd> {
+    crate::ffi::borrow_fd(fd)
+}
+
+/// Every limit and timeout: name, kind, default, unit, help.
+#[pyfunction]
+pub(crate) fn settings() -> Vec<(&'static str, &'static str, u64, &'static str, &'static str)> {
+    let all = Limits::SETTINGS.iter().chain(Timeouts::SETTINGS);
+    all.map(|setting| (setting.name, setting.kind, setting.default, setting.unit, setting.help)).collect()
+}

@@ -1,0 +1,189 @@
+//! What the application, its requests and its tasks share: the mailbox, the loop, and the exchanges that are not answered yet.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyBytes;
+use server::{Command, ExchangeId, Mailbox};
+
+/// Bytes that a streamed answer may be ahead of its peer.
+pub(crate) const STREAM_AHEAD_BYTES: usize = 65_536;
+
+/// An exchange whose handler has not ended.
+#[derive(Default)]
+pub(crate) struct OpenExchange {
+    /// The task that runs the handler.
+    pub(crate) task: Option<Py<PyAny>>,
+    /// The iterator that the server pulls the answer from.
+    pub(crate) iterator: Option<Py<PyAny>>,
+    /// Content that arrived and was not fetched.
+    pub(crate) content: VecDeque<Vec<u8>>,
+    pub(crate) content_ended: bool,
+    /// The future of a handler that waits for content.
+    pub(crate) reader: Option<Py<PyAny>>,
+    /// The future of a handler that waits until its answer has left.
+    pub(crate) writer: Option<Py<PyAny>>,
+    /// Bytes written since the peer had everything.
+    pub(crate) ahead_bytes: usize,
+    /// The peer is gone.
+    pub(crate) is_disconnected: bool,
+}
+
+/// One per server.
+pub(crate) struct Shared {
+    mailbox: Arc<Mailbox>,
+    /// The exception that tells a handler that its peer is gone.
+    disconnected: Py<PyAny>,
+    exchanges: Mutex<HashMap<ExchangeId, OpenExchange>>,
+    pub(crate) event_loop: PyOnceLock<Py<PyAny>>,
+    /// Wakes a reactor that does not own the loop; `None` where every turn of the loop passes through the reactor anyway.
+    pub(crate) wake: PyOnceLock<Py<PyAny>>,
+    wake_is_due: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(mailbox: Arc<Mailbox>, disconnected: Py<PyAny>) -> Shared {
+        Shared {
+            mailbox,
+            disconnected,
+            exchanges: Mutex::default(),
+            event_loop: PyOnceLock::new(),
+            wake: PyOnceLock::new(),
+            wake_is_due: AtomicBool::new(false),
+        }
+    }
+
+    /// Posts a command, and sees to it that the reactor looks into its mailbox.
+    pub(crate) fn post(&self, py: Python<'_>, id: ExchangeId, command: Command) {
+        self.mailbox.post(id, command);
+        let Some(wake) = self.wake.get(py) else { return };
+        if !self.wake_is_due.swap(true, Ordering::Relaxed)
+            && let Some(event_loop) = self.event_loop.get(py)
+            && event_loop.call_method1(py, "call_soon", (wake,)).is_err()
+        {
+            // The loop is closed: nothing will be sent any more.
+            self.wake_is_due.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// A pass begins: the next post needs a wake of its own.
+    pub(crate) fn pass_begins(&self) {
+        self.wake_is_due.store(false, Ordering::Relaxed);
+    }
+
+    /// The open exchanges. Never held over a call into Python.
+    pub(crate) fn exchanges(&self) -> MutexGuard<'_, HashMap<ExchangeId, OpenExchange>> {
+        self.exchanges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets an exchange and gives what was known of it, to be dropped by the caller.
+    pub(crate) fn close(&self, id: ExchangeId) -> Option<OpenExchange> {
+        let mut exchanges = self.exchanges();
+        if exchanges.is_empty() {
+            return None;
+        }
+        exchanges.remove(&id)
+    }
+
+    /// Whether an exception is the one that tells a handler of its peer's end.
+    pub(crate) fn is_disconnection(&self, py: Python<'_>, error: &PyErr) -> bool {
+        error.matches(py, &self.disconnected).unwrap_or(false)
+    }
+
+    /// The exception that tells a handler of its peer's end.
+    pub(crate) fn disconnection(&self, py: Python<'_>) -> PyErr {
+        match self.disconnected.bind(py).call0() {
+            Ok(error) => PyErr::from_value(error),
+            Err(error) => error,
+        }
+    }
+
+    /// A future of the loop.
+    pub(crate) fn create_future<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let Some(event_loop) = self.event_loop.get(py) else {
+            return Err(pyo3::exceptions::PyRuntimeError::new_err("the server has no event loop yet"));
+        };
+        event_loop.bind(py).call_method0("create_future")
+    }
+
+    /// A part of the content goes to the handler that waits for it, or is kept until one does.
+    pub(crate) fn take_content(&self, py: Python<'_>, id: ExchangeId, content: &[u8], is_last: bool) {
+        let reader = {
+            let mut exchanges = self.exchanges();
+            let exchange = exchanges.entry(id).or_default();
+            if !content.is_empty() {
+                exchange.content.push_back(content.to_vec());
+            }
+            exchange.content_ended |= is_last;
+            exchange.reader.take()
+        };
+        let Some(reader) = reader else { return };
+        if let Ok(true) = settle(py, &reader, None) {
+            let value = self.next_content(py, id);
+            let _ = reader.call_method1(py, "set_result", (value,));
+        }
+    }
+
+    /// The next part of the content that is held: bytes, or None at the end.
+    pub(crate) fn next_content(&self, py: Python<'_>, id: ExchangeId) -> Option<Py<PyBytes>> {
+        let part = self.exchanges().get_mut(&id).and_then(|exchange| exchange.content.pop_front());
+        part.map(|part| PyBytes::new(py, &part).unbind())
+    }
+
+    /// The peer has everything: a handler that waits for that goes on.
+    pub(crate) fn writable(&self, py: Python<'_>, id: ExchangeId) {
+        let writer = {
+            let mut exchanges = self.exchanges();
+            let Some(exchange) = exchanges.get_mut(&id) else { return };
+            exchange.ahead_bytes = 0;
+            exchange.writer.take()
+        };
+        if let Some(writer) = writer
+            && let Ok(true) = settle(py, &writer, None)
+        {
+            let _ = writer.call_method1(py, "set_result", (py.None(),));
+        }
+    }
+
+    /// The peer is gone: whoever waits for it is told.
+    pub(crate) fn disconnect(&self, py: Python<'_>, id: ExchangeId) {
+        let (reader, writer, iterator) = {
+            let mut exchanges = self.exchanges();
+            let Some(exchange) = exchanges.get_mut(&id) else { return };
+            exchange.is_disconnected = true;
+            let parts = (exchange.reader.take(), exchange.writer.take(), exchange.iterator.take());
+            if exchange.task.is_none() {
+                exchanges.remove(&id);
+            }
+            parts
+        };
+        for future in [reader, writer].into_iter().flatten() {
+            let _ = settle(py, &future, Some(&self.disconnected));
+        }
+        if let Some(iterator) = iterator {
+            close_iterator(py, &iterator);
+        }
+    }
+}
+
+/// Whether a future still waits; with an error, it gets that error.
+fn settle(py: Python<'_>, future: &Py<PyAny>, error: Option<&Py<PyAny>>) -> PyResult<bool> {
+    let waits = !future.call_method0(py, "done")?.is_truthy(py)?;
+    if let (true, Some(error)) = (waits, error) {
+        let exception = error.call0(py)?;
+        future.call_method1(py, "set_exception", (exception,))?;
+    }
+    Ok(waits)
+}
+
+/// Closes a generator; other iterators have nothing to close.
+pub(crate) fn close_iterator(py: Python<'_>, iterator: &Py<PyAny>) {
+    if let Ok(close) = iterator.getattr(py, "close")
+        && let Err(error) = close.call0(py)
+    {
+        error.write_unraisable(py, Some(iterator.bind(py)));
+    }
+}

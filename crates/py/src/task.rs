@@ -1,0 +1,170 @@
+//! The asyncio task in which coroutines take their first step.
+//!
+//! A task per request would cost more than the rest of the request. So one *idle* task, which has never run, is made the current one
+//! while coroutines take their first step. One that ends there leaves it idle for the next. One that suspends gets it for good: the task
+//! then runs its own first step, in which its [`Driver`] hands over the future that the coroutine waits for, and everything after is
+//! plain asyncio. An idle task that somebody kept (a reference, a weak reference, a callback, a cancellation) is never used again.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::driver::{Driver, Work};
+use crate::ffi;
+
+/// What asyncio offers for it.
+struct Asyncio {
+    event_loop: Py<PyAny>,
+    task_type: Py<PyAny>,
+    enter_task: Py<PyAny>,
+    leave_task: Py<PyAny>,
+    register_task: Py<PyAny>,
+    unregister_task: Py<PyAny>,
+    /// The loop's queue of handles; `None` for a loop that keeps it to itself.
+    ready: Option<Py<PyAny>>,
+}
+
+/// A task whose first step is still to come.
+struct Idle {
+    task: Py<PyAny>,
+    driver: Py<Driver>,
+    /// The scheduled first step, taken back from the loop.
+    first_step: Option<Py<PyAny>>,
+    /// What both were when it was new and current.
+    references: isize,
+    weak_reference: usize,
+}
+
+/// Lends the current task.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    asyncio: Option<Asyncio>,
+    idle: Option<Idle>,
+    is_current: bool,
+}
+
+impl Tasks {
+    /// Binds it to a loop.
+    pub(crate) fn attach(&mut self, event_loop: &Bound<'_, PyAny>, owns_loop: bool) -> PyResult<()> {
+        let tasks = event_loop.py().import("asyncio.tasks")?;
+        let function = |name: &str| -> PyResult<Py<PyAny>> { Ok(tasks.getattr(name)?.unbind()) };
+        let ready = if owns_loop { Some(event_loop.getattr("_ready")?.unbind()) } else { None };
+        self.asyncio = Some(Asyncio {
+            event_loop: event_loop.clone().unbind(),
+            task_type: function("Task")?,
+            enter_task: function("_enter_task")?,
+            leave_task: function("_leave_task")?,
+            register_task: function("_register_task")?,
+            unregister_task: function("_unregister_task")?,
+            ready,
+        });
+        Ok(())
+    }
+
+    /// Makes an idle task the current one.
+    #[inline]
+    pub(crate) fn enter(&mut self, py: Python<'_>) -> PyResult<()> {
+        if self.is_current {
+            return Ok(());
+        }
+        let Some(asyncio) = &self.asyncio else {
+            return Err(pyo3::exceptions::PyRuntimeError::new_err("the server is not attached to an event loop"));
+        };
+        let idle = match self.idle.take() {
+            Some(idle) => idle,
+            None => asyncio.new_idle(py)?,
+        };
+        ffi::call(py, &asyncio.enter_task, [asyncio.event_loop.as_ptr(), idle.task.as_ptr()])?;
+        self.is_current = true;
+        self.idle = Some(Idle { references: ffi::references(&idle.task), ..idle });
+        Ok(())
+    }
+
+    /// No task is current any more.
+    #[inline]
+    pub(crate) fn leave(&mut self, py: Python<'_>) {
+        if !std::mem::take(&mut self.is_current) {
+            return;
+        }
+        if let (Some(asyncio), Some(idle)) = (&self.asyncio, &self.idle)
+            && let Err(error) = ffi::call(py, &asyncio.leave_task, [asyncio.event_loop.as_ptr(), idle.task.as_ptr()])
+        {
+            error.write_unraisable(py, None);
+        }
+    }
+
+    /// A coroutine ended in its first step: keeps the task idle, or lets it go if somebody took hold of it.
+    #[inline]
+    pub(crate) fn ended(&mut self, py: Python<'_>) {
+        let is_kept = self.idle.as_ref().is_none_or(|idle| idle.is_kept(py).unwrap_or(true));
+        if is_kept {
+            self.retire(py);
+        }
+    }
+
+    /// A coroutine suspended in its first step: the task is its own from now on.
+    pub(crate) fn suspended(&mut self, py: Python<'_>, work: Work) -> PyResult<Option<Py<PyAny>>> {
+        self.leave(py);
+        let (Some(asyncio), Some(idle)) = (&self.asyncio, self.idle.take()) else { return Ok(None) };
+        idle.driver.borrow_mut(py).take(work);
+        idle.task.setattr(py, pyo3::intern!(py, "_log_destroy_pending"), true)?;
+        ffi::call(py, &asyncio.register_task, [idle.task.as_ptr()])?;
+        asyncio.schedule(py, idle.first_step)?;
+        Ok(Some(idle.task))
+    }
+
+    /// Lets the idle task run to its end.
+    pub(crate) fn retire(&mut self, py: Python<'_>) {
+        self.leave(py);
+        if let (Some(asyncio), Some(idle)) = (&self.asyncio, self.idle.take())
+            && let Err(error) = asyncio.schedule(py, idle.first_step)
+        {
+            error.write_unraisable(py, None);
+        }
+    }
+
+    /// A pass is over. A loop that keeps its handles to itself will run the idle task's first step soon: that one is let go.
+    pub(crate) fn pass_ends(&mut self, py: Python<'_>) {
+        self.leave(py);
+        if self.asyncio.as_ref().is_some_and(|asyncio| asyncio.ready.is_none()) {
+            self.idle = None;
+        }
+    }
+}
+
+impl Asyncio {
+    fn new_idle(&self, py: Python<'_>) -> PyResult<Idle> {
+        let driver = Py::new(py, Driver::default())?;
+        let keywords = PyDict::new(py);
+        keywords.set_item("loop", &self.event_loop)?;
+        let task = self.task_type.call(py, (driver.clone_ref(py),), Some(&keywords))?;
+        let first_step = match &self.ready {
+            Some(ready) => Some(ready.call_method0(py, pyo3::intern!(py, "pop"))?),
+            None => None,
+        };
+        // Until it has work it is nobody's business: not in all_tasks(), and no complaint if it is dropped.
+        ffi::call(py, &self.unregister_task, [task.as_ptr()])?;
+        task.setattr(py, pyo3::intern!(py, "_log_destroy_pending"), false)?;
+        let weak_reference = ffi::first_weak_reference(task.bind(py));
+        Ok(Idle { task, driver, first_step, references: 0, weak_reference })
+    }
+
+    fn schedule(&self, py: Python<'_>, first_step: Option<Py<PyAny>>) -> PyResult<()> {
+        if let (Some(ready), Some(first_step)) = (&self.ready, first_step) {
+            ready.call_method1(py, pyo3::intern!(py, "append"), (first_step,))?;
+        }
+        Ok(())
+    }
+}
+
+impl Idle {
+    /// Whether a handler left something of its own on the task.
+    #[inline]
+    fn is_kept(&self, py: Python<'_>) -> PyResult<bool> {
+        let task = self.task.bind(py);
+        if ffi::references(&self.task) != self.references || ffi::first_weak_reference(task) != self.weak_reference {
+            return Ok(true);
+        }
+        let is_cancelled = task.getattr(pyo3::intern!(py, "_must_cancel"))?.is_truthy()?;
+        Ok(is_cancelled || !task.getattr(pyo3::intern!(py, "_callbacks"))?.is_none())
+    }
+}

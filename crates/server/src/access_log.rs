@@ -1,0 +1,291 @@
+//! The access log: lines are formatted on the reactor's thread and written by one of their own.
+//!
+//! A log that cannot be written (a full pipe, a slow disk) never stops the reactor: its queue is bounded, lines beyond it are dropped
+//! and counted, and the count is logged when there is room again.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
+use std::time::{Duration, Instant};
+
+use net::Peer;
+use wire::{RequestHead, Version};
+
+/// How a line is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogFormat {
+    /// The combined format of Apache and nginx.
+    Combined,
+    /// One JSON object per line.
+    Json,
+}
+
+/// What a line tells of a request, kept while its answer is not complete.
+#[derive(Clone, Debug)]
+pub(crate) struct LogRecord {
+    client: Peer,
+    method: Vec<u8>,
+    target: Vec<u8>,
+    version: Version,
+    referer: Vec<u8>,
+    user_agent: Vec<u8>,
+    started_ms: u64,
+    pub(crate) status: u16,
+    pub(crate) content_bytes: u64,
+}
+
+impl LogRecord {
+    pub(crate) fn new(client: Peer, head: &RequestHead<'_>, started_ms: u64) -> LogRecord {
+        let mut record = LogRecord {
+            client,
+            method: head.method_name.to_vec(),
+            target: head.target.to_vec(),
+            version: head.version,
+            referer: Vec::new(),
+            user_agent: Vec::new(),
+            started_ms,
+            status: 0,
+            content_bytes: 0,
+        };
+        for (name, value) in wire::field_lines(head.field_section) {
+            if name.eq_ignore_ascii_case(b"referer") {
+                record.referer = value.to_vec();
+            } else if name.eq_ignore_ascii_case(b"user-agent") {
+                record.user_agent = value.to_vec();
+            }
+        }
+        record
+    }
+}
+
+/// Bytes handed over at once, and how many such hand-overs may wait: together the bound of what a stalled log holds.
+const BLOCK_BYTES: usize = 65_536;
+const BLOCKS_MAX: usize = 32;
+
+/// The reactor's side of the log.
+pub struct AccessLog {
+    format: LogFormat,
+    block: Vec<u8>,
+    dropped: u64,
+    queue: Option<SyncSender<Vec<u8>>>,
+    finished: Receiver<()>,
+}
+
+impl AccessLog {
+    /// Starts the writing thread.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn new(file: File, format: LogFormat) -> std::io::Result<AccessLog> {
+        let (queue, blocks) = sync_channel::<Vec<u8>>(BLOCKS_MAX);
+        let (done, finished) = channel();
+        std::thread::Builder::new().name("access-log".into()).spawn(move || {
+            write_blocks(file, &blocks);
+            // Nobody listens when the log was dropped without waiting.
+            let _ = done.send(());
+        })?;
+        Ok(AccessLog { format, block: Vec::new(), dropped: 0, queue: Some(queue), finished })
+    }
+
+    /// Adds the line of a complete exchange.
+    pub(crate) fn add(&mut self, record: &LogRecord, unix_s: u64, now_ms: u64) {
+        if self.block.len() >= BLOCK_BYTES {
+            self.flush();
+        }
+        if self.block.len() >= BLOCK_BYTES {
+            self.dropped += 1;
+            return;
+        }
+        match self.format {
+            LogFormat::Combined => push_combined(&mut self.block, record, unix_s),
+            LogFormat::Json => push_json(&mut self.block, record, unix_s, now_ms),
+        }
+    }
+
+    /// Hands what was added to the writing thread, if it has room.
+    pub(crate) fn flush(&mut self) {
+        if self.block.is_empty() {
+            return;
+        }
+        let Some(queue) = &self.queue else { return };
+        let block = std::mem::take(&mut self.block);
+        if let Err(TrySendError::Full(block)) = queue.try_send(block) {
+            self.block = block;
+        } else if self.dropped > 0 {
+            let dropped = std::mem::take(&mut self.dropped);
+            let _ = writeln!(self.block, "bolide: {dropped} access log lines were dropped: the log is slower than the requests");
+        }
+    }
+}
+
+impl Drop for AccessLog {
+    /// Gives the writer a second for what is queued: a log that stalls must not stop a worker from ending.
+    fn drop(&mut self) {
+        let end = Instant::now() + Duration::from_secs(1);
+        while !self.block.is_empty() && Instant::now() < end {
+            self.flush();
+            if !self.block.is_empty() && self.finished.recv_timeout(Duration::from_millis(5)).is_ok() {
+                return;
+            }
+        }
+        self.queue = None;
+        // Whatever the outcome: the writer ended, or it stalls and is left behind.
+        let _ = self.finished.recv_timeout(end.saturating_duration_since(Instant::now()));
+    }
+}
+
+fn write_blocks(mut file: File, blocks: &Receiver<Vec<u8>>) {
+    for block in blocks {
+        // A log that is gone (closed pipe, full disk) loses its lines; serving goes on.
+        let _ = file.write_all(&block);
+    }
+}
+
+fn push_combined(line: &mut Vec<u8>, record: &LogRecord, unix_s: u64) {
+    push_client(line, record.client);
+    line.extend_from_slice(b" - - [");
+    push_log_date(line, unix_s);
+    line.extend_from_slice(b"] \"");
+    push_escaped(line, &record.method, LogFormat::Combined);
+    line.push(b' ');
+    push_escaped(line, &record.target, LogFormat::Combined);
+    let _ = write!(line, " {}\" {} {} \"", version(record.version), record.status, record.content_bytes);
+    push_escaped(line, or_dash(&record.referer), LogFormat::Combined);
+    line.extend_from_slice(b"\" \"");
+    push_escaped(line, or_dash(&record.user_agent), LogFormat::Combined);
+    line.extend_from_slice(b"\"\n");
+}
+
+fn push_json(line: &mut Vec<u8>, record: &LogRecord, unix_s: u64, now_ms: u64) {
+    let _ = write!(line, "{{\"unix_s\":{unix_s},\"client\":\"");
+    push_client(line, record.client);
+    for (key, value) in [
+        ("method", &record.method),
+        ("target", &record.target),
+        ("referer", &record.referer),
+        ("user_agent", &record.user_agent),
+    ] {
+        let _ = write!(line, "\",\"{key}\":\"");
+        push_escaped(line, value, LogFormat::Json);
+    }
+    let duration_ms = now_ms.saturating_sub(record.started_ms);
+    let (version, status, content_bytes) = (version(record.version), record.status, record.content_bytes);
+    let _ = writeln!(
+        line,
+        "\",\"version\":\"{version}\",\"status\":{status},\"content_bytes\":{content_bytes},\"duration_ms\":{duration_ms}}}"
+    );
+}
+
+fn push_client(line: &mut Vec<u8>, client: Peer) {
+    match client {
+        Peer::Internet(address) => {
+            let _ = write!(line, "{}", address.ip());
+        }
+        Peer::Local => line.push(b'-'),
+    }
+}
+
+/// `06/Nov/1994:08:49:37 +0000`, cut out of the HTTP date.
+fn push_log_date(line: &mut Vec<u8>, unix_s: u64) {
+    let date = wire::imf_fixdate(unix_s);
+    let (_, date) = date.split_at(5);
+    for (index, byte) in date.iter().take(20).enumerate() {
+        line.push(match index {
+            2 | 6 => b'/',
+            11 => b':',
+            _ => *byte,
+        });
+    }
+    line.extend_from_slice(b" +0000");
+}
+
+fn version(version: Version) -> &'static str {
+    match version {
+        Version::Http10 => "HTTP/1.0",
+        Version::Http11 => "HTTP/1.1",
+    }
+}
+
+fn or_dash(value: &[u8]) -> &[u8] {
+    if value.is_empty() { b"-" } else { value }
+}
+
+/// Writes a peer's bytes so that they can neither end the line nor reach a terminal as control characters.
+fn push_escaped(line: &mut Vec<u8>, value: &[u8], format: LogFormat) {
+    for &byte in value {
+        match byte {
+            b'"' | b'\\' => line.extend_from_slice(&[b'\\', byte]),
+            0x20..=0x7e => line.push(byte),
+            _ if format == LogFormat::Json => {
+                let _ = write!(line, "\\u{:04x}", byte);
+            }
+            _ => {
+                let _ = write!(line, "\\x{byte:02x}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> LogRecord {
+        LogRecord {
+            client: Peer::Internet(([192, 0, 2, 1], 4711).into()),
+            method: b"GET".to_vec(),
+            target: b"/a\"\x1b[2J\\".to_vec(),
+            version: Version::Http11,
+            referer: Vec::new(),
+            user_agent: b"x\r\ny\xff".to_vec(),
+            started_ms: 1000,
+            status: 200,
+            content_bytes: 13,
+        }
+    }
+
+    #[test]
+    fn a_combined_line_holds_no_control_characters() {
+        let mut line = Vec::new();
+        push_combined(&mut line, &record(), 784_111_777);
+        let expected = concat!(
+            "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a\\\"\\x1b[2J\\\\ HTTP/1.1\" 200 13 ",
+            "\"-\" \"x\\x0d\\x0ay\\xff\"\n"
+        );
+        assert_eq!(String::from_utf8(line).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_json_line_is_one_object() {
+        let mut line = Vec::new();
+        push_json(&mut line, &record(), 784_111_777, 1042);
+        let expected = concat!(
+            "{\"unix_s\":784111777,\"client\":\"192.0.2.1\",\"method\":\"GET\",\"target\":\"/a\\\"\\u001b[2J\\\\\",",
+            "\"referer\":\"\",\"user_agent\":\"x\\u000d\\u000ay\\u00ff\",\"version\":\"HTTP/1.1\",\"status\":200,",
+            "\"content_bytes\":13,\"duration_ms\":42}\n"
+        );
+        assert_eq!(String::from_utf8(line).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_stalled_log_drops_lines_and_says_so() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(writer));
+        let mut log = AccessLog::new(file, LogFormat::Combined).unwrap();
+        // Far more than the pipe and the queue hold, while nobody reads.
+        for _ in 0..60_000 {
+            log.add(&record(), 784_111_777, 1000);
+        }
+        assert!(log.dropped > 0);
+        let reading = std::thread::spawn(move || std::io::read_to_string(reader));
+        while log.dropped > 0 {
+            log.flush();
+            std::thread::yield_now();
+        }
+        drop(log);
+        let text = reading.join().unwrap().unwrap();
+        let (lines, notes): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with("192.0.2.1 "));
+        let dropped: usize = notes.iter().filter_map(|note| note.split(' ').nth(1)?.parse::<usize>().ok()).sum();
+        assert_eq!(lines.len() + dropped, 60_000);
+    }
+}

@@ -1,0 +1,89 @@
+//! The one seam between the server and what answers requests.
+
+use net::Peer;
+use wire::RequestHead;
+
+use crate::responder::Responder;
+
+/// Names one request on one connection for as long as it is open; never used again for another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ExchangeId {
+    pub(crate) connection: u32,
+    pub(crate) sequence: u64,
+}
+
+/// A request as it lies in the receive buffer: valid during [`App::call`] only.
+pub struct Request<'a> {
+    /// The head, borrowed.
+    pub head: &'a RequestHead<'a>,
+    /// The content, if it is there.
+    pub content: Content<'a>,
+    /// The name to answer later by.
+    pub id: ExchangeId,
+    /// The client's address.
+    pub client: Peer,
+    /// The address the client reached.
+    pub server: Peer,
+}
+
+/// Where a request's content is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content<'a> {
+    /// All of it (empty when there is none).
+    Whole(&'a [u8]),
+    /// Not all of it has arrived: ask for it with `Outcome::ReadContent` or [`crate::Command::Read`].
+    Later,
+}
+
+/// What an application did with a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The responder holds the whole answer.
+    Answered,
+    /// The responder holds the head of a streamed answer; the server asks for the rest with [`App::pull`].
+    Streaming,
+    /// The answer comes later, through the mailbox.
+    Pending,
+    /// Call again when the whole content is there. Only on [`Content::Later`].
+    ReadContent,
+}
+
+/// What [`App::pull`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pulled {
+    /// A part was pushed; there may be more.
+    More,
+    /// That was all.
+    End,
+    /// The application failed: the peer must see that the answer is cut.
+    Failed,
+}
+
+/// Why an exchange ended without the application ending it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Abort {
+    /// The peer is gone, or ended its side before the content was complete.
+    Disconnected,
+    /// The handler took longer than `handler_timeout_ms`.
+    HandlerTimeout,
+    /// The content is longer than `body_bytes_max`, malformed or too slow: the server has answered.
+    Refused,
+}
+
+/// What answers requests. Runs on the reactor's thread; what it does meanwhile, no connection is served.
+pub trait App {
+    /// Answers `request`, at once or later.
+    fn call(&mut self, request: &Request<'_>, responder: &mut Responder<'_>) -> Outcome;
+
+    /// Pushes the next part of a streamed answer to `out`.
+    fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled;
+
+    /// Takes a part of the content it asked for with [`crate::Command::Read`]; `is_last` when no more follows.
+    fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool);
+
+    /// All that the exchange wrote has left for the peer: it may write again.
+    fn writable(&mut self, id: ExchangeId);
+
+    /// The exchange is over before its answer was complete: forget it. Commands for it are ignored from now on.
+    fn abort(&mut self, id: ExchangeId, why: Abort);
+}

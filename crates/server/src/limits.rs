@@ -1,0 +1,43 @@
+//! Every limit on what a peer can make the server hold or do: default, unit, reason.
+
+use crate::setting::{Setting, settings};
+
+settings! {
+    /// How much one worker takes from its peers. All are on by default; 0 is refused by the option table where it makes no sense.
+    Limits, "limit", {
+        request_line_bytes_max: 8192, "bytes",
+            "Longest request line; beyond it the answer is 414. RFC 9112 section 3 asks for at least 8000.";
+        header_section_bytes_max: 32768, "bytes",
+            "Longest header section; beyond it the answer is 431. Browsers with many cookies stay below 16 KiB.";
+        field_lines_max: 100, "count",
+            "Most field lines in a header section; beyond it the answer is 431. Bounds the work per request, not only its bytes.";
+        body_bytes_max: 16777216, "bytes",
+            "Longest content of a request; beyond it the answer is 413, at once where Content-Length announces it.";
+        content_buffer_bytes_max: 65536, "bytes",
+            "Content that is held for a handler which reads it piece by piece; beyond it the peer is made to wait.";
+        send_buffer_bytes_max: 262144, "bytes",
+            "Answers that wait for a peer to read them; beyond it no further request of that connection is started.";
+        pipelined_exchanges_max: 16, "count",
+            "Pipelined requests of one connection in work at the same time; beyond it reading pauses.";
+        connections_max: 16384, "count",
+            "Open connections of one worker; one more is answered 503 and closed.";
+    }
+}
+
+impl Limits {
+    /// The most bytes that one connection can make the server hold besides what its handlers keep: unread input with a head, content,
+    /// unsent answers, and what the kernel gave in one read.
+    pub fn connection_bytes_max(&self) -> u64 {
+        let head = self.request_line_bytes_max + self.header_section_bytes_max;
+        let received_once = crate::worker::RECEIVE_BYTES as u64;
+        2 * head + self.body_bytes_max + 2 * self.send_buffer_bytes_max + 2 * received_once
+    }
+
+    pub(crate) fn head(&self) -> wire::HeadLimits {
+        wire::HeadLimits {
+            request_line_bytes_max: self.request_line_bytes_max as usize,
+            header_section_bytes_max: self.header_section_bytes_max as usize,
+            field_lines_max: self.field_lines_max as usize,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Answers that come later: what handlers post and the reactor takes at the start of its next pass.
+//!
+//! A handler never touches a connection. So nothing is borrowed twice when Python calls back into the server, and all answers that
+//! became ready in one turn of the event loop leave in one write per connection.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::app::ExchangeId;
+
+/// A whole answer, in owned bytes.
+#[derive(Debug, Default)]
+pub struct Response {
+    /// The status code, 200-599.
+    pub status: u16,
+    /// Encoded field lines, each with its CRLF, without Content-Length and Connection.
+    pub fields: Vec<u8>,
+    /// The content.
+    pub content: Vec<u8>,
+}
+
+/// What a handler asks of the connection of its exchange.
+#[derive(Debug)]
+pub enum Command {
+    /// Give me the next part of the content ([`crate::App::content`]).
+    Read,
+    /// This is the answer.
+    Respond(Response),
+    /// The answer begins: its head. Parts follow as `Write`, then `Finish` (content of the response is ignored).
+    Begin(Response),
+    /// As `Begin`, but the server asks for the parts with [`crate::App::pull`].
+    Stream(Response),
+    /// A part of the answer.
+    Write(Vec<u8>),
+    /// The answer is complete.
+    Finish,
+    /// The answer cannot be completed: cut the connection so that the peer notices.
+    Fail,
+}
+
+/// The queue between handlers and the reactor. One per worker.
+#[derive(Default)]
+pub struct Mailbox {
+    commands: Mutex<Vec<(ExchangeId, Command)>>,
+}
+
+impl Mailbox {
+    /// Posts a command. True when the mailbox was empty before: then the reactor may have to be woken.
+    pub fn post(&self, id: ExchangeId, command: Command) -> bool {
+        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        commands.push((id, command));
+        commands.len() == 1
+    }
+
+    /// Swaps the posted commands with `taken`, which must be empty.
+    pub(crate) fn take(&self, taken: &mut Vec<(ExchangeId, Command)>) {
+        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut *commands, taken);
+    }
+}

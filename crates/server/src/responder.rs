@@ -1,0 +1,211 @@
+//! Writes one answer behind the previous ones.
+
+use wire::{Method, RequestHead, Version};
+
+/// The field lines that are the same on every answer of one second, and the head of the most frequent one.
+pub(crate) struct Stamp {
+    server: &'static [u8],
+    /// `Server` and `Date` lines.
+    lines: Vec<u8>,
+    /// The status line of a 200 and `lines`.
+    ok: Vec<u8>,
+}
+
+impl Stamp {
+    pub(crate) fn new(has_server_field: bool, unix_s: u64) -> Stamp {
+        let server: &[u8] = if has_server_field { b"Server: bolide\r\n" } else { b"" };
+        let mut stamp = Stamp { server, lines: Vec::new(), ok: Vec::new() };
+        stamp.refresh(unix_s);
+        stamp
+    }
+
+    pub(crate) fn refresh(&mut self, unix_s: u64) {
+        self.lines.clear();
+        self.lines.extend_from_slice(self.server);
+        self.lines.extend_from_slice(b"Date: ");
+        self.lines.extend_from_slice(&wire::imf_fixdate(unix_s));
+        self.lines.extend_from_slice(b"\r\n");
+        self.ok.clear();
+        wire::push_status_line(&mut self.ok, 200);
+        self.ok.extend_from_slice(&self.lines);
+    }
+}
+
+/// Encoded field lines of an answer, each with its CRLF.
+///
+/// They must not hold `Content-Length`, `Transfer-Encoding` or `Connection`: framing is the server's.
+#[derive(Clone, Copy, Debug)]
+pub struct Fields<'a> {
+    /// The lines.
+    pub lines: &'a [u8],
+    /// `lines` holds a `Date` or `Server` of the application's own, so that ours must not follow.
+    pub replaces_ours: bool,
+}
+
+impl<'a> Fields<'a> {
+    /// Lines that are known to hold neither `Date` nor `Server`.
+    pub const fn plain(lines: &'a [u8]) -> Fields<'a> {
+        Fields { lines, replaces_ours: false }
+    }
+
+    /// Lines of an application, looked through.
+    pub fn of_application(lines: &'a [u8]) -> Fields<'a> {
+        let replaces_ours = wire::field_lines(lines)
+            .any(|(name, _)| name.eq_ignore_ascii_case(b"date") || name.eq_ignore_ascii_case(b"server"));
+        Fields { lines, replaces_ours }
+    }
+}
+
+/// What of a request decides how its answer is framed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Framing {
+    pub(crate) is_head: bool,
+    pub(crate) version: Version,
+    /// Whether the connection may go on after this answer.
+    pub(crate) persistent: bool,
+}
+
+impl Framing {
+    pub(crate) fn of(head: &RequestHead<'_>, persistent: bool) -> Framing {
+        Framing { is_head: head.method == Method::Head, version: head.version, persistent }
+    }
+}
+
+/// Writes the answer to one request: one whole answer, or the head of a streamed one.
+pub struct Responder<'a> {
+    out: &'a mut Vec<u8>,
+    stamp: &'a Stamp,
+    pub(crate) framing: Framing,
+    pub(crate) status: u16,
+    pub(crate) content_bytes: u64,
+    pub(crate) is_chunked: bool,
+}
+
+impl<'a> Responder<'a> {
+    pub(crate) fn new(out: &'a mut Vec<u8>, stamp: &'a Stamp, framing: Framing) -> Responder<'a> {
+        Responder { out, stamp, framing, status: 0, content_bytes: 0, is_chunked: false }
+    }
+
+    /// Whether a final answer, or the head of one, has been written.
+    pub fn is_answered(&self) -> bool {
+        self.status != 0
+    }
+
+    /// Writes a whole answer. To HEAD, and with 204 and 304, the content is left out (RFC 9110 sections 9.3.2 and 6.4.1).
+    ///
+    /// Cost: one reservation, then copies.
+    #[inline]
+    pub fn respond(&mut self, status: u16, fields: Fields<'_>, content: &[u8]) {
+        self.out.reserve(256 + fields.lines.len() + content.len());
+        self.push_head(status, fields);
+        if status == 200 || wire::has_content(status) {
+            self.out.extend_from_slice(b"Content-Length: ");
+            wire::push_decimal(self.out, content.len() as u64);
+            self.out.extend_from_slice(b"\r\n\r\n");
+            if !self.framing.is_head {
+                self.out.extend_from_slice(content);
+                self.content_bytes = content.len() as u64;
+            }
+        } else {
+            self.out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// Writes the head of an answer whose length is not known: chunked, or to HTTP/1.0 ended by the end of the connection.
+    ///
+    /// False when no content may follow (HEAD, 204, 304): then the answer is complete.
+    pub fn begin(&mut self, status: u16, fields: Fields<'_>) -> bool {
+        let has_content = wire::has_content(status);
+        if has_content && self.framing.version == Version::Http10 {
+            self.framing.persistent = false;
+        }
+        self.push_head(status, fields);
+        if has_content && self.framing.version == Version::Http11 {
+            self.out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+            self.is_chunked = true;
+        }
+        self.out.extend_from_slice(b"\r\n");
+        has_content && !self.framing.is_head
+    }
+
+    #[inline]
+    fn push_head(&mut self, status: u16, fields: Fields<'_>) {
+        self.status = status;
+        if status == 200 && !fields.replaces_ours {
+            self.out.extend_from_slice(&self.stamp.ok);
+        } else {
+            self.push_other_head(status, fields.replaces_ours);
+        }
+        self.out.extend_from_slice(fields.lines);
+        match (self.framing.persistent, self.framing.version) {
+            (true, Version::Http11) => {}
+            (true, Version::Http10) => self.out.extend_from_slice(b"Connection: keep-alive\r\n"),
+            (false, _) => self.out.extend_from_slice(b"Connection: close\r\n"),
+        }
+    }
+
+    fn push_other_head(&mut self, status: u16, replaces_ours: bool) {
+        wire::push_status_line(self.out, status);
+        if !replaces_ours {
+            self.out.extend_from_slice(&self.stamp.lines);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATE: &str = "Server: bolide\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+
+    fn answer(framing: Framing, status: u16, content: &[u8]) -> String {
+        let stamp = Stamp::new(true, 784_111_777);
+        let mut out = Vec::new();
+        Responder::new(&mut out, &stamp, framing).respond(status, Fields::plain(b"A: b\r\n"), content);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn framing() -> Framing {
+        Framing { is_head: false, version: Version::Http11, persistent: true }
+    }
+
+    #[test]
+    fn whole_answers_are_framed_as_the_request_allows() {
+        let ok = format!("HTTP/1.1 200 OK\r\n{DATE}A: b\r\n");
+        assert_eq!(answer(framing(), 200, b"hi"), format!("{ok}Content-Length: 2\r\n\r\nhi"));
+        let head = Framing { is_head: true, ..framing() };
+        assert_eq!(answer(head, 200, b"hi"), format!("{ok}Content-Length: 2\r\n\r\n"));
+        let old = Framing { version: Version::Http10, ..framing() };
+        let kept = format!("{ok}Connection: keep-alive\r\nContent-Length: 2\r\n\r\nhi");
+        assert_eq!(answer(old, 200, b"hi"), kept);
+        let last = Framing { persistent: false, ..framing() };
+        let closed = format!("{ok}Connection: close\r\nContent-Length: 2\r\n\r\nhi");
+        assert_eq!(answer(last, 200, b"hi"), closed);
+        let none = format!("HTTP/1.1 204 No Content\r\n{DATE}A: b\r\n\r\n");
+        assert_eq!(answer(framing(), 204, b"hi"), none);
+    }
+
+    #[test]
+    fn streamed_answers_are_chunked_or_end_with_the_connection() {
+        let stamp = Stamp::new(false, 784_111_777);
+        let mut out = Vec::new();
+        let mut responder = Responder::new(&mut out, &stamp, framing());
+        assert!(responder.begin(200, Fields::plain(b"")));
+        assert!(responder.is_chunked && responder.framing.persistent);
+        let old = Framing { version: Version::Http10, ..framing() };
+        let mut responder = Responder::new(&mut out, &stamp, old);
+        assert!(responder.begin(200, Fields::plain(b"")));
+        assert!(!responder.is_chunked && !responder.framing.persistent);
+        let date = "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+        let chunked = format!("HTTP/1.1 200 OK\r\n{date}Transfer-Encoding: chunked\r\n\r\n");
+        let until_close = format!("HTTP/1.1 200 OK\r\n{date}Connection: close\r\n\r\n");
+        assert_eq!(String::from_utf8(out).unwrap(), chunked + &until_close);
+    }
+
+    #[test]
+    fn an_applications_own_date_replaces_ours() {
+        let fields = Fields::of_application(b"X: y\r\nDATE: now\r\n");
+        assert!(fields.replaces_ours);
+        assert!(!Fields::of_application(b"Dates: now\r\n").replaces_ours);
+    }
+}

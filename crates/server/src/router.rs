@@ -1,0 +1,302 @@
+//! Finds the route of a path, on the bytes as they were received.
+//!
+//! A path without parameters is one hash look-up. The others are a tree of segments, tried literal first, then `{name:int}`, then
+//! `{name}`, then `{name:path}`, with a step back where a branch ends without a match. A request's path is percent-decoded segment by
+//! segment only if it holds a `%` (RFC 3986 section 6.2.2.2), so `%2F` in a segment stays data.
+
+use std::collections::HashMap;
+
+/// The most parameters a pattern may have.
+const PARAMETERS_MAX: usize = 16;
+
+/// What a parameter matches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ParameterKind {
+    /// One segment that is not empty.
+    Text,
+    /// One segment of decimal digits with an optional `-`, within 64 bits.
+    Integer,
+    /// The rest of the path, slashes included, possibly empty.
+    Path,
+}
+
+/// Where a matched path's parameters are, in the pattern's order.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Parameters {
+    spans: [(u32, u32); PARAMETERS_MAX],
+    count: usize,
+}
+
+impl Parameters {
+    /// The bytes of the `index`-th parameter, still percent-encoded.
+    pub fn get<'p>(&self, index: usize, path: &'p [u8]) -> Option<&'p [u8]> {
+        let (start, end) = self.span(index)?;
+        path.get(start as usize..end as usize)
+    }
+
+    /// Where the `index`-th parameter is: start and end in the path.
+    pub fn span(&self, index: usize) -> Option<(u32, u32)> {
+        self.spans.get(..self.count)?.get(index).copied()
+    }
+
+    fn push(&mut self, start: usize, end: usize) {
+        if let Some(span) = self.spans.get_mut(self.count) {
+            *span = (start as u32, end as u32);
+            self.count += 1;
+        }
+    }
+}
+
+/// What a look-up found.
+#[derive(Clone, Copy, Debug)]
+pub enum Match<'r> {
+    /// The route's number, as [`Router::add`] gave it.
+    Route(usize, Parameters),
+    /// The path exists, not for this method: the value of `Allow`.
+    OtherMethods(&'r str),
+    /// No such path.
+    None,
+}
+
+/// Why a pattern was refused: one plain sentence.
+#[derive(PartialEq, Eq, Debug)]
+pub struct PatternError(pub String);
+
+/// Routes by pattern and method.
+#[derive(Default)]
+pub struct Router {
+    literal: HashMap<Box<[u8]>, usize>,
+    nodes: Vec<Node>,
+    resources: Vec<Resource>,
+    routes: usize,
+}
+
+#[derive(Default)]
+struct Node {
+    literals: HashMap<Box<[u8]>, usize>,
+    integer: Option<usize>,
+    text: Option<usize>,
+    rest: Option<usize>,
+    resource: Option<usize>,
+}
+
+struct Resource {
+    pattern: String,
+    methods: Vec<(Box<[u8]>, usize)>,
+    allow: String,
+}
+
+enum Segment<'p> {
+    Literal(&'p str),
+    Parameter(&'p str, ParameterKind),
+}
+
+impl Router {
+    /// A router without routes.
+    pub fn new() -> Router {
+        Router { nodes: vec![Node::default()], ..Router::default() }
+    }
+
+    /// Adds a route and gives its number (0, 1, 2, ...) and its parameters.
+    ///
+    /// # Errors
+    /// A pattern that cannot be read, or a route that exists.
+    pub fn add(&mut self, method: &str, pattern: &str) -> Result<(usize, Vec<(String, ParameterKind)>), PatternError> {
+        let segments = parse_pattern(pattern)?;
+        let parameters = parameters_of(&segments, pattern)?;
+        let resource = self.resource(&segments, pattern);
+        let route = self.routes;
+        let resource = self.resources.get_mut(resource).ok_or_else(|| PatternError("no resource".into()))?;
+        if resource.methods.iter().any(|(name, _)| **name == *method.as_bytes()) {
+            let existing = &resource.pattern;
+            return Err(PatternError(format!("{method} {pattern} is taken already (by {existing})")));
+        }
+        resource.methods.push((method.as_bytes().into(), route));
+        resource.allow = allow(&resource.methods);
+        self.routes += 1;
+        Ok((route, parameters))
+    }
+
+    /// Finds the route for a method and a path without its query. HEAD falls back to GET.
+    ///
+    /// Cost: a hash of the path if it has no parameters; no allocation unless the path holds a `%`.
+    pub fn find(&self, method: &[u8], path: &[u8]) -> Match<'_> {
+        let mut parameters = Parameters::default();
+        let found = match self.literal.get(path) {
+            Some(resource) => Some(*resource),
+            None => self.walk(0, path, 1, &mut parameters),
+        };
+        let Some(resource) = found.and_then(|index| self.resources.get(index)) else {
+            return Match::None;
+        };
+        let by_name = |name: &[u8]| resource.methods.iter().find(|(own, _)| **own == *name);
+        let fallback = if method == b"HEAD" { by_name(b"GET") } else { None };
+        match by_name(method).or(fallback) {
+            Some((_, route)) => Match::Route(*route, parameters),
+            None => Match::OtherMethods(&resource.allow),
+        }
+    }
+
+    /// Matches the rest of `path` from byte `at` (behind a slash) below `node`. Depth is bounded by the depth of the patterns.
+    fn walk(&self, node: usize, path: &[u8], at: usize, parameters: &mut Parameters) -> Option<usize> {
+        let node = self.nodes.get(node)?;
+        let rest = path.get(at..)?;
+        let length = memchr::memchr(b'/', rest).unwrap_or(rest.len());
+        let segment = rest.get(..length)?;
+        let next = (length < rest.len()).then_some(at + length + 1);
+        let before = *parameters;
+        let literal = self.literal_child(node, segment).and_then(|child| self.step(child, path, next, parameters));
+        if literal.is_some() {
+            return literal;
+        }
+        let kinds = [(node.integer, is_integer(segment)), (node.text, !segment.is_empty())];
+        for (child, fits) in kinds {
+            if let (Some(child), true) = (child, fits) {
+                *parameters = before;
+                parameters.push(at, at + length);
+                let found = self.step(child, path, next, parameters);
+                if found.is_some() {
+                    return found;
+                }
+            }
+        }
+        *parameters = before;
+        let child = node.rest?;
+        parameters.push(at, path.len());
+        self.nodes.get(child)?.resource
+    }
+
+    fn step(&self, child: usize, path: &[u8], next: Option<usize>, parameters: &mut Parameters) -> Option<usize> {
+        match next {
+            Some(at) => self.walk(child, path, at, parameters),
+            None => self.nodes.get(child)?.resource,
+        }
+    }
+
+    fn literal_child(&self, node: &Node, segment: &[u8]) -> Option<usize> {
+        if node.literals.is_empty() {
+            return None;
+        }
+        if memchr::memchr(b'%', segment).is_some() {
+            return node.literals.get(percent_decode(segment).as_slice()).copied();
+        }
+        node.literals.get(segment).copied()
+    }
+
+    fn resource(&mut self, segments: &[Segment<'_>], pattern: &str) -> usize {
+        let mut at = 0;
+        for segment in segments {
+            at = self.child(at, segment);
+        }
+        let fresh = self.resources.len();
+        let index = match self.nodes.get_mut(at) {
+            Some(node) => *node.resource.get_or_insert(fresh),
+            None => fresh,
+        };
+        if index == fresh {
+            let resource = Resource { pattern: pattern.into(), methods: Vec::new(), allow: String::new() };
+            self.resources.push(resource);
+            if segments.iter().all(|segment| matches!(segment, Segment::Literal(_))) {
+                self.literal.insert(pattern.as_bytes().into(), index);
+            }
+        }
+        index
+    }
+
+    fn child(&mut self, parent: usize, segment: &Segment<'_>) -> usize {
+        let fresh = self.nodes.len();
+        let Some(node) = self.nodes.get_mut(parent) else { return fresh };
+        let child = match segment {
+            Segment::Literal(text) => *node.literals.entry(text.as_bytes().into()).or_insert(fresh),
+            Segment::Parameter(_, ParameterKind::Integer) => *node.integer.get_or_insert(fresh),
+            Segment::Parameter(_, ParameterKind::Text) => *node.text.get_or_insert(fresh),
+            Segment::Parameter(_, ParameterKind::Path) => *node.rest.get_or_insert(fresh),
+        };
+        if child == fresh {
+            self.nodes.push(Node::default());
+        }
+        child
+    }
+}
+
+fn parse_pattern(pattern: &str) -> Result<Vec<Segment<'_>>, PatternError> {
+    let Some(rest) = pattern.strip_prefix('/') else {
+        return Err(PatternError(format!("the pattern {pattern:?} must begin with a slash")));
+    };
+    rest.split('/').map(|segment| parse_segment(segment, pattern)).collect()
+}
+
+fn parse_segment<'p>(segment: &'p str, pattern: &str) -> Result<Segment<'p>, PatternError> {
+    let Some(inner) = segment.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')) else {
+        if segment.contains(['{', '}', '?', '#', ' ']) {
+            let hint = "a parameter fills a whole segment: /users/{id:int}";
+            return Err(PatternError(format!("the pattern {pattern:?} has a bad segment {segment:?}; {hint}")));
+        }
+        return Ok(Segment::Literal(segment));
+    };
+    let (name, kind) = inner.split_once(':').unwrap_or((inner, "str"));
+    let kind = match kind {
+        "str" => ParameterKind::Text,
+        "int" => ParameterKind::Integer,
+        "path" => ParameterKind::Path,
+        _ => return Err(PatternError(format!("the pattern {pattern:?} has an unknown type {kind:?}; known are str, int and path"))),
+    };
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    if name.is_empty() || !name.chars().all(is_name) {
+        return Err(PatternError(format!("the pattern {pattern:?} has a parameter without a proper name")));
+    }
+    Ok(Segment::Parameter(name, kind))
+}
+
+fn parameters_of(segments: &[Segment<'_>], pattern: &str) -> Result<Vec<(String, ParameterKind)>, PatternError> {
+    let mut parameters: Vec<(String, ParameterKind)> = Vec::new();
+    for (index, segment) in segments.iter().enumerate() {
+        let Segment::Parameter(name, kind) = segment else { continue };
+        if *kind == ParameterKind::Path && index + 1 != segments.len() {
+            return Err(PatternError(format!("{{{name}:path}} must be the last segment of {pattern:?}")));
+        }
+        if parameters.iter().any(|(other, _)| other == name) {
+            return Err(PatternError(format!("the pattern {pattern:?} names {name} twice")));
+        }
+        parameters.push(((*name).into(), *kind));
+    }
+    if parameters.len() > PARAMETERS_MAX {
+        return Err(PatternError(format!("the pattern {pattern:?} has more than {PARAMETERS_MAX} parameters")));
+    }
+    Ok(parameters)
+}
+
+fn allow(methods: &[(Box<[u8]>, usize)]) -> String {
+    let mut names: Vec<&str> = methods.iter().filter_map(|(name, _)| std::str::from_utf8(name).ok()).collect();
+    if names.contains(&"GET") && !names.contains(&"HEAD") {
+        names.push("HEAD");
+    }
+    names.sort_unstable();
+    names.join(", ")
+}
+
+fn is_integer(segment: &[u8]) -> bool {
+    let digits = segment.strip_prefix(b"-").unwrap_or(segment);
+    let is_short = !digits.is_empty() && digits.len() <= 18;
+    is_short && digits.iter().all(u8::is_ascii_digit)
+}
+
+/// Decodes percent-encoded octets; a `%` without two hexadecimal digits stays as it is.
+pub fn percent_decode(bytes: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((&first, tail)) = rest.split_first() {
+        let octet = match (first, tail) {
+            (b'%', [high, low, ..]) => hex(*high).zip(hex(*low)).map(|(high, low)| high << 4 | low),
+            _ => None,
+        };
+        decoded.push(octet.unwrap_or(first));
+        let used = if octet.is_some() { 2 } else { 0 };
+        rest = tail.get(used..).unwrap_or_default();
+    }
+    decoded
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}

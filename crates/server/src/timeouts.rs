@@ -1,0 +1,30 @@
+//! Every time a peer or a handler is given: default, unit, reason.
+
+use crate::setting::{Setting, settings};
+
+settings! {
+    /// How long one worker waits. All are on by default; 0 switches one off.
+    Timeouts, "timeout", {
+        header_timeout_ms: 15000, "milliseconds",
+            "From a request's first byte (or the connection's start) to the end of its header section; then 408. Absolute: a byte now and then does not extend it.";
+        body_grace_ms: 5000, "milliseconds",
+            "Time a content may take before its minimum rate counts.";
+        body_rate_bytes_per_s_min: 240, "bytes per second",
+            "Slowest content after the grace, measured only while the server is willing to read; below it the answer is 408.";
+        keep_alive_timeout_ms: 75000, "milliseconds",
+            "A connection without a request; then it is closed. Longer than the 60 s that load balancers keep their side open.";
+        write_timeout_ms: 30000, "milliseconds",
+            "An answer of which the peer takes nothing; then the connection is closed.";
+        handler_timeout_ms: 60000, "milliseconds",
+            "An asynchronous handler that has not begun to answer; then it is cancelled and the answer is 503.";
+        linger_timeout_ms: 2000, "milliseconds",
+            "Reading on after a refusal, so that the peer sees the answer instead of a reset (RFC 9112 section 9.6).";
+    }
+}
+
+impl Timeouts {
+    /// When a wait of `length_ms` that began at `since_ms` ends; never, when it is switched off.
+    pub(crate) fn end_ms(since_ms: u64, length_ms: u64) -> u64 {
+        if length_ms == 0 { u64::MAX } else { since_ms.saturating_add(length_ms) }
+    }
+}

@@ -1,0 +1,411 @@
+//! One thread's server: the pass of the reactor over its connections.
+//!
+//! A pass is [`Worker::before_wait`] (what handlers posted meanwhile), [`Worker::wait`], [`Worker::dispatch`]. It is in three parts so
+//! that the owner can let go of locks of its own while it waits, and can look after descriptors of its own that are in the same set.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use net::{Accepted, Clock, Events, Interest, Interrupted, Listener, Peer, Poller, TimerWheel, Token, Transport};
+use slab::Slab;
+
+use crate::access_log::AccessLog;
+use crate::app::{Abort, App, ExchangeId};
+use crate::connection::{Connection, Fate};
+use crate::limits::Limits;
+use crate::mailbox::{Command, Mailbox};
+use crate::responder::Stamp;
+use crate::timeouts::Timeouts;
+
+/// Bytes that one read may bring: the worker's shared receive buffer.
+pub(crate) const RECEIVE_BYTES: usize = 65_536;
+/// A send buffer that grew beyond this is given back after use.
+pub(crate) const SEND_BUFFER_KEPT_BYTES: usize = 1 << 20;
+/// Connections accepted from one listener before the others have their turn.
+const ACCEPTS_PER_PASS: usize = 64;
+/// Connections over the limit that are told so at the same time; beyond that they are closed without a word.
+const TURNED_AWAY_MAX: usize = 64;
+/// How long accepting rests when the process has no descriptor left.
+const EXHAUSTED_MS: u64 = 250;
+
+const LISTENER: Token = 1 << 32;
+const FOREIGN: Token = 1 << 33;
+/// Reminder keys of listeners; connections count up from 0.
+const LISTENER_KEY: u32 = u32::MAX - 1024;
+
+/// What a worker is told when it is made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Config {
+    /// Bytes and counts.
+    pub limits: Limits,
+    /// Times.
+    pub timeouts: Timeouts,
+    /// Leave the `Server` field out.
+    pub omits_server_field: bool,
+}
+
+/// What connections share, apart from the application.
+pub(crate) struct Core {
+    pub(crate) limits: Limits,
+    pub(crate) head_limits: wire::HeadLimits,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) clock: Clock,
+    pub(crate) stamp: Stamp,
+    pub(crate) log: Option<AccessLog>,
+    /// Answers of the connection that is being served; empty between connections.
+    pub(crate) out: Vec<u8>,
+    pub(crate) is_draining: bool,
+    sequence: u64,
+}
+
+impl Core {
+    #[inline]
+    pub(crate) fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+}
+
+/// A server without a thread: its owner calls it.
+pub struct Worker<A> {
+    /// The application.
+    pub app: A,
+    core: Core,
+    poller: Arc<Poller>,
+    events: Events,
+    listeners: Vec<ListenerSlot>,
+    connections: Slab<Connection>,
+    open: Arc<AtomicUsize>,
+    receive: Box<[u8]>,
+    mailbox: Arc<Mailbox>,
+    commands: Vec<(ExchangeId, Command)>,
+    touched: Vec<u32>,
+    again: Vec<u32>,
+    timers: TimerWheel,
+    /// The earliest reminder that stands for each connection key.
+    reminders: Vec<u64>,
+    due: Vec<u32>,
+}
+
+struct ListenerSlot {
+    listener: Listener,
+    /// The address every connection of it reaches; `None` when it listens on all addresses and each has to be asked.
+    local: Option<Peer>,
+    is_paused: bool,
+}
+
+impl<A: App> Worker<A> {
+    /// A worker without listeners. `mailbox` is where the application posts what it has to say later.
+    ///
+    /// # Errors
+    /// When no epoll set can be made.
+    pub fn new(
+        app: A,
+        config: Config,
+        log: Option<AccessLog>,
+        mailbox: Arc<Mailbox>,
+    ) -> io::Result<Worker<A>> {
+        let clock = Clock::new();
+        let core = Core {
+            limits: config.limits,
+            head_limits: config.limits.head(),
+            timeouts: config.timeouts,
+            clock,
+            stamp: Stamp::new(!config.omits_server_field, clock.unix_s()),
+            log,
+            out: Vec::new(),
+            is_draining: false,
+            sequence: 0,
+        };
+        Ok(Worker {
+            app,
+            core,
+            poller: Arc::new(Poller::new()?),
+            events: Events::with_capacity(256),
+            listeners: Vec::new(),
+            connections: Slab::new(),
+            open: Arc::default(),
+            receive: vec![0; RECEIVE_BYTES].into(),
+            mailbox,
+            commands: Vec::new(),
+            touched: Vec::new(),
+            again: Vec::new(),
+            timers: TimerWheel::new(clock.now_ms()),
+            reminders: Vec::new(),
+            due: Vec::new(),
+        })
+    }
+
+    /// The set that everything is watched by. Its owner may add descriptors under [`Worker::foreign_token`].
+    pub fn poller(&self) -> Arc<Poller> {
+        Arc::clone(&self.poller)
+    }
+
+    /// The token under which [`Worker::dispatch`] reports descriptor `fd` back instead of serving it.
+    pub fn foreign_token(fd: u32) -> Token {
+        FOREIGN | Token::from(fd)
+    }
+
+    /// The number of open connections, to be read at any time.
+    pub fn open_connections(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.open)
+    }
+
+    /// Replaces the access log; the old one is written to its end.
+    pub fn set_access_log(&mut self, log: Option<AccessLog>) {
+        self.core.log = log;
+    }
+
+    /// Accepts connections from a listening socket from now on.
+    ///
+    /// # Errors
+    /// When it cannot be watched.
+    pub fn add_listener(&mut self, socket: OwnedFd) -> io::Result<()> {
+        let listener = Listener::new(socket)?;
+        self.poller.add_shared(&listener, LISTENER | self.listeners.len() as Token)?;
+        let local = match listener.local() {
+            Peer::Internet(address) if address.ip().is_unspecified() => None,
+            local => Some(local),
+        };
+        self.listeners.push(ListenerSlot { listener, local, is_paused: false });
+        Ok(())
+    }
+
+    /// Serves a connection that somebody else accepted.
+    ///
+    /// # Errors
+    /// When it cannot be made non-blocking.
+    pub fn adopt(&mut self, socket: OwnedFd) -> io::Result<()> {
+        let transport = Transport::from_blocking(socket)?;
+        transport.set_no_delay();
+        let (client, server) = (transport.peer(), transport.local());
+        self.open(transport, client, server);
+        Ok(())
+    }
+
+    /// Stops accepting, closes idle connections, and lets every other end with its next answer.
+    pub fn drain(&mut self) {
+        self.core.is_draining = true;
+        for slot in self.listeners.drain(..) {
+            // Closing our copy is not enough: the socket is shared with other processes.
+            let _ = self.poller.remove(&slot.listener);
+        }
+        let keys: Vec<usize> = self.connections.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.with_connection(key, |connection, core, app, receive| connection.drain(core, app, receive));
+        }
+    }
+
+    /// Whether [`Worker::drain`] was called.
+    pub fn is_draining(&self) -> bool {
+        self.core.is_draining
+    }
+
+    /// Whether no connection is open.
+    pub fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    /// Closes everything now.
+    pub fn stop(&mut self) {
+        self.drain();
+        for mut connection in self.connections.drain() {
+            connection.close(&mut self.app, Abort::Disconnected);
+        }
+        self.open.store(0, Ordering::Relaxed);
+    }
+
+    /// Does what handlers posted, and gives how long the next wait may last (`None`: until something happens).
+    pub fn before_wait(&mut self) -> Option<u64> {
+        self.take_mail();
+        for key in std::mem::take(&mut self.again) {
+            self.with_connection(key as usize, |connection, core, app, _| connection.settle(core, app));
+        }
+        if !self.again.is_empty() {
+            return Some(0);
+        }
+        if let Some(log) = &mut self.core.log {
+            log.flush();
+        }
+        self.timers.wait_ms(self.core.clock.now_ms())
+    }
+
+    /// Waits until something is ready, but not longer than `timeout_ms`.
+    ///
+    /// # Errors
+    /// When the set itself is broken.
+    pub fn wait(&mut self, timeout_ms: Option<u64>) -> io::Result<Interrupted> {
+        self.poller.wait(&mut self.events, timeout_ms)
+    }
+
+    /// Serves everything that the last wait found ready; `foreign` gets what is not ours.
+    pub fn dispatch(&mut self, foreign: &mut Vec<net::Readiness>) {
+        if self.core.clock.refresh() {
+            self.core.stamp.refresh(self.core.clock.unix_s());
+        }
+        for index in 0..self.events.len() {
+            let Some(event) = self.events.get(index) else { break };
+            if event.token < LISTENER {
+                self.with_connection(event.token as usize, |connection, core, app, receive| {
+                    if event.writable {
+                        connection.writable(core, app)
+                    } else if event.readable {
+                        connection.readable(core, app, receive)
+                    } else {
+                        connection.close(app, Abort::Disconnected)
+                    }
+                });
+            } else if event.token < FOREIGN {
+                self.accept((event.token & !LISTENER) as usize);
+            } else if event.token < FOREIGN << 1 {
+                foreign.push(net::Readiness { token: event.token & !FOREIGN, ..event });
+            }
+        }
+        self.take_mail();
+        if self.timers.is_due(self.core.clock.now_ms()) {
+            self.expire();
+        }
+    }
+
+    /// Runs one connection's part of a pass; a panic in it ends that connection only.
+    #[inline]
+    fn with_connection<F>(&mut self, key: usize, serve: F)
+    where
+        F: FnOnce(&mut Connection, &mut Core, &mut A, &mut [u8]) -> Fate,
+    {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let (core, app, receive) = (&mut self.core, &mut self.app, &mut self.receive);
+        let served = catch_unwind(AssertUnwindSafe(|| serve(connection, core, app, receive)));
+        let fate = served.unwrap_or_else(|_| panicked(connection, core, app));
+        if fate == Fate::Close {
+            self.connections.remove(key);
+            self.open.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        if fate == Fate::Again {
+            self.again.push(connection.key);
+        }
+        let wanted = connection.wanted_interest();
+        if connection.interest != Some(wanted) {
+            watch(&self.poller, connection, wanted);
+        }
+        let deadline_ms = connection.deadline_ms(&core.timeouts);
+        if let Some(standing) = self.reminders.get_mut(key)
+            && deadline_ms < *standing
+        {
+            *standing = deadline_ms;
+            self.timers.remind(connection.key, deadline_ms);
+        }
+    }
+
+    fn accept(&mut self, index: usize) {
+        for _ in 0..ACCEPTS_PER_PASS {
+            let Some(slot) = self.listeners.get_mut(index) else { return };
+            match slot.listener.accept() {
+                Accepted::Connection(transport, client) => {
+                    let server = slot.local.unwrap_or_else(|| transport.local());
+                    self.open(transport, client, server);
+                }
+                Accepted::None => return,
+                Accepted::Lost => {}
+                Accepted::Exhausted(_) => {
+                    slot.is_paused = self.poller.remove(&slot.listener).is_ok();
+                    let again_ms = self.core.clock.now_ms() + EXHAUSTED_MS;
+                    self.timers.remind(LISTENER_KEY + index as u32, again_ms);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes a connection in, and reads at once: a new client has mostly sent its request already.
+    fn open(&mut self, transport: Transport, client: Peer, server: Peer) {
+        let surplus = (self.connections.len() + 1).saturating_sub(self.core.limits.connections_max as usize);
+        if surplus > TURNED_AWAY_MAX {
+            return;
+        }
+        let entry = self.connections.vacant_entry();
+        let key = entry.key();
+        entry.insert(Connection::new(transport, client, server, key as u32, self.core.clock.now_ms()));
+        self.open.fetch_add(1, Ordering::Relaxed);
+        if self.reminders.len() <= key {
+            self.reminders.resize(key + 1, u64::MAX);
+        }
+        self.with_connection(key, |connection, core, app, receive| {
+            if surplus > 0 { connection.turn_away(core, app) } else { connection.readable(core, app, receive) }
+        });
+    }
+
+    /// Does what handlers posted, then sends once per connection.
+    fn take_mail(&mut self) {
+        loop {
+            let mut commands = std::mem::take(&mut self.commands);
+            self.mailbox.take(&mut commands);
+            if commands.is_empty() {
+                self.commands = commands;
+                return;
+            }
+            for (id, command) in commands.drain(..) {
+                let Some(connection) = self.connections.get_mut(id.connection as usize) else { continue };
+                let (core, app) = (&mut self.core, &mut self.app);
+                let obeyed = catch_unwind(AssertUnwindSafe(|| connection.obey(core, app, id, command)));
+                if obeyed.is_err() {
+                    self.with_connection(id.connection as usize, |connection, _, app, _| connection.close(app, Abort::Disconnected));
+                } else if self.touched.last() != Some(&id.connection) {
+                    self.touched.push(id.connection);
+                }
+            }
+            self.commands = commands;
+            for key in std::mem::take(&mut self.touched) {
+                self.with_connection(key as usize, |connection, core, app, _| connection.settle(core, app));
+            }
+        }
+    }
+
+    fn expire(&mut self) {
+        let now_ms = self.core.clock.now_ms();
+        let mut due = std::mem::take(&mut self.due);
+        self.timers.expire(now_ms, &mut due);
+        for key in due.drain(..) {
+            if key >= LISTENER_KEY {
+                self.rest_is_over((key - LISTENER_KEY) as usize);
+                continue;
+            }
+            if let Some(standing) = self.reminders.get_mut(key as usize) {
+                *standing = u64::MAX;
+            }
+            self.with_connection(key as usize, |connection, core, app, _| {
+                if connection.deadline_ms(&core.timeouts) <= now_ms { connection.expire(core, app) } else { Fate::Open }
+            });
+        }
+        self.due = due;
+    }
+
+    fn rest_is_over(&mut self, index: usize) {
+        if let Some(slot) = self.listeners.get_mut(index)
+            && std::mem::take(&mut slot.is_paused)
+        {
+            slot.is_paused = self.poller.add_shared(&slot.listener, LISTENER | index as Token).is_err();
+        }
+    }
+}
+
+fn panicked<A: App>(connection: &mut Connection, core: &mut Core, app: &mut A) -> Fate {
+    core.out.clear();
+    connection.close(app, Abort::Disconnected)
+}
+
+fn watch(poller: &Poller, connection: &mut Connection, wanted: Interest) {
+    let (transport, key) = (&connection.transport, Token::from(connection.key));
+    let watched = match connection.interest {
+        None => poller.add(transport.as_fd(), key, wanted),
+        Some(_) => poller.modify(transport.as_fd(), key, wanted),
+    };
+    // Failing (the system's limit of watches) leaves the connection to its deadline.
+    if watched.is_ok() {
+        connection.interest = Some(wanted);
+    }
+}

@@ -1,0 +1,87 @@
+//! The router's choices, as a user of patterns sees them.
+
+use server::{Match, ParameterKind, Router};
+
+fn router(patterns: &[(&str, &str)]) -> Router {
+    let mut router = Router::new();
+    for (index, (method, pattern)) in patterns.iter().enumerate() {
+        let (route, _) = router.add(method, pattern).unwrap();
+        assert_eq!(route, index);
+    }
+    router
+}
+
+fn found(router: &Router, method: &str, path: &str) -> String {
+    match router.find(method.as_bytes(), path.as_bytes()) {
+        Match::Route(route, parameters) => {
+            let values = (0..).map_while(|index| parameters.get(index, path.as_bytes()));
+            let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value).into_owned()).collect();
+            format!("{route} {}", values.join("|")).trim_end().to_string()
+        }
+        Match::OtherMethods(allow) => format!("allow {allow}"),
+        Match::None => "none".to_string(),
+    }
+}
+
+#[test]
+fn the_most_particular_route_wins_and_dead_ends_step_back() {
+    let router = router(&[
+        ("GET", "/"),
+        ("GET", "/users/me"),
+        ("GET", "/users/{id:int}"),
+        ("GET", "/users/{name}"),
+        ("GET", "/users/{id:int}/posts"),
+        ("GET", "/users/{name}/likes"),
+        ("GET", "/{rest:path}"),
+        ("POST", "/users/me"),
+    ]);
+    for (path, expected) in [
+        ("/", "0"),
+        ("/users/me", "1"),
+        ("/users/%6De", "1"),
+        ("/users/12", "2 12"),
+        ("/users/-12", "2 -12"),
+        ("/users/12x", "3 12x"),
+        ("/users/99999999999999999999", "3 99999999999999999999"),
+        ("/users/12/posts", "4 12"),
+        ("/users/12/likes", "5 12"),
+        ("/users/12/other", "6 users/12/other"),
+        ("/users/", "6 users/"),
+        ("/users/a%2Fb", "3 a%2Fb"),
+        ("/x", "6 x"),
+        ("//", "6 /"),
+    ] {
+        assert_eq!(found(&router, "GET", path), expected, "{path}");
+    }
+    assert_eq!(found(&router, "HEAD", "/users/me"), "1");
+    assert_eq!(found(&router, "POST", "/users/me"), "7");
+    assert_eq!(found(&router, "PUT", "/users/me"), "allow GET, HEAD, POST");
+}
+
+#[test]
+fn a_path_that_no_route_has_is_not_found() {
+    let router = router(&[("GET", "/a/b"), ("POST", "/a/{x}/c")]);
+    for path in ["/", "/a", "/a/", "/a/b/", "/a//c", "*", "", "/a/b/c/d"] {
+        assert_eq!(found(&router, "GET", path), "none", "{path}");
+    }
+    assert_eq!(found(&router, "GET", "/a/b/c"), "allow POST");
+}
+
+#[test]
+fn a_bad_pattern_is_one_plain_sentence() {
+    let mut router = Router::new();
+    router.add("GET", "/a/{x}").unwrap();
+    for (pattern, word) in [
+        ("a", "slash"),
+        ("/{x:uuid}", "unknown type"),
+        ("/{x}y", "bad segment"),
+        ("/{}", "name"),
+        ("/{x}/{x}", "twice"),
+        ("/{x:path}/y", "last"),
+        ("/a/{y}", "taken"),
+    ] {
+        let error = router.add("GET", pattern).unwrap_err();
+        assert!(error.0.contains(word), "{pattern}: {}", error.0);
+    }
+    assert_eq!(router.add("GET", "/b/{y:int}").unwrap().1, [("y".to_string(), ParameterKind::Integer)]);
+}

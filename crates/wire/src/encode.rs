@@ -1,0 +1,134 @@
+//! Writing responses: the parts that every one of them has.
+
+/// The chunk that ends a chunked message body, without trailers (RFC 9112 7.1).
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// The interim response that asks for the content (RFC 9110 15.2.1).
+pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+macro_rules! status_lines {
+    ($($status:literal $reason:literal)*) => {
+        /// The whole status line, CRLF included, of a registered status (RFC 9110 15).
+        ///
+        /// For any other status the caller writes one without a reason; see [`push_status_line`].
+        pub fn status_line(status: u16) -> Option<&'static [u8]> {
+            match status {
+                $($status => Some(concat!("HTTP/1.1 ", $status, " ", $reason, "\r\n").as_bytes()),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+// The IANA HTTP Status Code Registry.
+status_lines! {
+    100 "Continue"
+    101 "Switching Protocols"
+    102 "Processing"
+    103 "Early Hints"
+    200 "OK"
+    201 "Created"
+    202 "Accepted"
+    203 "Non-Authoritative Information"
+    204 "No Content"
+    205 "Reset Content"
+    206 "Partial Content"
+    207 "Multi-Status"
+    208 "Already Reported"
+    226 "IM Used"
+    300 "Multiple Choices"
+    301 "Moved Permanently"
+    302 "Found"
+    303 "See Other"
+    304 "Not Modified"
+    305 "Use Proxy"
+    307 "Temporary Redirect"
+    308 "Permanent Redirect"
+    400 "Bad Request"
+    401 "Unauthorized"
+    402 "Payment Required"
+    403 "Forbidden"
+    404 "Not Found"
+    405 "Method Not Allowed"
+    406 "Not Acceptable"
+    407 "Proxy Authentication Required"
+    408 "Request Timeout"
+    409 "Conflict"
+    410 "Gone"
+    411 "Length Required"
+    412 "Precondition Failed"
+    413 "Content Too Large"
+    414 "URI Too Long"
+    415 "Unsupported Media Type"
+    416 "Range Not Satisfiable"
+    417 "Expectation Failed"
+    421 "Misdirected Request"
+    422 "Unprocessable Content"
+    423 "Locked"
+    424 "Failed Dependency"
+    425 "Too Early"
+    426 "Upgrade Required"
+    428 "Precondition Required"
+    429 "Too Many Requests"
+    431 "Request Header Fields Too Large"
+    451 "Unavailable For Legal Reasons"
+    500 "Internal Server Error"
+    501 "Not Implemented"
+    502 "Bad Gateway"
+    503 "Service Unavailable"
+    504 "Gateway Timeout"
+    505 "HTTP Version Not Supported"
+    506 "Variant Also Negotiates"
+    507 "Insufficient Storage"
+    508 "Loop Detected"
+    510 "Not Extended"
+    511 "Network Authentication Required"
+}
+
+/// Appends the status line (RFC 9112 4). `status` is from 100 to 999.
+///
+/// An unregistered status gets an empty reason; the space before it stays, as the grammar asks.
+pub fn push_status_line(out: &mut Vec<u8>, status: u16) {
+    if let Some(line) = status_line(status) {
+        out.extend_from_slice(line);
+        return;
+    }
+    out.extend_from_slice(b"HTTP/1.1 ");
+    push_decimal(out, u64::from(status));
+    out.extend_from_slice(b" \r\n");
+}
+
+/// Appends a decimal number, as in Content-Length.
+pub fn push_decimal(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// Appends a hexadecimal number, as in chunk-size.
+pub fn push_hex(out: &mut Vec<u8>, number: u64) {
+    let digits = (u64::BITS - (number | 1).leading_zeros()).div_ceil(4);
+    for digit in (0..digits).rev() {
+        let value = (number >> (digit * 4)) & 0xf;
+        out.push(b"0123456789abcdef"[value as usize]);
+    }
+}
+
+/// Appends one chunk (RFC 9112 7.1); nothing for empty content, which would end the message body.
+pub fn push_chunk(out: &mut Vec<u8>, content: &[u8]) {
+    if content.is_empty() {
+        return;
+    }
+    push_hex(out, content.len() as u64);
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(content);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Whether a response with this status may have content (RFC 9110 6.4.1): not 1xx, 204, 304.
+pub fn has_content(status: u16) -> bool {
+    !matches!(status, 100..=199 | 204 | 304)
+}
+
+/// Whether a response with this status may carry Content-Length (RFC 9110 8.6): not 1xx, 204.
+pub fn allows_content_length(status: u16) -> bool {
+    !matches!(status, 100..=199 | 204)
+}

@@ -1,0 +1,363 @@
+//! The head of a request: everything up to and including the empty line.
+//!
+//! The parser walks each byte once and in order. Whatever a prefix of the input is refused for,
+//! the whole input is refused for too, so it does not matter how the network cut it.
+
+use crate::error::{ErrorKind, ProtocolError, Stop};
+use crate::field::{list_members, parse_section};
+use crate::framing::{self, BodyLength};
+use crate::grammar::{CR, CRLF, LF, is_field_value_byte, trim_ows};
+use crate::host;
+use crate::limits::HeadLimits;
+use crate::method::{Method, Version};
+use crate::request_line;
+use crate::target;
+
+/// The head of one request, borrowed from the input.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestHead<'a> {
+    /// The head, from the first byte of the method to the end of the empty line.
+    pub bytes: &'a [u8],
+    /// Bytes of the input used: `bytes` and the empty line that may precede it (RFC 9112 2.2).
+    pub consumed: usize,
+    /// The method (RFC 9112 3.1).
+    pub method: Method,
+    /// The method as received.
+    pub method_name: &'a [u8],
+    /// The request target as received (RFC 9112 3.2).
+    pub target: &'a [u8],
+    /// The target's path: `/` if an absolute-form target has none, `*` in asterisk-form.
+    pub path: &'a [u8],
+    /// The target's query, behind the first `?`.
+    pub query: Option<&'a [u8]>,
+    /// The authority of an absolute-form target; it replaces Host (RFC 9112 3.2.2).
+    pub authority: Option<&'a [u8]>,
+    /// The value of Host; HTTP/1.0 requests may lack it (RFC 9112 3.2).
+    pub host: Option<&'a [u8]>,
+    /// The version the request is treated as (RFC 9112 2.3).
+    pub version: Version,
+    /// All field lines, each with its CRLF, without the empty line; see [`crate::field_lines`].
+    pub field_section: &'a [u8],
+    /// How the content is delimited (RFC 9112 6.3).
+    pub body_length: BodyLength,
+    /// Whether another request may follow on the connection (RFC 9112 9.3).
+    pub persistent: bool,
+    /// Whether the client waits for a 100 response before it sends the content (RFC 9110 10.1.1).
+    ///
+    /// Never set for HTTP/1.0, nor for a request without content.
+    pub expects_continue: bool,
+}
+
+/// What the bytes so far amount to.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// One whole head.
+    Complete(RequestHead<'a>),
+    /// Valid so far and within the limits; more is needed.
+    Incomplete,
+}
+
+/// Parses the request head at the start of `input`.
+///
+/// Keeps no state: after [`Progress::Incomplete`] call it again with all the bytes, when
+/// [`worth_parsing`] says that it can tell something new.
+/// Cost: one pass, no allocation, no copy.
+///
+/// # Errors
+/// The request must be refused with the status of the error's kind, and the connection closed.
+#[inline]
+pub fn parse_request<'a>(
+    input: &'a [u8],
+    limits: &HeadLimits,
+) -> Result<Progress<'a>, ProtocolError> {
+    match input {
+        [CR, ..] => after_empty_line(input, limits),
+        _ => request_head(input, limits),
+    }
+}
+
+/// Whether parsing again can tell something new after an [`Progress::Incomplete`].
+///
+/// `new` are the bytes received since. Only a line end, or a control byte to be refused, can
+/// change the answer; parsing at those alone keeps a client that sends single bytes from costing
+/// quadratic time. When this says no, [`within_limits`] is the check that remains.
+pub fn worth_parsing(new: &[u8]) -> bool {
+    !new.iter().copied().all(is_field_value_byte)
+}
+
+/// Checks only the sizes of a partial head to which no line end has been added since it was
+/// parsed.
+///
+/// # Errors
+/// The request line or the header section is larger than its limit.
+pub fn within_limits(partial_head: &[u8], limits: &HeadLimits) -> Result<(), ProtocolError> {
+    let line_max = limits.request_line_bytes_max;
+    let section_max = limits.header_section_bytes_max;
+    if partial_head.len() <= line_max.min(section_max) {
+        return Ok(());
+    }
+    let start = if partial_head.starts_with(CRLF) { CRLF.len() } else { 0 };
+    let bytes = partial_head.get(start..).unwrap_or_default();
+    let window = window(bytes, line_max);
+    match memchr::memchr(LF, window) {
+        None if window.len() > line_max + 1 => {
+            Err(ProtocolError { kind: ErrorKind::RequestLineTooLong, at: start + line_max })
+        }
+        None => Ok(()),
+        Some(end) if bytes.len() - (end + 1) > section_max.saturating_add(1) => {
+            Err(ProtocolError { kind: ErrorKind::HeaderSectionTooLarge, at: partial_head.len() })
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// The bytes that a part of `max` bytes and the CRLF behind it may take.
+#[inline]
+fn window(bytes: &[u8], max: usize) -> &[u8] {
+    bytes.get(..max.saturating_add(CRLF.len())).unwrap_or(bytes)
+}
+
+/// Parses a head that no empty line precedes.
+#[inline]
+fn request_head<'a>(
+    input: &'a [u8],
+    limits: &HeadLimits,
+) -> Result<Progress<'a>, ProtocolError> {
+    let line_window = window(input, limits.request_line_bytes_max);
+    let line = match request_line::parse(line_window) {
+        Ok(line) => line,
+        Err(stop) => return request_line_stop(stop, line_window, limits),
+    };
+    let fields = input.get(line.len..).unwrap_or_default();
+    let mut control = Control::new(line.version);
+    let section_len = match field_section(fields, limits, &mut control) {
+        Ok(len) => len,
+        Err(stop) => return field_section_stop(stop, fields, line.len, limits),
+    };
+    let (method_name, from_method_end) = input.split_at(line.method_len);
+    let target = &from_method_end[1..][..line.target_len];
+    let parts = target::split(line.method, target, line.path_len);
+    if let Err(kind) = control.check(parts.authority.is_some()) {
+        return Err(ProtocolError { kind, at: 0 });
+    }
+    let body_length = control.body_length();
+    let consumed = line.len + section_len + CRLF.len();
+    Ok(Progress::Complete(RequestHead {
+        bytes: &input[..consumed],
+        consumed,
+        method: line.method,
+        method_name,
+        target,
+        path: parts.path,
+        query: parts.query,
+        authority: parts.authority,
+        host: control.host,
+        version: line.version,
+        field_section: &fields[..section_len],
+        body_length,
+        persistent: control.persistent(),
+        expects_continue: control.expects_continue && body_length != BodyLength::None,
+    }))
+}
+
+/// Reads the field section into `control` and returns its length.
+#[inline]
+fn field_section<'a>(
+    fields: &'a [u8],
+    limits: &HeadLimits,
+    control: &mut Control<'a>,
+) -> Result<usize, Stop> {
+    let window = window(fields, limits.header_section_bytes_max);
+    let mut rest = window;
+    let mut lines_left = limits.field_lines_max;
+    if let Some((host, after_host)) = host::usual_host_line(window)
+        && lines_left > 0
+    {
+        control.host = Some(host);
+        rest = after_host;
+        lines_left -= 1;
+    }
+    let host_line_len = window.len() - rest.len();
+    parse_section(rest, lines_left, |name, value| control.read(name, value))
+        .map(|len| host_line_len + len)
+        .map_err(|stop| stop.shifted(host_line_len))
+}
+
+/// What the field lines say about the message itself.
+struct Control<'a> {
+    version: Version,
+    host: Option<&'a [u8]>,
+    content_length: Option<u64>,
+    chunked: bool,
+    close: bool,
+    keep_alive: bool,
+    expects_continue: bool,
+}
+
+impl<'a> Control<'a> {
+    #[inline]
+    fn new(version: Version) -> Control<'a> {
+        Control {
+            version,
+            host: None,
+            content_length: None,
+            chunked: false,
+            close: false,
+            keep_alive: false,
+            expects_continue: false,
+        }
+    }
+
+    /// Reads one field line, if it is one of the five that matter here.
+    #[inline]
+    fn read(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), ErrorKind> {
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => self.host(trim_ows(value)),
+            6 if name.eq_ignore_ascii_case(b"expect") => self.expect(value),
+            10 if name.eq_ignore_ascii_case(b"connection") => self.connection(value),
+            14 if name.eq_ignore_ascii_case(b"content-length") => self.content_length(value),
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.transfer_encoding(value),
+            _ => Ok(()),
+        }
+    }
+
+    fn host(&mut self, value: &'a [u8]) -> Result<(), ErrorKind> {
+        if self.host.is_some() {
+            return Err(ErrorKind::DuplicateHost);
+        }
+        if !value.is_empty() && !host::is_host(value) {
+            return Err(ErrorKind::InvalidHost);
+        }
+        self.host = Some(value);
+        Ok(())
+    }
+
+    fn expect(&mut self, value: &[u8]) -> Result<(), ErrorKind> {
+        if self.version == Version::Http10 {
+            return Ok(());
+        }
+        if !trim_ows(value).eq_ignore_ascii_case(b"100-continue") {
+            return Err(ErrorKind::UnknownExpectation);
+        }
+        self.expects_continue = true;
+        Ok(())
+    }
+
+    fn connection(&mut self, value: &[u8]) -> Result<(), ErrorKind> {
+        // What nearly every client sends, if it sends the field at all.
+        if value == b" keep-alive" {
+            self.keep_alive = true;
+            return Ok(());
+        }
+        for option in list_members(value) {
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+        Ok(())
+    }
+
+    fn content_length(&mut self, value: &[u8]) -> Result<(), ErrorKind> {
+        if self.content_length.is_some() {
+            return Err(ErrorKind::DuplicateContentLength);
+        }
+        if self.chunked {
+            return Err(ErrorKind::ContentLengthWithTransferEncoding);
+        }
+        self.content_length = Some(framing::content_length(value)?);
+        Ok(())
+    }
+
+    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), ErrorKind> {
+        if self.version == Version::Http10 {
+            return Err(ErrorKind::TransferEncodingInHttp10);
+        }
+        if self.chunked {
+            return Err(ErrorKind::DuplicateTransferEncoding);
+        }
+        if self.content_length.is_some() {
+            return Err(ErrorKind::ContentLengthWithTransferEncoding);
+        }
+        framing::request_transfer_encoding(value)?;
+        self.chunked = true;
+        Ok(())
+    }
+
+    /// What can be judged only when all lines are there (RFC 9112 3.2).
+    #[inline]
+    fn check(&self, target_has_authority: bool) -> Result<(), ErrorKind> {
+        match self.host {
+            None if self.version == Version::Http11 => Err(ErrorKind::MissingHost),
+            Some([]) if target_has_authority => Err(ErrorKind::EmptyHost),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn body_length(&self) -> BodyLength {
+        match self.content_length {
+            _ if self.chunked => BodyLength::Chunked,
+            None | Some(0) => BodyLength::None,
+            Some(bytes) => BodyLength::Known(bytes),
+        }
+    }
+
+    /// RFC 9112 9.3: "close" ends it, HTTP/1.1 keeps it, HTTP/1.0 keeps it on request.
+    #[inline]
+    fn persistent(&self) -> bool {
+        !self.close && (self.version == Version::Http11 || self.keep_alive)
+    }
+}
+
+/// Parses a head that the one permitted empty line precedes (RFC 9112 2.2).
+#[cold]
+fn after_empty_line<'a>(
+    input: &'a [u8],
+    limits: &HeadLimits,
+) -> Result<Progress<'a>, ProtocolError> {
+    let rest = match input {
+        [CR, LF, rest @ ..] => rest,
+        [] | [CR] => return Ok(Progress::Incomplete),
+        _ => return Err(ProtocolError { kind: ErrorKind::BareCr, at: 0 }),
+    };
+    match request_head(rest, limits) {
+        Ok(Progress::Complete(mut head)) => {
+            head.consumed += CRLF.len();
+            Ok(Progress::Complete(head))
+        }
+        Ok(Progress::Incomplete) => Ok(Progress::Incomplete),
+        Err(error) => Err(ProtocolError { at: error.at + CRLF.len(), ..error }),
+    }
+}
+
+/// A request line that fills its window without an end is too long.
+#[cold]
+fn request_line_stop<'a>(
+    stop: Stop,
+    window: &[u8],
+    limits: &HeadLimits,
+) -> Result<Progress<'a>, ProtocolError> {
+    let max = limits.request_line_bytes_max;
+    match stop {
+        Stop::Incomplete if window.len() > max.saturating_add(1) => {
+            Err(ProtocolError { kind: ErrorKind::RequestLineTooLong, at: max })
+        }
+        stop => stop.into_result(Progress::Incomplete),
+    }
+}
+
+/// A field section that fills its window without an end is too large.
+#[cold]
+fn field_section_stop<'a>(
+    stop: Stop,
+    fields: &[u8],
+    at: usize,
+    limits: &HeadLimits,
+) -> Result<Progress<'a>, ProtocolError> {
+    let max = limits.header_section_bytes_max;
+    match stop {
+        Stop::Incomplete if fields.len() > max.saturating_add(1) => {
+            Err(ProtocolError { kind: ErrorKind::HeaderSectionTooLarge, at: at + max })
+        }
+        stop => stop.shifted(at).into_result(Progress::Incomplete),
+    }
+}

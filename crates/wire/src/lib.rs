@@ -1,0 +1,46 @@
+//! HTTP/1 without I/O: bytes to events and back.
+//!
+//! The contract is three answers. [`parse_request`] looks at the bytes received so far and says
+//! *complete* (one head, borrowed from those bytes), *incomplete* (nothing wrong yet, more is
+//! needed) or *refused* (a [`ProtocolError`]; the connection must end). It keeps no state, so the
+//! caller decides what to buffer. [`BodyDecoder`] then turns the bytes behind the head into
+//! content, and the functions of [`encode`] write the other direction.
+//!
+//! Nothing is repaired. Where RFC 9110 and RFC 9112 leave a choice between tolerating and
+//! refusing, this crate refuses, because two recipients that repair differently are how requests
+//! get smuggled.
+//!
+//! Not here: sockets, clocks, threads, timeouts, and any notion of an application.
+//!
+//! Reading order: [`grammar`](self), `request_line`, `field`, [`head`], [`framing`], [`chunked`].
+
+pub mod chunked;
+pub mod date;
+pub mod encode;
+pub mod error;
+pub mod field;
+pub mod framing;
+mod grammar;
+pub mod head;
+mod host;
+pub mod limits;
+pub mod method;
+mod request_line;
+pub mod response;
+mod scan;
+mod target;
+mod trailer;
+
+pub use chunked::ChunkedDecoder;
+pub use date::{IMF_FIXDATE_LEN, imf_fixdate};
+pub use encode::{
+    CONTINUE, LAST_CHUNK, allows_content_length, has_content, push_chunk, push_decimal, push_hex,
+    push_status_line, status_line,
+};
+pub use error::{ErrorKind, ProtocolError};
+pub use field::{FieldLines, field_lines, is_field_name, is_field_value};
+pub use framing::{BodyDecoder, BodyLength, Decoded};
+pub use head::{Progress, RequestHead, parse_request, within_limits, worth_parsing};
+pub use limits::HeadLimits;
+pub use method::{Method, Version};
+pub use response::{ResponseBodyLength, ResponseHead, ResponseProgress, parse_response};

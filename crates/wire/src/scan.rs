@@ -1,0 +1,212 @@
+//! Skipping a run of bytes of one class, a block at a time.
+//!
+//! Each `skip_` function returns the input from the first byte that is not in the run, which is
+//! empty if the run fills the input. Blocks are 16 bytes where SSE2 is part of the architecture
+//! (`sse2`), else 8 (`word`); both are tested against the plain predicates of `grammar`.
+
+use crate::grammar::{
+    is_field_value_byte, is_host_byte, is_name_byte, is_path_byte, is_query_byte,
+};
+
+#[cfg(target_arch = "x86_64")]
+use sse2 as block;
+#[cfg(not(target_arch = "x86_64"))]
+use word as block;
+
+/// Defines a function that skips bytes of `$class`; `$stops` flags those outside it in a block.
+macro_rules! skip {
+    ($(#[$doc:meta])* $name:ident, $stops:ident, $class:ident) => {
+        $(#[$doc])*
+        #[inline]
+        pub(crate) fn $name(bytes: &[u8]) -> &[u8] {
+            let mut rest = bytes;
+            while let Some((first, tail)) = rest.split_first_chunk() {
+                let stops = block::$stops(first);
+                if stops != 0 {
+                    return rest.get(block::lowest(stops)..).unwrap_or_default();
+                }
+                rest = tail;
+            }
+            skip_class(rest, $class)
+        }
+    };
+}
+
+skip! {
+    /// Skips the bytes that a field value may hold.
+    skip_field_value, outside_field_value, is_field_value_byte
+}
+skip! {
+    /// Skips letters and hyphens, of which nearly every field name consists.
+    skip_letters, outside_letters, is_name_byte
+}
+skip! {
+    /// Skips the bytes that a path may hold: those of a target without `?`.
+    skip_path, outside_path, is_path_byte
+}
+skip! {
+    /// Skips the bytes that a query may hold: those of a target.
+    skip_query, outside_query, is_query_byte
+}
+skip! {
+    /// Skips letters, digits, dots and hyphens, of which nearly every host consists.
+    skip_host, outside_host, is_host_byte
+}
+
+/// Skips bytes of a class one at a time.
+#[inline]
+pub(crate) fn skip_class(mut bytes: &[u8], class: impl Fn(u8) -> bool) -> &[u8] {
+    while let [byte, tail @ ..] = bytes
+        && class(*byte)
+    {
+        bytes = tail;
+    }
+    bytes
+}
+
+/// Blocks of 16 bytes; a flag is one bit per byte.
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod sse2 {
+    use core::arch::x86_64::{
+        __m128i, _mm_add_epi8, _mm_andnot_si128, _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8,
+        _mm_or_si128, _mm_set_epi64x, _mm_set1_epi8,
+    };
+
+    pub(super) const BYTES: usize = 16;
+    type Block = [u8; BYTES];
+
+    #[inline]
+    pub(super) fn lowest(flags: u32) -> usize {
+        flags.trailing_zeros() as usize
+    }
+
+    macro_rules! stops {
+        ($name:ident, |$block:ident| $inside:expr) => {
+            #[inline]
+            pub(super) fn $name(block: &Block) -> u32 {
+                #[inline]
+                #[target_feature(enable = "sse2")]
+                fn flags(block: &Block) -> u32 {
+                    let $block = load(block);
+                    $inside
+                }
+                // SAFETY: SSE2 is part of every x86_64.
+                unsafe { flags(block) }
+            }
+        };
+    }
+
+    stops!(outside_field_value, |block| {
+        let control = in_range(block, 0x00, 0x1f);
+        let control = _mm_andnot_si128(equal(block, b'\t'), control);
+        mask(_mm_or_si128(control, equal(block, 0x7f)))
+    });
+    stops!(outside_letters, |block| {
+        !mask(_mm_or_si128(letters(block), equal(block, b'-'))) & 0xffff
+    });
+    stops!(outside_path, |block| {
+        let bad = _mm_or_si128(outside_target(block), equal(block, b'?'));
+        mask(bad)
+    });
+    stops!(outside_query, |block| mask(outside_target(block)));
+    stops!(outside_host, |block| {
+        let inside = _mm_or_si128(in_range(block, b'-', b'9'), letters(block));
+        !mask(_mm_andnot_si128(equal(block, b'/'), inside)) & 0xffff
+    });
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    fn load(block: &Block) -> __m128i {
+        let bits = u128::from_le_bytes(*block);
+        _mm_set_epi64x((bits >> 64) as i64, bits as i64)
+    }
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    fn mask(bytes: __m128i) -> u32 {
+        _mm_movemask_epi8(bytes) as u32
+    }
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    fn equal(block: __m128i, byte: u8) -> __m128i {
+        _mm_cmpeq_epi8(block, _mm_set1_epi8(byte as i8))
+    }
+
+    /// Bytes from `first` to `last`: shifted to start at 0, they are their own minimum with the
+    /// width of the range.
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    fn in_range(block: __m128i, first: u8, last: u8) -> __m128i {
+        let shifted = _mm_add_epi8(block, _mm_set1_epi8(first.wrapping_neg() as i8));
+        _mm_cmpeq_epi8(_mm_min_epu8(shifted, _mm_set1_epi8((last - first) as i8)), shifted)
+    }
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    fn letters(block: __m128i) -> __m128i {
+        in_range(_mm_or_si128(block, _mm_set1_epi8(0x20)), b'a', b'z')
+    }
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    fn outside_target(block: __m128i) -> __m128i {
+        let all = _mm_set1_epi8(-1);
+        _mm_or_si128(_mm_andnot_si128(in_range(block, 0x21, 0x7e), all), equal(block, b'#'))
+    }
+}
+
+/// Blocks of one 64-bit word; a flag is the top bit of a byte ("SIMD within a register").
+///
+/// The tests add to the low seven bits of each byte, so nothing carries into the next byte and
+/// every flag is exact.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+mod word {
+    const BYTES: usize = 8;
+    const TOPS: u64 = repeat(0x80);
+
+    const fn repeat(byte: u8) -> u64 {
+        u64::from_ne_bytes([byte; BYTES])
+    }
+
+    pub(super) fn lowest(flags: u64) -> usize {
+        (flags.trailing_zeros() / 8) as usize
+    }
+
+    pub(super) fn outside_field_value(block: &[u8; BYTES]) -> u64 {
+        let word = u64::from_le_bytes(*block);
+        (in_range(word, 0x00, 0x1f) & !in_range(word, b'\t', b'\t')) | in_range(word, 0x7f, 0x7f)
+    }
+
+    pub(super) fn outside_letters(block: &[u8; BYTES]) -> u64 {
+        let word = u64::from_le_bytes(*block);
+        !(letters(word) | in_range(word, b'-', b'-')) & TOPS
+    }
+
+    pub(super) fn outside_path(block: &[u8; BYTES]) -> u64 {
+        outside_query(block) | in_range(u64::from_le_bytes(*block), b'?', b'?')
+    }
+
+    pub(super) fn outside_query(block: &[u8; BYTES]) -> u64 {
+        let word = u64::from_le_bytes(*block);
+        (!in_range(word, 0x21, 0x7e) & TOPS) | in_range(word, b'#', b'#')
+    }
+
+    pub(super) fn outside_host(block: &[u8; BYTES]) -> u64 {
+        let word = u64::from_le_bytes(*block);
+        !((in_range(word, b'-', b'9') & !in_range(word, b'/', b'/')) | letters(word)) & TOPS
+    }
+
+    fn letters(word: u64) -> u64 {
+        in_range(word | repeat(0x20), b'a', b'z')
+    }
+
+    /// Flags bytes from `first` to `last`, both below 0x80.
+    fn in_range(word: u64, first: u8, last: u8) -> u64 {
+        let low = word & !TOPS;
+        let not_below = low + repeat(0x80 - first);
+        let above = low + repeat(0x7f - last);
+        not_below & !above & !word & TOPS
+    }
+}

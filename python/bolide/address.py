@@ -1,0 +1,52 @@
+"""Where a server listens: a host and port, or the path of a UNIX socket."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FORMS = "HOST:PORT, [IPV6]:PORT or unix:PATH"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One address to listen on: a UNIX socket's `path`, or without one `host` and `port`."""
+
+    host: str = ""
+    port: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        """Write the address the way `parse` reads it."""
+        if self.path:
+            return f"unix:{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """What a person opens, or names to a client."""
+        return str(self) if self.path else f"http://{self}"
+
+
+def parse(text: str) -> Address:
+    """Read one address.
+
+    Raises:
+        ValueError: with the end of a sentence that begins with the text.
+    """
+    if text.startswith("unix:"):
+        path = text.removeprefix("unix:")
+        if not path:
+            raise ValueError("names no path; give unix:PATH")
+        return Address(path=path)
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        raise ValueError(f"names no port; give {FORMS}")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError("needs brackets around the IPv6 address; give [IPV6]:PORT")
+    if not host:
+        raise ValueError(f"names no host; give {FORMS} (0.0.0.0 for every IPv4 address)")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
+        raise ValueError("has no port from 0 to 65535 behind its last colon (0 = any free port)")
+    return Address(host, int(port))

@@ -1,0 +1,163 @@
+"""The command `bolide`: serve, load, ceiling.
+
+A user's mistake is one line on standard error and exit code 2. The flags of `serve` are made from
+the option table in `settings.py`; this file declares none of them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from bolide import _core
+from bolide.errors import ConfigError, Error
+from bolide.option import Addresses, Switch
+from bolide.reference import default_text
+from bolide.settings import Option, resolve, table
+
+EXIT_MISTAKE = 2
+EXIT_FAILURE = 3
+EXIT_INTERRUPTED = 130
+
+
+class ServeCommand(click.Command):
+    """A command whose help lists the options of the table under their groups."""
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each group of options as a section of its own."""
+        groups = {option.name: option.group for option in table()}
+        sections: dict[str, list[tuple[str, str]]] = {group: [] for group in groups.values()}
+        for parameter in self.get_params(context):
+            record = parameter.get_help_record(context)
+            if record is not None and isinstance(parameter, click.Option):
+                group = groups.get(parameter.name or "", "Other")
+                sections.setdefault(group, []).append(record)
+        for group, records in sections.items():
+            with formatter.section(group):
+                formatter.write_dl(records)
+
+
+def _click_option(option: Option) -> click.Option:
+    """Make a flag of a row; `settings.resolve` reads and checks its value, not click."""
+    help_text = f"{option.help} [{default_text(option)}; {option.variable}]"
+    if isinstance(option.kind, Switch):
+        names = f"{option.flag}/{option.flag.replace('--', '--no-', 1)}"
+        return click.Option([names, option.name], default=None, help=help_text)
+    return click.Option(
+        [option.flag, option.name],
+        metavar=option.kind.metavar,
+        multiple=isinstance(option.kind, Addresses),
+        help=help_text,
+    )
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(_core.__version__, prog_name="bolide", message="%(prog)s %(version)s")
+def command() -> None:
+    """Bolide: a Python web server and micro-framework with a Rust core."""
+
+
+def _serve(target: str, config: str | None, **given: Any) -> None:
+    """Serve the application that TARGET names: module:app, file.py:app, or without :app.
+
+    Options also come from BOLIDE_* variables and from bolide.toml or [tool.bolide] in
+    pyproject.toml. TERM or INT lets requests in flight finish, then stops; a second one stops now.
+    """
+    from bolide import logs, supervisor
+
+    flags = {name: value for name, value in given.items() if value not in (None, ())}
+    settings = resolve(flags, "flag", config=config)
+    logs.configure(settings.log_level)
+    sys.exit(supervisor.Supervisor(target, settings).run())
+
+
+command.add_command(
+    ServeCommand(
+        "serve",
+        callback=_serve,
+        help=_serve.__doc__,
+        params=[
+            click.Argument(["target"]),
+            *(_click_option(option) for option in table()),
+            click.Option(["--config"], metavar="PATH", help="Configuration file. [BOLIDE_CONFIG]"),
+        ],
+    )
+)
+
+
+@command.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8001, show_default=True)
+@click.option(
+    "--size", type=click.IntRange(0), default=13, show_default=True, help="Bytes of content."
+)
+@click.option("--seconds", type=float, default=None, help="Stop after this time.")
+def ceiling(host: str, port: int, size: int, seconds: float | None) -> None:
+    """Answer without parsing: the limit of this machine that no server passes."""
+    try:
+        _core.ceiling(host, port, size, seconds)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+
+
+@command.command()
+@click.argument("url")
+@click.option("--connections", type=click.IntRange(1), default=100, show_default=True)
+@click.option("--pipeline", type=click.IntRange(1), default=1, show_default=True, help="Depth.")
+@click.option("--duration", type=click.FloatRange(0, min_open=True), help="Seconds. [10]")
+@click.option("--requests", type=click.IntRange(1), help="Stop after so many, not after a time.")
+@click.option("--no-keep-alive", is_flag=True, help="One request for each connection.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")
+def load(url: str, as_json: bool, no_keep_alive: bool, **plan: Any) -> None:
+    """Drive HTTP load at URL and print what came back."""
+    if plan["duration"] and plan["requests"]:
+        raise ConfigError("--duration and --requests both say when to end; give only one of them")
+    if not plan["requests"]:
+        plan["duration"] = plan["duration"] or 10.0
+    given = {name: value for name, value in plan.items() if value is not None}
+    try:
+        result = _core.load({"url": url, "keep_alive": not no_keep_alive, **given})
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{url}: {error}") from None
+    click.echo(json.dumps(result) if as_json else _load_table(result))
+
+
+def _load_table(result: dict[str, Any]) -> str:
+    """Write the figures of a load run, one a line."""
+    latency = result["latency_us"]
+    errors = result["errors"]
+    lines = [
+        ("requests/s", f"{result['requests_per_s']:,.0f}"),
+        ("answered", f"{result['ok']:,} in {result['seconds']:.2f} s"),
+        ("errors", ", ".join(f"{n:,} {name}" for name, n in errors.items() if n) or "none"),
+        *((f"latency {name}", f"{latency[name]:,} us") for name in ("p50", "p90", "p99", "max")),
+        ("generator CPU", f"{result['generator_cpu']:.0%}"),
+    ]
+    return "\n".join(f"{name:14}{value}" for name, value in lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command and exit."""
+    try:
+        command.main(arguments, prog_name="bolide", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(EXIT_MISTAKE)
+    except click.ClickException as error:
+        _fail(error.format_message().replace("\n", " "))
+    except ConfigError as error:
+        _fail(str(error))
+    except Error as error:
+        _fail(str(error), EXIT_FAILURE)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(EXIT_INTERRUPTED)
+    sys.exit(0)
+
+
+def _fail(message: str, code: int = EXIT_MISTAKE) -> NoReturn:
+    click.echo(f"bolide: error: {message}", err=True)
+    sys.exit(code)

@@ -1,0 +1,94 @@
+"""The exceptions of Bolide's Python side.
+
+Every exception that Bolide itself raises on purpose derives from `Error`, so a caller can tell ours
+from anybody else's. This module imports nothing of the package: the command line, the server's
+shell and the micro-framework all stand on it.
+"""
+
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+
+__all__ = [
+    "ClientDisconnected",
+    "ConfigError",
+    "Error",
+    "HTTPError",
+    "RegistrationError",
+    "SignatureError",
+    "reason_phrase",
+]
+
+# RFC 9110 §15.5 renamed these; `http.HTTPStatus` follows only from Python 3.13 on.
+_RENAMED = {
+    413: "Content Too Large",
+    414: "URI Too Long",
+    416: "Range Not Satisfiable",
+    422: "Unprocessable Content",
+}
+
+
+def reason_phrase(status: int) -> str:
+    """Give the registered name of a status code, "" for an unregistered one.
+
+    RFC 9110 §15.
+    """
+    if status in _RENAMED:
+        return _RENAMED[status]
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+class Error(Exception):
+    """The base of every exception that Bolide raises on purpose."""
+
+
+class ConfigError(Error):
+    """A mistake of the user's that one line can name; the command line prints it."""
+
+
+class RegistrationError(ConfigError, ValueError):
+    """A route, an error handler or a hook that an application cannot have; the text says why."""
+
+
+class SignatureError(RegistrationError, TypeError):
+    """A handler whose parameters do not fit what it would be called with."""
+
+
+class ClientDisconnected(Error, ConnectionError):  # noqa: N818 - the event's name, as in ASGI's http.disconnect
+    """The client went away before its request was read or its response was sent."""
+
+
+class HTTPError(Error):
+    """An error that a handler raises in order to answer with a status.
+
+    `status` is an int from 400 to 599, `message` the sentence for the client ("" when there is
+    none) and `headers` the extra field lines of the answer as pairs, ready for
+    `Response(headers=...)`.
+
+    Raises:
+        ValueError: the status is not one of an error.
+    """
+
+    status: int
+    message: str
+    headers: tuple[tuple[str, str], ...]
+
+    def __init__(
+        self,
+        status: int,
+        message: str = "",
+        headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+    ) -> None:
+        if not isinstance(status, int) or not 400 <= status <= 599:
+            raise ValueError(f"HTTPError takes a status from 400 to 599, not {status!r}")
+        self.status = int(status)
+        self.message = message
+        self.headers = tuple(headers.items() if isinstance(headers, Mapping) else headers)
+        super().__init__(self.status, self.message, self.headers)
+
+    def __str__(self) -> str:
+        """Give the default answer's text: "404 Not Found", and the message if there is one."""
+        title = f"{self.status} {reason_phrase(self.status)}".rstrip()
+        return f"{title}: {self.message}" if self.message else title

@@ -1,0 +1,48 @@
+"""Makes the event loop of a worker: asyncio's on the server's own reactor, or uvloop beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, cast
+
+from bolide.errors import ConfigError
+
+if TYPE_CHECKING:
+    from bolide import _core
+
+
+def choose(name: str) -> str:
+    """Settle "auto", and load what the loop needs, so that it is in memory once for all workers.
+
+    Raises:
+        ConfigError: uvloop was asked for and is not installed.
+    """
+    if name == "auto":
+        name = "uvloop" if find_spec("uvloop") else "asyncio"
+    if name == "uvloop":
+        _uvloop_factory()
+    return name
+
+
+def new(name: str, server: _core.Server) -> asyncio.AbstractEventLoop:
+    """Make the loop that `choose` returned."""
+    if has_own_selector(name):
+        return asyncio.SelectorEventLoop(server.selector())
+    return _uvloop_factory()()
+
+
+def has_own_selector(name: str) -> bool:
+    """Tell whether the loop waits in the server's reactor, or watches it as one descriptor."""
+    return name == "asyncio"
+
+
+def _uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        import uvloop
+    except ImportError:
+        raise ConfigError(
+            "loop: uvloop is not installed; pip install 'bolide[uvloop]' or leave the option out"
+        ) from None
+    return cast(Callable[[], asyncio.AbstractEventLoop], uvloop.new_event_loop)

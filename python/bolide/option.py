@@ -1,0 +1,151 @@
+"""What the value of an option may be, and how it is read from text or a native value.
+
+A kind knows nothing of where a value came from; `settings.py` adds that. `parse` raises
+`ValueError` with the end of a sentence that begins with the value: "is not a whole number; ...".
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Protocol
+
+from bolide import address
+
+TRUE_WORDS = ("1", "true", "yes", "on")
+FALSE_WORDS = ("0", "false", "no", "off")
+
+
+class Kind(Protocol):
+    """A type of option value."""
+
+    @property
+    def metavar(self) -> str:
+        """The word that stands for a value in the help text."""
+        ...
+
+    def parse(self, value: object) -> object:
+        """Turn text or a native value into the option's value."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A whole number within bounds; both ends are allowed."""
+
+    minimum: int
+    maximum: int | None = None
+    note: str = ""
+    metavar: str = "N"
+
+    def parse(self, value: object) -> int:
+        """Read a whole number."""
+        number = value if isinstance(value, int) and not isinstance(value, bool) else None
+        if isinstance(value, str):
+            number = int(value) if _is_whole(value) else None
+        if number is None:
+            raise ValueError(f"is not a whole number; give {self._range()}")
+        if number < self.minimum or (self.maximum is not None and number > self.maximum):
+            raise ValueError(f"is out of range; give {self._range()}")
+        return number
+
+    def _range(self) -> str:
+        upper = "or more" if self.maximum is None else f"to {self.maximum}"
+        return f"{self.minimum} {upper}" + (f" ({self.note})" if self.note else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A number of processes, or "auto": one for each processor that this process may use."""
+
+    metavar: str = "N|auto"
+
+    def parse(self, value: object) -> int:
+        """Read a number of processes."""
+        if value == "auto":
+            return len(os.sched_getaffinity(0))
+        return Number(1, 1024, 'or "auto": one for each processor').parse(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """On or off."""
+
+    metavar: str = ""
+
+    def parse(self, value: object) -> bool:
+        """Read a truth value."""
+        if isinstance(value, bool):
+            return value
+        word = str(value).lower()
+        if word in TRUE_WORDS:
+            return True
+        if word in FALSE_WORDS:
+            return False
+        raise ValueError('is neither on nor off; give "true" or "false"')
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    @property
+    def metavar(self) -> str:
+        """The words themselves."""
+        return "|".join(self.words)
+
+    def parse(self, value: object) -> str:
+        """Read one of the words."""
+        if isinstance(value, str) and value in self.words:
+            return value
+        raise ValueError(f"is not one of the choices; give {' or '.join(self.words)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Any text that is not empty, or the empty one where that means "not set"."""
+
+    metavar: str
+    may_be_empty: bool = False
+
+    def parse(self, value: object) -> str:
+        """Read text."""
+        if not isinstance(value, str | os.PathLike):
+            raise ValueError(f"is not text; give {self.metavar.lower()}")
+        text = os.fspath(value)
+        if not text and not self.may_be_empty:
+            raise ValueError(f"is empty; give {self.metavar.lower()}")
+        if "\0" in text:
+            raise ValueError(f"holds a NUL character; give {self.metavar.lower()} without")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where to listen, any number of times; as text the addresses are separated by commas."""
+
+    metavar: str = "ADDRESS"
+
+    def parse(self, value: object) -> tuple[address.Address, ...]:
+        """Read addresses."""
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",") if part.strip()]
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"is not a list of addresses; give {address.FORMS}")
+        return tuple(_one_address(part) for part in value)
+
+
+def _one_address(value: object) -> address.Address:
+    if isinstance(value, address.Address):
+        return value
+    try:
+        return address.parse(str(value))
+    except ValueError as error:
+        raise ValueError(f"holds {value!r}, which {error}") from None
+
+
+def _is_whole(text: str) -> bool:
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    return digits.isascii() and digits.isdigit() and len(digits) <= 18

@@ -1,0 +1,58 @@
+"""Writes docs/settings.md from the option table; `make docs` runs it."""
+
+from __future__ import annotations
+
+import sys
+
+from bolide.settings import Option, table
+
+HEAD = """\
+# Settings
+
+<!-- Written by `make docs` from the option table in python/bolide/settings.py; do not edit. -->
+
+Each option can be given in four ways; the first that gives it counts:
+
+1. a flag of `bolide serve` (`--keep-alive-timeout-ms 5000`) or a keyword of `bolide.run` and
+   `bolide.serve` (`keep_alive_timeout_ms=5000`);
+2. an environment variable (`BOLIDE_KEEP_ALIVE_TIMEOUT_MS=5000`);
+3. the configuration file: `bolide.toml` in the current folder, else the table `[tool.bolide]` of
+   `pyproject.toml` there, else none; `--config PATH` or `BOLIDE_CONFIG` names another one;
+4. its default.
+
+Where to listen is said once: `bind`, `uds`, or `host` and `port`. The nearest of the four that says
+it wins as a whole. A limit or timeout has its unit at the end of its name; a timeout of 0 is off.
+"""
+
+TABLE_HEAD = "| option | value | default | meaning |\n| --- | --- | --- | --- |\n"
+
+
+def render() -> str:
+    """Return the document."""
+    parts = [HEAD]
+    group = ""
+    for option in table():
+        if option.group != group:
+            group = option.group
+            parts.append(f"\n## {group}\n\n{TABLE_HEAD}")
+        parts.append(_line(option))
+    return "".join(parts)
+
+
+def default_text(option: Option) -> str:
+    """Write a default with its unit, for people."""
+    if isinstance(option.default, bool):
+        return "on" if option.default else "off"
+    if option.default in ("", ()):
+        return "not set"
+    return f"{option.default} {option.unit}".strip().removesuffix(" count")
+
+
+def _line(option: Option) -> str:
+    value = option.kind.metavar.replace("|", " \\| ") or "true \\| false"
+    help_text = option.help.replace("|", "\\|")
+    return f"| `{option.name}` | {value} | {default_text(option)} | {help_text} |\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

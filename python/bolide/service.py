@@ -1,0 +1,57 @@
+"""One application, served inside one running event loop: start, drain, stop.
+
+It knows neither processes nor signals; `worker.py` wraps it in a process, `bolide.serve` in a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from bolide import _core, lifespan
+from bolide.errors import ConfigError
+from bolide.logs import logger
+
+if TYPE_CHECKING:
+    from bolide.settings import Settings
+    from bolide.web import App
+
+
+class Service:
+    """An application together with the reactor that serves it."""
+
+    def __init__(self, app: App, settings: Settings, access_log_fd: int | None) -> None:
+        self._app = app
+        try:
+            self.server = _core.Server(app.native(), settings.server_options(access_log_fd))
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+
+    async def start(self, listening: Iterable[int], *, own_selector: bool) -> None:
+        """Run the application's startup, then accept connections from the listening descriptors.
+
+        Raises:
+            StartupError: the application's startup raised; nothing was accepted.
+        """
+        self.server.attach(asyncio.get_running_loop(), own_selector=own_selector)
+        await lifespan.startup(self._app)
+        for fd in listening:
+            self.server.add_listener(fd)
+
+    async def stop(self, within_s: float) -> None:
+        """Stop accepting, let the requests in flight finish, then run the application's shutdown.
+
+        Whatever is still open after `within_s` seconds, or at a cancellation, is closed.
+        """
+        drained = asyncio.Event()
+        self.server.on_drained(drained.set)
+        self.server.drain()
+        try:
+            async with asyncio.timeout(within_s):
+                await drained.wait()
+        except TimeoutError:
+            logger.warning("closing %d connections that did not finish", self.server.connections)
+        finally:
+            self.server.stop()
+            await lifespan.shutdown(self._app)

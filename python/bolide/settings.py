@@ -1,0 +1,242 @@
+"""The option table: every option of the server, declared here and nowhere else.
+
+The command's flags, the `BOLIDE_*` variables, the configuration file, the keywords of `bolide.run`
+and docs/settings.md derive from it. The limits and timeouts are rows too, but their names, defaults
+and reasons come from the Rust core (`_core.settings()`), which enforces them.
+
+What is nearer to the moment of the start wins: flag or keyword, variable, file, default.
+Where the file is found and read: `configfile.py`. What values may be: `option.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, Literal
+
+from bolide import _core, configfile
+from bolide.address import Address
+from bolide.errors import ConfigError
+from bolide.option import Addresses, Choice, Count, Kind, Number, Switch, Text
+
+PREFIX = "BOLIDE_"
+LISTENING, PROCESSES, LOGGING, ANSWERING = "Listening", "Processes", "Logging", "Answering"
+CORE_GROUPS = {"limit": "Limits", "timeout": "Timeouts"}
+Channel = Literal["flag", "keyword"]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row of the table."""
+
+    name: str
+    kind: Kind
+    default: object
+    group: str
+    help: str
+    unit: str = ""
+
+    @property
+    def flag(self) -> str:
+        """The command's flag."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """The environment variable."""
+        return PREFIX + self.name.upper()
+
+
+def row(default: object, kind: Kind, group: str, help: str, *, unit: str = "") -> Any:
+    """Declare an option as a field of `Settings`."""
+    return field(
+        default=default, metadata={"kind": kind, "group": group, "help": help, "unit": unit}
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The value of every option, checked."""
+
+    host: str = row(
+        "127.0.0.1",
+        Text("HOST"),
+        LISTENING,
+        "Address or name to listen on: 0.0.0.0 for every IPv4 address, :: for every IPv6 one.",
+    )
+    port: int = row(
+        8000, Number(0, 65535, "0 = any free port"), LISTENING, "Port to listen on; 0 = any free."
+    )
+    uds: str = row(
+        "",
+        Text("PATH", may_be_empty=True),
+        LISTENING,
+        "UNIX socket to listen on in place of host and port.",
+    )
+    bind: tuple[Address, ...] = row(
+        (),
+        Addresses(),
+        LISTENING,
+        "Addresses to listen on in place of host and port: HOST:PORT, [IPV6]:PORT or unix:PATH. "
+        "The flag may be repeated; the variable separates them by commas.",
+    )
+    backlog: int = row(
+        2048,
+        Number(1, 65535),
+        LISTENING,
+        "Connections that wait to be accepted. Holds a burst while the workers are busy; the "
+        "kernel cuts it to net.core.somaxconn.",
+        unit="count",
+    )
+    workers: int = row(
+        1, Count(), PROCESSES, 'Worker processes; "auto" for one per usable processor.'
+    )
+    loop: str = row(
+        "asyncio",
+        Choice(("asyncio", "uvloop", "auto")),
+        PROCESSES,
+        "Event loop for coroutines. asyncio runs on the server's own reactor and needs no second "
+        "one; auto takes uvloop where it is installed.",
+    )
+    graceful_timeout_ms: int = row(
+        25000,
+        Number(1),
+        PROCESSES,
+        "From the first TERM or INT to the end of the last worker: requests in flight may finish "
+        "until 9/10 of it, the application's shutdown has the rest. Below the 30 s after "
+        "which Kubernetes kills.",
+        unit="milliseconds",
+    )
+    log_level: str = row(
+        "info",
+        Choice(("debug", "info", "warning", "error", "critical")),
+        LOGGING,
+        "Least important message that is written to standard error.",
+    )
+    access_log: str = row(
+        "off",
+        Text("PATH"),
+        LOGGING,
+        'File that gets one line for each request; "-" for standard output, "off" for none.',
+    )
+    access_log_format: str = row(
+        "combined", Choice(("combined", "json")), LOGGING, "Form of a line of the access log."
+    )
+    server_header: bool = row(
+        True, Switch(), ANSWERING, "Send the field `Server: bolide` with each answer."
+    )
+    core: Mapping[str, int] = field(default_factory=dict)
+    """The limits and timeouts by name, for the Rust core."""
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """Where to listen."""
+        if self.uds:
+            return (Address(path=self.uds),)
+        return self.bind or (Address(self.host, self.port),)
+
+    def server_options(self, access_log_fd: int | None) -> dict[str, Any]:
+        """Return what `_core.Server` takes."""
+        return {
+            **self.core,
+            "server_header": self.server_header,
+            "access_log": access_log_fd,
+            "access_log_format": self.access_log_format,
+        }
+
+
+@cache
+def table() -> tuple[Option, ...]:
+    """Return every option, in the order in which it is shown."""
+    ours = [
+        Option(row.name, row.metadata["kind"], row.default, **_described(row.metadata))
+        for row in fields(Settings)
+        if row.metadata
+    ]
+    return (*ours, *(_core_option(*setting) for setting in _core.settings()))
+
+
+def resolve(
+    given: Mapping[str, object],
+    channel: Channel = "keyword",
+    *,
+    config: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """Settle every option from what was given, the environment, the file and the defaults.
+
+    Raises:
+        ConfigError: a value is not valid, or an option does not exist; the text names the option,
+            the value, where it comes from and what to write in its place.
+    """
+    environ = os.environ if environ is None else environ
+    where, from_file = configfile.read(config or environ.get(PREFIX + "CONFIG"))
+    from_environ = {o.name: environ[o.variable] for o in table() if environ.get(o.variable)}
+    layers: list[tuple[Channel | Literal["variable", "file"], Mapping[str, object]]] = [
+        (channel, given),
+        ("variable", from_environ),
+        ("file", from_file),
+    ]
+    options = {option.name: option for option in table()}
+    winning: dict[str, tuple[object, str]] = {}
+    for layer, layer_values in reversed(layers):
+        for name, value in layer_values.items():
+            source = _said(name, layer, where)
+            if name not in options:
+                raise ConfigError(f"{source}: no such option{_near(name)}")
+            winning[name] = value, source
+    values: dict[str, Any] = {name: option.default for name, option in options.items()}
+    values |= {name: _checked(options[name], *given) for name, given in winning.items()}
+    values |= _addresses(layers)
+    core = {name: values.pop(name) for name, *_ in _core.settings()}
+    return Settings(core=core, **values)
+
+
+def _addresses(layers: list[Any]) -> dict[str, Any]:
+    """Let the nearest layer that says where to listen say all of it; drop what farther ones say."""
+    ways = ("host", "port"), ("uds",), ("bind",)
+    for _, given in layers:
+        said = [way for way in ways if any(given.get(name) not in (None, "", ()) for name in way)]
+        if len(said) > 1:
+            names = " and ".join("/".join(way) for way in said)
+            raise ConfigError(f"{names} both say where to listen; give only one of them")
+        if said:
+            defaults: dict[str, Any] = {"uds": "", "bind": ()}
+            return {name: value for name, value in defaults.items() if (name,) not in said}
+    return {}
+
+
+def _near(name: str) -> str:
+    """Say which option was probably meant."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, [option.name for option in table()], n=1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def _checked(option: Option, value: object, source: str) -> object:
+    try:
+        return option.kind.parse(value)
+    except ValueError as error:
+        raise ConfigError(f"{source}: {value!r} {error}") from None
+
+
+def _said(name: str, layer: str, where: str = "") -> str:
+    """Name an option the way it was given."""
+    if layer == "flag":
+        return "--" + name.replace("_", "-")
+    if layer == "variable":
+        return PREFIX + name.upper()
+    return f"{name} in {where}" if layer == "file" else f"{name}="
+
+
+def _described(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: metadata[key] for key in ("group", "help", "unit")}
+
+
+def _core_option(name: str, kind: str, default: int, unit: str, help: str) -> Option:
+    """Make a row of a number that the core enforces; only a timeout can be switched off."""
+    number = Number(0, note="0 = off") if kind == "timeout" else Number(1)
+    return Option(name, number, default, CORE_GROUPS[kind], help, unit)

@@ -1,0 +1,83 @@
+"""The two ways to start a server from Python: `run` with processes, `serve` inside a running loop.
+
+The server's machinery is imported when one of them is called, not when an application is defined.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from bolide.errors import ConfigError
+
+if TYPE_CHECKING:
+    from bolide.web import App
+
+PROCESS_OPTIONS = ("workers", "loop", "log_level")
+
+
+def run(app: App | str, *, config: str | None = None, **settings: Any) -> None:
+    """Serve an application, or the one that a target like "module:app" names, until told to stop.
+
+    It starts the same supervisor and workers as `bolide serve`, and takes the same options as
+    keywords. With an application object, each worker has a copy of what this process has imported.
+
+    Raises:
+        ConfigError: an option is not valid, an address is taken, or this is no place to start.
+        StartupError: the application's startup raised in a worker, or the worker died.
+        SystemExit: a second signal cut the stop short; the code is 1.
+    """
+    from bolide import importer, logs, supervisor, worker
+    from bolide.settings import resolve
+
+    if worker.is_worker:
+        raise ConfigError(
+            "bolide.run() was called while a worker imported the application; "
+            'put the call under `if __name__ == "__main__":`'
+        )
+    if threading.current_thread() is not threading.main_thread():
+        raise ConfigError("bolide.run() handles signals, so call it from the main thread")
+    if asyncio._get_running_loop() is not None:
+        raise ConfigError("an event loop is running here; use `await bolide.serve(app)`")
+    resolved = resolve(settings, config=config)
+    source = app if isinstance(app, str) else importer.check(app, "the application")
+    logs.configure(resolved.log_level)
+    code = supervisor.Supervisor(source, resolved).run()
+    if code:
+        sys.exit(code)
+
+
+async def serve(app: App | str, *, config: str | None = None, **settings: Any) -> None:
+    """Serve an application inside the running loop until this is cancelled; then drain and stop.
+
+    It starts no process, handles no signal and leaves logging as it is. A second cancellation
+    closes what has not finished.
+
+    Raises:
+        ConfigError: an option is not valid or belongs to `run`, or an address is taken.
+        StartupError: the application's startup raised.
+    """
+    from bolide import importer, listener, worker
+    from bolide.service import Service
+    from bolide.settings import resolve
+    from bolide.supervisor import open_access_log
+
+    for name in PROCESS_OPTIONS:
+        if name in settings:
+            raise ConfigError(f"{name}= is for bolide.run; serve uses the loop it runs in")
+    resolved = resolve(settings, config=config)
+    loaded = importer.load(app) if isinstance(app, str) else importer.check(app, "the application")
+    service = Service(loaded, resolved, open_access_log(resolved.access_log))
+    listeners = listener.open_all(resolved.addresses, resolved.backlog)
+    try:
+        await service.start([each.socket.fileno() for each in listeners], own_selector=False)
+        try:
+            listener.announce("the application", listeners)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            listener.close_all(listeners)
+            await service.stop(resolved.graceful_timeout_ms / 1000 * worker.DRAIN_SHARE)
+    finally:
+        listener.close_all(listeners)

@@ -1,0 +1,260 @@
+"""The parent of the workers: owns the listening sockets, keeps the workers alive, speaks signals.
+
+It runs no application code, no event loop and no thread. One worker and many take the same path.
+It sleeps in one call on a pipe that signals write to and on the pipes that starting workers report
+to; without an event, a due restart or a deadline it does not wake.
+
+Exit codes of the command: 0 after a stop that was asked for, 1 if a second signal cut it short,
+2 if the first start failed by a mistake of the user's (options, address, import), 3 if it failed in
+the application's startup or for another reason. A worker that ends later is replaced, ever more
+slowly.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bolide import child, listener, loop, worker
+from bolide.errors import ConfigError, Error
+from bolide.lifespan import StartupError
+from bolide.logs import logger
+
+if TYPE_CHECKING:
+    from bolide.settings import Settings
+    from bolide.web import App
+
+EXIT_CUT_SHORT = 1
+RESTART_DELAY_S, RESTART_DELAY_S_MAX = 0.1, 10.0
+LONG_LIFE_S = 10.0
+"""A worker that lived this long did not fail at its start; its successor comes soon."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """A place for one worker, empty while its successor waits for its time."""
+
+    number: int
+    child: child.Child | None = None
+    delay_s: float = 0.0
+    """How long the last successor waited."""
+    due: float | None = None
+    """When the next one starts."""
+
+
+class Supervisor:
+    """Workers for one application, from the first start to the last end."""
+
+    def __init__(self, source: App | str, settings: Settings) -> None:
+        # What each signal does. Reload, scaling and reopening logs are further lines here.
+        self._actions: dict[int, Callable[[], None]] = {
+            signal.SIGTERM: self._stop,
+            signal.SIGINT: self._stop,
+            signal.SIGCHLD: self._collect,
+        }
+        self._settings = settings
+        self._name = source if isinstance(source, str) else "app"
+        self._slots = [Slot(number + 1) for number in range(settings.workers)]
+        self._selector = selectors.DefaultSelector()
+        self._exit_code = 0
+        self._failure: Error | None = None
+        self._is_announced = False
+        self._deadline: float | None = None
+        """When stopping has begun: the end of the graceful time."""
+        loop_name = loop.choose(settings.loop)
+        access_log_fd = open_access_log(settings.access_log)
+        self._listeners = listener.open_all(settings.addresses, settings.backlog)
+        lifeline_fd, self._lifeline_write_fd = os.pipe()
+        self._job = worker.Job(
+            source=source,
+            settings=settings,
+            loop_name=loop_name,
+            listeners=self._listeners,
+            access_log_fd=access_log_fd,
+            lifeline_fd=lifeline_fd,
+        )
+
+    def run(self) -> int:
+        """Serve until told to stop; return the exit code.
+
+        Raises:
+            ConfigError: the first start failed, by a mistake of the user's.
+            StartupError: it failed in the application's startup, or the worker died.
+        """
+        with self._signals() as self._signal_fds:
+            self._selector.register(self._signal_fds[0], selectors.EVENT_READ)
+            try:
+                for slot in self._slots:
+                    self._start(slot)
+                while self._deadline is None or self._living():
+                    self._wait()
+            finally:
+                self._kill_all(signal.SIGKILL)
+                listener.close_all(self._listeners)
+        if self._failure is not None:
+            raise self._failure
+        return self._exit_code
+
+    def _wait(self) -> None:
+        for key, _ in self._selector.select(self._wait_s()):
+            if key.data is None:
+                for number in os.read(key.fd, 4096):
+                    self._actions.get(number, _nothing)()
+            else:
+                self._hear(key.data)
+        self._do_what_is_due(time.monotonic())
+
+    def _wait_s(self) -> float | None:
+        times = [slot.due for slot in self._slots if slot.due is not None]
+        if self._deadline is not None:
+            times.append(self._deadline)
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    def _do_what_is_due(self, now: float) -> None:
+        for slot in self._slots:
+            if slot.due is not None and slot.due <= now:
+                self._start(slot)
+        if self._deadline is not None and self._deadline <= now and self._living():
+            logger.warning("the graceful time is over; killing %d workers", len(self._living()))
+            self._kill_all(signal.SIGKILL)
+            self._deadline = float("inf")
+
+    def _start(self, slot: Slot) -> None:
+        close_fds = [self._lifeline_write_fd, *self._signal_fds]
+        close_fds += [each.report_fd for each in self._living()]
+        slot.due = None
+        slot.child = child.start(partial(worker.run, self._job), close_fds, set(self._actions))
+        self._selector.register(slot.child.report_fd, selectors.EVENT_READ, slot)
+
+    def _hear(self, slot: Slot) -> None:
+        """Take in a report; after the last worker's first one, say that the server is up."""
+        if slot.child is None or not slot.child.read_report():
+            return
+        self._selector.unregister(slot.child.report_fd)
+        if slot.child.report and not slot.child.is_ready:
+            slot.child.kill(signal.SIGTERM)  # it has said why; nothing of it needs to go on
+        elif not self._is_announced and self._are_all_ready():
+            self._announce(slot.child.report["memory_bound"])
+
+    def _are_all_ready(self) -> bool:
+        return all(slot.child is not None and slot.child.is_ready for slot in self._slots)
+
+    def _announce(self, memory_bound: tuple[int, int]) -> None:
+        self._is_announced = True
+        count = len(self._slots)
+        processes = f"{count} worker{'' if count == 1 else 's'}, pid {os.getpid()}"
+        listener.announce(self._name, self._listeners, processes)
+        one, every = map(in_units, memory_bound)
+        logger.info("memory bound: %s for a connection, %s for all that a worker takes", one, every)
+
+    def _collect(self) -> None:
+        for slot in self._slots:
+            how = slot.child.ended() if slot.child else None
+            if slot.child is None or how is None:
+                continue
+            ended, slot.child = slot.child, None
+            ended.read_report()
+            if ended.report_fd in self._selector.get_map():
+                self._selector.unregister(ended.report_fd)
+            os.close(ended.report_fd)
+            self._replace(slot, ended, how)
+
+    def _replace(self, slot: Slot, ended: child.Child, how: str) -> None:
+        """Decide what follows the end of a worker."""
+        if self._deadline is not None:
+            return
+        message = ended.report.get("message", "")
+        if message:
+            sys.stderr.write(ended.report["details"])
+        if not self._is_announced:
+            message = message or f"the worker ended while it started: {how}"
+            is_mistake = ended.report.get("code") == worker.EXIT_MISTAKE
+            self._failure = ConfigError(message) if is_mistake else StartupError(message)
+            self._stop()
+            return
+        long_life = time.monotonic() - ended.born >= LONG_LIFE_S
+        delay_s = RESTART_DELAY_S if long_life or not slot.delay_s else slot.delay_s * 2
+        slot.delay_s = min(delay_s, RESTART_DELAY_S_MAX)
+        slot.due = time.monotonic() + slot.delay_s
+        logger.error(
+            "worker %d (pid %d) ended: %s; the next one starts in %.1f s",
+            slot.number,
+            ended.pid,
+            message or how,
+            slot.delay_s,
+        )
+
+    def _stop(self) -> None:
+        """Drain and stop; asked for a second time, stop now."""
+        if self._deadline is not None:
+            logger.warning("stopping now; killing %d workers", len(self._living()))
+            self._exit_code = EXIT_CUT_SHORT
+            self._kill_all(signal.SIGKILL)
+            return
+        self._deadline = time.monotonic() + self._settings.graceful_timeout_ms / 1000
+        if self._is_announced:
+            logger.info("stopping: requests in flight may finish; a second signal stops at once")
+        for slot in self._slots:
+            slot.due = None
+        listener.close_all(self._listeners)
+        self._kill_all(signal.SIGTERM)
+
+    def _kill_all(self, number: signal.Signals) -> None:
+        for each in self._living():
+            each.kill(number)
+
+    def _living(self) -> list[child.Child]:
+        return [slot.child for slot in self._slots if slot.child is not None]
+
+    @contextmanager
+    def _signals(self) -> Iterator[tuple[int, int]]:
+        """Let each signal of the table write its number to a pipe; put all back at the end."""
+        read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        before = {number: signal.signal(number, lambda *_: None) for number in self._actions}
+        wakeup_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+        try:
+            yield read_fd, write_fd
+        finally:
+            signal.set_wakeup_fd(wakeup_fd)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            os.close(read_fd)
+            os.close(write_fd)
+
+
+def _nothing() -> None:
+    """Stand for a signal that is not ours, such as one that the application's script handles."""
+
+
+def open_access_log(path: str) -> int | None:
+    """Open the access log for appending; None when it is off.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    if path == "off":
+        return None
+    if path == "-":
+        return sys.__stdout__.fileno() if sys.__stdout__ else None
+    try:
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ConfigError(f"cannot write the access log {path}: {error.strerror}") from None
+
+
+def in_units(size: int) -> str:
+    """Write a number of bytes for people."""
+    amount, unit = float(size), "bytes"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:.3g} {unit}"

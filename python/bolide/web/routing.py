@@ -1,0 +1,184 @@
+"""What a handler is called with, found out once, when it is registered.
+
+The core matches paths and reads patterns in full (crates/server/src/router.rs); this module only
+takes a pattern's names and fits them to the handler's parameters, so that a call needs no look-up.
+"""
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bolide.errors import RegistrationError, SignatureError
+
+__all__ = ["Binding", "bind", "describe", "is_async_callable", "parameter_names"]
+
+Parameters = list[inspect.Parameter]
+
+_SEGMENT = re.compile(r"\{([^{}:]*)(?::[^{}]*)?\}")
+_OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True)
+class Binding:
+    """How the core calls a handler: `call(request, *positional, **keyword)`, by parameter names."""
+
+    call: Callable[..., Any]
+    positional: list[str]
+    keyword: list[str]
+    is_async: bool
+
+
+def parameter_names(pattern: str) -> list[str]:
+    """Give the names of a pattern's parameters, in order.
+
+    Types, conflicts and the rest of the grammar are the core's to check.
+
+    Raises:
+        RegistrationError: the pattern is no str that begins with a slash, a brace is left over, or
+            a name is no Python identifier.
+    """
+    if not isinstance(pattern, str) or not pattern.startswith("/"):
+        raise RegistrationError(f"the pattern {pattern!r} must begin with a slash")
+    if {"{", "}"} & set(_SEGMENT.sub("", pattern)):
+        raise RegistrationError(f"the pattern {pattern!r} has a brace that belongs to no parameter")
+    names = _SEGMENT.findall(pattern)
+    for name in names:
+        if not name.isidentifier():
+            raise RegistrationError(
+                f"the pattern {pattern!r} has a parameter without a proper name"
+            )
+    return names
+
+
+def bind(handler: Callable[..., Any], pattern: str) -> Binding:
+    """Fit a pattern's parameters to a handler's.
+
+    The handler's first parameter is the request. The others are matched by name and may be
+    positional or keyword-only; one that takes `**kwargs` gets the rest by keyword. A parameter of
+    the pattern that the handler does not name stays in `request.path_params`.
+
+    Raises:
+        RegistrationError: the pattern is malformed.
+        SignatureError: the handler is not callable, does not take a request, or needs a parameter
+            that the pattern does not give.
+    """
+    names = parameter_names(pattern)
+    own, parameters = _signatures(handler, pattern)
+    _check_first(handler, pattern, names, parameters)
+    positional, keyword = _distribute(handler, pattern, names, parameters[1:])
+    kinds = {parameter.kind for parameter in own}
+    if inspect.Parameter.VAR_KEYWORD in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        # A wrapper such as wrapper(request, **kwargs): its own positions say what it takes.
+        taken = [parameter.name for parameter in own[1:] if parameter.kind in _POSITIONAL]
+        if positional[: len(taken)] == taken:
+            positional, keyword = taken, positional[len(taken) :] + keyword
+    is_async = is_async_callable(handler)
+    call = handler
+    if not is_async and _is_async_generator(handler):
+        call, is_async = _generator_call(handler), True
+    return Binding(call, positional, keyword, is_async)
+
+
+def is_async_callable(function: Any) -> bool:
+    """Tell whether calling gives a coroutine, seen through `partial`, `__call__` and `wraps`."""
+    return _is_any(function, inspect.iscoroutinefunction)
+
+
+def describe(function: Any) -> str:
+    """Give a function's name for a message: `package.module.name`, or its repr if it has none."""
+    target = function
+    while isinstance(target, functools.partial):
+        target = target.func
+    name = getattr(target, "__qualname__", None)
+    return f"{target.__module__}.{name}" if name else repr(function)
+
+
+def _is_async_generator(function: Any) -> bool:
+    return _is_any(function, inspect.isasyncgenfunction)
+
+
+def _is_any(function: Any, test: Callable[[Any], bool]) -> bool:
+    while True:
+        while isinstance(function, functools.partial):
+            function = function.func
+        if test(function) or test(getattr(type(function), "__call__", None)):  # noqa: B004
+            return True
+        function = getattr(function, "__wrapped__", None)
+        if function is None:
+            return False
+
+
+def _generator_call(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a coroutine function of an async generator function, as the core expects of async."""
+
+    @functools.wraps(handler)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        return handler(*args, **kwargs)
+
+    return call
+
+
+def _signatures(handler: Callable[..., Any], pattern: str) -> tuple[Parameters, Parameters]:
+    """Give the handler's own parameters, and those to match names with.
+
+    The two differ for a wrapper with `*args` or `**kwargs` that was made with `functools.wraps`.
+    """
+    try:
+        own = list(inspect.signature(handler, follow_wrapped=False).parameters.values())
+        if any(parameter.kind in _OPEN for parameter in own):
+            return own, list(inspect.signature(handler).parameters.values())
+    except (TypeError, ValueError):
+        what = "has no signature to read" if callable(handler) else "is not callable"
+        raise SignatureError(f"the handler {handler!r} of {pattern} {what}") from None
+    return own, own
+
+
+def _check_first(
+    handler: Callable[..., Any], pattern: str, names: list[str], parameters: Parameters
+) -> None:
+    first = parameters[0] if parameters else None
+    if first is None or first.kind not in (*_POSITIONAL, inspect.Parameter.VAR_POSITIONAL):
+        raise SignatureError(
+            f"the handler {describe(handler)} of {pattern} takes no request: "
+            "make it the first parameter"
+        )
+    if first.name in names:
+        raise SignatureError(
+            f"the handler {describe(handler)} of {pattern} has {first.name!r} as its first "
+            "parameter, which is the request: put one called request before it"
+        )
+
+
+def _distribute(
+    handler: Callable[..., Any], pattern: str, names: list[str], parameters: Parameters
+) -> tuple[list[str], list[str]]:
+    """Sort the pattern's names into those passed by position and those passed by keyword."""
+    positional: list[str] = []
+    keyword: list[str] = []
+    has_gap = False
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            has_gap = True
+        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            keyword += [name for name in names if name not in positional + keyword]
+        elif parameter.name not in names:
+            if parameter.default is inspect.Parameter.empty:
+                raise SignatureError(
+                    f"the handler {describe(handler)} takes {parameter.name!r}, which the "
+                    f"pattern {pattern} does not give"
+                )
+            has_gap = True
+        elif parameter.kind in _POSITIONAL and not has_gap:
+            positional.append(parameter.name)
+        elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            raise SignatureError(
+                f"the handler {describe(handler)} of {pattern} takes {parameter.name!r} by "
+                "position behind one that the pattern does not give"
+            )
+        else:
+            keyword.append(parameter.name)
+    return positional, keyword

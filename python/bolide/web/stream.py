@@ -1,0 +1,42 @@
+"""Sends the parts of an async iterator as a response's content."""
+
+from collections.abc import AsyncIterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bolide import _core
+
+__all__ = ["stream_async"]
+
+
+async def stream_async(stream: "_core.Stream", parts: AsyncIterable[Any]) -> None:
+    """Send every part in order, then close the iterator; it is closed whatever happens.
+
+    Back-pressure: the next part is asked for only when the one before was accepted, and `send`
+    waits while the client does not read. Empty parts are passed over, since an empty chunk would
+    end the content (RFC 9112 §7.1). bytearray and memoryview parts are copied.
+
+    Raises:
+        ClientDisconnected: the client went away.
+        TypeError: a part is neither bytes nor str.
+        Exception: whatever the iterator raises.
+    """
+    iterator = aiter(parts)
+    try:
+        async for part in iterator:
+            content = _part_bytes(part)
+            if content:
+                await stream.send(content)
+    finally:
+        if (close := getattr(iterator, "aclose", None)) is not None:
+            await close()
+
+
+def _part_bytes(part: Any) -> bytes:
+    if isinstance(part, bytes):
+        return part
+    if isinstance(part, str):
+        return part.encode()
+    if isinstance(part, bytearray | memoryview):
+        return bytes(part)
+    raise TypeError(f"a streamed part is bytes or str, not {type(part).__name__}")

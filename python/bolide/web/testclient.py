@@ -1,0 +1,289 @@
+"""`TestClient`: calls an application through the real server, without a port.
+
+Inside `with`, a thread runs an asyncio loop on the core's own reactor, as a worker does. Each call
+opens a connection of its own, a pair of sockets of which the server adopts one end, and speaks
+HTTP/1.1 over it, so that routing, framing, limits and errors are those of a served application.
+Redirections are not followed and cookies are not kept from call to call.
+"""
+
+import asyncio
+import contextlib
+import http.client
+import json as json_module
+import socket
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import quote, urlencode
+
+from bolide import _core
+from bolide.web.app import App
+from bolide.web.field import charset_of
+from bolide.web.multidict import Headers
+
+__all__ = ["Result", "TestClient"]
+
+Pairs = Mapping[str, str] | Iterable[tuple[str, str]]
+
+_ABSENT: Final[Any] = object()
+
+
+@dataclass(frozen=True)
+class Result:
+    """The response to one call."""
+
+    status: int
+    headers: Headers
+    content: bytes
+
+    @property
+    def text(self) -> str:
+        """The content as a str, in the charset of its type or UTF-8."""
+        return self.content.decode(charset_of(self.headers.get("content-type", "")) or "utf-8")
+
+    def json(self) -> Any:
+        """Give the value that the content says in JSON.
+
+        Raises:
+            ValueError: the content is not JSON.
+        """
+        return json_module.loads(self.content)
+
+
+class TestClient:
+    """Calls an application from a test: `with TestClient(app) as client: client.get("/")`.
+
+    Entering runs the startup hooks, leaving the shutdown hooks; calls work only in between, from
+    any thread. `options` are settings of the server by name (docs/settings.md), its defaults being
+    those of `bolide serve`. `timeout_s` bounds each wait for the server, in seconds.
+    """
+
+    __test__ = False  # pytest: a class to use in tests, not one of them
+
+    def __init__(
+        self, app: App, *, options: Mapping[str, Any] | None = None, timeout_s: float = 10.0
+    ) -> None:
+        self._app = app
+        self._options = options or {}
+        self._timeout_s = timeout_s
+        self._worker: _Worker | None = None
+
+    def __enter__(self) -> Self:
+        """Start the server and run the startup hooks.
+
+        Raises:
+            RuntimeError: the client was entered already.
+            Exception: whatever a startup hook raises.
+        """
+        if self._worker is not None:
+            raise RuntimeError("this TestClient was entered already")
+        worker = _Worker(self._app, self._options)
+        worker.start()
+        self._worker = worker
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close every connection, run the shutdown hooks and end the server."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.stop()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Pairs | None = None,
+        headers: Pairs | None = None,
+        cookies: Mapping[str, str] | None = None,
+        json: Any = _ABSENT,
+        content: bytes | str | Iterable[bytes] | None = None,
+    ) -> Result:
+        """Send one request and read its response to the end.
+
+        `path` may hold a query, to which `params` are added; what a request target cannot have in
+        it is percent-encoded. `json` is a value to send as JSON; `content` is sent as it is, a str
+        as UTF-8 and an iterable in chunks.
+
+        Raises:
+            RuntimeError: outside of `with`.
+            TypeError: both json and content are given.
+            TimeoutError: the server did not answer in time.
+            http.client.HTTPException: the connection was closed within the response, say.
+        """
+        fields = _request_fields(headers, cookies)
+        body: Any = content.encode() if isinstance(content, str) else content
+        if json is not _ABSENT:
+            if content is not None:
+                raise TypeError("a request takes json or content, not both")
+            body = json_module.dumps(json).encode()
+            fields.setdefault("content-type", "application/json")
+        with contextlib.closing(self.connect()) as sock:
+            connection = _Connection(sock)
+            with contextlib.closing(connection):
+                return _exchange(connection, method, _target(path, params), body, fields)
+
+    def connect(self) -> socket.socket:
+        """Open a connection to the server, for a test that writes its own bytes.
+
+        Raises:
+            RuntimeError: outside of `with`.
+        """
+        if self._worker is None:
+            raise RuntimeError("a TestClient works inside `with TestClient(app) as client:` only")
+        sock = self._worker.connect()
+        sock.settimeout(self._timeout_s)
+        return sock
+
+    def get(self, path: str, **arguments: Any) -> Result:
+        """Send a GET request; see `request`."""
+        return self.request("GET", path, **arguments)
+
+    def head(self, path: str, **arguments: Any) -> Result:
+        """Send a HEAD request; see `request`."""
+        return self.request("HEAD", path, **arguments)
+
+    def post(self, path: str, **arguments: Any) -> Result:
+        """Send a POST request; see `request`."""
+        return self.request("POST", path, **arguments)
+
+    def put(self, path: str, **arguments: Any) -> Result:
+        """Send a PUT request; see `request`."""
+        return self.request("PUT", path, **arguments)
+
+    def patch(self, path: str, **arguments: Any) -> Result:
+        """Send a PATCH request; see `request`."""
+        return self.request("PATCH", path, **arguments)
+
+    def delete(self, path: str, **arguments: Any) -> Result:
+        """Send a DELETE request; see `request`."""
+        return self.request("DELETE", path, **arguments)
+
+    def options(self, path: str, **arguments: Any) -> Result:
+        """Send an OPTIONS request; see `request`."""
+        return self.request("OPTIONS", path, **arguments)
+
+
+class _Connection(http.client.HTTPConnection):
+    """The standard library's client over a socket that is there already."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__("testserver")
+        self.auto_open = False
+        self.sock = sock
+
+
+class _Worker:
+    """The thread with the server in it; every call of the core's happens there."""
+
+    def __init__(self, app: App, options: Mapping[str, Any]) -> None:
+        self._app = app
+        self._options = options
+        self._ready: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, name="bolide-test-server")
+        self._loop: asyncio.AbstractEventLoop
+        self._server: _core.Server
+        self._end: asyncio.Event
+
+    def start(self) -> None:
+        """Start the thread and wait until the startup hooks have run.
+
+        Raises:
+            Exception: whatever a startup hook raised.
+        """
+        self._thread.start()
+        try:
+            self._ready.result()
+        except BaseException:
+            self._thread.join()
+            raise
+
+    def stop(self) -> None:
+        """End the loop and wait for the thread."""
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join()
+
+    def connect(self) -> socket.socket:
+        """Give our end of a new connection; closing the other one is left to the server."""
+        ours, theirs = socket.socketpair()
+        adopted: Future[None] = Future()
+
+        def adopt() -> None:
+            try:
+                self._server.adopt(theirs.fileno())
+                adopted.set_result(None)
+            except Exception as error:
+                adopted.set_exception(error)
+
+        with theirs:  # the server keeps a duplicate
+            self._loop.call_soon_threadsafe(adopt)
+            adopted.result()
+        return ours
+
+    def _run(self) -> None:
+        try:
+            self._server = _core.Server(self._app.native(), _server_options(self._options))
+            selector = self._server.selector()
+            make_loop = lambda: asyncio.SelectorEventLoop(selector)  # noqa: E731
+            with asyncio.Runner(loop_factory=make_loop) as runner:
+                runner.run(self._serve())
+        except BaseException as error:
+            if self._ready.done():
+                raise
+            self._ready.set_exception(error)
+        finally:
+            # Here, since the core's objects belong to the thread that made them.
+            self.__dict__.pop("_server", None)
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._end = asyncio.Event()
+        self._server.attach(self._loop, own_selector=True)
+        await self._app.startup()
+        self._ready.set_result(None)
+        await self._end.wait()
+        self._server.stop()
+        await self._app.shutdown()
+
+
+def _server_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    defaults: dict[str, Any] = {name: default for name, _, default, _, _ in _core.settings()}
+    defaults |= {"server_header": True, "access_log": None, "access_log_format": "combined"}
+    return defaults | dict(options)
+
+
+def _exchange(
+    connection: _Connection, method: str, target: str, body: Any, fields: dict[str, str]
+) -> Result:
+    # A server that refuses a content answers before it has read it all: the response still counts.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        connection.request(method, target, body, fields)
+    response = connection.getresponse()
+    return Result(response.status, Headers(response.getheaders()), response.read())
+
+
+def _request_fields(headers: Pairs | None, cookies: Mapping[str, str] | None) -> dict[str, str]:
+    """Combine the values of each field name, as RFC 9110 §5.3 lets a sender do."""
+    fields: dict[str, str] = {}
+    for name, value in headers.items() if isinstance(headers, Mapping) else headers or ():
+        name = name.lower()
+        fields[name] = f"{fields[name]}, {value}" if name in fields else value
+    if cookies:
+        fields["cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
+    return fields
+
+
+def _target(path: str, params: Pairs | None) -> str:
+    target = quote(path, safe="/%?&=:@!$'()*+,;~-._[]")
+    if params:
+        pairs = list(params.items()) if isinstance(params, Mapping) else list(params)
+        target += ("&" if "?" in path else "?") + urlencode(pairs)
+    return target

@@ -1,0 +1,104 @@
+"""A worker process from its fork to its end: import the application, serve it, drain, exit.
+
+It reports once over a pipe, in one line of JSON: ready, or why not. TERM makes it drain and exit
+with 0; so does the end of the supervisor, which it notices by the end of the lifeline pipe. Until
+it is ready, TERM ends it at once. INT is the supervisor's business (a terminal sends it to both).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bolide import importer, loop
+from bolide.errors import ConfigError
+from bolide.lifespan import StartupError
+from bolide.service import Service
+
+if TYPE_CHECKING:
+    from bolide.listener import Listener
+    from bolide.settings import Settings
+    from bolide.web import App
+
+EXIT_MISTAKE = 2
+EXIT_STARTUP = 3
+DRAIN_SHARE = 0.9
+"""Of the graceful time, what requests in flight get; the application's shutdown has the rest."""
+
+is_worker = False
+"""Whether this process is a worker; `bolide.run` refuses to start a server inside a server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a worker inherits from the supervisor."""
+
+    source: App | str
+    """The application, or the target that names it."""
+    settings: Settings
+    loop_name: str
+    listeners: Sequence[Listener]
+    access_log_fd: int | None
+    lifeline_fd: int
+    """Reading end of a pipe that nobody writes to: its end is the supervisor's end."""
+
+
+def run(job: Job, report_fd: int) -> int:
+    """Serve until told to stop; return the exit code."""
+    global is_worker
+    is_worker = True
+    try:
+        app = importer.load(job.source) if isinstance(job.source, str) else job.source
+        service = Service(app, job.settings, job.access_log_fd)
+    except ConfigError as error:
+        return _report_failure(report_fd, EXIT_MISTAKE, error)
+    with asyncio.Runner(loop_factory=lambda: loop.new(job.loop_name, service.server)) as runner:
+        return runner.run(_serve(job, service, report_fd))
+
+
+async def _serve(job: Job, service: Service, report_fd: int) -> int:
+    own_selector = loop.has_own_selector(job.loop_name)
+    sockets = [listener.socket for listener in job.listeners]
+    try:
+        await service.start([each.fileno() for each in sockets], own_selector=own_selector)
+    except StartupError as error:
+        return _report_failure(report_fd, EXIT_STARTUP, error)
+    for each in sockets:
+        each.close()  # the reactor has its own, which draining closes
+    stop = _stop_event(job.lifeline_fd)
+    _report(report_fd, {"ready": True, "memory_bound": service.server.memory_bound})
+    await stop.wait()
+    await service.stop(job.settings.graceful_timeout_ms / 1000 * DRAIN_SHARE)
+    return 0
+
+
+def _stop_event(lifeline_fd: int) -> asyncio.Event:
+    """Make an event that TERM, and the supervisor's end, set."""
+    running = asyncio.get_running_loop()
+    stop = asyncio.Event()
+
+    def supervisor_ended() -> None:
+        running.remove_reader(lifeline_fd)
+        stop.set()
+
+    running.add_signal_handler(signal.SIGTERM, stop.set)
+    running.add_reader(lifeline_fd, supervisor_ended)
+    return stop
+
+
+def _report_failure(report_fd: int, code: int, error: ConfigError | StartupError) -> int:
+    details = getattr(error, "details", "")
+    _report(report_fd, {"ready": False, "code": code, "message": str(error), "details": details})
+    return code
+
+
+def _report(report_fd: int, message: dict[str, Any]) -> None:
+    data = json.dumps(message).encode() + b"\n"
+    while data:
+        data = data[os.write(report_fd, data) :]
+    os.close(report_fd)

@@ -1,0 +1,47 @@
+"""An application whose answers tell what a test wants to know of the server."""
+
+import asyncio
+import os
+import sys
+
+from bolide import App, Request
+
+app = App()
+
+
+@app.get("/")
+def hello(request: Request) -> str:
+    """Say hello."""
+    return "hello"
+
+
+@app.get("/pid")
+def pid(request: Request) -> dict[str, int]:
+    """Tell which worker answers."""
+    return {"pid": os.getpid()}
+
+
+@app.get("/loop")
+async def loop(request: Request) -> dict[str, str]:
+    """Tell which event loop runs."""
+    return {"loop": type(asyncio.get_running_loop()).__module__}
+
+
+@app.get("/slow/{milliseconds:int}")
+async def slow(request: Request, milliseconds: int) -> str:
+    """Say on standard error that the request is in flight, then take a while."""
+    print("in flight", file=sys.stderr, flush=True)
+    await asyncio.sleep(milliseconds / 1000)
+    return "done"
+
+
+@app.on_startup
+async def startup() -> None:
+    """Say that startup ran."""
+    print("startup ran", file=sys.stderr, flush=True)
+
+
+@app.on_shutdown
+async def shutdown() -> None:
+    """Say that shutdown ran."""
+    print("shutdown ran", file=sys.stderr, flush=True)

@@ -1,0 +1,44 @@
+"""What every test may use: a server that is started as a command and ended with the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from running import Server
+
+APPLICATIONS = Path(__file__).parent / "applications"
+Start = Callable[..., Server]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Give a function that starts `bolide serve TARGET OPTIONS...` on a free port."""
+    servers: list[Server] = []
+
+    def start(
+        target: str = "basic.py",
+        *options: str,
+        ready: bool = True,
+        cwd: Path = APPLICATIONS,
+        env: dict[str, str] | None = None,
+    ) -> Server:
+        says_where = any(
+            option.split("=")[0] in ("--bind", "--uds", "--port") for option in options
+        )
+        where = () if says_where else ("--port", "0")
+        server = Server([target, *where, *options], cwd, env)
+        servers.append(server)
+        return server.wait_ready() if ready else server
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def applications() -> Path:
+    """Give the folder with the applications that the tests serve."""
+    return APPLICATIONS

@@ -1,0 +1,156 @@
+"""Starts the command `bolide serve` the way a user does, and watches it from outside."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from reply import Connection
+
+READY = re.compile(r"serving \S+ on (\S.*) \(\d+ workers?, pid (\d+)\)")
+
+
+class Server:
+    """A running server process; what it writes to standard error arrives line by line."""
+
+    def __init__(self, arguments: list[str], cwd: Path, env: dict[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "bolide", "serve", *arguments],
+            cwd=cwd,
+            env={**clean_environ(), **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self._arriving: queue.Queue[str | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read_lines, daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The supervisor's process id."""
+        return self.process.pid
+
+    def wait_ready(self) -> Server:
+        """Wait until it says that it serves."""
+        match = self.wait_line(READY.pattern)
+        self.urls: list[str] = match[1].split(", ")
+        assert int(match[2]) == self.pid
+        return self
+
+    def wait_line(self, pattern: str, timeout_s: float = 20) -> re.Match[str]:
+        """Wait for a line on standard error that matches."""
+        while True:
+            line = self._arriving.get(timeout=timeout_s)
+            assert line is not None, "it ended first:\n" + "".join(self.lines)
+            if match := re.search(pattern, line):
+                return match
+
+    def is_silent(self, for_s: float) -> bool:
+        """Let a time pass; return whether nothing was written in it."""
+        try:
+            self._arriving.get(timeout=for_s)
+        except queue.Empty:
+            return True
+        return False
+
+    @property
+    def address(self) -> tuple[str, int] | str:
+        """The first address, for `Connection`."""
+        return as_address(self.urls[0])
+
+    def connect(self) -> Connection:
+        """Open a connection."""
+        return Connection(self.address)
+
+    def workers(self) -> list[int]:
+        """Return the process ids of the workers."""
+        return children(self.pid)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the supervisor a signal."""
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        """Wait for its end; return the exit code."""
+        code = self.process.wait(timeout=20)
+        self._reader.join(timeout=20)
+        return code
+
+    @property
+    def errors(self) -> str:
+        """What it wrote to standard error, once it has ended."""
+        return "".join(self.lines)
+
+    def close(self) -> None:
+        """End it, and the workers that it may have left behind."""
+        processes = [self.pid, *self.workers()] if self.process.poll() is None else []
+        for pid in processes:
+            os.kill(pid, signal.SIGKILL)
+        self.process.wait(timeout=20)
+        self._reader.join(timeout=20)
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+    def _read_lines(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            self._arriving.put(line)
+        self._arriving.put(None)
+
+
+def command(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+    """Run `bolide` to its end; return the exit code and what it wrote on both streams."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "bolide", *arguments],
+        cwd=cwd,
+        env={**clean_environ(), **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def clean_environ() -> dict[str, str]:
+    """Return the environment without variables that would set options."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("BOLIDE_")}
+
+
+def children(pid: int) -> list[int]:
+    """Return the child processes of a process, oldest first."""
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(word) for word in text.split()]
+
+
+def as_address(url: str) -> tuple[str, int] | str:
+    """Turn an address as the server shows it into one that a socket connects to."""
+    if url.startswith("unix:"):
+        return url.removeprefix("unix:")
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def wait_for_end(pid: int, timeout_s: float = 10) -> bool:
+    """Wait until a process, which need not be a child of ours, has ended."""
+    import select
+
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([fd], [], [], timeout_s)[0])
+    finally:
+        os.close(fd)

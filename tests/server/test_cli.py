@@ -1,0 +1,124 @@
+"""The command: what a user types by mistake, and what the command says to it."""
+
+from pathlib import Path
+
+import pytest
+
+from conftest import Start
+from running import command
+
+MISTAKES = [
+    (["serve", "nothing_here"], "no module named 'nothing_here' in "),
+    (["serve", "basic:nothing"], "basic has no attribute 'nothing'; did you mean basic:app?"),
+    (["serve", "shapes:holder.inner.none"], "shapes:holder.inner has no attribute 'none'"),
+    (["serve", "shapes:function"], "shapes:function is not a bolide.App but a function (ASGI and "),
+    (["serve", "shapes:App"], "shapes:App is not a bolide.App but the class App"),
+    (["serve", "nothing.py"], "no file nothing.py in "),
+    (["serve", ":app"], "':app' names no module; give MODULE:APP or FILE.py:APP"),
+    (["serve", "basic", "--port", "http"], "--port: 'http' is not a whole number; give 0 to 65535"),
+    (
+        ["serve", "basic", "--loop", "trio"],
+        "--loop: 'trio' is not one of the choices; give asyncio",
+    ),
+    (
+        ["serve", "basic", "--bind", "::1:80"],
+        "--bind: ('::1:80',) holds '::1:80', which needs brac",
+    ),
+    (["serve", "basic", "--prot", "1"], "No such option '--prot'"),
+    (["serve", "basic", "--access-log", "/none/x"], "cannot write the access log /none/x: No such"),
+    (
+        ["serve", "basic", "--config", "none.toml"],
+        "cannot read the configuration file none.toml: N",
+    ),
+    (["serve", "basic", "--uds", "/none/x"], "cannot listen on unix:/none/x: No such file or dir"),
+    (
+        ["serve", "basic", "--host", "192.0.2.1"],
+        "cannot listen on 192.0.2.1:0: no network interfac",
+    ),
+    (["serve"], "Missing argument 'TARGET'"),
+    (["swerve"], "No such command 'swerve'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), MISTAKES, ids=[says for _, says in MISTAKES])
+def test_mistake_is_one_line(arguments: list[str], says: str, applications: Path) -> None:
+    says_where = {"--bind", "--uds", "--port"} & {*arguments}
+    port = ["--port", "0"] if len(arguments) > 1 and not says_where else []
+    code, out, errors = command(*arguments, *port, cwd=applications)
+    assert (code, out) == (2, "")
+    assert errors.startswith(f"bolide: error: {says}")
+    assert errors.count("\n") == 1
+
+
+def test_exception_in_the_module_shows_the_users_frames(applications: Path) -> None:
+    code, _, errors = command("serve", "raises", "--port", "0", cwd=applications)
+    assert code == 2
+    lines = errors.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert "raises.py" in lines[1]
+    assert lines[-1] == "bolide: error: importing raises failed: ValueError: no secrets here"
+    assert "importlib" not in errors and "importer.py" not in errors
+
+
+def test_missing_dependency_of_the_module_shows_where(tmp_path: Path) -> None:
+    (tmp_path / "site.d").mkdir()
+    (tmp_path / "needy.py").write_text("import not_installed_at_all\n")
+    code, _, errors = command("serve", "needy", "--port", "0", cwd=tmp_path)
+    assert code == 2
+    assert 'needy.py", line 1' in errors
+    assert errors.splitlines()[-1].endswith("No module named 'not_installed_at_all'")
+
+
+def test_syntax_error_shows_the_line(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("app = (\n")
+    code, _, errors = command("serve", "broken.py", "--port", "0", cwd=tmp_path)
+    assert code == 2
+    assert 'broken.py", line 1' in errors
+    assert "SyntaxError" in errors.splitlines()[-1]
+
+
+def test_module_that_exits_does_not_restart_for_ever(tmp_path: Path) -> None:
+    (tmp_path / "leaves.py").write_text("raise SystemExit('bye')\n")
+    code, _, errors = command("serve", "leaves", "--port", "0", cwd=tmp_path)
+    assert code == 2
+    assert errors.splitlines()[-1].endswith("importing leaves failed: SystemExit: bye")
+
+
+def test_worker_that_dies_at_its_start_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "dies.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
+    code, _, errors = command("serve", "dies", "--port", "0", cwd=tmp_path)
+    assert code == 3
+    assert errors == "bolide: error: the worker ended while it started: signal SIGKILL\n"
+
+
+def test_run_inside_a_worker_is_refused(applications: Path) -> None:
+    code, _, errors = command("serve", "calls_run.py", "--port", "0", cwd=applications)
+    assert code == 2
+    assert "put the call under `if __name__" in errors.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "target", ["basic", "basic:app", "basic.py", "basic.py:app", "shapes:holder.inner.app"]
+)
+def test_target(start: Start, target: str) -> None:
+    server = start(target)
+    assert any(f"serving {target} on http://127.0.0.1:" in line for line in server.lines)
+
+
+def test_options_from_a_file_and_variables(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("from bolide import App\napp = App()\n")
+    (tmp_path / "bolide.toml").write_text('workers = 3\nhost = "127.0.0.2"\n')
+    server = start("main", cwd=tmp_path, env={"BOLIDE_WORKERS": "2"})
+    assert server.urls[0].startswith("http://127.0.0.2:")
+    assert len(server.workers()) == 2
+
+
+def test_version_and_help(tmp_path: Path) -> None:
+    import bolide
+
+    assert command("--version", cwd=tmp_path) == (0, f"bolide {bolide.__version__}\n", "")
+    code, out, errors = command("serve", "--help", cwd=tmp_path)
+    assert (code, errors) == (0, "")
+    for group in ("Listening:", "Processes:", "Limits:", "Timeouts:"):
+        assert f"\n{group}\n" in out
+    assert "--no-server-header" in out

@@ -1,0 +1,131 @@
+"""The option table and the ways in which a value reaches it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bolide import _core
+from bolide.address import Address
+from bolide.errors import ConfigError
+from bolide.settings import Settings, resolve, table
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def settle(given: dict[str, Any], **environ: str) -> Settings:
+    return resolve(given, environ=environ)
+
+
+def test_names_are_unique_and_ready_for_flags() -> None:
+    names = [option.name for option in table()]
+    assert len(set(names)) == len(names)
+    assert all(name.isidentifier() and name == name.lower() for name in names)
+    assert all(option.help.endswith(".") and option.group for option in table())
+
+
+def test_defaults_are_valid() -> None:
+    for option in table():
+        assert option.kind.parse(option.default) == option.default
+
+
+def test_limits_and_timeouts_come_from_the_core() -> None:
+    core = settle({}).core
+    assert core == {name: default for name, _, default, _, _ in _core.settings()}
+    assert {"connections_max", "header_timeout_ms"} <= core.keys()
+
+
+def test_flag_then_variable_then_file_then_default(tmp_path: Path) -> None:
+    (tmp_path / "bolide.toml").write_text("backlog = 3\nworkers = 3\nport = 3\n")
+    settings = settle({"backlog": 1}, BOLIDE_BACKLOG="2", BOLIDE_WORKERS="2")
+    assert (settings.backlog, settings.workers, settings.port) == (1, 2, 3)
+    assert settings.host == "127.0.0.1"
+
+
+def test_section_of_pyproject(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.bolide]\nbind = ["127.0.0.1:1", "unix:/x"]\n')
+    assert settle({}).addresses == (Address("127.0.0.1", 1), Address(path="/x"))
+    (tmp_path / "bolide.toml").write_text("port = 2\n")
+    assert settle({}).addresses == (Address("127.0.0.1", 2),)
+
+
+def test_named_file(tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text("port = 4\n")
+    assert settle({}, BOLIDE_CONFIG="other.toml").port == 4
+
+
+def test_variables_hold_text_of_every_kind() -> None:
+    settings = settle(
+        {},
+        BOLIDE_BIND="127.0.0.1:1, [::1]:2",
+        BOLIDE_SERVER_HEADER="no",
+        BOLIDE_HEADER_TIMEOUT_MS="7",
+    )
+    assert settings.bind == (Address("127.0.0.1", 1), Address("::1", 2))
+    assert settings.server_header is False
+    assert settings.core["header_timeout_ms"] == 7
+
+
+def test_nearest_says_where_to_listen() -> None:
+    assert settle({"port": 9}, BOLIDE_UDS="/x").addresses == (Address("127.0.0.1", 9),)
+    assert settle({"uds": "/y"}, BOLIDE_BIND="h:1").addresses == (Address(path="/y"),)
+    assert settle({"port": 9}, BOLIDE_HOST="h").addresses == (Address("h", 9),)
+
+
+def test_two_places_at_once_are_refused() -> None:
+    with pytest.raises(ConfigError, match="host/port and bind both say where to listen"):
+        settle({"port": 1, "bind": "h:1"})
+
+
+def test_auto_workers_is_one_for_each_processor() -> None:
+    import os
+
+    assert settle({"workers": "auto"}).workers == len(os.sched_getaffinity(0))
+
+
+MISTAKES: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
+    ({"port": 65536}, {}, "", "port=: 65536 is out of range; give 0 to 65535"),
+    ({"port": True}, {}, "", "port=: True is not a whole number"),
+    ({"host": ""}, {}, "", "host=: '' is empty; give host"),
+    ({"host": 3}, {}, "", "host=: 3 is not text"),
+    ({"server_header": "maybe"}, {}, "", "server_header=: 'maybe' is neither on nor off"),
+    ({"wrokers": 2}, {}, "", "wrokers=: no such option; did you mean workers?"),
+    ({"connections_max": 0}, {}, "", "connections_max=: 0 is out of range; give 1 or more"),
+    (
+        {},
+        {"BOLIDE_PORT": "tcp://10.0.0.1:80"},
+        "",
+        "BOLIDE_PORT: 'tcp://10.0.0.1:80' is not a whole",
+    ),
+    ({}, {"BOLIDE_BIND": "h"}, "", "BOLIDE_BIND: 'h' holds 'h', which names no port"),
+    ({}, {}, 'port = "x"', "port in bolide.toml: 'x' is not a whole number"),
+    ({}, {}, "prot = 1", "prot in bolide.toml: no such option; did you mean port?"),
+    ({}, {}, "port = ", "bolide.toml is not valid TOML: "),
+]
+
+
+@pytest.mark.parametrize(("given", "environ", "file", "says"), MISTAKES)
+def test_mistake_names_option_value_source_and_mend(
+    given: dict[str, Any], environ: dict[str, str], file: str, says: str, tmp_path: Path
+) -> None:
+    if file:
+        (tmp_path / "bolide.toml").write_text(file)
+    with pytest.raises(ConfigError) as caught:
+        resolve(given, environ=environ)
+    assert str(caught.value).startswith(says)
+    assert "\n" not in str(caught.value)
+
+
+def test_timeout_may_be_switched_off() -> None:
+    assert settle({"header_timeout_ms": 0}).core["header_timeout_ms"] == 0
+
+
+def test_options_of_the_server() -> None:
+    options = settle({"server_header": False}).server_options(5)
+    assert options.pop("access_log") == 5
+    assert options.pop("server_header") is False
+    assert options.pop("access_log_format") == "combined"
+    assert options.keys() == {name for name, *_ in _core.settings()}

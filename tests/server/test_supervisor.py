@@ -1,0 +1,222 @@
+"""The processes: starting, replacing, draining and stopping them, seen from outside."""
+
+import os
+import signal
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from conftest import Start
+from reply import Connection
+from running import as_address, wait_for_end
+
+HOLD_MS = 700
+"""How long a request is held in flight: long enough for a signal to arrive in it."""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_serves_and_ends_with_zero(start: Start, workers: str) -> None:
+    server = start("basic.py", "--workers", workers)
+    with server.connect() as client:
+        assert client.get("/").content == b"hello"
+        assert client.get("/pid").json()["pid"] in server.workers()
+    assert len(server.workers()) == int(workers)
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert server.errors.count("startup ran") == server.errors.count("shutdown ran") == int(workers)
+
+
+def test_says_how_much_memory_a_peer_can_bind(start: Start) -> None:
+    server = start()
+    assert server.wait_line("memory bound: .*iB for a connection, .*iB for all")
+
+
+def test_dead_worker_is_replaced(start: Start) -> None:
+    server = start("basic.py", "--workers", "2")
+    before = server.workers()
+    os.kill(before[0], signal.SIGKILL)
+    server.wait_line(rf"worker 1 \(pid {before[0]}\) ended: signal SIGKILL; .* in 0\.1 s")
+    server.wait_line("startup ran")
+    after = server.workers()
+    assert len(after) == 2
+    assert before[0] not in after and before[1] in after
+    with server.connect() as client:
+        assert client.get("/").content == b"hello"
+
+
+def test_replacements_come_ever_later(start: Start) -> None:
+    server = start()
+    for delay in ("0.1", "0.2", "0.4"):
+        os.kill(server.workers()[0], signal.SIGKILL)
+        server.wait_line(f"signal SIGKILL; the next one starts in {delay} s")
+        server.wait_line("startup ran")
+
+
+def test_worker_that_was_told_to_stop_is_replaced(start: Start) -> None:
+    server = start()
+    os.kill(server.workers()[0], signal.SIGTERM)
+    server.wait_line("shutdown ran")
+    server.wait_line("ended: exit status 0")
+    server.wait_line("startup ran")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_request_in_flight_is_finished(start: Start, number: signal.Signals) -> None:
+    server = start()
+    with server.connect() as idle, server.connect() as client:
+        assert idle.get("/").status == 200
+        client.send(f"GET /slow/{HOLD_MS} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+        server.wait_line("in flight")
+        server.signal(number)
+        server.wait_line("stopping")
+        assert idle.is_closed()
+        with pytest.raises(ConnectionRefusedError):
+            server.connect()
+        reply = client.read()
+        assert (reply.status, reply.content, reply.is_last) == (200, b"done", True)
+        assert client.is_closed()
+    assert server.wait() == 0
+    assert "shutdown ran" in server.errors
+
+
+def test_signal_to_the_whole_group_drains_too(start: Start) -> None:
+    """Ctrl-C in a terminal reaches the workers as well."""
+    server = start()
+    with server.connect() as client:
+        client.send(f"GET /slow/{HOLD_MS} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+        server.wait_line("in flight")
+        for pid in (*server.workers(), server.pid):
+            os.kill(pid, signal.SIGINT)
+        assert client.read().content == b"done"
+    assert server.wait() == 0
+
+
+def test_second_signal_stops_now(start: Start) -> None:
+    server = start()
+    with server.connect() as client:
+        client.send(b"GET /slow/20000 HTTP/1.1\r\nHost: test\r\n\r\n")
+        server.wait_line("in flight")
+        server.signal(signal.SIGTERM)
+        server.wait_line("stopping: requests in flight may finish")
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 1
+        assert client.is_closed()
+
+
+def test_graceful_time_is_a_bound(start: Start) -> None:
+    server = start("basic.py", "--graceful-timeout-ms", "300")
+    with server.connect() as client:
+        client.send(b"GET /slow/20000 HTTP/1.1\r\nHost: test\r\n\r\n")
+        server.wait_line("in flight")
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+        assert client.is_closed()
+    assert "closing 1 connection" in server.errors
+    assert "shutdown ran" in server.errors
+
+
+def test_workers_end_with_a_killed_supervisor(start: Start) -> None:
+    server = start("basic.py", "--workers", "2")
+    workers = server.workers()
+    server.signal(signal.SIGKILL)
+    assert server.process.wait(timeout=10) == -signal.SIGKILL
+    assert all(wait_for_end(pid) for pid in workers)
+
+
+def test_startup_that_fails_stops_the_server(start: Start) -> None:
+    server = start("startup_fails.py", "--workers", "2", ready=False)
+    assert server.wait() == 3
+    assert server.errors.count("bolide: error: ") == 1
+    assert server.errors.endswith(
+        "bolide: error: the application's startup failed: RuntimeError: no database\n"
+    )
+    assert 'raise RuntimeError("no database")' in server.errors
+    assert "site-packages" not in server.errors and "lifespan.py" not in server.errors
+
+
+def test_port_in_use(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        server = start("basic.py", "--port", port, ready=False)
+        assert server.wait() == 2
+    assert server.errors == (
+        f"bolide: error: cannot listen on 127.0.0.1:{port}: the address is in use; "
+        "stop the process that has it, or choose another port\n"
+    )
+
+
+def test_ipv6(start: Start) -> None:
+    server = start("basic.py", "--host", "::1", "--port", "0")
+    assert server.urls[0].startswith("http://[::1]:")
+    with server.connect() as client:
+        assert client.get("/").content == b"hello"
+
+
+def test_several_addresses(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    binds = ("127.0.0.1:0", "[::1]:0", f"unix:{path}")
+    options = [word for bind in binds for word in ("--bind", bind)]
+    server = start("basic.py", *options, "--workers", "2")
+    assert len(server.urls) == 3
+    for url in server.urls:
+        with Connection(as_address(url)) as client:
+            assert client.get("/").content == b"hello"
+
+
+def test_unix_socket_is_removed_at_the_end(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    server = start("basic.py", "--uds", str(path))
+    assert server.urls == [f"unix:{path}"]
+    assert stat.S_ISSOCK(path.stat().st_mode)
+    with server.connect() as client:
+        assert client.get("/").content == b"hello"
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert not path.exists()
+
+
+def test_stale_unix_socket_is_replaced(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    server = start("basic.py", "--uds", str(path))
+    server.signal(signal.SIGKILL)
+    server.process.wait(timeout=10)
+    again = start("basic.py", "--uds", str(path))
+    with again.connect() as client:
+        assert client.get("/").content == b"hello"
+
+
+def test_living_unix_socket_is_not_taken(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    first = start("basic.py", "--uds", str(path))
+    second = start("basic.py", "--uds", str(path), ready=False)
+    assert second.wait() == 2
+    assert "another process serves there" in second.errors
+    with first.connect() as client:
+        assert client.get("/").content == b"hello"
+
+
+def test_file_in_the_place_of_a_socket_stays(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    path.write_text("keep me")
+    server = start("basic.py", "--uds", str(path), ready=False)
+    assert server.wait() == 2
+    assert "a file that is no socket is there" in server.errors
+    assert path.read_text() == "keep me"
+
+
+@pytest.mark.parametrize("name", ["asyncio", "uvloop"])
+def test_loop_is_the_one_asked_for(start: Start, name: str) -> None:
+    server = start("basic.py", "--loop", name)
+    with server.connect() as client:
+        assert client.get("/loop").json()["loop"].startswith(name)
+        client.send(f"GET /slow/{HOLD_MS} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+        server.wait_line("in flight")
+        server.signal(signal.SIGTERM)
+        assert client.read().content == b"done"
+    assert server.wait() == 0
+
+
+def test_second_server_on_a_free_port_is_another_one(start: Start) -> None:
+    assert start().address != start().address

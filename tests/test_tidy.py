@@ -1,0 +1,167 @@
+"""The repository's rules as tests: sizes, directions of imports, unsafe code, names.
+
+An exception is a line in one of the tables below, with its reason, so that it shows in the diff.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+FOLDER_FILES_MAX = 20
+
+LONG_FILES: dict[str, str] = {}
+"""Path: the reason why it may be longer."""
+
+UNSAFE = {
+    "crates/net/src/buffer.rs": 0,
+    "crates/net/src/sys.rs": 0,
+    "crates/py/src/ffi.rs": 0,
+    "crates/wire/src/scan.rs": 0,
+}
+"""The only files with unsafe code, and how often the word stands there."""
+
+CRATES = {
+    "wire": set(),
+    "net": set(),
+    "server": {"wire", "net"},
+    "load": {"wire", "net"},
+    "py": {"wire", "net", "server", "load"},
+}
+"""Which crates of ours a crate may depend on."""
+
+FRAMEWORK = {"_core", "errors", "web"}
+"""What bolide.web may import of bolide."""
+
+COMMAND_ONLY = {"cli", "__main__"}
+"""Modules that no other imports: a server started from Python needs no command."""
+
+SHAPELESS_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
+MACHINE_PATH = re.compile(r"(?<![\w.$~}/])/(?:root|home|tmp|Users)/")
+TODO = re.compile(r"\b(?:TODO|FIXME|XXX)\b(?!.{0,3}#\d+)")
+UNSAFE_WORD = re.compile(r"\bunsafe\s*(?:\{|fn\b|impl\b|extern\b|trait\b)|#\[unsafe\(")
+
+
+def tracked(*suffixes: str) -> list[Path]:
+    """Return the repository's own files with one of the endings, built things left out."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    paths = [ROOT / name for name in listed.stdout.decode().split("\0") if name]
+    return [path for path in paths if path.suffix in suffixes and path.is_file()]
+
+
+def name_of(path: Path) -> str:
+    """Return a path as people write it."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Yield the full names of what a Python file imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def parts_of_bolide(path: Path) -> set[str]:
+    """Return the modules and packages directly below bolide that a file imports."""
+    modules = {each.stem for each in (ROOT / "python/bolide").iterdir()} | {"_core"}
+    words = [name.split(".") for name in imported(path)]
+    return {each[1] for each in words if each[0] == "bolide" and each[1:2] and each[1] in modules}
+
+
+def test_files_are_short() -> None:
+    long = {
+        name_of(path): lines
+        for path in tracked(".py", ".pyi", ".rs", ".md")
+        if (lines := path.read_text().count("\n")) > FILE_LINES_MAX
+    }
+    assert long.keys() <= LONG_FILES.keys(), long
+
+
+def test_python_functions_are_short() -> None:
+    long = []
+    for path in tracked(".py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                if lines > FUNCTION_LINES_MAX:
+                    long.append(f"{name_of(path)}:{node.lineno} {node.name}: {lines} lines")
+    assert not long
+
+
+def test_unsafe_is_where_it_is_expected() -> None:
+    found = {}
+    for path in tracked(".rs"):
+        code = "\n".join(line.split("//")[0] for line in path.read_text().splitlines())
+        if count := len(UNSAFE_WORD.findall(code)):
+            found[name_of(path)] = count
+    assert found == {name: count for name, count in UNSAFE.items() if count}
+
+
+@pytest.mark.parametrize("crate", CRATES)
+def test_crates_depend_in_one_direction(crate: str) -> None:
+    manifest = tomllib.loads((ROOT / "crates" / crate / "Cargo.toml").read_text())
+    used = set(manifest.get("dependencies", {}))
+    assert used & CRATES.keys() <= CRATES[crate]
+    assert crate == "py" or "pyo3" not in used
+
+
+def test_framework_imports_nothing_of_the_servers_shell() -> None:
+    for path in tracked(".py"):
+        if name_of(path).startswith("python/bolide/web/"):
+            assert parts_of_bolide(path) <= FRAMEWORK, name_of(path)
+
+
+def test_nothing_imports_the_command() -> None:
+    for path in tracked(".py"):
+        if name_of(path).startswith("python/") and path.stem not in COMMAND_ONLY:
+            assert not parts_of_bolide(path) & COMMAND_ONLY, name_of(path)
+            assert not any(name.split(".")[0] == "click" for name in imported(path)), name_of(path)
+
+
+def test_lab_starts_every_server_as_a_command() -> None:
+    for path in tracked(".py"):
+        if name_of(path).startswith("python/bolide/lab/"):
+            assert parts_of_bolide(path) <= {"lab", "errors"}, name_of(path)
+
+
+def test_names_say_what_is_inside() -> None:
+    for path in tracked(".py", ".rs", ".toml", ".md"):
+        assert not SHAPELESS_NAMES & {
+            part.lower() for part in Path(name_of(path)).with_suffix("").parts
+        }
+
+
+def test_nothing_names_a_machine() -> None:
+    for path in tracked(".py", ".pyi", ".rs", ".toml", ".md", ".yml", ".sh", ""):
+        name = name_of(path)
+        if not name.startswith("tests/"):
+            assert not MACHINE_PATH.search(path.read_text(errors="replace")), name
+
+
+def test_todo_has_a_number() -> None:
+    for path in tracked(".py", ".pyi", ".rs", ".toml", ".md"):
+        if path != Path(__file__):
+            assert not TODO.search(path.read_text()), name_of(path)
+
+
+def test_settings_reference_is_what_the_table_says() -> None:
+    from bolide.reference import render
+
+    written = (ROOT / "docs/settings.md").read_text()
+    assert written == render(), "docs/settings.md is behind the option table: run `make docs`"

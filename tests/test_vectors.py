@@ -1,0 +1,141 @@
+"""Runs the protocol cases of vectors/ against the real server, over a raw socket.
+
+Each case is sent whole, and again cut in two at a few points that a seed chooses. What comes back
+is read by `reply.py`, which shares no code with the server; an echo application tells what the
+handler saw. The keys of a case are described in vectors/README.md.
+"""
+
+from __future__ import annotations
+
+import random
+import select
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import APPLICATIONS
+from reply import Connection, Reply
+from running import Server
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+CUTS = 3
+GAP_S = 0.004
+"""Between the two parts of a cut case: enough for the server to read them apart."""
+PROBE = b"GET /probe HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One protocol case, with the bytes that a client sends."""
+
+    file: str
+    facts: dict[str, Any]
+
+    @property
+    def sent(self) -> bytes:
+        """The bytes of the request or requests."""
+        if "send_hex" in self.facts:
+            return bytes.fromhex(self.facts["send_hex"])
+        parts = self.facts["send"]
+        parts = [parts] if isinstance(parts, str) else parts
+        return b"".join(_part(part) for part in parts)
+
+    def method(self, index: int) -> str:
+        """Return the method that the response of that index answers."""
+        requests = self.facts.get("requests", [])
+        if index < len(requests):
+            return str(requests[index].get("method", "GET"))
+        return "HEAD" if index == 0 and self.sent.startswith(b"HEAD ") else "GET"
+
+
+def _part(part: str | dict[str, Any]) -> bytes:
+    if isinstance(part, str):
+        return part.encode("latin-1")
+    return str(part["text"]).encode("latin-1") * int(part.get("times", 1))
+
+
+def read_cases() -> list[Any]:
+    """Read every case that concerns a live server."""
+    found = []
+    for path in sorted(VECTORS.rglob("*.toml")):
+        name = str(path.relative_to(VECTORS))
+        for facts in tomllib.loads(path.read_text())["case"]:
+            if facts.get("live", True):
+                found.append(pytest.param(Case(name, facts), id=f"{name}:{facts['id']}"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """Give the server with the echo application, one for all cases."""
+    running = Server(["echo.py", "--port", "0", "--log-level", "info"], APPLICATIONS).wait_ready()
+    yield running
+    running.close()
+
+
+@pytest.mark.parametrize("case", read_cases())
+def test_case(server: Server, case: Case) -> None:
+    sent = case.sent
+    points = range(1, len(sent))
+    chosen = random.Random(case.facts["id"]).sample(points, min(CUTS, len(points)))  # noqa: S311
+    for cut in (0, *sorted(chosen)):
+        try:
+            exchange(server, case, sent[:cut], sent[cut:])
+        except (AssertionError, TimeoutError) as error:
+            how = f"cut behind {cut} of {len(sent)} bytes" if cut else "sent whole"
+            raise AssertionError(f"{how} ({case.facts.get('why', '')}): {error}") from error
+
+
+def exchange(server: Server, case: Case, first: bytes, second: bytes) -> None:
+    """Send the two parts on a new connection and judge what comes back."""
+    with Connection(server.address, timeout_s=5) as client:
+        if first:
+            send(client, first)
+            select.select([client.socket], [], [], GAP_S)
+        send(client, second)
+        if case.facts.get("half_close"):
+            client.socket.shutdown(1)
+        expected = case.facts.get("status", [])
+        replies = [client.read(case.method(index)) for index in range(len(expected))]
+        assert [reply.status for reply in replies] == expected
+        interim = [status for reply in replies for status in reply.interim]
+        assert interim == case.facts.get("interim", []), f"interim responses {interim}"
+        judge_requests(case, replies)
+        judge_end(client, case, replies)
+
+
+def send(client: Connection, data: bytes) -> None:
+    """Send, unless the server has closed already: then the answer is there to be judged."""
+    try:
+        client.send(data)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+
+
+def judge_requests(case: Case, replies: list[Reply]) -> None:
+    """Compare what the handler saw with what the case says that was sent."""
+    for request, reply in zip(case.facts.get("requests", []), replies, strict=False):
+        if reply.status != 200 or not reply.content:
+            continue
+        seen = reply.json()
+        for key in ("method", "target", "content"):
+            if key in request:
+                assert seen[key] == request[key], f"{key}: the handler saw {seen[key]!r}"
+
+
+def judge_end(client: Connection, case: Case, replies: list[Reply]) -> None:
+    """Check that the connection ended, or that it still serves, as the case says."""
+    if case.facts["close"]:
+        assert not replies or replies[-1].is_last, "the last response does not announce the end"
+        assert client.is_closed(), "bytes behind the last response"
+    elif replies and not case.facts.get("half_close"):
+        client.send(PROBE)
+        reply = client.read()
+        assert reply.json()["target"] == "/probe", "the connection lost its place"
+        assert client.is_closed()
+    else:
+        assert not select.select([client.socket], [], [], GAP_S)[0], "an answer, or the end"

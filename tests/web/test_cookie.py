@@ -1,0 +1,104 @@
+"""Reading and writing cookies."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from bolide.web.cookie import parse_cookies
+from bolide.web.response import Response
+
+
+@pytest.mark.parametrize(
+    ("values", "cookies"),
+    [
+        ([], {}),
+        ([""], {}),
+        (["a=1"], {"a": "1"}),
+        (["a=1; b=2"], {"a": "1", "b": "2"}),
+        (["a=1;b=2;"], {"a": "1", "b": "2"}),
+        (["a=1", "b=2"], {"a": "1", "b": "2"}),
+        (["a=1; a=2"], {"a": "1"}),
+        (['a="1 2"'], {"a": "1 2"}),
+        (['a="'], {"a": '"'}),
+        (["a="], {"a": ""}),
+        (["a==b="], {"a": "=b="}),
+        (["flag; a=1"], {"a": "1"}),
+        (["=1; a=2"], {"a": "2"}),
+        ([" a = 1 "], {"a": "1"}),
+        (["a=%20+"], {"a": "%20+"}),
+        (["a=é; b c=d,e"], {"a": "é", "b c": "d,e"}),
+    ],
+)
+def test_cookies_are_read_leniently(values: list[str], cookies: dict[str, str]) -> None:
+    assert parse_cookies(values) == cookies
+
+
+def set_cookie(*args: str, **attributes: object) -> str:
+    response = Response()
+    response.set_cookie(*args, **attributes)  # type: ignore[arg-type]
+    return response.headers["set-cookie"]
+
+
+def test_a_cookie_is_for_all_paths_and_lax_by_default() -> None:
+    assert set_cookie("a", "1") == "a=1; Path=/; SameSite=Lax"
+
+
+def test_every_attribute_is_written() -> None:
+    line = set_cookie(
+        "a",
+        "1",
+        max_age=60,
+        expires=datetime(2026, 11, 6, 10, 49, 37, tzinfo=timezone(timedelta(hours=2))),
+        path="/x",
+        domain="example.org",
+        secure=True,
+        http_only=True,
+        same_site="none",
+    )
+    assert line == (
+        "a=1; Max-Age=60; Expires=Fri, 06 Nov 2026 08:49:37 GMT; Domain=example.org; Path=/x; "
+        "Secure; HttpOnly; SameSite=None"
+    )
+
+
+def test_no_attribute_is_written_that_was_taken_away() -> None:
+    assert set_cookie("a", "1", path=None, same_site=None) == "a=1"
+
+
+def test_cookies_are_kept_side_by_side() -> None:
+    response = Response()
+    response.set_cookie("a", "1", path=None, same_site=None)
+    response.set_cookie("b", "2", path=None, same_site=None)
+    assert response.raw_headers == b"Set-Cookie: a=1\r\nSet-Cookie: b=2\r\n"
+
+
+def test_a_cookie_is_deleted_by_an_end_in_the_past() -> None:
+    response = Response()
+    response.delete_cookie("a", domain="example.org")
+    assert response.headers["set-cookie"] == (
+        "a=; Max-Age=0; Expires=Thu, 01 Jan 1970 00:00:00 GMT; Domain=example.org; Path=/; "
+        "SameSite=Lax"
+    )
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a=b", "a;b", "é", "a\r\n"])
+def test_a_name_that_is_no_token_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="is no cookie name"):
+        set_cookie(name, "1")
+
+
+@pytest.mark.parametrize("value", ["a b", 'a"', "a,b", "a;b", "a\\b", "é", "a\r\nb", "\x7f"])
+def test_a_value_with_other_characters_than_cookie_octets_is_refused(value: str) -> None:
+    with pytest.raises(ValueError, match="the value of cookie a has a character .*percent-encode"):
+        set_cookie("a", value)
+
+
+def test_attributes_that_clients_refuse_are_refused() -> None:
+    with pytest.raises(ValueError, match="add secure=True"):
+        set_cookie("a", "1", same_site="none")
+    with pytest.raises(ValueError, match="same_site is 'lax', 'strict' or 'none', not 'loose'"):
+        set_cookie("a", "1", same_site="loose")
+    with pytest.raises(ValueError, match="a cookie's Path takes"):
+        set_cookie("a", "1", path="/;x")
+    with pytest.raises(ValueError, match="needs a time zone"):
+        set_cookie("a", "1", expires=datetime.now(UTC).replace(tzinfo=None))

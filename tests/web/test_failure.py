@@ -1,0 +1,272 @@
+"""What is answered, and logged, when a handler fails."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from bolide.errors import ClientDisconnected, Error, HTTPError, RegistrationError, SignatureError
+from bolide.web import App, Response
+from bolide.web.failure import FailureTable
+from bolide.web.testclient import Result, TestClient
+
+PLAIN = "text/plain; charset=utf-8"
+
+
+class TeapotError(HTTPError):
+    """An application's own error with a status."""
+
+    def __init__(self) -> None:
+        super().__init__(418, "short and stout")
+
+
+class StubRequest:
+    """Stands for a request where no server is needed."""
+
+    def __init__(self, path: str = "/") -> None:
+        self.cache: dict[str, Any] = {}
+        self.method = "GET"
+        self.path = path
+
+
+def failing_app(error: BaseException) -> App:
+    app = App()
+
+    @app.get("/sync")
+    def sync_handler(request: Any) -> None:
+        raise error
+
+    @app.get("/async")
+    async def async_handler(request: Any) -> None:
+        raise error
+
+    return app
+
+
+def get(app: App, path: str = "/sync") -> Result:
+    with TestClient(app) as client:
+        return client.get(path)
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """Give the message and the exception of every record of bolide.error."""
+    records = [record for record in caplog.records if record.name == "bolide.error"]
+    return [
+        (record.getMessage(), str(record.exc_info[1]) if record.exc_info else "")
+        for record in records
+    ]
+
+
+@pytest.mark.parametrize("path", ["/sync", "/async"])
+def test_an_unexpected_error_is_a_plain_500_and_logged_once(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = get(failing_app(KeyError("secret")), path)
+    assert (result.status, result.text) == (500, "500 Internal Server Error")
+    assert result.headers["content-type"] == PLAIN
+    assert logged(caplog) == [(f"GET {path} raised KeyError", "'secret'")]
+    assert caplog.records[-1].levelno == logging.ERROR
+
+
+@pytest.mark.parametrize("path", ["/sync", "/async"])
+def test_an_http_error_is_the_answer_and_not_logged(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    error = HTTPError(429, "slowly", {"retry-after": "3"})
+    result = get(failing_app(error), path)
+    assert (result.status, result.text) == (429, "429 Too Many Requests: slowly")
+    assert result.headers["retry-after"] == "3"
+    assert logged(caplog) == []
+
+
+def test_the_routers_statuses_have_short_answers() -> None:
+    app = App()
+    app.add_route("/", lambda request: "", ["GET", "PUT"])
+    with TestClient(app) as client:
+        missing = client.get("/missing")
+        refused = client.post("/")
+    assert (missing.status, missing.text) == (404, "404 Not Found")
+    assert "allow" not in missing.headers
+    assert (refused.status, refused.text) == (405, "405 Method Not Allowed")
+    assert refused.headers["allow"] == "GET, HEAD, PUT"
+
+
+def test_the_most_specific_class_wins(caplog: pytest.LogCaptureFixture) -> None:
+    app = failing_app(KeyError("k"))
+    app.error_handler(LookupError)(lambda request, error: (f"lookup {error}", 404))
+    app.error_handler(Exception)(lambda request, error: "any")
+    result = get(app)
+    assert (result.status, result.text) == (404, "lookup 'k'")
+    assert logged(caplog) == []
+
+
+@pytest.mark.parametrize("key", [Exception, 500])
+def test_what_a_catch_all_answers_is_logged(key: Any, caplog: pytest.LogCaptureFixture) -> None:
+    app = failing_app(KeyError("k"))
+    app.error_handler(key)(lambda request, error: (type(error).__name__, 503))
+    result = get(app)
+    assert (result.status, result.text) == (503, "KeyError")
+    assert len(logged(caplog)) == 1
+
+
+@pytest.mark.parametrize("path", ["/sync", "/async"])
+def test_an_error_handler_may_be_async(path: str) -> None:
+    app = failing_app(KeyError("k"))
+
+    @app.error_handler(KeyError)
+    async def answer(request: Any, error: KeyError) -> Response:
+        return Response(json={"path": request.path}, status=422)
+
+    result = get(app, path)
+    assert (result.status, result.json()) == (422, {"path": path})
+
+
+def test_a_status_handler_serves_handlers_and_router() -> None:
+    app = failing_app(HTTPError(404, "no user"))
+
+    @app.error_handler(404)
+    def answer(request: Any, error: HTTPError) -> tuple[dict[str, str], int]:
+        return {"path": request.path, "error": error.message}, 404
+
+    with TestClient(app) as client:
+        assert client.get("/sync").json() == {"path": "/sync", "error": "no user"}
+        missing = client.get("/missing")
+    assert (missing.status, missing.json()) == (404, {"path": "/missing", "error": ""})
+
+
+def test_a_405_handler_is_given_the_allow_field() -> None:
+    app = App()
+    app.get("/")(lambda request: "")
+    app.error_handler(405)(
+        lambda request, error: Response("no", error.status, headers=error.headers)
+    )
+    with TestClient(app) as client:
+        result = client.delete("/")
+    assert (result.status, result.text, result.headers["allow"]) == (405, "no", "GET, HEAD")
+
+
+def find(table: FailureTable, error: BaseException) -> Any:
+    request: Any = StubRequest()
+    return table.answer(request, error)
+
+
+def test_the_order_of_classes_and_statuses() -> None:
+    table = FailureTable()
+    table.add(Exception, lambda request, error: "Exception")
+    table.add(Error, lambda request, error: "Error")
+    assert find(table, TeapotError()).status == 418  # an HTTPError is an answer, not a failure
+    table.add(HTTPError, lambda request, error: "HTTPError")
+    assert find(table, TeapotError()) == "HTTPError"
+    table.add(418, lambda request, error: "418")
+    assert find(table, TeapotError()) == "418"
+    assert find(table, HTTPError(404)) == "HTTPError"
+    table.add(TeapotError, lambda request, error: "TeapotError")
+    assert find(table, TeapotError()) == "TeapotError"
+    assert find(table, KeyError()) == "Exception"
+    assert find(table, RegistrationError()) == "Error"
+
+
+@pytest.mark.parametrize("key", [KeyError, Exception])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_when_an_error_handler_fails_both_are_logged(
+    key: type[Exception], is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = failing_app(KeyError("first"))
+
+    def fail(request: Any, error: Exception) -> None:
+        raise ValueError("second")
+
+    async def fail_async(request: Any, error: Exception) -> None:
+        raise ValueError("second")
+
+    app.error_handler(key)(fail_async if is_async else fail)
+    result = get(app)
+    assert (result.status, result.text) == (500, "500 Internal Server Error")
+    assert logged(caplog) == [
+        ("GET /sync raised KeyError", "'first'"),
+        ("GET /sync raised ValueError", "second"),
+    ]
+
+
+def test_an_error_handler_may_choose_a_status_by_raising(caplog: pytest.LogCaptureFixture) -> None:
+    app = failing_app(KeyError("k"))
+
+    @app.error_handler(KeyError)
+    def missing(request: Any, error: KeyError) -> None:
+        raise HTTPError(404, "no such key")
+
+    result = get(app)
+    assert (result.status, result.text) == (404, "404 Not Found: no such key")
+    assert logged(caplog) == []
+
+
+@pytest.mark.parametrize("path", ["/sync", "/missing"])
+def test_an_error_handler_that_gives_what_cannot_be_sent(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = failing_app(HTTPError(404))
+    app.error_handler(404)(lambda request, error: object())
+    result = get(app, path)
+    assert (result.status, result.text) == (500, "500 Internal Server Error")
+    assert len(logged(caplog)) == 1
+
+
+def test_headers_of_an_error_that_cannot_be_sent(caplog: pytest.LogCaptureFixture) -> None:
+    result = get(failing_app(HTTPError(404, headers={"x": "a\r\nb"})))
+    assert result.status == 500
+    assert len(logged(caplog)) == 2  # the HTTPError and why it could not be sent
+
+
+@pytest.mark.parametrize(
+    "value", [object(), {1, 2}, 3.5, ("a", "b"), ("a", 200, 3), {"a": object()}]
+)
+def test_a_value_that_cannot_be_sent_is_a_500(
+    value: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App()
+    app.get("/")(lambda request: value)
+    result = get(app, "/")
+    assert (result.status, result.text) == (500, "500 Internal Server Error")
+    assert len(logged(caplog)) == 1
+
+
+def test_a_path_cannot_forge_log_lines(caplog: pytest.LogCaptureFixture) -> None:
+    request: Any = StubRequest("/a\r\nGET /b\x1b[31m\u2028é")
+    FailureTable().answer(request, KeyError())
+    assert logged(caplog)[0][0] == r"GET /a\r\nGET /b\x1b[31m\u2028é raised KeyError"
+
+
+def test_a_disconnected_client_is_no_error_of_the_application(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "bolide.error")
+    table = FailureTable()
+    table.add(Exception, lambda request, error: pytest.fail("it is not for this handler"))
+    assert find(table, ClientDisconnected()).status == 500
+    [record] = caplog.records
+    assert record.levelno == logging.DEBUG
+    assert record.exc_info is None
+
+
+def test_an_error_is_not_kept_alive_by_its_request() -> None:
+    request: Any = StubRequest()
+    FailureTable().answer(request, HTTPError(404))
+    assert not any(isinstance(value, BaseException) for value in request.cache.values())
+
+
+@pytest.mark.parametrize("key", [200, 399, 600, int, KeyboardInterrupt, BaseException, "404", None])
+def test_a_key_is_an_exception_class_or_an_error_status(key: Any) -> None:
+    with pytest.raises(RegistrationError, match="an Exception class or a status from 400 to 599"):
+        App().error_handler(key)(lambda request, error: "")
+
+
+def test_a_key_has_one_handler() -> None:
+    app = App()
+    app.error_handler(404)(lambda request, error: "")
+    with pytest.raises(RegistrationError, match="404 has an error handler already, .*<lambda>"):
+        app.error_handler(404)(lambda request, error: "")
+
+
+def test_an_error_handler_takes_two_arguments() -> None:
+    with pytest.raises(SignatureError, match="an error handler takes the request and the error"):
+        App().error_handler(404)(lambda request: "")  # type: ignore[arg-type, misc]

@@ -1,0 +1,117 @@
+"""Field lines of a response."""
+
+import pytest
+
+from bolide.web.field import charset_of, content_type_line, field_line, field_lines, text_type_line
+from bolide.web.multidict import Headers
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("X-A", "1", b"X-A: 1\r\n"),
+        ("date", "now", b"date: now\r\n"),
+        ("x", "", b"x: \r\n"),
+        ("x", " \ta b\t ", b"x: a b\r\n"),
+        ("x", "a\tb", b"x: a\tb\r\n"),
+        ("x", "caf\xe9", b"x: caf\xe9\r\n"),
+        ("!#$%&'*+-.^_`|~09azAZ", "v", b"!#$%&'*+-.^_`|~09azAZ: v\r\n"),
+    ],
+)
+def test_a_field_line_is_encoded(name: str, value: str, line: bytes) -> None:
+    assert field_line(name, value) == line
+
+
+@pytest.mark.parametrize(
+    "name", ["", " x", "x ", "x:", "a b", "x\r", "x\n", "é", "x\0", "(x)", '"']
+)
+def test_a_name_that_is_no_token_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="is no field name"):
+        field_line(name, "1")
+
+
+@pytest.mark.parametrize("code", [*range(9), *range(10, 32), 127, 0x100, 0x20AC])
+def test_a_value_with_a_control_character_or_beyond_latin_1_is_refused(code: int) -> None:
+    with pytest.raises(ValueError, match="the value of x has a control character"):
+        field_line("x", f"a{chr(code)}b")
+
+
+@pytest.mark.parametrize("value", ["\n", "a\n", "\r\n", "a\r\nset-cookie: b=c"])
+def test_a_value_cannot_end_its_line(value: str) -> None:
+    with pytest.raises(ValueError, match="percent-encode it"):
+        field_line("x", value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Content-Length",
+        "content-length",
+        "Transfer-Encoding",
+        "Connection",
+        "Keep-Alive",
+        "Proxy-Connection",
+        "Upgrade",
+    ],
+)
+def test_what_is_the_servers_to_set_is_refused(name: str) -> None:
+    with pytest.raises(
+        ValueError, match=f"cannot set {name}: the server .* leave this field line out"
+    ):
+        field_line(name, "1")
+
+
+def test_names_and_values_are_str() -> None:
+    with pytest.raises(
+        TypeError, match=r"the value of retry-after is a str, not int: pass str\(3\)"
+    ):
+        field_line("retry-after", 3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a field name is a str, not bytes"):
+        field_line(b"x", "1")  # type: ignore[arg-type]
+
+
+def test_lines_of_a_mapping_and_of_pairs() -> None:
+    assert field_lines({"a": "1"}, b"", is_type_explicit=False) == b"a: 1\r\n"
+    pairs = [("a", "1"), ("a", "2")]
+    assert field_lines(pairs, b"T", is_type_explicit=False) == b"Ta: 1\r\na: 2\r\n"
+    assert field_lines(Headers(pairs), b"", is_type_explicit=False) == b"a: 1\r\na: 2\r\n"
+
+
+def test_a_content_type_among_the_lines_replaces_the_default() -> None:
+    lines = field_lines({"Content-Type": "a/b"}, b"content-type: x/y\r\n", is_type_explicit=False)
+    assert lines == b"Content-Type: a/b\r\n"
+
+
+def test_a_content_type_is_given_once() -> None:
+    with pytest.raises(ValueError, match="the content type is given twice"):
+        field_lines({"Content-Type": "a/b"}, b"content-type: x/y\r\n", is_type_explicit=True)
+    with pytest.raises(ValueError, match="the content type is given twice"):
+        pairs = [("content-type", "a/b"), ("Content-Type", "c/d")]
+        field_lines(pairs, b"", is_type_explicit=False)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "charset"),
+    [
+        ("text/plain", None),
+        ("text/plain; charset=utf-8", "utf-8"),
+        ('text/plain; a=b ;CHARSET="Latin1"; c=d', "Latin1"),
+        ("text/plain; xcharset=a", None),
+        ("", None),
+    ],
+)
+def test_the_charset_of_a_content_type(content_type: str, charset: str | None) -> None:
+    assert charset_of(content_type) == charset
+
+
+def test_a_text_type_says_its_charset() -> None:
+    assert text_type_line("text/html") == b"Content-Type: text/html; charset=utf-8\r\n"
+    html = "Text/HTML; Charset=UTF-8"
+    assert text_type_line(html) == b"Content-Type: Text/HTML; Charset=UTF-8\r\n"
+    assert text_type_line("image/svg+xml") == b"Content-Type: image/svg+xml\r\n"
+    assert content_type_line("text/html") == b"Content-Type: text/html\r\n"
+
+
+def test_text_in_another_charset_is_refused() -> None:
+    with pytest.raises(ValueError, match="text is sent as UTF-8, not as latin-1"):
+        text_type_line("text/html; charset=latin-1")

@@ -1,0 +1,172 @@
+"""What a `Response` hands to the core."""
+
+from collections.abc import AsyncIterator, Iterator
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+
+from bolide.web import Response
+
+JSON = b"Content-Type: application/json\r\n"
+OCTETS = b"Content-Type: application/octet-stream\r\n"
+TEXT = b"Content-Type: text/plain; charset=utf-8\r\n"
+
+
+@pytest.mark.parametrize(
+    ("response", "status", "body", "raw_headers"),
+    [
+        (Response(), 200, None, b""),
+        (Response(status=204), 204, None, b""),
+        (Response(b"a"), 200, b"a", OCTETS),
+        (Response(bytearray(b"a")), 200, b"a", OCTETS),
+        (Response(memoryview(b"a")), 200, b"a", OCTETS),
+        (Response(b""), 200, b"", OCTETS),
+        (Response("é", 201), 201, b"\xc3\xa9", TEXT),
+        (Response(text="é"), 200, b"\xc3\xa9", TEXT),
+        (Response(text=""), 200, b"", TEXT),
+        (Response(json={"a": [1, None]}), 200, b'{"a":[1,null]}', JSON),
+        (Response(json=None), 200, b"null", JSON),
+        (Response(b"a", 200, None, "image/png"), 200, b"a", b"Content-Type: image/png\r\n"),
+        (
+            Response(text="a", content_type="text/html"),
+            200,
+            b"a",
+            b"Content-Type: text/html; charset=utf-8\r\n",
+        ),
+        (
+            Response(json=1, content_type="application/problem+json", status=400),
+            400,
+            b"1",
+            b"Content-Type: application/problem+json\r\n",
+        ),
+        (Response(text="a", headers={"x-a": "1"}), 200, b"a", TEXT + b"x-a: 1\r\n"),
+        (
+            Response(b"a", headers={"Content-Type": "a/b", "x": "y"}),
+            200,
+            b"a",
+            b"Content-Type: a/b\r\nx: y\r\n",
+        ),
+        (
+            Response(headers=[("vary", "a"), ("vary", "b")]),
+            200,
+            None,
+            b"vary: a\r\nvary: b\r\n",
+        ),
+        (Response(headers={"date": "D"}), 200, None, b"date: D\r\n"),
+    ],
+)
+def test_slots(response: Response, status: int, body: object, raw_headers: bytes) -> None:
+    assert (response.status, response.body, response.raw_headers) == (status, body, raw_headers)
+    assert type(response.status) is int
+    assert type(response.raw_headers) is bytes
+
+
+def test_a_status_of_the_standard_library_is_an_int() -> None:
+    assert type(Response(status=HTTPStatus.CREATED).status) is int
+
+
+@pytest.mark.parametrize("status", [-1, 0, 100, 101, 199, 600, 1000, True])
+def test_a_status_is_200_to_599(status: int) -> None:
+    with pytest.raises(ValueError, match="a response's status is 200 to 599"):
+        Response(status=status)
+
+
+@pytest.mark.parametrize("status", ["200", 200.0, None])
+def test_a_status_is_an_int(status: Any) -> None:
+    with pytest.raises(TypeError, match="status is an int"):
+        Response(status=status)
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        {"body": b"a", "text": "b"},
+        {"body": "a", "text": "b"},
+        {"body": "a", "json": 1},
+        {"text": "a", "json": None},
+        {"body": b"a", "text": "b", "json": 1},
+    ],
+)
+def test_a_response_has_one_content(contents: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="one of body, text and json"):
+        Response(**contents)
+
+
+@pytest.mark.parametrize("body", [{"a": 1}, [b"a"], (b"a",), {b"a"}, 1, 1.5, object()])
+def test_a_body_that_is_a_value_is_refused(body: Any) -> None:
+    with pytest.raises(TypeError, match="body cannot be a .*; pass json= for values"):
+        Response(body)
+
+
+def test_text_is_a_str() -> None:
+    with pytest.raises(TypeError, match="text is a str, not int"):
+        Response(text=1)  # type: ignore[arg-type]
+
+
+def test_an_iterable_becomes_an_iterator() -> None:
+    class Parts:
+        def __iter__(self) -> Iterator[bytes]:
+            return iter([b"a", b"b"])
+
+    response = Response(Parts())
+    assert response.raw_headers == OCTETS
+    assert list(response.body) == [b"a", b"b"]  # type: ignore[arg-type]
+
+
+def test_an_async_iterable_becomes_an_async_iterator() -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"a"
+
+    iterator = parts()
+    assert Response(iterator).body is iterator
+
+
+def test_headers_are_read_back() -> None:
+    response = Response(text="a", headers=[("X-A", "1"), ("x-a", "2: 3")])
+    assert response.headers.multi_items() == [
+        ("content-type", "text/plain; charset=utf-8"),
+        ("x-a", "1"),
+        ("x-a", "2: 3"),
+    ]
+    assert Response().headers.multi_items() == []
+
+
+def test_a_header_is_added_behind_the_others() -> None:
+    response = Response(headers={"a": "1"})
+    response.add_header("a", "2")
+    assert response.raw_headers == b"a: 1\r\na: 2\r\n"
+    with pytest.raises(ValueError, match="control character"):
+        response.add_header("a", "2\r\nb: 3")
+    assert response.raw_headers == b"a: 1\r\na: 2\r\n"
+
+
+@pytest.mark.parametrize(
+    ("location", "encoded"),
+    [
+        ("/a?b=c&d=%20#e", b"/a?b=c&d=%20#e"),
+        ("https://example.org:80/[a]", b"https://example.org:80/[a]"),
+        ("/a b/é", b"/a%20b/%C3%A9"),
+        ("/a\r\nset-cookie: b=c", b"/a%0D%0Aset-cookie:%20b=c"),
+    ],
+)
+def test_a_redirection_encodes_its_location(location: str, encoded: bytes) -> None:
+    response = Response.redirect(location)
+    assert (response.status, response.body) == (302, None)
+    assert response.raw_headers == b"Location: " + encoded + b"\r\n"
+
+
+def test_a_redirection_has_a_status_of_one() -> None:
+    assert Response.redirect("/", 308, {"x": "1"}).status == 308
+    with pytest.raises(ValueError, match="301, 302, 303, 307 or 308, not 200"):
+        Response.redirect("/", 200)
+
+
+def test_it_has_no_other_attributes() -> None:
+    with pytest.raises(AttributeError):
+        Response().code = 200  # type: ignore[attr-defined]
+
+
+def test_repr_shows_status_and_size() -> None:
+    assert repr(Response(b"abc", 201)) == "<Response 201: bytes of 3 bytes>"
+    assert repr(Response(iter([]))) == "<Response 200: list_iterator>"

@@ -1,0 +1,170 @@
+"""How handlers are fitted to patterns."""
+
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from bolide.errors import RegistrationError, SignatureError
+from bolide.web.routing import bind, describe, is_async_callable, parameter_names
+
+
+def plain(request: Any, id: int) -> None: ...
+async def coroutine(request: Any, id: int) -> None: ...
+
+
+class Resource:
+    def method(self, request: Any, id: int) -> None: ...
+    async def async_method(self, request: Any, id: int) -> None: ...
+
+
+class AsyncCallable:
+    async def __call__(self, request: Any, *, id: int) -> None: ...
+
+
+def logged(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def logged_by_keyword(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(request: Any, **kwargs: Any) -> Any:
+        return function(request, **kwargs)
+
+    return wrapper
+
+
+def logged_in_full(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def wrapper(request: Any) -> Any:
+        return function(request, **request.path_params)
+
+    return wrapper
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("/", []),
+        ("/a/b.c", []),
+        ("/{a}", ["a"]),
+        ("/{a:int}/x/{b}/{c:path}", ["a", "b", "c"]),
+        ("/{é}", ["é"]),
+    ],
+)
+def test_the_names_of_a_pattern(pattern: str, names: list[str]) -> None:
+    assert parameter_names(pattern) == names
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        ("", "must begin with a slash"),
+        ("a", "must begin with a slash"),
+        (None, "must begin with a slash"),
+        ("/{a", "has a brace that belongs to no parameter"),
+        ("/a}", "has a brace that belongs to no parameter"),
+        ("/{{a}}", "has a brace that belongs to no parameter"),
+        ("/{}", "without a proper name"),
+        ("/{:int}", "without a proper name"),
+        ("/{a b}", "without a proper name"),
+        ("/{1}", "without a proper name"),
+    ],
+)
+def test_a_malformed_pattern_is_refused(pattern: Any, reason: str) -> None:
+    with pytest.raises(RegistrationError, match=reason):
+        parameter_names(pattern)
+
+
+@pytest.mark.parametrize(
+    ("handler", "positional", "keyword", "is_async"),
+    [
+        (plain, ["id"], [], False),
+        (coroutine, ["id"], [], True),
+        (Resource().method, ["id"], [], False),
+        (Resource().async_method, ["id"], [], True),
+        (AsyncCallable(), [], ["id"], True),
+        (functools.partial(plain), ["id"], [], False),
+        (functools.partial(functools.partial(coroutine), id=1), [], ["id"], True),
+        (logged(plain), ["id"], [], False),
+        (logged(coroutine), ["id"], [], True),
+        (logged(AsyncCallable().__call__), [], ["id"], True),
+        (functools.partial(logged(coroutine)), ["id"], [], True),
+        (logged_by_keyword(plain), [], ["id"], False),
+        (logged_in_full(plain), [], [], True),
+        (lambda r, id: None, ["id"], [], False),
+        (lambda r, id, /: None, ["id"], [], False),
+        (lambda r, *, id: None, [], ["id"], False),
+        (lambda r, **rest: None, [], ["id"], False),
+        (lambda r, *args: None, [], [], False),
+        (lambda *args, **kwargs: None, [], ["id"], False),
+        (lambda r: None, [], [], False),
+        (lambda r, other=1, id=2: None, [], ["id"], False),
+        (lambda r, id, other=1: None, ["id"], [], False),
+    ],
+)
+def test_a_handler_is_fitted(
+    handler: Callable[..., Any], positional: list[str], keyword: list[str], is_async: bool
+) -> None:
+    binding = bind(handler, "/{id:int}")
+    assert binding.call is handler
+    assert (binding.positional, binding.keyword) == (positional, keyword)
+    assert binding.is_async is is_async
+
+
+def test_positions_follow_the_handler_not_the_pattern() -> None:
+    assert bind(lambda request, b, a: None, "/{a}/{b}").positional == ["b", "a"]
+
+
+def test_an_async_generator_is_called_through_a_coroutine() -> None:
+    async def parts(request: Any, id: int) -> AsyncIterator[bytes]:
+        yield b"a"
+
+    binding = bind(parts, "/{id}")
+    assert binding.positional == ["id"]
+    assert binding.is_async
+    assert inspect.iscoroutinefunction(binding.call)
+
+
+@pytest.mark.parametrize(
+    ("handler", "reason"),
+    [
+        (lambda: None, "takes no request"),
+        (lambda *, request: None, "takes no request"),
+        (lambda **kwargs: None, "takes no request"),
+        (lambda id: None, "'id' as its first parameter, which is the request"),
+        (lambda r, name: None, "takes 'name', which the pattern /{id} does not give"),
+        (lambda r, *, name: None, "takes 'name', which the pattern /{id} does not give"),
+        (lambda r, a=1, id=2, /: None, "takes 'id' by position behind one"),
+        (1, "the handler 1 of /{id} is not callable"),
+    ],
+)
+def test_a_handler_that_does_not_fit_is_refused(handler: Any, reason: str) -> None:
+    with pytest.raises(SignatureError, match=reason):
+        bind(handler, "/{id}")
+
+
+def test_a_refusal_names_handler_parameter_and_pattern() -> None:
+    with pytest.raises(TypeError) as caught:
+        bind(plain, "/users/{name}")
+    assert str(caught.value) == (
+        f"the handler {__name__}.plain takes 'id', which the pattern /users/{{name}} does not give"
+    )
+
+
+def test_names_for_messages() -> None:
+    assert describe(functools.partial(plain)) == f"{__name__}.plain"
+    assert describe(Resource().method) == f"{__name__}.Resource.method"
+    assert describe(3) == "3"
+
+
+def test_async_is_seen_only_where_it_is() -> None:
+    assert not is_async_callable(plain)
+    assert not is_async_callable(AsyncCallable)
+    assert is_async_callable(AsyncCallable())

@@ -1,0 +1,172 @@
+"""The test client itself."""
+
+import http.client
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bolide.web import App, Request, Response
+from bolide.web.testclient import TestClient
+
+
+def mirror() -> App:
+    """Make an application that answers with what it was asked."""
+    app = App()
+
+    @app.route("/{rest:path}", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+    def handler(request: Request) -> dict[str, Any]:
+        return {
+            "method": request.method,
+            "target": request.raw_path.decode(),
+            "query": request.query.multi_items(),
+            "headers": request.field_lines(),
+            "content": request.text(),
+        }
+
+    return app
+
+
+def headers_of(answer: dict[str, Any]) -> dict[str, str]:
+    return dict(answer["headers"])
+
+
+@pytest.mark.parametrize("method", ["get", "post", "put", "patch", "delete", "options"])
+def test_each_method_has_a_call(method: str) -> None:
+    with TestClient(mirror()) as client:
+        assert getattr(client, method)("/a").json()["method"] == method.upper()
+
+
+def test_paths_and_queries_are_encoded() -> None:
+    with TestClient(mirror()) as client:
+        answer = client.get("/a b/é%20?a=1", params=[("b", "2 3"), ("b", "&")]).json()
+    assert answer["target"] == "/a%20b/%C3%A9%20"
+    assert answer["query"] == [["a", "1"], ["b", "2 3"], ["b", "&"]]
+
+
+def test_headers_and_cookies_are_sent() -> None:
+    with TestClient(mirror()) as client:
+        headers = [("X-A", "1"), ("x-a", "2"), ("Host", "example.org")]
+        sent = headers_of(client.get("/", headers=headers, cookies={"a": "1", "b": "2"}).json())
+    assert sent["x-a"] == "1, 2"
+    assert sent["host"] == "example.org"
+    assert sent["cookie"] == "a=1; b=2"
+
+
+def test_json_is_sent_with_its_type() -> None:
+    with TestClient(mirror()) as client:
+        answer = client.post("/", json={"a": None}).json()
+        other = client.post("/", json=1, headers={"Content-Type": "a/b"}).json()
+    assert answer["content"] == '{"a": null}'
+    assert headers_of(answer)["content-type"] == "application/json"
+    assert headers_of(other)["content-type"] == "a/b"
+
+
+def test_content_is_sent_as_it_is() -> None:
+    def parts() -> Iterator[bytes]:
+        yield b"a"
+        yield b"b"
+
+    with TestClient(mirror()) as client:
+        assert client.post("/", content=b"a").json()["content"] == "a"
+        assert client.post("/", content="é").json()["content"] == "é"
+        chunked = client.post("/", content=parts()).json()
+    assert chunked["content"] == "ab"
+    assert headers_of(chunked)["transfer-encoding"] == "chunked"
+
+
+def test_json_and_content_exclude_each_other() -> None:
+    with TestClient(mirror()) as client, pytest.raises(TypeError, match="json or content"):
+        client.post("/", json=1, content=b"1")
+
+
+def test_a_result_has_status_headers_and_content() -> None:
+    app = App()
+    app.get("/")(lambda request: Response(b"\xe9", 201, {"X-A": "1"}, "text/plain; charset=latin1"))
+    with TestClient(app) as client:
+        result = client.get("/")
+    assert (result.status, result.content, result.text) == (201, b"\xe9", "é")
+    assert result.headers["x-a"] == "1"
+    with pytest.raises(ValueError, match="codec can't decode"):
+        result.json()
+
+
+def test_redirections_are_not_followed() -> None:
+    app = App()
+    app.get("/")(lambda request: Response.redirect("/é"))
+    with TestClient(app) as client:
+        result = client.get("/")
+    assert (result.status, result.headers["location"]) == (302, "/%C3%A9")
+
+
+def test_a_connection_carries_raw_bytes_and_several_requests() -> None:
+    with TestClient(mirror()) as client, client.connect() as sock:
+        for _ in range(2):
+            sock.sendall(b"GET /a HTTP/1.1\r\nhost: b\r\n\r\n")
+            response = http.client.HTTPResponse(sock)
+            response.begin()
+            assert response.status == 200
+            assert b'"target":"/a"' in response.read()
+
+
+def test_calls_may_come_from_several_threads() -> None:
+    statuses: list[int] = []
+    app = App()
+    meeting = threading.Barrier(4, timeout=10)
+
+    def call(client: TestClient) -> None:
+        meeting.wait()
+        statuses.append(client.get("/").status)
+
+    app.get("/")(lambda request: "")
+    with TestClient(app) as client:
+        threads = [threading.Thread(target=call, args=(client,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert statuses == [200] * 4
+
+
+def test_it_works_only_inside_with() -> None:
+    client = TestClient(mirror())
+    with pytest.raises(RuntimeError, match="inside `with TestClient"):
+        client.get("/")
+    with client:
+        assert client.get("/").status == 200
+        with pytest.raises(RuntimeError, match="entered already"):
+            client.__enter__()
+    with pytest.raises(RuntimeError, match="inside `with TestClient"):
+        client.get("/")
+
+
+def test_one_application_can_be_entered_again() -> None:
+    app = mirror()
+    for _ in range(3):
+        with TestClient(app) as client:
+            assert client.get("/").status == 200
+
+
+def test_no_thread_is_left() -> None:
+    before = threading.active_count()
+    with TestClient(mirror()) as client:
+        client.get("/")
+    assert threading.active_count() == before
+
+
+def test_an_unknown_setting_is_refused() -> None:
+    with (
+        pytest.raises((TypeError, ValueError), match="no_such_setting"),
+        TestClient(mirror(), options={"no_such_setting": 1}),
+    ):
+        pytest.fail("it must not be entered")
+
+
+def test_an_error_in_a_test_still_ends_the_server() -> None:
+    steps: list[str] = []
+    app = mirror()
+    app.on_shutdown(lambda: steps.append("down"))
+    with pytest.raises(KeyError, match="ours"), TestClient(app):
+        raise KeyError("ours")
+    assert steps == ["down"]
