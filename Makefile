@@ -16,6 +16,7 @@ SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_QUIET := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check fix bench docs wheel needs lint
@@ -23,7 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(CORE) ## Create $(VENV) with every tool and the built core (PYTHON=..., PROFILE=release|dev)
+setup: $(CORE) ## Create .venv with every tool and the built core (PYTHON=python3.12, PROFILE=dev)
 
 run: $(CORE) ## Serve examples/hello.py on 127.0.0.1:8000
 	@echo "Serving examples/hello.py on http://127.0.0.1:8000 (Ctrl-C stops it)"
@@ -71,8 +72,8 @@ needs:
 
 $(DEPS): pyproject.toml | needs
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --group dev
+	$(BIN)/python -m pip install --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --group dev
 	@touch $@
 
 $(CORE): $(SOURCES) $(DEPS)

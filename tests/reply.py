@@ -76,10 +76,7 @@ class Connection:
     def read(self, method: str = "GET") -> Reply:
         """Read a final response to a request of that method."""
         interim = []
-        while True:
-            reply = self._read_head()
-            if reply.status >= 200:
-                break
+        while (reply := self.read_head()).status < 200:
             interim.append(reply.status)
         reply.interim = interim
         reply.content = self._read_content(reply, method)
@@ -92,7 +89,12 @@ class Connection:
         except ConnectionResetError:
             return True
 
-    def _read_head(self) -> Reply:
+    def is_at_end(self) -> bool:
+        """Wait for the next byte, without taking it; return whether the end came in its place."""
+        return not self._received and self.socket.recv(1, socket.MSG_PEEK) == b""
+
+    def read_head(self) -> Reply:
+        """Read a status line and a header section, all there is of an interim response."""
         status = STATUS_LINE.fullmatch(self._read_line())
         assert status, "malformed status line"
         fields = []

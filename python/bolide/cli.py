@@ -91,13 +91,14 @@ command.add_command(
 
 @command.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8001, show_default=True)
+@click.option("--port", type=click.IntRange(1, 65535), default=8001, show_default=True)
 @click.option(
     "--size", type=click.IntRange(0), default=13, show_default=True, help="Bytes of content."
 )
 @click.option("--seconds", type=float, default=None, help="Stop after this time.")
 def ceiling(host: str, port: int, size: int, seconds: float | None) -> None:
     """Answer without parsing: the limit of this machine that no server passes."""
+    click.echo(f"answering without parsing on http://{host}:{port}", err=True)
     try:
         _core.ceiling(host, port, size, seconds)
     except OSError as error:
@@ -134,7 +135,7 @@ def _load_table(result: dict[str, Any]) -> str:
         ("requests/s", f"{result['requests_per_s']:,.0f}"),
         ("answered", f"{result['ok']:,} in {result['seconds']:.2f} s"),
         ("errors", ", ".join(f"{n:,} {name}" for name, n in errors.items() if n) or "none"),
-        *((f"latency {name}", f"{latency[name]:,} us") for name in ("p50", "p90", "p99", "max")),
+        *((f"latency {name}", f"{latency[name]:,.0f} us") for name in ("p50", "p90", "p99", "max")),
         ("generator CPU", f"{result['generator_cpu']:.0%}"),
     ]
     return "\n".join(f"{name:14}{value}" for name, value in lines)

@@ -51,7 +51,7 @@ class Service:
             async with asyncio.timeout(within_s):
                 await drained.wait()
         except TimeoutError:
-            logger.warning("closing %d connections that did not finish", self.server.connections)
+            logger.warning("closing %d connection(s) that did not finish", self.server.connections)
         finally:
             self.server.stop()
             await lifespan.shutdown(self._app)

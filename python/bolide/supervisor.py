@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 EXIT_CUT_SHORT = 1
 RESTART_DELAY_S, RESTART_DELAY_S_MAX = 0.1, 10.0
+KILL_AGAIN_S = 10.0
 LONG_LIFE_S = 10.0
 """A worker that lived this long did not fail at its start; its successor comes soon."""
 
@@ -123,15 +124,19 @@ class Supervisor:
             if slot.due is not None and slot.due <= now:
                 self._start(slot)
         if self._deadline is not None and self._deadline <= now and self._living():
-            logger.warning("the graceful time is over; killing %d workers", len(self._living()))
+            logger.warning("the graceful time is over; killing %d worker(s)", len(self._living()))
             self._kill_all(signal.SIGKILL)
-            self._deadline = float("inf")
+            self._deadline = now + KILL_AGAIN_S
 
     def _start(self, slot: Slot) -> None:
         close_fds = [self._lifeline_write_fd, *self._signal_fds]
         close_fds += [each.report_fd for each in self._living()]
         slot.due = None
-        slot.child = child.start(partial(worker.run, self._job), close_fds, set(self._actions))
+        try:
+            slot.child = child.start(partial(worker.run, self._job), close_fds, self._actions)
+        except OSError as error:
+            self._schedule(slot, 0.0, f"worker {slot.number} cannot start: {error.strerror}")
+            return
         self._selector.register(slot.child.report_fd, selectors.EVENT_READ, slot)
 
     def _hear(self, slot: Slot) -> None:
@@ -180,22 +185,20 @@ class Supervisor:
             self._failure = ConfigError(message) if is_mistake else StartupError(message)
             self._stop()
             return
-        long_life = time.monotonic() - ended.born >= LONG_LIFE_S
-        delay_s = RESTART_DELAY_S if long_life or not slot.delay_s else slot.delay_s * 2
-        slot.delay_s = min(delay_s, RESTART_DELAY_S_MAX)
+        what = f"worker {slot.number} (pid {ended.pid}) ended: {message or how}"
+        self._schedule(slot, time.monotonic() - ended.born, what)
+
+    def _schedule(self, slot: Slot, lived_s: float, what: str) -> None:
+        """Start the next worker later, the later the more short lives there were before."""
+        is_first = lived_s >= LONG_LIFE_S or not slot.delay_s
+        slot.delay_s = RESTART_DELAY_S if is_first else min(slot.delay_s * 2, RESTART_DELAY_S_MAX)
         slot.due = time.monotonic() + slot.delay_s
-        logger.error(
-            "worker %d (pid %d) ended: %s; the next one starts in %.1f s",
-            slot.number,
-            ended.pid,
-            message or how,
-            slot.delay_s,
-        )
+        logger.error("%s; the next one starts in %.1f s", what, slot.delay_s)
 
     def _stop(self) -> None:
         """Drain and stop; asked for a second time, stop now."""
         if self._deadline is not None:
-            logger.warning("stopping now; killing %d workers", len(self._living()))
+            logger.warning("stopping now; killing %d worker(s)", len(self._living()))
             self._exit_code = EXIT_CUT_SHORT
             self._kill_all(signal.SIGKILL)
             return

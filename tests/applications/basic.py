@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 
 from bolide import App, Request
 
@@ -32,6 +33,14 @@ async def slow(request: Request, milliseconds: int) -> str:
     """Say on standard error that the request is in flight, then take a while."""
     print("in flight", file=sys.stderr, flush=True)
     await asyncio.sleep(milliseconds / 1000)
+    return "done"
+
+
+@app.get("/block/{milliseconds:int}")
+def block(request: Request, milliseconds: int) -> str:
+    """Hold up the whole worker."""
+    print("blocking", file=sys.stderr, flush=True)
+    time.sleep(milliseconds / 1000)
     return "done"
 
 

@@ -1,4 +1,4 @@
-"""Answers with what it was asked: the method, the target and the content, as JSON.
+"""Answers with what it was asked: method, target, authority and content, as JSON.
 
 No route takes every method there may be; what the router refuses with 404 or 405 is answered like
 the rest, so that a test of the protocol sees nothing of the router.
@@ -17,6 +17,7 @@ def echo(request: Request) -> Response:
         json={
             "method": request.method,
             "target": target.decode("latin-1"),
+            "authority": request.host,
             "content": request.read().decode("latin-1"),
         }
     )

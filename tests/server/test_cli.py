@@ -1,5 +1,7 @@
 """The command: what a user types by mistake, and what the command says to it."""
 
+import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,20 @@ def test_options_from_a_file_and_variables(start: Start, tmp_path: Path) -> None
     server = start("main", cwd=tmp_path, env={"BOLIDE_WORKERS": "2"})
     assert server.urls[0].startswith("http://127.0.0.2:")
     assert len(server.workers()) == 2
+
+
+@pytest.mark.parametrize("form", ["combined", "json"])
+def test_access_log(start: Start, tmp_path: Path, form: str) -> None:
+    path = tmp_path / "access.log"
+    server = start("basic", "--access-log", str(path), "--access-log-format", form)
+    with server.connect() as client:
+        assert client.get("/").status == client.get("/pid?a=b").status == 200
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    lines = path.read_text().splitlines()
+    assert len(lines) == 2
+    assert "/pid?a=b" in lines[1]
+    assert all(json.loads(line)["status"] == 200 for line in lines if form == "json")
 
 
 def test_version_and_help(tmp_path: Path) -> None:

@@ -117,6 +117,17 @@ def test_graceful_time_is_a_bound(start: Start) -> None:
     assert "shutdown ran" in server.errors
 
 
+def test_blocked_worker_is_killed_in_the_end(start: Start) -> None:
+    server = start("basic.py", "--graceful-timeout-ms", "300")
+    with server.connect() as client:
+        client.send(b"GET /block/20000 HTTP/1.1\r\nHost: test\r\n\r\n")
+        server.wait_line("blocking")
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+        assert client.is_closed()
+    assert "the graceful time is over; killing 1 worker(s)" in server.errors
+
+
 def test_workers_end_with_a_killed_supervisor(start: Start) -> None:
     server = start("basic.py", "--workers", "2")
     workers = server.workers()

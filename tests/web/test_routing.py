@@ -16,11 +16,18 @@ async def coroutine(request: Any, id: int) -> None: ...
 
 
 class Resource:
-    def method(self, request: Any, id: int) -> None: ...
-    async def async_method(self, request: Any, id: int) -> None: ...
+    """Handlers that are methods."""
+
+    def method(self, request: Any, id: int) -> None:
+        """Handle."""
+
+    async def async_method(self, request: Any, id: int) -> None:
+        """Handle."""
 
 
 class AsyncCallable:
+    """A handler that is an object."""
+
     async def __call__(self, request: Any, *, id: int) -> None: ...
 
 

@@ -7,7 +7,7 @@ use server::{Fields, Response};
 
 use crate::ffi;
 
-const TEXT: &[u8] = b"Content-Type: text/plain; charset=utf-8\r\n";
+pub(crate) const TEXT: &[u8] = b"Content-Type: text/plain; charset=utf-8\r\n";
 const OCTETS: &[u8] = b"Content-Type: application/octet-stream\r\n";
 const JSON: &[u8] = b"Content-Type: application/json\r\n";
 

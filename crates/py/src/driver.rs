@@ -8,7 +8,7 @@ use server::{Command, ExchangeId};
 
 use crate::answer::Source;
 use crate::ffi::{self, Sent};
-use crate::native::NativeApp;
+use crate::native::Table;
 use crate::request::Request;
 use crate::shared::Shared;
 use crate::stream::Stream;
@@ -26,7 +26,7 @@ pub(crate) enum Stage {
 
 /// A suspended coroutine and all that belongs to its exchange.
 pub(crate) struct Work {
-    pub(crate) table: Py<NativeApp>,
+    pub(crate) table: Arc<Table>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) request: Py<Request>,
     pub(crate) id: ExchangeId,
@@ -177,7 +177,7 @@ impl Work {
 
     /// Posts what a value says.
     fn answer(&mut self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<After> {
-        let table = self.table.bind(py).borrow();
+        let table = Arc::clone(&self.table);
         let answer = table.conversion.convert(value)?;
         let response = answer.to_response()?;
         match answer.source {
@@ -187,14 +187,17 @@ impl Work {
                 Ok(After::End)
             }
             Source::Iterator(iterator) => {
-                let mut exchanges = self.shared.exchanges();
-                let exchange = exchanges.entry(self.id).or_default();
-                (exchange.iterator, exchange.task) = (Some(iterator.unbind()), None);
-                drop(exchanges);
+                let request = self.request.clone_ref(py);
+                self.shared.open(self.id, |exchange| {
+                    exchange.iterator = Some(iterator.unbind());
+                    exchange.request = Some(request);
+                    exchange.task = None;
+                });
                 self.shared.post(py, self.id, Command::Stream(response));
                 Ok(After::End)
             }
             Source::AsyncIterator(iterator) => {
+                self.shared.open(self.id, |_| {});
                 self.shared.post(py, self.id, Command::Begin(response));
                 let stream = Stream { id: self.id, shared: Arc::clone(&self.shared) };
                 let coroutine = table.stream_async.call1(py, (Py::new(py, stream)?, iterator))?;
@@ -217,13 +220,13 @@ impl Work {
 
     fn failed(&mut self, py: Python<'_>, error: PyErr) -> PyResult<After> {
         if self.stage != Stage::Handler {
-            log_failure(py, &error, "an answer could not be completed");
+            log_failure(py, &error, Some(&self.request));
             self.shared.post(py, self.id, Command::Fail);
             self.shared.close(self.id);
             return Ok(After::End);
         }
         self.stage = Stage::ErrorHandler;
-        let on_error = self.table.borrow(py).on_error.clone_ref(py);
+        let on_error = self.table.on_error.clone_ref(py);
         let value = match on_error.call1(py, (&self.request, error.into_value(py))) {
             Ok(value) => value.into_bound(py),
             Err(error) => return self.failed(py, error),
@@ -243,12 +246,14 @@ impl Work {
 }
 
 /// Logs a failure that no error handler can answer any more.
-pub(crate) fn log_failure(py: Python<'_>, error: &PyErr, what: &str) {
+pub(crate) fn log_failure(py: Python<'_>, error: &PyErr, request: Option<&Py<Request>>) {
+    let title = request.and_then(|request| request.get().with(py, |state| state.title()).ok());
     let log = || -> PyResult<()> {
         let logger = py.import("logging")?.call_method1("getLogger", ("bolide.error",))?;
         let keywords = pyo3::types::PyDict::new(py);
         keywords.set_item("exc_info", error.value(py))?;
-        logger.call_method("error", (what,), Some(&keywords))?;
+        let title = title.as_deref().unwrap_or("a request");
+        logger.call_method("error", ("%s: the answer could not be completed", title), Some(&keywords))?;
         Ok(())
     };
     if let Err(error) = log() {

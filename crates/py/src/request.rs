@@ -8,35 +8,46 @@ use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use server::{Command, Content, ExchangeId, ParameterKind, Parameters};
-use wire::{RequestHead, Version};
+use wire::{Progress, RequestHead, Version};
 
+use crate::ffi::Held;
 use crate::shared::Shared;
 use crate::stream::Ready;
 
 /// An object that grew beyond this for its head or its content is not used again.
 const KEPT_BYTES: usize = 16_384;
 
+/// The server has applied its limits already.
+const ANY_HEAD: wire::HeadLimits = wire::HeadLimits {
+    request_line_bytes_max: usize::MAX,
+    header_section_bytes_max: usize::MAX,
+    field_lines_max: usize::MAX,
+};
+
 /// A part of the request's bytes.
 #[derive(Clone, Copy, Default)]
-struct Span {
-    start: u32,
-    end: u32,
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
 }
 
 /// One parameter of a path: name, what it matches.
 pub(crate) type Parameter = (String, ParameterKind);
 
 /// What is filled in for each request. Instances are used again when nobody kept them.
-#[pyclass(subclass, module = "bolide._core")]
+#[pyclass(subclass, frozen, module = "bolide._core")]
 #[derive(Default)]
 pub(crate) struct Request {
+    state: Held<State>,
+}
+
+/// What a request object holds.
+#[derive(Default)]
+pub(crate) struct State {
+    /// The head as it was received, which the server has found good. Everything is read from it when it is asked for.
     bytes: Vec<u8>,
-    method: Span,
-    path: Span,
-    query: Option<Span>,
-    authority: Span,
-    fields: Span,
-    is_http10: bool,
+    /// Where in `bytes` its parts are, once one was asked for.
+    parts: Option<Parts>,
     content: Vec<u8>,
     /// The content has not arrived as a whole: it is received part by part.
     comes_in_parts: bool,
@@ -53,7 +64,31 @@ pub(crate) struct Request {
     cache: Option<Py<PyDict>>,
 }
 
-impl Request {
+/// The parts of a head.
+#[derive(Clone, Copy, Default)]
+struct Parts {
+    method: Span,
+    path: Span,
+    query: Option<Span>,
+    authority: Span,
+    fields: Span,
+    is_http10: bool,
+}
+
+impl Parts {
+    fn of(head: &RequestHead<'_>) -> Parts {
+        Parts {
+            method: span_of(head, head.method_name),
+            path: span_of(head, head.path),
+            query: head.query.map(|query| span_of(head, query)),
+            authority: head.authority.or(head.host).map_or(Span::default(), |authority| span_of(head, authority)),
+            fields: span_of(head, head.field_section),
+            is_http10: head.version == Version::Http10,
+        }
+    }
+}
+
+impl State {
     /// Gives a fresh object what never changes.
     pub(crate) fn prepare(&mut self, shared: Arc<Shared>, app: Py<PyAny>) {
         self.shared = Some(shared);
@@ -63,37 +98,34 @@ impl Request {
     /// Takes a request over. Everything of the one before is gone.
     #[inline]
     pub(crate) fn fill(&mut self, request: &server::Request<'_>, is_async: bool) {
-        let head = request.head;
         self.bytes.clear();
-        self.bytes.extend_from_slice(head.bytes);
-        self.method = Span { start: 0, end: head.method_name.len() as u32 };
-        self.path = span_of(head, head.path);
-        self.query = head.query.map(|query| span_of(head, query));
-        self.authority = head.authority.or(head.host).map_or(Span::default(), |authority| span_of(head, authority));
-        self.fields = span_of(head, head.field_section);
-        self.is_http10 = head.version == Version::Http10;
+        self.bytes.extend_from_slice(request.head.bytes);
+        self.parts = None;
         self.content.clear();
-        self.comes_in_parts = true;
-        if let Content::Whole(content) = request.content {
-            self.comes_in_parts = false;
-            self.content.extend_from_slice(content);
-        }
+        self.comes_in_parts = match request.content {
+            Content::Whole(content) => {
+                self.content.extend_from_slice(content);
+                false
+            }
+            Content::Later => true,
+        };
         self.is_exhausted = false;
         self.is_async = is_async;
         self.client = Some(request.client);
         self.server = Some(request.server);
         self.id = Some(request.id);
-        self.values.clear();
-        self.parameters = None;
-        self.cache = None;
+        if self.parameters.is_some() {
+            self.parameters = None;
+        }
     }
 
     /// Keeps where the path's parameters are.
-    pub(crate) fn set_parameters(&mut self, parameters: &Arc<[Parameter]>, found: &Parameters) {
+    pub(crate) fn set_parameters(&mut self, parameters: &Arc<[Parameter]>, found: &Parameters, path_start: u32) {
         self.parameters = Some(Arc::clone(parameters));
+        self.values.clear();
         for index in 0..parameters.len() {
             let (start, end) = found.span(index).unwrap_or_default();
-            self.values.push(Span { start: self.path.start + start, end: self.path.start + end });
+            self.values.push(Span { start: path_start + start, end: path_start + end });
         }
     }
 
@@ -110,8 +142,19 @@ impl Request {
 
     /// Whether it may serve another request: what a large one left behind is not kept.
     pub(crate) fn is_reusable(&mut self) -> bool {
-        self.cache = None;
+        if self.cache.is_some() {
+            self.cache = None;
+        }
         self.bytes.capacity() <= KEPT_BYTES && self.content.capacity() <= KEPT_BYTES
+    }
+
+    /// The parts of the head; it is parsed again for them, which most requests never need.
+    fn parts(&mut self) -> Parts {
+        let bytes = &self.bytes;
+        *self.parts.get_or_insert_with(|| match wire::parse_request(bytes, &ANY_HEAD) {
+            Ok(Progress::Complete(head)) => Parts::of(&head),
+            _ => Parts::default(),
+        })
     }
 
     fn slice(&self, span: Span) -> &[u8] {
@@ -120,7 +163,7 @@ impl Request {
 }
 
 /// Where `part`, which lies inside the head's bytes, begins and ends.
-fn span_of(head: &RequestHead<'_>, part: &[u8]) -> Span {
+pub(crate) fn span_of(head: &RequestHead<'_>, part: &[u8]) -> Span {
     let offset = (part.as_ptr() as usize).wrapping_sub(head.bytes.as_ptr() as usize);
     if offset > head.bytes.len() {
         // Not a part of the head: the parser's constant for an empty path or asterisk.
@@ -152,6 +195,15 @@ fn address<'py>(py: Python<'py>, peer: Option<Peer>) -> PyResult<Option<Bound<'p
     }
 }
 
+impl Request {
+    /// Reaches the request's state.
+    #[inline]
+    pub(crate) fn with<R>(&self, py: Python<'_>, reach: impl FnOnce(&mut State) -> R) -> PyResult<R> {
+        let reached = self.state.with(py, reach);
+        reached.ok_or_else(|| PyRuntimeError::new_err("this request is being read already"))
+    }
+}
+
 #[pymethods]
 impl Request {
     #[new]
@@ -160,32 +212,32 @@ impl Request {
     }
 
     #[getter]
-    fn method<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
-        match self.slice(self.method) {
+    fn method<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+        self.with(py, |state| match state.part(|parts| parts.method) {
             b"GET" => pyo3::intern!(py, "GET").clone(),
             b"POST" => pyo3::intern!(py, "POST").clone(),
             other => PyString::new(py, &latin1(other)),
-        }
+        })
     }
 
     #[getter]
-    fn path<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
-        decoded(py, self.raw())
+    fn path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+        self.with(py, |state| decoded(py, state.raw()))
     }
 
     #[getter]
-    fn raw_path<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, self.raw())
+    fn raw_path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.with(py, |state| PyBytes::new(py, state.raw()))
     }
 
     #[getter]
-    fn query_string<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, self.query.map_or(b"", |query| self.slice(query)))
+    fn query_string<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.with(py, |state| PyBytes::new(py, state.part(|parts| parts.query.unwrap_or_default())))
     }
 
     #[getter]
-    fn http_version(&self) -> &'static str {
-        if self.is_http10 { "1.0" } else { "1.1" }
+    fn http_version(&self, py: Python<'_>) -> PyResult<&'static str> {
+        self.with(py, |state| if state.parts().is_http10 { "1.0" } else { "1.1" })
     }
 
     #[getter]
@@ -195,105 +247,125 @@ impl Request {
 
     #[getter]
     fn client<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        address(py, self.client)
+        address(py, self.with(py, |state| state.client)?)
     }
 
     #[getter]
     fn server<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        address(py, self.server)
+        address(py, self.with(py, |state| state.server)?)
     }
 
     #[getter]
-    fn host(&self) -> String {
-        latin1(self.slice(self.authority))
+    fn host(&self, py: Python<'_>) -> PyResult<String> {
+        self.with(py, |state| latin1(state.part(|parts| parts.authority)))
     }
 
     #[getter]
     fn path_params<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let parameters = PyDict::new(py);
-        for (index, (name, _)) in self.parameters.iter().flat_map(|all| all.iter()).enumerate() {
-            parameters.set_item(name, self.parameter(py, index)?)?;
-        }
-        Ok(parameters)
+        self.with(py, |state| {
+            let parameters = PyDict::new(py);
+            for (index, (name, _)) in state.parameters.iter().flat_map(|all| all.iter()).enumerate() {
+                parameters.set_item(name, state.parameter(py, index)?)?;
+            }
+            Ok(parameters)
+        })?
     }
 
     /// Every field line in order: the name in lower case, the value as Latin-1 text.
     fn field_lines<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let lines = PyList::empty(py);
-        for (name, value) in wire::field_lines(self.slice(self.fields)) {
-            lines.append((latin1(&name.to_ascii_lowercase()), latin1(value)))?;
-        }
-        Ok(lines)
+        self.with(py, |state| {
+            let lines = PyList::empty(py);
+            for (name, value) in wire::field_lines(state.part(|parts| parts.fields)) {
+                lines.append((latin1(&name.to_ascii_lowercase()), latin1(value)))?;
+            }
+            Ok(lines)
+        })?
     }
 
     #[getter]
-    fn cache<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyDict> {
-        self.cache.get_or_insert_with(|| PyDict::new(py).unbind()).bind(py).clone()
+    fn cache<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.with(py, |state| state.cache.get_or_insert_with(|| PyDict::new(py).unbind()).bind(py).clone())
     }
 
     #[getter]
-    fn app(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.app.as_ref().map(|app| app.clone_ref(py))
+    fn app(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        self.with(py, |state| state.app.as_ref().map(|app| app.clone_ref(py)))
     }
 
     #[getter]
-    fn is_async(&self) -> bool {
-        self.is_async
+    fn is_async(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |state| state.is_async)
     }
 
     /// The whole content, in a handler that is not a coroutine.
     fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        if self.comes_in_parts {
-            return Err(PyRuntimeError::new_err("read() is for `def` handlers; in an `async def` handler await request.body()"));
-        }
-        Ok(PyBytes::new(py, &self.content))
+        let content = self.with(py, |state| (!state.comes_in_parts).then(|| PyBytes::new(py, &state.content)))?;
+        content.ok_or_else(|| PyRuntimeError::new_err("read() is for `def` handlers; in an `async def` handler await request.body()"))
     }
 
     /// The next part of the content, as an awaitable; None at the end.
-    fn receive<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        if !self.comes_in_parts {
-            let part = (!self.content.is_empty() && !self.is_exhausted).then(|| PyBytes::new(py, &self.content).into_any().unbind());
-            self.is_exhausted = true;
-            return Ready::new(py, part);
-        }
-        let (Some(shared), Some(id)) = (&self.shared, self.id) else {
-            return Err(PyRuntimeError::new_err("this request belongs to no server"));
-        };
-        let is_over = {
-            let mut exchanges = shared.exchanges();
-            let exchange = exchanges.entry(id).or_default();
-            (exchange.content.is_empty(), exchange.content_ended, exchange.is_disconnected)
-        };
-        match is_over {
-            (false, _, _) => Ready::new(py, shared.next_content(py, id).map(Py::into_any)),
-            (true, true, _) => Ready::new(py, None),
-            (true, false, true) => Err(shared.disconnection(py)),
-            (true, false, false) => {
-                let future = shared.create_future(py)?;
-                if let Some(exchange) = shared.exchanges().get_mut(&id) {
-                    exchange.reader = Some(future.clone().unbind());
-                }
-                shared.post(py, id, Command::Read);
-                Ok(future)
+    fn receive<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let (part, source) = self.with(py, |state| {
+            if state.comes_in_parts {
+                return (None, state.shared.clone().zip(state.id));
             }
+            let is_fresh = !std::mem::replace(&mut state.is_exhausted, true);
+            ((is_fresh && !state.content.is_empty()).then(|| PyBytes::new(py, &state.content)), None)
+        })?;
+        match source {
+            Some((shared, id)) => receive_part(py, &shared, id),
+            None => Ready::new(py, part.map(|part| part.into_any().unbind())),
         }
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.app)?;
-        visit.call(&self.cache)
+        // The collector runs with the interpreter attached, and never while a request is filled.
+        let visited = self.state.with(crate::ffi::attached(), |state| {
+            visit.call(&state.app)?;
+            visit.call(&state.cache)
+        });
+        visited.unwrap_or(Ok(()))
     }
 
-    fn __clear__(&mut self) {
-        self.app = None;
-        self.cache = None;
+    fn __clear__(&self) {
+        let _ = self.state.with(crate::ffi::attached(), |state| (state.app.take(), state.cache.take()));
     }
 }
 
-impl Request {
-    fn raw(&self) -> &[u8] {
+/// The next part of a content that is still on its way.
+fn receive_part<'py>(py: Python<'py>, shared: &Shared, id: ExchangeId) -> PyResult<Bound<'py, PyAny>> {
+    let standing = shared.exchanges().get(&id).map(|exchange| (exchange.content.is_empty(), exchange.content_ended, exchange.is_disconnected));
+    match standing {
+        Some((false, _, _)) => Ready::new(py, shared.next_content(py, id).map(Py::into_any)),
+        Some((true, true, _)) => Ready::new(py, None),
+        // Answered already, or the peer is gone: nothing will ever come.
+        Some((true, false, true)) | None => Err(shared.disconnection(py)),
+        Some((true, false, false)) => {
+            let future = shared.create_future(py)?;
+            if let Some(exchange) = shared.exchanges().get_mut(&id) {
+                exchange.reader = Some(future.clone().unbind());
+            }
+            shared.post(py, id, Command::Read);
+            Ok(future)
+        }
+    }
+}
+
+impl State {
+    fn part(&mut self, choose: impl FnOnce(&Parts) -> Span) -> &[u8] {
+        let span = choose(&self.parts());
+        self.slice(span)
+    }
+
+    /// Method and path in plain characters, for a log.
+    pub(crate) fn title(&mut self) -> String {
+        let method = self.part(|parts| parts.method).escape_ascii().to_string();
+        format!("{method} {}", self.raw().escape_ascii())
+    }
+
+    fn raw(&mut self) -> &[u8] {
         // An absolute-form target may have no path; then it is the root (RFC 9112 section 3.2.2).
-        match self.slice(self.path) {
+        match self.part(|parts| parts.path) {
             b"" => b"/",
             path => path,
         }

@@ -39,11 +39,11 @@ impl Server {
         };
         let log_fd: Option<i32> = options.get_item("access_log")?.and_then(|value| value.extract().transpose()).transpose()?;
         let log = log_fd.map(|fd| access_log(fd, log_format)).transpose()?;
-        let disconnected = app.borrow(py).disconnected.clone_ref(py);
+        let disconnected = app.get().table().disconnected.clone_ref(py);
         // The mailbox is the worker's, and the application needs it before the worker is made of it.
         let mailbox = Arc::default();
         let shared = Arc::new(Shared::new(Arc::clone(&mailbox), disconnected));
-        let native = Native::new(py, app, Arc::clone(&shared));
+        let native = Native::new(app, Arc::clone(&shared));
         let worker = Worker::new(native, config, log, mailbox)?;
         Ok(Server {
             poller: worker.poller(),
@@ -172,6 +172,7 @@ impl Server {
 
     pub(crate) fn before_pass(&self, worker: &mut Worker<Native>) {
         self.shared.pass_begins();
+        worker.app.pass_begins();
         if self.drain_asked.swap(false, Ordering::Relaxed) {
             worker.drain();
         }

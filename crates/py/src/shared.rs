@@ -9,6 +9,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 use server::{Command, ExchangeId, Mailbox};
 
+use crate::request::Request;
+
 /// Bytes that a streamed answer may be ahead of its peer.
 pub(crate) const STREAM_AHEAD_BYTES: usize = 65_536;
 
@@ -19,6 +21,8 @@ pub(crate) struct OpenExchange {
     pub(crate) task: Option<Py<PyAny>>,
     /// The iterator that the server pulls the answer from.
     pub(crate) iterator: Option<Py<PyAny>>,
+    /// The request, to tell of in a log.
+    pub(crate) request: Option<Py<Request>>,
     /// Content that arrived and was not fetched.
     pub(crate) content: VecDeque<Vec<u8>>,
     pub(crate) content_ended: bool,
@@ -79,6 +83,11 @@ impl Shared {
         self.exchanges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// An exchange that stays open beyond its handler's first step.
+    pub(crate) fn open(&self, id: ExchangeId, change: impl FnOnce(&mut OpenExchange)) {
+        change(self.exchanges().entry(id).or_default());
+    }
+
     /// Forgets an exchange and gives what was known of it, to be dropped by the caller.
     pub(crate) fn close(&self, id: ExchangeId) -> Option<OpenExchange> {
         let mut exchanges = self.exchanges();
@@ -113,7 +122,7 @@ impl Shared {
     pub(crate) fn take_content(&self, py: Python<'_>, id: ExchangeId, content: &[u8], is_last: bool) {
         let reader = {
             let mut exchanges = self.exchanges();
-            let exchange = exchanges.entry(id).or_default();
+            let Some(exchange) = exchanges.get_mut(&id) else { return };
             if !content.is_empty() {
                 exchange.content.push_back(content.to_vec());
             }
@@ -155,15 +164,13 @@ impl Shared {
             let Some(exchange) = exchanges.get_mut(&id) else { return };
             exchange.is_disconnected = true;
             let parts = (exchange.reader.take(), exchange.writer.take(), exchange.iterator.take());
-            if exchange.task.is_none() {
-                exchanges.remove(&id);
-            }
             parts
         };
         for future in [reader, writer].into_iter().flatten() {
             let _ = settle(py, &future, Some(&self.disconnected));
         }
         if let Some(iterator) = iterator {
+            self.close(id);
             close_iterator(py, &iterator);
         }
     }

@@ -47,12 +47,10 @@ pub(crate) struct Stream {
 impl Stream {
     /// Sends a part; the awaitable is done when it is accepted into a bounded buffer.
     fn send<'py>(&self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-        let ahead_bytes = {
-            let mut exchanges = self.shared.exchanges();
-            let exchange = exchanges.entry(self.id).or_default();
+        let ahead_bytes = self.shared.exchanges().get_mut(&self.id).and_then(|exchange| {
             exchange.ahead_bytes += data.len();
             (!exchange.is_disconnected).then_some(exchange.ahead_bytes)
-        };
+        });
         let Some(ahead_bytes) = ahead_bytes else {
             return Err(self.shared.disconnection(py));
         };

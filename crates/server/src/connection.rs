@@ -280,7 +280,7 @@ impl Connection {
         let goes_on = is_persistent && (content != Content::Later || is_discardable(head));
         let id = ExchangeId { connection: self.key, sequence: core.next_sequence() };
         let start = core.out.len();
-        let mut responder = Responder::new(&mut core.out, &core.stamp, Framing::of(head, goes_on));
+        let mut responder = Responder::new(&mut core.out, &mut core.stamp, Framing::of(head, goes_on));
         let request = Request { head, content, id, client: self.client, server: self.server };
         let outcome = app.call(&request, &mut responder);
         let Responder { framing, status, content_bytes, is_chunked, .. } = responder;
@@ -335,7 +335,7 @@ impl Connection {
             Outcome::Streaming if is_answered => exchange.progress = Progress::Pulled,
             Outcome::Answered if is_answered => exchange.progress = Progress::Done,
             // The application kept no promise: its answer is missing.
-            _ => exchange.respond(&core.stamp, &failure_response()),
+            _ => exchange.respond(&mut core.stamp, &failure_response()),
         }
         let goes_on = exchange.framing.persistent;
         if content == Content::Later && (goes_on || !matches!(taker, Taker::Nobody)) {
@@ -414,7 +414,7 @@ impl Connection {
             app.abort(last.id, Abort::Refused);
             if last.progress == Progress::Waiting {
                 last.framing.persistent = false;
-                last.respond(&core.stamp, &error_response(status, reason));
+                last.respond(&mut core.stamp, &error_response(status, reason));
             } else if !last.is_ended() {
                 last.progress = Progress::Cut;
             }
@@ -431,7 +431,7 @@ impl Connection {
                 out: Vec::new(),
                 record: None,
             };
-            exchange.respond(&core.stamp, &error_response(status, reason));
+            exchange.respond(&mut core.stamp, &error_response(status, reason));
             self.pending.push_back(exchange);
         }
         self.has_unread = true;
@@ -450,17 +450,17 @@ impl Connection {
         match (command, exchange.progress) {
             (Command::Respond(response), Progress::Waiting) => {
                 exchange.framing.persistent &= may_go_on;
-                exchange.respond(&core.stamp, &response);
+                exchange.respond(&mut core.stamp, &response);
             }
             (Command::Begin(response), Progress::Waiting) => {
                 exchange.framing.persistent &= may_go_on;
-                if !exchange.begin(&core.stamp, &response, Progress::Pushed) {
+                if !exchange.begin(&mut core.stamp, &response, Progress::Pushed) {
                     app.abort(id, Abort::Refused);
                 }
             }
             (Command::Stream(response), Progress::Waiting) => {
                 exchange.framing.persistent &= may_go_on;
-                if !exchange.begin(&core.stamp, &response, Progress::Pulled) {
+                if !exchange.begin(&mut core.stamp, &response, Progress::Pulled) {
                     app.abort(id, Abort::Refused);
                 }
             }
@@ -468,7 +468,7 @@ impl Connection {
             (Command::Finish, Progress::Pushed) => exchange.finish(),
             (Command::Fail, Progress::Waiting) => {
                 exchange.framing.persistent &= may_go_on;
-                exchange.respond(&core.stamp, &failure_response());
+                exchange.respond(&mut core.stamp, &failure_response());
             }
             (Command::Fail, Progress::Pushed | Progress::Pulled) => exchange.progress = Progress::Cut,
             _ => {}
@@ -731,7 +731,7 @@ impl Connection {
         if let Some(late) = self.pending.iter_mut().find(is_late) {
             app.abort(late.id, Abort::HandlerTimeout);
             late.framing.persistent = false;
-            late.respond(&core.stamp, &error_response(503, "The request took too long to answer."));
+            late.respond(&mut core.stamp, &error_response(503, "The request took too long to answer."));
             return self.settle(core, app);
         }
         match &self.reading {

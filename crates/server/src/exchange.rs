@@ -37,7 +37,7 @@ pub(crate) struct Exchange {
 
 impl Exchange {
     /// Encodes a whole answer.
-    pub(crate) fn respond(&mut self, stamp: &Stamp, response: &Response) {
+    pub(crate) fn respond(&mut self, stamp: &mut Stamp, response: &Response) {
         let mut responder = Responder::new(&mut self.out, stamp, self.framing);
         let fields = Fields::of_application(&response.fields);
         responder.respond(response.status, fields, &response.content);
@@ -48,7 +48,7 @@ impl Exchange {
     }
 
     /// Encodes the head of a streamed answer. False when nothing may follow: then it is complete.
-    pub(crate) fn begin(&mut self, stamp: &Stamp, response: &Response, progress: Progress) -> bool {
+    pub(crate) fn begin(&mut self, stamp: &mut Stamp, response: &Response, progress: Progress) -> bool {
         let mut responder = Responder::new(&mut self.out, stamp, self.framing);
         let has_parts = responder.begin(response.status, Fields::of_application(&response.fields));
         let (framing, status) = (responder.framing, responder.status);

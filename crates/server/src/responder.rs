@@ -9,12 +9,22 @@ pub(crate) struct Stamp {
     lines: Vec<u8>,
     /// The status line of a 200 and `lines`.
     ok: Vec<u8>,
+    /// `ok` with the application's field lines of the last persistent answer, up to the value of Content-Length: most answers begin as
+    /// the one before.
+    last: Vec<u8>,
+    last_lines: Vec<u8>,
 }
 
 impl Stamp {
     pub(crate) fn new(has_server_field: bool, unix_s: u64) -> Stamp {
         let server: &[u8] = if has_server_field { b"Server: bolide\r\n" } else { b"" };
-        let mut stamp = Stamp { server, lines: Vec::new(), ok: Vec::new() };
+        let mut stamp = Stamp {
+            server,
+            lines: Vec::new(),
+            ok: Vec::new(),
+            last: Vec::new(),
+            last_lines: Vec::new(),
+        };
         stamp.refresh(unix_s);
         stamp
     }
@@ -28,6 +38,16 @@ impl Stamp {
         self.ok.clear();
         wire::push_status_line(&mut self.ok, 200);
         self.ok.extend_from_slice(&self.lines);
+        self.remember(b"");
+    }
+
+    fn remember(&mut self, lines: &[u8]) {
+        self.last_lines.clear();
+        self.last_lines.extend_from_slice(lines);
+        self.last.clear();
+        self.last.extend_from_slice(&self.ok);
+        self.last.extend_from_slice(lines);
+        self.last.extend_from_slice(b"Content-Length: ");
     }
 }
 
@@ -74,7 +94,7 @@ impl Framing {
 /// Writes the answer to one request: one whole answer, or the head of a streamed one.
 pub struct Responder<'a> {
     out: &'a mut Vec<u8>,
-    stamp: &'a Stamp,
+    stamp: &'a mut Stamp,
     pub(crate) framing: Framing,
     pub(crate) status: u16,
     pub(crate) content_bytes: u64,
@@ -82,7 +102,7 @@ pub struct Responder<'a> {
 }
 
 impl<'a> Responder<'a> {
-    pub(crate) fn new(out: &'a mut Vec<u8>, stamp: &'a Stamp, framing: Framing) -> Responder<'a> {
+    pub(crate) fn new(out: &'a mut Vec<u8>, stamp: &'a mut Stamp, framing: Framing) -> Responder<'a> {
         Responder { out, stamp, framing, status: 0, content_bytes: 0, is_chunked: false }
     }
 
@@ -96,18 +116,33 @@ impl<'a> Responder<'a> {
     /// Cost: one reservation, then copies.
     #[inline]
     pub fn respond(&mut self, status: u16, fields: Fields<'_>, content: &[u8]) {
-        self.out.reserve(256 + fields.lines.len() + content.len());
+        let is_plain = status == 200 && !fields.replaces_ours && self.framing.persistent;
+        if !is_plain || self.framing.version == Version::Http10 || self.framing.is_head {
+            return self.respond_otherwise(status, fields, content);
+        }
+        if self.stamp.last_lines != fields.lines {
+            self.stamp.remember(fields.lines);
+        }
+        self.status = status;
+        self.content_bytes = content.len() as u64;
+        self.out.reserve(self.stamp.last.len() + 32 + content.len());
+        self.out.extend_from_slice(&self.stamp.last);
+        wire::push_decimal(self.out, content.len() as u64);
+        self.out.extend_from_slice(b"\r\n\r\n");
+        self.out.extend_from_slice(content);
+    }
+
+    fn respond_otherwise(&mut self, status: u16, fields: Fields<'_>, content: &[u8]) {
         self.push_head(status, fields);
-        if status == 200 || wire::has_content(status) {
+        if wire::has_content(status) {
             self.out.extend_from_slice(b"Content-Length: ");
             wire::push_decimal(self.out, content.len() as u64);
-            self.out.extend_from_slice(b"\r\n\r\n");
-            if !self.framing.is_head {
-                self.out.extend_from_slice(content);
-                self.content_bytes = content.len() as u64;
-            }
-        } else {
             self.out.extend_from_slice(b"\r\n");
+        }
+        self.out.extend_from_slice(b"\r\n");
+        if wire::has_content(status) && !self.framing.is_head {
+            self.out.extend_from_slice(content);
+            self.content_bytes = content.len() as u64;
         }
     }
 
@@ -128,7 +163,6 @@ impl<'a> Responder<'a> {
         has_content && !self.framing.is_head
     }
 
-    #[inline]
     fn push_head(&mut self, status: u16, fields: Fields<'_>) {
         self.status = status;
         if status == 200 && !fields.replaces_ours {
@@ -159,9 +193,9 @@ mod tests {
     const DATE: &str = "Server: bolide\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
 
     fn answer(framing: Framing, status: u16, content: &[u8]) -> String {
-        let stamp = Stamp::new(true, 784_111_777);
+        let mut stamp = Stamp::new(true, 784_111_777);
         let mut out = Vec::new();
-        Responder::new(&mut out, &stamp, framing).respond(status, Fields::plain(b"A: b\r\n"), content);
+        Responder::new(&mut out, &mut stamp, framing).respond(status, Fields::plain(b"A: b\r\n"), content);
         String::from_utf8(out).unwrap()
     }
 
@@ -187,13 +221,13 @@ mod tests {
 
     #[test]
     fn streamed_answers_are_chunked_or_end_with_the_connection() {
-        let stamp = Stamp::new(false, 784_111_777);
+        let mut stamp = Stamp::new(false, 784_111_777);
         let mut out = Vec::new();
-        let mut responder = Responder::new(&mut out, &stamp, framing());
+        let mut responder = Responder::new(&mut out, &mut stamp, framing());
         assert!(responder.begin(200, Fields::plain(b"")));
         assert!(responder.is_chunked && responder.framing.persistent);
         let old = Framing { version: Version::Http10, ..framing() };
-        let mut responder = Responder::new(&mut out, &stamp, old);
+        let mut responder = Responder::new(&mut out, &mut stamp, old);
         assert!(responder.begin(200, Fields::plain(b"")));
         assert!(!responder.is_chunked && !responder.framing.persistent);
         let date = "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";

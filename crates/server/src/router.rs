@@ -5,6 +5,9 @@
 //! segment only if it holds a `%` (RFC 3986 section 6.2.2.2), so `%2F` in a segment stays data.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use wire::Method;
 
 /// The most parameters a pattern may have.
 const PARAMETERS_MAX: usize = 16;
@@ -51,7 +54,7 @@ impl Parameters {
 #[derive(Clone, Copy, Debug)]
 pub enum Match<'r> {
     /// The route's number, as [`Router::add`] gave it.
-    Route(usize, Parameters),
+    Route(usize),
     /// The path exists, not for this method: the value of `Allow`.
     OtherMethods(&'r str),
     /// No such path.
@@ -62,28 +65,78 @@ pub enum Match<'r> {
 #[derive(PartialEq, Eq, Debug)]
 pub struct PatternError(pub String);
 
-/// Routes by pattern and method.
+/// Hashes the application's own literals. Unkeyed: a peer looks keys up but never adds one, so it can make no chain longer.
 #[derive(Default)]
+struct LiteralHasher(u64);
+
+type Literals = HashMap<Box<[u8]>, usize, BuildHasherDefault<LiteralHasher>>;
+
+impl Hasher for LiteralHasher {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
+            self.write_u64(u64::from_le_bytes(*chunk));
+            rest = tail;
+        }
+        let tail = rest.iter().fold(0, |tail, &byte| tail << 8 | u64::from(byte));
+        self.write_u64(tail);
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        // The multiplier is 2^64 divided by the golden ratio, the usual choice for multiplicative hashing.
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    #[inline]
+    fn write_usize(&mut self, length: usize) {
+        self.write_u64(length as u64);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
+}
+
+/// Routes by pattern and method.
+#[derive(Clone, Default)]
 pub struct Router {
-    literal: HashMap<Box<[u8]>, usize>,
+    literal: Literals,
     nodes: Vec<Node>,
     resources: Vec<Resource>,
     routes: usize,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Node {
-    literals: HashMap<Box<[u8]>, usize>,
+    literals: Literals,
     integer: Option<usize>,
     text: Option<usize>,
     rest: Option<usize>,
     resource: Option<usize>,
 }
 
+#[derive(Clone)]
 struct Resource {
     pattern: String,
+    /// In the order of `Method`, the last one for all others, of which there is one by name in `methods`.
+    by_method: [Option<usize>; METHODS],
     methods: Vec<(Box<[u8]>, usize)>,
     allow: String,
+}
+
+const METHODS: usize = Method::Other as usize + 1;
+
+impl Resource {
+    #[inline]
+    fn route(&self, method: Method, name: &[u8]) -> Option<usize> {
+        if method == Method::Other {
+            return self.methods.iter().find(|(own, _)| **own == *name).map(|(_, route)| *route);
+        }
+        self.by_method.get(method as usize).copied().flatten()
+    }
 }
 
 enum Segment<'p> {
@@ -112,27 +165,34 @@ impl Router {
             return Err(PatternError(format!("{method} {pattern} is taken already (by {existing})")));
         }
         resource.methods.push((method.as_bytes().into(), route));
+        let slots = [Some(Method::from_bytes(method.as_bytes())), (method == "GET").then_some(Method::Head)];
+        for slot in slots.into_iter().flatten() {
+            if let Some(entry) = resource.by_method.get_mut(slot as usize)
+                && (slot != Method::Head || method == "HEAD" || entry.is_none())
+            {
+                *entry = Some(route);
+            }
+        }
         resource.allow = allow(&resource.methods);
         self.routes += 1;
         Ok((route, parameters))
     }
 
-    /// Finds the route for a method and a path without its query. HEAD falls back to GET.
+    /// Finds the route for a method and a path without its query, and puts its parameters into `parameters`. HEAD falls back to GET.
     ///
     /// Cost: a hash of the path if it has no parameters; no allocation unless the path holds a `%`.
-    pub fn find(&self, method: &[u8], path: &[u8]) -> Match<'_> {
-        let mut parameters = Parameters::default();
+    #[inline]
+    pub fn find(&self, method: Method, name: &[u8], path: &[u8], parameters: &mut Parameters) -> Match<'_> {
+        parameters.count = 0;
         let found = match self.literal.get(path) {
             Some(resource) => Some(*resource),
-            None => self.walk(0, path, 1, &mut parameters),
+            None => self.walk(0, path, 1, parameters),
         };
         let Some(resource) = found.and_then(|index| self.resources.get(index)) else {
             return Match::None;
         };
-        let by_name = |name: &[u8]| resource.methods.iter().find(|(own, _)| **own == *name);
-        let fallback = if method == b"HEAD" { by_name(b"GET") } else { None };
-        match by_name(method).or(fallback) {
-            Some((_, route)) => Match::Route(*route, parameters),
+        match resource.route(method, name) {
+            Some(route) => Match::Route(route),
             None => Match::OtherMethods(&resource.allow),
         }
     }
@@ -194,7 +254,7 @@ impl Router {
             None => fresh,
         };
         if index == fresh {
-            let resource = Resource { pattern: pattern.into(), methods: Vec::new(), allow: String::new() };
+            let resource = Resource { pattern: pattern.into(), by_method: [None; METHODS], methods: Vec::new(), allow: String::new() };
             self.resources.push(resource);
             if segments.iter().all(|segment| matches!(segment, Segment::Literal(_))) {
                 self.literal.insert(pattern.as_bytes().into(), index);

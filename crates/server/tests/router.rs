@@ -1,6 +1,8 @@
 //! The router's choices, as a user of patterns sees them.
 
-use server::{Match, ParameterKind, Router};
+use wire::Method;
+
+use server::{Match, ParameterKind, Parameters, Router};
 
 fn router(patterns: &[(&str, &str)]) -> Router {
     let mut router = Router::new();
@@ -12,8 +14,9 @@ fn router(patterns: &[(&str, &str)]) -> Router {
 }
 
 fn found(router: &Router, method: &str, path: &str) -> String {
-    match router.find(method.as_bytes(), path.as_bytes()) {
-        Match::Route(route, parameters) => {
+    let mut parameters = Parameters::default();
+    match router.find(Method::from_bytes(method.as_bytes()), method.as_bytes(), path.as_bytes(), &mut parameters) {
+        Match::Route(route) => {
             let values = (0..).map_while(|index| parameters.get(index, path.as_bytes()));
             let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value).into_owned()).collect();
             format!("{route} {}", values.join("|")).trim_end().to_string()

@@ -40,7 +40,9 @@ fn main() {
     for (name, head) in heads.into_iter().filter(|(name, _)| all || chosen(name)) {
         let input = head.repeat(PIPELINED);
         let rounds = rounds.unwrap_or(20_000_000 / input.len());
-        let best = (0..10).map(|_| nanoseconds_per_head(&input, rounds)).fold(f64::MAX, f64::min);
+        let best = (0..10)
+            .map(|_| nanoseconds_per_head(&input, rounds))
+            .fold(f64::MAX, f64::min);
         let mut out = std::io::stdout().lock();
         let _ = writeln!(out, "{name}: {best:.1} ns per head of {} bytes", head.len());
     }
@@ -61,7 +63,9 @@ fn parse_all(mut input: &[u8], limits: &HeadLimits) -> usize {
     let mut heads = 0;
     loop {
         let progress = parse_request(input, limits);
-        let Ok(Progress::Complete(head)) = black_box(&progress) else { return heads };
+        let Ok(Progress::Complete(head)) = black_box(&progress) else {
+            return heads;
+        };
         input = &input[head.consumed..];
         heads += 1;
     }

@@ -122,10 +122,13 @@ impl ChunkedDecoder {
                 State::Data => return Ok(self.data(input)),
                 _ => {}
             }
-            let Some((&byte, rest)) = input.split_first() else { return Ok(Decoded::NeedMore) };
-            self.state = self
-                .step(byte)
-                .map_err(|kind| ProtocolError { kind, at: available - input.len() })?;
+            let Some((&byte, rest)) = input.split_first() else {
+                return Ok(Decoded::NeedMore);
+            };
+            self.state = self.step(byte).map_err(|kind| ProtocolError {
+                kind,
+                at: available - input.len(),
+            })?;
             *input = rest;
         }
     }
@@ -167,7 +170,10 @@ impl ChunkedDecoder {
         };
         // Leading zeros do not change a size, but they must end some time too.
         self.size_digits += 1;
-        let size = self.size.checked_mul(16).map(|size| size | u64::from(digit));
+        let size = self
+            .size
+            .checked_mul(16)
+            .map(|size| size | u64::from(digit));
         match size {
             Some(size) if size <= CHUNK_SIZE_MAX && self.size_digits <= 16 => {
                 self.size = size;
@@ -211,7 +217,11 @@ impl ChunkedDecoder {
             State::BeforeSemicolon => before_semicolon(byte),
             _ => ext_end(byte),
         };
-        next.ok_or(if byte == LF { ErrorKind::BareLf } else { ErrorKind::InvalidChunkExtension })
+        next.ok_or(if byte == LF {
+            ErrorKind::BareLf
+        } else {
+            ErrorKind::InvalidChunkExtension
+        })
     }
 
     fn trailer_start(&mut self, byte: u8) -> Result<State, ErrorKind> {

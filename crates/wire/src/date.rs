@@ -44,8 +44,11 @@ fn civil_date(days: u64) -> (u64, u64, u64) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let (month, next_year) =
-        if month_from_march < 10 { (month_from_march + 3, 0) } else { (month_from_march - 9, 1) };
+    let (month, next_year) = if month_from_march < 10 {
+        (month_from_march + 3, 0)
+    } else {
+        (month_from_march - 9, 1)
+    };
     (era * 400 + year_of_era + next_year, month, day)
 }
 

@@ -157,9 +157,10 @@ impl ErrorKind {
             ErrorKind::ChunkedNotFinal => (400, "Chunked is not the single final coding."),
             ErrorKind::UnknownTransferCoding => (501, "A transfer coding is not implemented."),
             ErrorKind::TransferEncodingInHttp10 => (400, "Transfer-Encoding in HTTP/1.0."),
-            ErrorKind::ContentLengthWithTransferEncoding => {
-                (400, "Content-Length and Transfer-Encoding exclude each other.")
-            }
+            ErrorKind::ContentLengthWithTransferEncoding => (
+                400,
+                "Content-Length and Transfer-Encoding exclude each other.",
+            ),
             ErrorKind::UnknownExpectation => (417, "Only 100-continue can be expected."),
             ErrorKind::InvalidChunkSize => (400, "A chunk size is not hexadecimal."),
             ErrorKind::ChunkSizeTooLarge => (400, "A chunk size is too large."),

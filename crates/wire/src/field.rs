@@ -44,8 +44,12 @@ pub(crate) fn parse_section<'a>(
 #[inline]
 fn parse_line(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let after_line = scan::skip_field_value(bytes);
-    let [CR, LF, rest @ ..] = after_line else { return None };
-    let [b':', from_value @ ..] = after_field_name(bytes) else { return None };
+    let [CR, LF, rest @ ..] = after_line else {
+        return None;
+    };
+    let [b':', from_value @ ..] = after_field_name(bytes) else {
+        return None;
+    };
     let name = bytes.get(..bytes.len() - from_value.len() - 1)?;
     if name.is_empty() {
         return None;
@@ -133,7 +137,9 @@ impl<'a> Iterator for FieldLines<'a> {
 /// Walks the field lines of a `field_section` that [`crate::parse_request`] or
 /// [`crate::parse_response`] accepted, in the order received.
 pub fn field_lines(field_section: &[u8]) -> FieldLines<'_> {
-    FieldLines { rest: field_section }
+    FieldLines {
+        rest: field_section,
+    }
 }
 
 /// Whether the bytes may be emitted as a field name: `field-name = token` (RFC 9110 5.1).
@@ -152,5 +158,8 @@ pub fn is_field_value(value: &[u8]) -> bool {
 ///
 /// A quoted string with a comma comes out in pieces, none of which equals a token.
 pub(crate) fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|byte| *byte == b',').map(trim_ows).filter(|member| !member.is_empty())
+    value
+        .split(|byte| *byte == b',')
+        .map(trim_ows)
+        .filter(|member| !member.is_empty())
 }

@@ -76,7 +76,9 @@ pub(crate) fn take_content<'a>(remaining: &mut u64, input: &mut &'a [u8]) -> Dec
     if input.is_empty() {
         return Decoded::NeedMore;
     }
-    let len = usize::try_from(*remaining).unwrap_or(usize::MAX).min(input.len());
+    let len = usize::try_from(*remaining)
+        .unwrap_or(usize::MAX)
+        .min(input.len());
     let (content, rest) = input.split_at(len);
     *remaining -= len as u64;
     *input = rest;
@@ -117,9 +119,15 @@ pub(crate) struct TransferCodings {
 /// Deviation: empty list members are refused, not skipped; no real sender makes them, and peers
 /// that skip them differently have disagreed on framing.
 pub(crate) fn transfer_codings(value: &[u8]) -> Result<TransferCodings, ErrorKind> {
-    let mut codings = TransferCodings { chunked: false, others: false };
+    let mut codings = TransferCodings {
+        chunked: false,
+        others: false,
+    };
     for member in value.split(|byte| *byte == b',').map(trim_ows) {
-        let name_len = member.iter().position(|byte| *byte == b';').unwrap_or(member.len());
+        let name_len = member
+            .iter()
+            .position(|byte| *byte == b';')
+            .unwrap_or(member.len());
         let name = trim_ows(member.get(..name_len).unwrap_or_default());
         if !is_token(name) {
             return Err(ErrorKind::InvalidTransferEncoding);

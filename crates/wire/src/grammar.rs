@@ -100,7 +100,11 @@ const fn classes() -> [u8; 256] {
     while index < 256 {
         let byte = index as u8;
         table[index] = if tchar(byte) { TCHAR } else { 0 }
-            | if field_value_byte(byte) { FIELD_VALUE } else { 0 }
+            | if field_value_byte(byte) {
+                FIELD_VALUE
+            } else {
+                0
+            }
             | if target_byte(byte) { TARGET } else { 0 }
             | if reg_name_byte(byte) { REG_NAME } else { 0 };
         index += 1;
@@ -187,7 +191,11 @@ mod tests {
     fn every_byte_has_the_classes_of_its_predicates() {
         for byte in 0..=255 {
             assert_eq!(is_tchar(byte), tchar(byte), "{byte:#x}");
-            assert_eq!(is_field_value_byte(byte), field_value_byte(byte), "{byte:#x}");
+            assert_eq!(
+                is_field_value_byte(byte),
+                field_value_byte(byte),
+                "{byte:#x}"
+            );
             assert_eq!(is_query_byte(byte), target_byte(byte), "{byte:#x}");
             assert_eq!(is_reg_name_byte(byte), reg_name_byte(byte), "{byte:#x}");
         }

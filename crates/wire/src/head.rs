@@ -6,11 +6,12 @@
 use crate::error::{ErrorKind, ProtocolError, Stop};
 use crate::field::{list_members, parse_section};
 use crate::framing::{self, BodyLength};
-use crate::grammar::{CR, CRLF, LF, is_field_value_byte, trim_ows};
+use crate::grammar::{CR, CRLF, LF, SP, trim_ows};
 use crate::host;
-use crate::limits::HeadLimits;
+use crate::limits::{HeadLimits, METHOD_BYTES_MAX, window};
 use crate::method::{Method, Version};
 use crate::request_line;
+use crate::scan;
 use crate::target;
 
 /// The head of one request, borrowed from the input.
@@ -82,47 +83,51 @@ pub fn parse_request<'a>(
 /// change the answer; parsing at those alone keeps a client that sends single bytes from costing
 /// quadratic time. When this says no, [`within_limits`] is the check that remains.
 pub fn worth_parsing(new: &[u8]) -> bool {
-    !new.iter().copied().all(is_field_value_byte)
+    !scan::skip_field_value(new).is_empty()
 }
 
 /// Checks only the sizes of a partial head to which no line end has been added since it was
 /// parsed.
 ///
 /// # Errors
-/// The request line or the header section is larger than its limit.
+/// The method, the request line or the header section is larger than its limit.
 pub fn within_limits(partial_head: &[u8], limits: &HeadLimits) -> Result<(), ProtocolError> {
     let line_max = limits.request_line_bytes_max;
     let section_max = limits.header_section_bytes_max;
-    if partial_head.len() <= line_max.min(section_max) {
+    let start = if partial_head.starts_with(CRLF) {
+        CRLF.len()
+    } else {
+        0
+    };
+    let bytes = partial_head.get(start..).unwrap_or_default();
+    if let Some(method) = bytes.get(..=METHOD_BYTES_MAX)
+        && !method.contains(&SP)
+    {
+        return parse_request(partial_head, limits).map(|_| ());
+    }
+    if bytes.len() <= line_max.min(section_max) {
         return Ok(());
     }
-    let start = if partial_head.starts_with(CRLF) { CRLF.len() } else { 0 };
-    let bytes = partial_head.get(start..).unwrap_or_default();
     let window = window(bytes, line_max);
     match memchr::memchr(LF, window) {
-        None if window.len() > line_max + 1 => {
-            Err(ProtocolError { kind: ErrorKind::RequestLineTooLong, at: start + line_max })
-        }
+        None if window.len() > line_max + 1 => Err(ProtocolError {
+            kind: ErrorKind::RequestLineTooLong,
+            at: start + line_max,
+        }),
         None => Ok(()),
         Some(end) if bytes.len() - (end + 1) > section_max.saturating_add(1) => {
-            Err(ProtocolError { kind: ErrorKind::HeaderSectionTooLarge, at: partial_head.len() })
+            Err(ProtocolError {
+                kind: ErrorKind::HeaderSectionTooLarge,
+                at: partial_head.len(),
+            })
         }
         Some(_) => Ok(()),
     }
 }
 
-/// The bytes that a part of `max` bytes and the CRLF behind it may take.
-#[inline]
-fn window(bytes: &[u8], max: usize) -> &[u8] {
-    bytes.get(..max.saturating_add(CRLF.len())).unwrap_or(bytes)
-}
-
 /// Parses a head that no empty line precedes.
 #[inline]
-fn request_head<'a>(
-    input: &'a [u8],
-    limits: &HeadLimits,
-) -> Result<Progress<'a>, ProtocolError> {
+fn request_head<'a>(input: &'a [u8], limits: &HeadLimits) -> Result<Progress<'a>, ProtocolError> {
     let line_window = window(input, limits.request_line_bytes_max);
     let line = match request_line::parse(line_window) {
         Ok(line) => line,
@@ -317,7 +322,12 @@ fn after_empty_line<'a>(
     let rest = match input {
         [CR, LF, rest @ ..] => rest,
         [] | [CR] => return Ok(Progress::Incomplete),
-        _ => return Err(ProtocolError { kind: ErrorKind::BareCr, at: 0 }),
+        _ => {
+            return Err(ProtocolError {
+                kind: ErrorKind::BareCr,
+                at: 0,
+            });
+        }
     };
     match request_head(rest, limits) {
         Ok(Progress::Complete(mut head)) => {
@@ -325,7 +335,10 @@ fn after_empty_line<'a>(
             Ok(Progress::Complete(head))
         }
         Ok(Progress::Incomplete) => Ok(Progress::Incomplete),
-        Err(error) => Err(ProtocolError { at: error.at + CRLF.len(), ..error }),
+        Err(error) => Err(ProtocolError {
+            at: error.at + CRLF.len(),
+            ..error
+        }),
     }
 }
 
@@ -338,9 +351,10 @@ fn request_line_stop<'a>(
 ) -> Result<Progress<'a>, ProtocolError> {
     let max = limits.request_line_bytes_max;
     match stop {
-        Stop::Incomplete if window.len() > max.saturating_add(1) => {
-            Err(ProtocolError { kind: ErrorKind::RequestLineTooLong, at: max })
-        }
+        Stop::Incomplete if window.len() > max.saturating_add(1) => Err(ProtocolError {
+            kind: ErrorKind::RequestLineTooLong,
+            at: max,
+        }),
         stop => stop.into_result(Progress::Incomplete),
     }
 }
@@ -355,9 +369,10 @@ fn field_section_stop<'a>(
 ) -> Result<Progress<'a>, ProtocolError> {
     let max = limits.header_section_bytes_max;
     match stop {
-        Stop::Incomplete if fields.len() > max.saturating_add(1) => {
-            Err(ProtocolError { kind: ErrorKind::HeaderSectionTooLarge, at: at + max })
-        }
+        Stop::Incomplete if fields.len() > max.saturating_add(1) => Err(ProtocolError {
+            kind: ErrorKind::HeaderSectionTooLarge,
+            at: at + max,
+        }),
         stop => stop.shifted(at).into_result(Progress::Incomplete),
     }
 }

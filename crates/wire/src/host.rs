@@ -40,11 +40,16 @@ pub(crate) fn usual_host_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Whether a value is a host with an optional port; the empty one is not.
 pub(crate) fn is_host(value: &[u8]) -> bool {
     if let [b'[', rest @ ..] = value {
-        let Some(end) = rest.iter().position(|byte| *byte == b']') else { return false };
+        let Some(end) = rest.iter().position(|byte| *byte == b']') else {
+            return false;
+        };
         let (address, suffix) = rest.split_at(end);
         return is_ip_literal(address) && is_port_suffix(suffix.get(1..).unwrap_or_default());
     }
-    let end = value.iter().position(|byte| *byte == b':').unwrap_or(value.len());
+    let end = value
+        .iter()
+        .position(|byte| *byte == b':')
+        .unwrap_or(value.len());
     let (name, suffix) = value.split_at(end);
     !name.is_empty() && is_reg_name(name) && is_port_suffix(suffix)
 }
@@ -75,6 +80,5 @@ fn is_reg_name(mut name: &[u8]) -> bool {
 
 /// `IP-literal = "[" ( IPv6address / IPvFuture ) "]"`; no IPvFuture has ever been defined.
 fn is_ip_literal(address: &[u8]) -> bool {
-    core::str::from_utf8(address)
-        .is_ok_and(|text| text.parse::<core::net::Ipv6Addr>().is_ok())
+    core::str::from_utf8(address).is_ok_and(|text| text.parse::<core::net::Ipv6Addr>().is_ok())
 }

@@ -2,6 +2,8 @@
 //!
 //! Limits on content and on time belong to the server, not here.
 
+use crate::grammar::CRLF;
+
 /// Limits on one message's head.
 ///
 /// These are plain values; what an operator may set, and why, is declared by the server.
@@ -49,3 +51,11 @@ pub const TRAILER_SECTION_BYTES_MAX: u32 = 8 * 1024;
 
 /// Number of trailer field lines; beyond it the answer is 431.
 pub const TRAILER_FIELD_LINES_MAX: u32 = 32;
+
+/// The bytes that a part of at most `max` bytes and the CRLF behind it may take.
+///
+/// Parsing within this window makes an answer independent of how much more has arrived.
+#[inline]
+pub(crate) fn window(bytes: &[u8], max: usize) -> &[u8] {
+    bytes.get(..max.saturating_add(CRLF.len())).unwrap_or(bytes)
+}

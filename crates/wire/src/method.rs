@@ -47,7 +47,10 @@ impl Method {
     ///
     /// Pipelined requests may run at the same time only when they are safe (RFC 9112 9.3.2).
     pub fn is_safe(self) -> bool {
-        matches!(self, Method::Get | Method::Head | Method::Options | Method::Trace)
+        matches!(
+            self,
+            Method::Get | Method::Head | Method::Options | Method::Trace
+        )
     }
 }
 

@@ -42,24 +42,43 @@ pub(crate) fn parse(window: &[u8]) -> Result<RequestLine, Stop> {
         return Err(target_stop(rest, method_len + 1 + target_len));
     };
     if from_target.first() != Some(&b'/') {
-        check_other_form(method, from_target, path_len, target_len)?;
-    }
-    let (version, len) = match from_version.split_first_chunk() {
-        Some((start, rest)) if start == b"HTTP/1.1\r\n" => {
-            (Version::Http11, window.len() - rest.len())
+        let target = from_target.get(..target_len).unwrap_or_default();
+        if let Err(kind) = target::split_other_form(method, target, path_len) {
+            return Err(Stop::Refused(kind, method_len + 1));
         }
-        _ => other_version(from_version, window.len() - from_version.len())?,
-    };
-    Ok(RequestLine { method, version, method_len, target_len, path_len, len })
+    }
+    let (version, len) = version(window, from_version)?;
+    Ok(RequestLine {
+        method,
+        version,
+        method_len,
+        target_len,
+        path_len,
+        len,
+    })
 }
 
 /// The method, and the bytes behind the space that follows it.
 #[inline]
 fn method(bytes: &[u8]) -> Result<(Method, &[u8]), Stop> {
-    match bytes.split_first_chunk() {
-        Some((start, rest)) if start == b"GET " => Ok((Method::Get, rest)),
-        _ => other_method(bytes),
+    // Compared as numbers: a pattern would be compared byte by byte (bench: head, short).
+    if let Some((start, rest)) = bytes.split_first_chunk()
+        && start == b"GET "
+    {
+        return Ok((Method::Get, rest));
     }
+    other_method(bytes)
+}
+
+/// The version, and the length of the line that it ends.
+#[inline]
+fn version(window: &[u8], from_version: &[u8]) -> Result<(Version, usize), Stop> {
+    if let Some((start, rest)) = from_version.split_first_chunk()
+        && start == b"HTTP/1.1\r\n"
+    {
+        return Ok((Version::Http11, window.len() - rest.len()));
+    }
+    other_version(from_version, window.len() - from_version.len())
 }
 
 fn other_method(bytes: &[u8]) -> Result<(Method, &[u8]), Stop> {
@@ -95,21 +114,6 @@ fn target_stop(rest: &[u8], at: usize) -> Stop {
     Stop::Refused(kind, at)
 }
 
-/// A target that does not start with a slash.
-#[cold]
-fn check_other_form(
-    method: Method,
-    from_target: &[u8],
-    path_len: usize,
-    target_len: usize,
-) -> Result<(), Stop> {
-    let target = from_target.get(..target_len).unwrap_or_default();
-    match target::split_other_form(method, target, path_len) {
-        Ok(_) => Ok(()),
-        Err(kind) => Err(Stop::Refused(kind, 0)),
-    }
-}
-
 /// Any version but a complete HTTP/1.1, and the length of the line that it ends; it stands at
 /// offset `at` (RFC 9112 2.3):
 /// ```text
@@ -121,20 +125,31 @@ fn other_version(bytes: &[u8], at: usize) -> Result<(Version, usize), Stop> {
     const PATTERN: &[u8; 10] = b"HTTP/d.d\r\n";
     for (index, expected) in PATTERN.iter().enumerate() {
         let byte = bytes.get(index).ok_or(Stop::Incomplete)?;
-        let fits = if *expected == b'd' { byte.is_ascii_digit() } else { byte == expected };
+        let fits = if *expected == b'd' {
+            byte.is_ascii_digit()
+        } else {
+            byte == expected
+        };
         if !fits {
             return Err(Stop::Refused(version_error(index, *byte), at + index));
         }
         // The version is whole: decide on it before its line is.
         if index == 7 && bytes.get(5) != Some(&b'1') {
             let unknown = bytes.get(5) > Some(&b'1');
-            let kind =
-                if unknown { ErrorKind::UnsupportedVersion } else { ErrorKind::InvalidVersion };
+            let kind = if unknown {
+                ErrorKind::UnsupportedVersion
+            } else {
+                ErrorKind::InvalidVersion
+            };
             return Err(Stop::Refused(kind, at + 5));
         }
     }
     let is_minor_0 = bytes.get(7) == Some(&b'0');
-    let version = if is_minor_0 { Version::Http10 } else { Version::Http11 };
+    let version = if is_minor_0 {
+        Version::Http10
+    } else {
+        Version::Http11
+    };
     Ok((version, at + PATTERN.len()))
 }
 

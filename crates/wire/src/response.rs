@@ -8,7 +8,7 @@ use crate::error::{ErrorKind, ProtocolError, Stop};
 use crate::field::{list_members, parse_section};
 use crate::framing;
 use crate::grammar::{CR, CRLF, LF, SP};
-use crate::limits::HeadLimits;
+use crate::limits::{HeadLimits, window};
 use crate::method::Version;
 use crate::scan;
 
@@ -81,13 +81,25 @@ fn response_head<'a>(
     limits: &HeadLimits,
     request_is_head: bool,
 ) -> Result<ResponseHead<'a>, Stop> {
-    let line = status_line(input)?;
+    let line_window = window(input, limits.request_line_bytes_max);
+    let line = status_line(line_window).map_err(|stop| {
+        over_limit(
+            stop,
+            line_window,
+            limits.request_line_bytes_max,
+            ErrorKind::InvalidStatusLine,
+        )
+    })?;
     let fields = input.get(line.len..).unwrap_or_default();
+    let section_window = window(fields, limits.header_section_bytes_max);
     let mut control = Control::default();
-    let section_len = parse_section(fields, limits.field_lines_max, |name, value| {
-        control.read(name, value)
+    let section_len = parse_section(section_window, limits.field_lines_max, |name, value| {
+        control.read(line.version, name, value)
     })
-    .map_err(|stop| stop.shifted(line.len))?;
+    .map_err(|stop| {
+        let max = limits.header_section_bytes_max;
+        over_limit(stop, section_window, max, ErrorKind::HeaderSectionTooLarge).shifted(line.len)
+    })?;
     let consumed = line.len + section_len + CRLF.len();
     let body_length = control.body_length(line.status, request_is_head);
     Ok(ResponseHead {
@@ -101,6 +113,15 @@ fn response_head<'a>(
         persistent: control.persistent(line.version)
             && body_length != ResponseBodyLength::UntilClose,
     })
+}
+
+/// A part that fills its window without an end is over its limit.
+#[cold]
+fn over_limit(stop: Stop, window: &[u8], max: usize, kind: ErrorKind) -> Stop {
+    match stop {
+        Stop::Incomplete if window.len() > max.saturating_add(1) => Stop::Refused(kind, max),
+        stop => stop,
+    }
 }
 
 struct StatusLine<'a> {
@@ -118,13 +139,27 @@ fn status_line(bytes: &[u8]) -> Result<StatusLine<'_>, Stop> {
     let Some(start) = bytes.first_chunk::<START>() else {
         return Err(partial_status_line(bytes));
     };
-    let [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor, SP, digits @ ..] = start else {
+    let [
+        b'H',
+        b'T',
+        b'T',
+        b'P',
+        b'/',
+        b'1',
+        b'.',
+        minor,
+        SP,
+        digits @ ..,
+    ] = start
+    else {
         return refused(0);
     };
     if !minor.is_ascii_digit() || !digits.iter().all(u8::is_ascii_digit) || digits[0] == b'0' {
         return refused(0);
     }
-    let status = digits.iter().fold(0, |status, digit| status * 10 + u16::from(digit - b'0'));
+    let status = digits
+        .iter()
+        .fold(0, |status, digit| status * 10 + u16::from(digit - b'0'));
     let rest = bytes.get(START..).unwrap_or_default();
     let after_reason = scan::skip_field_value(rest);
     let reason_len = rest.len() - after_reason.len();
@@ -138,8 +173,17 @@ fn status_line(bytes: &[u8]) -> Result<StatusLine<'_>, Stop> {
         [SP, reason @ ..] => reason,
         _ => return refused(START),
     };
-    let version = if *minor == b'0' { Version::Http10 } else { Version::Http11 };
-    Ok(StatusLine { version, status, reason, len: START + reason_len + CRLF.len() })
+    let version = if *minor == b'0' {
+        Version::Http10
+    } else {
+        Version::Http11
+    };
+    Ok(StatusLine {
+        version,
+        status,
+        reason,
+        len: START + reason_len + CRLF.len(),
+    })
 }
 
 #[cold]
@@ -167,11 +211,13 @@ struct Control {
 
 impl Control {
     #[inline]
-    fn read(&mut self, name: &[u8], value: &[u8]) -> Result<(), ErrorKind> {
+    fn read(&mut self, version: Version, name: &[u8], value: &[u8]) -> Result<(), ErrorKind> {
         match name.len() {
             10 if name.eq_ignore_ascii_case(b"connection") => self.connection(value),
             14 if name.eq_ignore_ascii_case(b"content-length") => self.content_length(value),
-            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.transfer_encoding(value),
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                self.transfer_encoding(version, value)
+            }
             _ => Ok(()),
         }
     }
@@ -188,11 +234,20 @@ impl Control {
         if self.content_length.is_some() {
             return Err(ErrorKind::DuplicateContentLength);
         }
+        if self.transfer_encoding {
+            return Err(ErrorKind::ContentLengthWithTransferEncoding);
+        }
         self.content_length = Some(framing::content_length(value)?);
         Ok(())
     }
 
-    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), ErrorKind> {
+    fn transfer_encoding(&mut self, version: Version, value: &[u8]) -> Result<(), ErrorKind> {
+        if version == Version::Http10 {
+            return Err(ErrorKind::TransferEncodingInHttp10);
+        }
+        if self.content_length.is_some() {
+            return Err(ErrorKind::ContentLengthWithTransferEncoding);
+        }
         if self.transfer_encoding {
             return Err(ErrorKind::DuplicateTransferEncoding);
         }

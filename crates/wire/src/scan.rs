@@ -3,6 +3,10 @@
 //! Each `skip_` function returns the input from the first byte that is not in the run, which is
 //! empty if the run fills the input. Blocks are 16 bytes where SSE2 is part of the architecture
 //! (`sse2`), else 8 (`word`); both are tested against the plain predicates of `grammar`.
+//!
+//! This file holds all the unsafe code of the crate: one call per class, of intrinsics that touch
+//! no memory. Against `word` they save a third of the instructions of a browser's request
+//! (bench: head, 3545 to 2361, 2026-11).
 
 use crate::grammar::{
     is_field_value_byte, is_host_byte, is_name_byte, is_path_byte, is_query_byte,
@@ -140,7 +144,10 @@ mod sse2 {
     #[target_feature(enable = "sse2")]
     fn in_range(block: __m128i, first: u8, last: u8) -> __m128i {
         let shifted = _mm_add_epi8(block, _mm_set1_epi8(first.wrapping_neg() as i8));
-        _mm_cmpeq_epi8(_mm_min_epu8(shifted, _mm_set1_epi8((last - first) as i8)), shifted)
+        _mm_cmpeq_epi8(
+            _mm_min_epu8(shifted, _mm_set1_epi8((last - first) as i8)),
+            shifted,
+        )
     }
 
     #[inline]
@@ -153,7 +160,10 @@ mod sse2 {
     #[target_feature(enable = "sse2")]
     fn outside_target(block: __m128i) -> __m128i {
         let all = _mm_set1_epi8(-1);
-        _mm_or_si128(_mm_andnot_si128(in_range(block, 0x21, 0x7e), all), equal(block, b'#'))
+        _mm_or_si128(
+            _mm_andnot_si128(in_range(block, 0x21, 0x7e), all),
+            equal(block, b'#'),
+        )
     }
 }
 
@@ -208,5 +218,81 @@ mod word {
         let not_below = low + repeat(0x80 - first);
         let above = low + repeat(0x7f - last);
         not_below & !above & !word & TOPS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Skip = fn(&[u8]) -> &[u8];
+    type Class = fn(u8) -> bool;
+
+    const SCANNERS: [(&str, Skip, Class, u8); 5] = [
+        ("field value", skip_field_value, is_field_value_byte, b'v'),
+        ("letters", skip_letters, is_name_byte, b'n'),
+        ("path", skip_path, is_path_byte, b'/'),
+        ("query", skip_query, is_query_byte, b'q'),
+        ("host", skip_host, is_host_byte, b'1'),
+    ];
+
+    #[test]
+    fn every_scanner_agrees_with_its_class_for_every_byte_at_every_offset() {
+        for (name, skip, class, inside) in SCANNERS {
+            for len in 1..=40 {
+                for at in 0..len {
+                    for byte in 0..=255 {
+                        let mut bytes = vec![inside; len];
+                        bytes[at] = byte;
+                        let expected = if class(byte) { 0 } else { len - at };
+                        assert_eq!(skip(&bytes).len(), expected, "{name} {byte:#x} {at}/{len}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_scanner_stops_at_the_first_of_many() {
+        for (name, skip, _, inside) in SCANNERS {
+            for at in 0..=32 {
+                let mut bytes = vec![0; 33];
+                bytes[..at].fill(inside);
+                assert_eq!(skip(&bytes).len(), 33 - at, "{name} {at}");
+                assert!(skip(&bytes[..at]).is_empty(), "{name} {at}");
+            }
+        }
+    }
+
+    /// The portable blocks are dead code on x86_64, so they are held against the classes here.
+    #[test]
+    fn the_word_flags_agree_with_the_classes_for_every_byte_at_every_offset() {
+        type Flags = fn(&[u8; 8]) -> u64;
+        let words: [(Flags, Class, u8); 5] = [
+            (word::outside_field_value, is_field_value_byte, b'v'),
+            (word::outside_letters, is_name_byte, b'n'),
+            (word::outside_path, is_path_byte, b'/'),
+            (word::outside_query, is_query_byte, b'q'),
+            (word::outside_host, is_host_byte, b'1'),
+        ];
+        for (flags, class, inside) in words {
+            for at in 0..8 {
+                for byte in 0..=255 {
+                    for other in [inside, 0x00, 0x7f, 0x80, 0xff] {
+                        let mut block = [other; 8];
+                        block[at] = byte;
+                        let outside = |byte| u64::from(!class(byte)) << 7;
+                        let expected = u64::from_le_bytes(block.map(|byte| outside(byte) as u8));
+                        assert_eq!(
+                            flags(&block),
+                            expected,
+                            "{byte:#x} at {at} among {other:#x}"
+                        );
+                    }
+                }
+            }
+            assert_eq!(flags(&[inside; 8]), 0);
+        }
+        assert_eq!(word::lowest(0x80_00_80_00), 1);
     }
 }

@@ -24,7 +24,11 @@ pub(crate) struct Target<'a> {
 pub(crate) fn split(method: Method, target: &[u8], path_len: usize) -> Target<'_> {
     if target.first() == Some(&b'/') {
         let (path, query) = split_query(target, path_len);
-        return Target { path, query, authority: None };
+        return Target {
+            path,
+            query,
+            authority: None,
+        };
     }
     split_accepted_other_form(method, target, path_len)
 }
@@ -55,9 +59,11 @@ pub(crate) fn split_other_form(
 ) -> Result<Target<'_>, ErrorKind> {
     match target {
         [] => Err(ErrorKind::InvalidTarget),
-        b"*" if method == Method::Options => {
-            Ok(Target { path: target, query: None, authority: None })
-        }
+        b"*" if method == Method::Options => Ok(Target {
+            path: target,
+            query: None,
+            authority: None,
+        }),
         _ => split_absolute_form(target, path_len),
     }
 }
@@ -75,14 +81,20 @@ fn split_absolute_form(target: &[u8], path_len: usize) -> Result<Target<'_>, Err
     else {
         return Err(ErrorKind::InvalidTargetForm);
     };
-    let authority_len =
-        after_scheme.iter().position(|byte| *byte == b'/').unwrap_or(after_scheme.len());
+    let authority_len = after_scheme
+        .iter()
+        .position(|byte| *byte == b'/')
+        .unwrap_or(after_scheme.len());
     let (authority, path) = after_scheme.split_at(authority_len);
     if !host::is_host(authority) {
         return Err(ErrorKind::InvalidAuthority);
     }
     let path = if path.is_empty() { b"/" } else { path };
-    Ok(Target { path, query, authority: Some(authority) })
+    Ok(Target {
+        path,
+        query,
+        authority: Some(authority),
+    })
 }
 
 /// The bytes behind `prefix`, of which the case does not matter.

@@ -57,7 +57,10 @@ pub(crate) struct TrailerName {
 
 impl TrailerName {
     pub(crate) const fn new() -> TrailerName {
-        TrailerName { candidates: (1 << FORBIDDEN.len()) - 1, len: 0 }
+        TrailerName {
+            candidates: (1 << FORBIDDEN.len()) - 1,
+            len: 0,
+        }
     }
 
     /// Takes the next byte of the name.

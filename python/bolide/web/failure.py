@@ -20,7 +20,7 @@ __all__ = ["ErrorHandler", "FailureTable"]
 ErrorHandler = Callable[[Any, Any], Any]
 
 _logger = logging.getLogger("bolide.error")
-_PLAIN_500: Final = Response(text="500 Internal Server Error", status=500)
+_PLAIN_500: Final = Response(text="500 Internal Server Error\n", status=500)
 
 
 class FailureTable:
@@ -50,13 +50,9 @@ class FailureTable:
         """Give what to send for an exception: a value, or a coroutine that gives it.
 
         An exception that nobody expected is logged: one without a handler, or with none but that of
-        `Exception` or of status 500. When the handler fails too, or gives what cannot be sent (the
-        core then calls this again), both are logged and the answer is a plain 500.
+        `Exception` or of status 500. When the handler fails too, both are logged and the answer is
+        a plain 500; when it gives what cannot be sent, the core logs that and answers so.
         """
-        if "has_failed" in request.cache:
-            _log(request, error)
-            return _PLAIN_500
-        request.cache["has_failed"] = True  # not the error: it would refer to the request
         handler, is_expected = self._find(error)
         if not is_expected:
             _log(request, error)
@@ -97,7 +93,7 @@ class FailureTable:
 
 def _default_answer(error: BaseException) -> Response:
     if isinstance(error, HTTPError):
-        return Response(text=str(error), status=error.status, headers=error.headers)
+        return Response(text=f"{error}\n", status=error.status, headers=error.headers)
     return _PLAIN_500
 
 

@@ -89,10 +89,8 @@ def field_lines(headers: FieldLines, type_line: bytes, *, is_type_explicit: bool
         TypeError: as `field_line` does, or headers are not pairs of str.
         ValueError: as `field_line` does, or the content type was given twice.
     """
-    if isinstance(headers, MultiDict):
-        headers = headers.multi_items()
     lines = []
-    for name, value in headers.items() if isinstance(headers, Mapping) else headers:
+    for name, value in _pairs(headers):
         line = field_line(name, value)
         if name.lower() == "content-type":
             if is_type_explicit:
@@ -101,6 +99,14 @@ def field_lines(headers: FieldLines, type_line: bytes, *, is_type_explicit: bool
         else:
             lines.append(line)
     return type_line + b"".join(lines)
+
+
+def _pairs(headers: FieldLines) -> Iterable[tuple[str, str]]:
+    if type(headers) is dict:  # before the slower question for any mapping
+        return headers.items()
+    if isinstance(headers, MultiDict):
+        return headers.multi_items()
+    return headers.items() if isinstance(headers, Mapping) else headers
 
 
 def charset_of(content_type: str) -> str | None:

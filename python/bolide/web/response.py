@@ -21,8 +21,10 @@ from bolide.web.field import (
 )
 from bolide.web.multidict import Headers
 
-__all__ = ["Body", "Response", "encode_json"]
+__all__ = ["Body", "Content", "Response", "encode_json"]
 
+Parts = Iterable[bytes | str] | AsyncIterable[bytes | str]
+Content = bytes | bytearray | memoryview | str | Parts
 Body = bytes | Iterator[bytes | str] | AsyncIterator[bytes | str] | None
 
 _OCTETS_LINE: Final = b"Content-Type: application/octet-stream\r\n"
@@ -58,7 +60,7 @@ class Response:
 
     def __init__(
         self,
-        body: bytes | str | Iterable[bytes | str] | AsyncIterable[bytes | str] | None = None,
+        body: Content | None = None,
         status: int = 200,
         headers: FieldLines | None = None,
         content_type: str | None = None,

@@ -14,7 +14,7 @@ async def stream_async(stream: "_core.Stream", parts: AsyncIterable[Any]) -> Non
 
     Back-pressure: the next part is asked for only when the one before was accepted, and `send`
     waits while the client does not read. Empty parts are passed over, since an empty chunk would
-    end the content (RFC 9112 §7.1). bytearray and memoryview parts are copied.
+    end the content (RFC 9112 §7.1).
 
     Raises:
         ClientDisconnected: the client went away.
@@ -37,6 +37,4 @@ def _part_bytes(part: Any) -> bytes:
         return part
     if isinstance(part, str):
         return part.encode()
-    if isinstance(part, bytearray | memoryview):
-        return bytes(part)
     raise TypeError(f"a streamed part is bytes or str, not {type(part).__name__}")

@@ -50,6 +50,8 @@ pub(super) struct Checked {
     pub(super) good: u32,
     pub(super) wrong_status: u32,
     pub(super) wrong_length: u32,
+    /// Right, if nothing were behind it; entered by who knows that nothing more was asked for.
+    pub(super) unexpected_bytes: u32,
     /// The last of these answers said that the connection ends.
     pub(super) closes: bool,
     /// What follows is not HTTP.
@@ -58,7 +60,7 @@ pub(super) struct Checked {
 
 impl Checked {
     pub(super) fn answers(&self) -> u32 {
-        self.good + self.wrong_status + self.wrong_length
+        self.good + self.wrong_status + self.wrong_length + self.unexpected_bytes
     }
 }
 

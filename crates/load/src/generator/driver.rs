@@ -1,10 +1,12 @@
 //! The loop: sockets, time and the order of things.
 
+mod exchange;
+mod window;
+
 use std::io;
 
-use net::{Events, Interrupted, Poller, Readiness, Received, Sent, precise_ns};
+use net::{Events, Interrupted, Poller, Readiness, Sent, precise_ns};
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 
 use super::checker::{Checked, Checker};
 use super::connection::{Connection, Stage};
@@ -12,6 +14,7 @@ use super::dial::Destination;
 use super::report::{Ending, Report};
 use super::tally::{ErrorClass, Tally};
 use super::{Limit, Options};
+use window::{Window, thread_cpu_ns};
 
 /// Large enough that a deep batch of answers arrives in one read.
 const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
@@ -22,8 +25,6 @@ const SWEEP_NS: u64 = 50_000_000;
 const OPENING_MAX: usize = 100;
 /// How long the start may take until the loop runs with what is open.
 const RAMP_NS: u64 = 1_000_000_000;
-/// An incomplete head longer than this is no head.
-const EARLY_BYTES_MAX: usize = 64 * 1024;
 
 pub(super) struct Driver<'a> {
     options: &'a Options,
@@ -48,14 +49,6 @@ pub(super) struct Driver<'a> {
     heard: usize,
     /// Until then those that answered wait, so that all of many connections come to be open.
     ramp_end_ns: Option<u64>,
-}
-
-/// The measured time.
-struct Window {
-    start_ns: u64,
-    end_ns: u64,
-    start_cpu_ns: u64,
-    is_warm: bool,
 }
 
 impl<'a> Driver<'a> {
@@ -207,153 +200,6 @@ impl<'a> Driver<'a> {
         connection.unsent = connection.batch_len;
     }
 
-    /// Sends what is left of the batch.
-    fn flush(&mut self, index: usize) {
-        let Some(connection) = self.connections.get_mut(index) else {
-            return;
-        };
-        let Some(socket) = &connection.socket else {
-            return;
-        };
-        if connection.unsent > 0 {
-            if connection.unsent == connection.batch_len && self.options.is_persistent {
-                connection.sent_ns = precise_ns();
-            }
-            match socket.send(connection.unsent(&self.requests)) {
-                Sent::Bytes(count) => connection.unsent -= count,
-                Sent::Broken(error) => return self.break_off(index, &error),
-            }
-        }
-        self.watch(index);
-    }
-
-    /// Makes the poller wait for what the connection waits for.
-    fn watch(&mut self, index: usize) {
-        let Some(connection) = self.connections.get_mut(index) else {
-            return;
-        };
-        let wanted = connection.wanted_interest();
-        if wanted == connection.interest {
-            return;
-        }
-        connection.interest = wanted;
-        let Some(socket) = &connection.socket else {
-            return;
-        };
-        if self.poller.modify(socket, index as u64, wanted).is_err() {
-            self.fail(index, ErrorClass::Connect);
-        }
-    }
-
-    fn receive(&mut self, index: usize) {
-        let Some(connection) = self.connections.get_mut(index) else {
-            return;
-        };
-        let Some(socket) = &connection.socket else {
-            return;
-        };
-        let kept = connection.early.len();
-        let Some(free) = self.buffer.get_mut(kept..) else {
-            return self.fail(index, ErrorClass::Malformed);
-        };
-        match socket.receive(free) {
-            Received::Bytes(count) => {
-                if let Some(front) = self.buffer.get_mut(..kept) {
-                    front.copy_from_slice(&connection.early);
-                    connection.early.clear();
-                }
-                self.tally.bytes += count as u64;
-                self.check(index, kept + count);
-            }
-            Received::Blocked => {}
-            Received::End => self.end(index),
-            Received::Broken(error) => self.break_off(index, &error),
-        }
-    }
-
-    /// Judges the first `len` bytes of the buffer and does what follows from them.
-    fn check(&mut self, index: usize, len: usize) {
-        let Some(connection) = self.connections.get_mut(index) else {
-            return;
-        };
-        if let Stage::Ending { was_good } = connection.stage {
-            self.tally.unexpected_bytes(was_good);
-            return self.leave(index);
-        }
-        let now_ns = precise_ns();
-        let data = self.buffer.get(..len).unwrap_or_default();
-        let checked = self
-            .checker
-            .check(&mut connection.answer, data, connection.outstanding);
-        let rest = data.get(checked.consumed..).unwrap_or_default();
-        let keeps_rest = !checked.malformed && rest.len() <= EARLY_BYTES_MAX;
-        let surplus = checked.closes || checked.answers() == connection.outstanding;
-        if !rest.is_empty() && !surplus && keeps_rest {
-            connection.early.extend_from_slice(rest);
-        }
-        let is_surplus = surplus && !rest.is_empty();
-        self.count(index, &checked, now_ns);
-        if is_surplus {
-            self.tally.unexpected_bytes(checked.good > 0);
-            self.leave(index);
-        } else if !keeps_rest {
-            self.fail(index, ErrorClass::Malformed);
-        } else {
-            self.go_on(index, &checked, now_ns);
-        }
-    }
-
-    /// Enters verdicts into the tally.
-    fn count(&mut self, index: usize, checked: &Checked, now_ns: u64) {
-        let Some(connection) = self.connections.get_mut(index) else {
-            return;
-        };
-        let answers = checked.answers();
-        if answers == 0 {
-            return;
-        }
-        connection.outstanding -= answers;
-        self.under_way -= u64::from(answers);
-        let latency_ns = now_ns.saturating_sub(connection.sent_ns);
-        self.tally.good(checked.good, latency_ns);
-        if answers > checked.good {
-            let errors = &mut self.tally.errors;
-            errors.add(ErrorClass::WrongStatus, u64::from(checked.wrong_status));
-            errors.add(ErrorClass::WrongLength, u64::from(checked.wrong_length));
-        }
-        if connection.stage == Stage::Opening {
-            connection.stage = Stage::Open;
-            self.heard += 1;
-            self.open_next();
-        }
-    }
-
-    /// After answers: the next batch, the end of the connection, or nothing yet.
-    fn go_on(&mut self, index: usize, checked: &Checked, now_ns: u64) {
-        let is_ramping = self.is_ramping();
-        let Some(connection) = self.connections.get_mut(index) else {
-            return;
-        };
-        if checked.closes {
-            // What was pipelined behind the last answer is not answered any more; it is asked again elsewhere.
-            self.take_back_batch(index);
-            if let Some(connection) = self.connections.get_mut(index) {
-                connection.stage = Stage::Ending {
-                    was_good: checked.good > 0,
-                };
-                connection.sent_ns = now_ns;
-            }
-        } else if connection.outstanding > 0 || is_ramping {
-            // Nothing to do until more is received, or until the start is over.
-        } else if !self.options.is_persistent || self.credit == 0 {
-            self.leave(index);
-        } else {
-            connection.sent_ns = now_ns;
-            self.begin_batch(index);
-            self.flush_next(index);
-        }
-    }
-
     fn is_done(&self) -> bool {
         self.credit == 0 && self.under_way == 0
     }
@@ -374,25 +220,6 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Sends a new batch whose time is stamped already.
-    fn flush_next(&mut self, index: usize) {
-        let Some(connection) = self.connections.get_mut(index) else {
-            return;
-        };
-        let Some(socket) = &connection.socket else {
-            return;
-        };
-        match socket.send(connection.unsent(&self.requests)) {
-            Sent::Bytes(count) => {
-                connection.unsent -= count;
-                if connection.unsent > 0 {
-                    self.watch(index);
-                }
-            }
-            Sent::Broken(error) => self.break_off(index, &error),
-        }
-    }
-
     /// Returns the credit of requests that will not be answered and did not fail.
     fn take_back_batch(&mut self, index: usize) {
         if let Some(connection) = self.connections.get_mut(index) {
@@ -402,24 +229,6 @@ impl<'a> Driver<'a> {
             self.under_way -= count;
             self.credit = self.credit.saturating_add(count);
         }
-    }
-
-    /// The server ended its sending side.
-    #[cold]
-    fn end(&mut self, index: usize) {
-        let Some(connection) = self.connections.get_mut(index) else {
-            return;
-        };
-        if matches!(connection.stage, Stage::Ending { .. }) {
-            return self.leave(index);
-        }
-        if connection.answer.ends_with_connection() {
-            let checked = self.checker.check_end(&mut connection.answer);
-            self.count(index, &checked, precise_ns());
-            self.take_back_batch(index);
-            return self.leave(index);
-        }
-        self.fail(index, ErrorClass::EarlyEof);
     }
 
     #[cold]
@@ -443,6 +252,7 @@ impl<'a> Driver<'a> {
             return;
         };
         let count = u64::from(connection.outstanding);
+        connection.outstanding = 0;
         self.under_way -= count;
         self.tally.errors.add(class, count);
         if connection.stage == Stage::Open {
@@ -481,41 +291,6 @@ impl<'a> Driver<'a> {
     }
 }
 
-impl Window {
-    fn new(options: &Options) -> Window {
-        let now_ns = precise_ns();
-        let ns =
-            |duration: std::time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let (warm_up_ns, length_ns) = match options.limit {
-            Limit::Duration(length) => (ns(options.warm_up), ns(length)),
-            Limit::Requests(_) => (0, u64::MAX),
-        };
-        let start_ns = now_ns.saturating_add(warm_up_ns);
-        Window {
-            start_ns,
-            end_ns: start_ns.saturating_add(length_ns),
-            start_cpu_ns: thread_cpu_ns(),
-            is_warm: warm_up_ns == 0,
-        }
-    }
-
-    /// The warm-up is over. The pass that noticed may have been late: the measured time keeps its length.
-    fn begin(&mut self, now_ns: u64) {
-        self.end_ns = self.end_ns.saturating_add(now_ns - self.start_ns);
-        self.start_ns = now_ns;
-        self.start_cpu_ns = thread_cpu_ns();
-        self.is_warm = true;
-    }
-
-    fn next_ns(&self) -> u64 {
-        if self.is_warm {
-            self.end_ns
-        } else {
-            self.start_ns
-        }
-    }
-}
-
 fn class_of(error: Errno) -> ErrorClass {
     match error {
         Errno::CONNREFUSED | Errno::NOENT => ErrorClass::Refused,
@@ -523,9 +298,4 @@ fn class_of(error: Errno) -> ErrorClass {
         Errno::TIMEDOUT => ErrorClass::Timeout,
         _ => ErrorClass::Connect,
     }
-}
-
-fn thread_cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -108,11 +108,9 @@ impl Tally {
         self.latency_ns.record(latency_ns, u64::from(count));
     }
 
-    /// An answer was followed by bytes nobody asked for: if it seemed right, it is a failure instead.
-    pub(super) fn unexpected_bytes(&mut self, was_good: bool) {
-        if was_good {
-            self.ok = self.ok.saturating_sub(1);
-            self.errors.add(ErrorClass::UnexpectedBytes, 1);
-        }
+    /// An answer that seemed right was followed by bytes nobody asked for: it is a failure instead.
+    pub(super) fn take_back(&mut self) {
+        self.ok = self.ok.saturating_sub(1);
+        self.errors.add(ErrorClass::UnexpectedBytes, 1);
     }
 }

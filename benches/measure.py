@@ -1,0 +1,136 @@
+"""One trial: the generator against a running server, with the processor time of both."""
+
+import json
+import os
+import resource
+import select
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from contestants import Server, UnavailableError, pinned, programs, request_bytes
+from workloads import CONNECTIONS, DEF_1, IDLE_CONNECTIONS, Workload
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def trial(
+    server: Server, workload: Workload, core: int, target: Path, seconds: float
+) -> dict[str, Any]:
+    """Run the generator once and give its report with CPU shares added.
+
+    Raises: UnavailableError: the generator itself failed.
+    """
+    _, generator = programs(target)
+    command = [str(generator), "-c", str(CONNECTIONS)]
+    command += ["-p", str(workload.depth), "-d", str(seconds), "--warm-up", "0.5"]
+    command += ["--length", str(len(server.body)), "--status", "200"]
+    for name, value in workload.fields:
+        command += ["-H", f"{name}: {value}"]
+    if not workload.persistent:
+        command.append("--close")
+    command.append(f"http://127.0.0.1:{server.port}{workload.target}")
+
+    before = (time.monotonic(), session_cpu_s(server.process.pid), machine_s())
+    done = subprocess.run(
+        pinned(core, command), capture_output=True, text=True, check=False, timeout=seconds + 30
+    )
+    after = (time.monotonic(), session_cpu_s(server.process.pid), machine_s())
+    if done.returncode != 0:
+        raise UnavailableError(f"the generator failed: {done.stderr.strip()}")
+    report: dict[str, Any] = json.loads(done.stdout)
+    wall = after[0] - before[0]
+    if report["ok"]:
+        report["bytes_per_answer"] = report["bytes_per_s"] / report["requests_per_s"]
+    report["server_cpu"] = (after[1] - before[1]) / wall
+    busy = (after[2]["busy"] - before[2]["busy"]) / wall
+    report["steal"] = (after[2]["steal"] - before[2]["steal"]) / wall
+    report["others_cpu"] = max(0.0, busy - report["server_cpu"] - report["generator_cpu"])
+    report["load_average"] = os.getloadavg()[0]
+    return report
+
+
+def session_processes(leader: int) -> list[int]:
+    """Give the processes of a session, its leader first."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            fields = _stat(int(entry.name))
+            if fields and int(fields[3]) == leader:
+                found.append(int(entry.name))
+    return sorted(found, key=lambda pid: (pid != leader, pid))
+
+
+def session_cpu_s(leader: int) -> float:
+    """Give the processor seconds that a session's processes have used so far."""
+    return sum(process_cpu_s(pid) for pid in session_processes(leader))
+
+
+def process_cpu_s(pid: int) -> float:
+    """Give the processor seconds that a process has used so far; 0 if it is gone."""
+    fields = _stat(pid)
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND if fields else 0.0
+
+
+def _stat(pid: int) -> list[str]:
+    """Give the fields of /proc/PID/stat behind the name: state, parent, group, session, ..."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return []
+    return text[text.rindex(")") + 2 :].split()
+
+
+def machine_s() -> dict[str, float]:
+    """Give the seconds that all cores were busy, and were stolen, so far."""
+    first = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    user, nice, system, _idle, _iowait, irq, softirq, steal = (int(word) for word in first[:8])
+    busy = user + nice + system + irq + softirq
+    return {"busy": busy / TICKS_PER_SECOND, "steal": steal / TICKS_PER_SECOND}
+
+
+def resident_bytes(pid: int) -> int:
+    """Give the resident memory of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def memory(server: Server) -> dict[str, Any]:
+    """Measure the worker's memory at start and with 10,000 idle connections.
+
+    Each connection made one request, which was answered. The worker is the process that this kept
+    busy. Raises: UnavailableError.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    processes = session_processes(server.process.pid)
+    start_bytes = {pid: resident_bytes(pid) for pid in processes}
+    start_cpu_s = {pid: process_cpu_s(pid) for pid in processes}
+    request = request_bytes(server.port, DEF_1)
+    held: list[socket.socket] = []
+    poll = select.poll()
+    try:
+        for _ in range(IDLE_CONNECTIONS):
+            stream = socket.create_connection(("127.0.0.1", server.port), timeout=5.0)
+            held.append(stream)
+            stream.sendall(request)
+            if not stream.recv(4096).endswith(server.body):
+                raise UnavailableError(f"connection {len(held)} was not answered")
+            poll.register(stream, select.POLLIN)
+        ended = len(poll.poll(200))
+        worker = max(processes, key=lambda pid: process_cpu_s(pid) - start_cpu_s[pid])
+        growth = resident_bytes(worker) - start_bytes[worker]
+    except OSError as error:
+        raise UnavailableError(f"connection {len(held) + 1}: {error}") from error
+    finally:
+        for stream in held:
+            stream.close()
+    if ended:
+        raise UnavailableError(f"{ended} of {IDLE_CONNECTIONS} idle connections were ended")
+    return {
+        "start_bytes": start_bytes[worker],
+        "idle_bytes_each": growth / IDLE_CONNECTIONS,
+        "all_processes_start_bytes": list(start_bytes.values()),
+    }

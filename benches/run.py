@@ -1,0 +1,150 @@
+"""Measure Bolide against the ceiling, Japronto and nginx, and print the table (`make bench`)."""
+
+import argparse
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from contestants import ROOT, UnavailableError, running
+from measure import memory, trial
+from table import table
+from workloads import BROWSER, DEF_1, GROUPS, Workload
+
+SCHEMA_VERSION = 1
+
+
+def main() -> int:
+    """Run the rounds, keep every trial as a line of JSON, and print the table."""
+    arguments = _arguments()
+    target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
+    _build(target)
+    cores = sorted(os.sched_getaffinity(0))
+    server_core, generator_core = cores[0], cores[-1]
+    if server_core == generator_core:
+        print("one core only: server and generator share it", file=sys.stderr)
+    bench = Bench(target, server_core, generator_core, arguments.seconds)
+    for number in range(1, arguments.rounds + 1):
+        groups = [name for name in (*GROUPS, "memory") if name in arguments.only]
+        random.shuffle(groups)
+        for group in groups:
+            bench.run_group(group, number)
+    print(f"{arguments.rounds} rounds of {arguments.seconds:g} s, medians; raw: {bench.path}\n")
+    print(table(bench.trials))
+    return 0
+
+
+class Bench:
+    """The trials of one run, written down as they come."""
+
+    def __init__(self, target: Path, server_core: int, generator_core: int, seconds: float):
+        self.target = target
+        self.server_core = server_core
+        self.generator_core = generator_core
+        self.seconds = seconds
+        self.trials: list[dict[str, Any]] = []
+        self.unavailable: dict[str, str] = {}
+        self.json_size: int | None = None
+        folder = ROOT / "target" / "bench"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / time.strftime("%Y%m%dT%H%M%S.jsonl")
+        self._write({"schema": SCHEMA_VERSION, "kind": "machine", **_machine()})
+
+    def run_group(self, group: str, number: int) -> None:
+        """Run every trial of a group once, in random order."""
+        if group == "memory":
+            self._run("bolide", "memory", DEF_1, number)
+            return
+        pairs = list(GROUPS[group])
+        random.shuffle(pairs)
+        for contestant, workload in pairs:
+            self._run(contestant, workload.name, workload, number)
+
+    def _run(self, contestant: str, name: str, workload: Workload, number: int) -> None:
+        record: dict[str, Any] = {
+            "schema": SCHEMA_VERSION,
+            "kind": "trial",
+            "round": number,
+            "contestant": contestant,
+            "workload": name,
+            "failure": self.unavailable.get(contestant),
+        }
+        if record["failure"] is None:
+            try:
+                record |= self._measure(contestant, name, workload)
+            except (UnavailableError, OSError, subprocess.TimeoutExpired) as error:
+                record["failure"] = str(error)
+        if record.get("errors") and sum(record["errors"].values()) > 0:
+            failed = {name: count for name, count in record["errors"].items() if count}
+            record["failure"] = f"requests failed: {failed}"
+        self.trials.append(record)
+        self._write(record)
+        rate = record.get("requests_per_s")
+        shown = record["failure"] or (f"{rate:,.0f} requests/s" if rate is not None else "done")
+        print(f"round {number}: {contestant} {name}: {shown}", file=sys.stderr, flush=True)
+
+    def _measure(self, contestant: str, name: str, workload: Workload) -> dict[str, Any]:
+        size = 13
+        if contestant == "ceiling" and workload is BROWSER:
+            size = self._json_length()
+        with running(contestant, workload, self.server_core, self.target, size) as server:
+            if name == "memory":
+                return memory(server)
+            return trial(server, workload, self.generator_core, self.target, self.seconds)
+
+    def _json_length(self) -> int:
+        """Give the length of Bolide's JSON answer; that of the handler's dict if it cannot run."""
+        if self.json_size is None:
+            try:
+                with running("bolide", BROWSER, self.server_core, self.target) as server:
+                    self.json_size = len(server.body)
+            except UnavailableError:
+                self.json_size = 78
+        return self.json_size
+
+    def _write(self, record: dict[str, Any]) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+
+def _build(target: Path) -> None:
+    command = ["cargo", "build", "--release", "--quiet", "-p", "bolide-load"]
+    environment = os.environ | {"CARGO_TARGET_DIR": str(target)}
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
+
+
+def _machine() -> dict[str, Any]:
+    info = Path("/proc/cpuinfo").read_text()
+    models = [line.partition(":")[2].strip() for line in info.splitlines() if "model name" in line]
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "processor": models[0] if models else platform.machine(),
+        "cores": os.cpu_count(),
+        "load_average": os.getloadavg()[0],
+    }
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="rounds (5)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds per trial (3)")
+    parser.add_argument("--quick", action="store_true", help="one round of one second")
+    parser.add_argument(
+        "--only", action="append", choices=[*GROUPS, "memory"], help="only this group; repeatable"
+    )
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.rounds, arguments.seconds = 1, 1.0
+    arguments.only = arguments.only or [*GROUPS, "memory"]
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())

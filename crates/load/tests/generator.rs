@@ -1,0 +1,200 @@
+//! What answers right is counted, however it is framed and cut, and as often as the server says.
+
+mod fixture;
+
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixListener;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use fixture::{answering, answering_once, options, outcome, read_request, server};
+use load::ceiling::Ceiling;
+use load::generator::{Address, Limit, Options, run};
+
+const NO_ERRORS: Vec<String> = Vec::new();
+
+#[test]
+fn every_framing_is_understood() {
+    let persistent = [
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+    ];
+    for answer in persistent {
+        let address = server(answering(Box::leak(Box::new([answer]))));
+        let found = outcome(&options(address, 12, 4));
+        assert_eq!(found, (12, NO_ERRORS), "{answer}");
+    }
+    let closing = [
+        "HTTP/1.1 200 OK\r\n\r\nhello",
+        "HTTP/1.0 200 OK\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello",
+    ];
+    for answer in closing {
+        let address = server(answering_once(answer));
+        let mut asked = options(address, 4, 1);
+        asked.expected_length = Some(5);
+        assert_eq!(outcome(&asked), (4, NO_ERRORS), "{answer}");
+        asked.is_persistent = false;
+        assert_eq!(outcome(&asked), (4, NO_ERRORS), "{answer}");
+    }
+}
+
+#[test]
+fn what_was_pipelined_behind_an_announced_close_is_asked_again() {
+    let answer = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    let address = server(move |mut stream| {
+        for _ in 0..4 {
+            read_request(&mut stream);
+        }
+        let _ = stream.write_all(answer.as_bytes());
+    });
+    let mut asked = options(address, 8, 4);
+    asked.limit = Limit::Duration(Duration::from_millis(30));
+    let report = run(&asked).expect("a run");
+    assert_eq!(report.errors.total(), 0);
+    assert!(report.ok > 1 && report.ok <= report.connections_opened);
+}
+
+#[test]
+fn answers_to_head_and_without_content_have_none() {
+    let address = server(answering(&["HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"]));
+    let mut asked = options(address, 6, 3);
+    asked.method = String::from("HEAD");
+    assert_eq!(outcome(&asked), (6, NO_ERRORS));
+    let address = server(answering(&["HTTP/1.1 204 No Content\r\n\r\n"]));
+    let mut asked = options(address, 6, 3);
+    asked.expected_status = 204;
+    assert_eq!(outcome(&asked), (6, NO_ERRORS));
+}
+
+#[test]
+fn an_answer_may_come_byte_by_byte() {
+    let address = server(|mut stream| {
+        while read_request(&mut stream) {
+            for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello" {
+                if stream.write_all(&[*byte]).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    assert_eq!(outcome(&options(address, 9, 3)), (9, NO_ERRORS));
+}
+
+#[test]
+fn a_unix_socket_serves_as_well() {
+    let path = std::env::temp_dir().join(format!("bolide-load-{}.sock", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).expect("a socket");
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            while read_request(&mut stream) {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            }
+        }
+    });
+    let found = outcome(&options(Address::Local(path.clone()), 20, 5));
+    let _ = std::fs::remove_file(&path);
+    assert_eq!(found, (20, NO_ERRORS));
+}
+
+/// Runs `options` against a ceiling and gives (right answers, errors, what the ceiling counted).
+fn against_ceiling(size: usize, mut options: Options) -> (u64, u64, u64) {
+    static STOP: [AtomicBool; 4] = [const { AtomicBool::new(false) }; 4];
+    let stop = &STOP[options.pipeline_depth as usize % 4];
+    stop.store(false, Ordering::Relaxed);
+    let mut ceiling =
+        Ceiling::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), size).expect("a port");
+    options.address = Address::Internet(ceiling.address());
+    let serving = thread::spawn(move || ceiling.run(None, stop).expect("a ceiling"));
+    let report = run(&options).expect("a run");
+    stop.store(true, Ordering::Relaxed);
+    let answered = serving.join().expect("no panic");
+    (report.ok, report.errors.total(), answered)
+}
+
+#[test]
+fn generator_and_ceiling_count_the_same() {
+    let blank = Options {
+        limit: Limit::Requests(20_000),
+        ..Options::default()
+    };
+    let deep = Options {
+        pipeline_depth: 24,
+        connections: 10,
+        ..blank.clone()
+    };
+    assert_eq!(against_ceiling(13, deep), (20_000, 0, 20_000));
+    let many = Options {
+        connections: 300,
+        ..blank.clone()
+    };
+    assert_eq!(against_ceiling(13, many), (20_000, 0, 20_000));
+    let large = Options {
+        pipeline_depth: 7,
+        connections: 2,
+        limit: Limit::Requests(500),
+        ..blank
+    };
+    assert_eq!(against_ceiling(300_000, large), (500, 0, 500));
+}
+
+#[test]
+fn a_connection_per_request_opens_as_many_connections() {
+    let mut ceiling =
+        Ceiling::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), 13).expect("a port");
+    let address = Address::Internet(ceiling.address());
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let serving = thread::spawn(move || ceiling.run(None, &STOP).expect("a ceiling"));
+    let report = run(&Options {
+        address,
+        connections: 8,
+        is_persistent: false,
+        source_addresses: 3,
+        limit: Limit::Requests(1000),
+        ..Options::default()
+    })
+    .expect("a run");
+    STOP.store(true, Ordering::Relaxed);
+    assert_eq!((report.ok, report.connections_opened), (1000, 1000));
+    assert_eq!(serving.join().expect("no panic"), 1000);
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    let blank = Options::default;
+    let bad = [
+        Options {
+            connections: 0,
+            ..blank()
+        },
+        Options {
+            is_persistent: false,
+            pipeline_depth: 2,
+            ..blank()
+        },
+        Options {
+            target: String::from("/a b"),
+            ..blank()
+        },
+        Options {
+            field_lines: vec![(String::from("A"), String::from("b\r\nC: d"))],
+            ..blank()
+        },
+        Options {
+            connections: 100_000_000,
+            ..blank()
+        },
+    ];
+    for options in bad {
+        let error = run(&options).expect_err("a refusal");
+        assert_eq!(
+            error.kind(),
+            std::io::ErrorKind::InvalidInput,
+            "{options:?}"
+        );
+    }
+}

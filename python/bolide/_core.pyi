@@ -1,0 +1,193 @@
+"""The compiled half of Bolide: the reactor, HTTP, routing, and the calling of native handlers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from selectors import SelectorKey
+from typing import Any, Self, final
+
+__all__ = [
+    "NativeApp",
+    "Request",
+    "Selector",
+    "Server",
+    "Stream",
+    "__version__",
+    "settings",
+]
+
+__version__: str
+
+def settings() -> list[tuple[str, str, int, str, str]]:
+    """Give every limit and timeout: name, kind ("limit" or "timeout"), default, unit, help."""
+
+class Request:
+    """One request. Nothing is decoded before it is asked for; objects that nobody keeps are reused."""
+
+    def __new__(cls) -> Self: ...
+    @property
+    def method(self) -> str:
+        """The method, as received."""
+
+    @property
+    def path(self) -> str:
+        """The path, percent-decoded; what is not UTF-8 is U+FFFD."""
+
+    @property
+    def raw_path(self) -> bytes:
+        """The path as received, without the query."""
+
+    @property
+    def query_string(self) -> bytes:
+        """The query as received, without the question mark."""
+
+    @property
+    def http_version(self) -> str:
+        """The protocol version, "1.0" or "1.1"."""
+
+    @property
+    def scheme(self) -> str:
+        """The scheme, "http"."""
+
+    @property
+    def client(self) -> tuple[str, int] | None:
+        """Address and port of the client; None on a UNIX socket."""
+
+    @property
+    def server(self) -> tuple[str, int] | None:
+        """Address and port that the client reached; None on a UNIX socket."""
+
+    @property
+    def host(self) -> str:
+        """The authority of the target, or the value of Host (RFC 9112 section 3.3)."""
+
+    @property
+    def path_params(self) -> dict[str, Any]:
+        """The parameters of the path by name, converted."""
+
+    def field_lines(self) -> list[tuple[str, str]]:
+        """Give every field line in order: name in lower case, value as Latin-1 text."""
+
+    @property
+    def cache(self) -> dict[str, Any]:
+        """What was derived from this request; empty for each."""
+
+    @property
+    def app(self) -> Any:
+        """The application that answers it."""
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the handler is a coroutine function."""
+
+    def read(self) -> bytes:
+        """Give the whole content; in `def` handlers only."""
+
+    def receive(self) -> Awaitable[bytes | None]:
+        """Await the next part of the content, None at its end.
+
+        Raises:
+            ClientDisconnected: The peer is gone, or the request is answered already.
+        """
+
+@final
+class Stream:
+    """The sending side of a streamed answer."""
+
+    def send(self, data: bytes) -> Awaitable[None]:
+        """Await until `data` is accepted into a bounded buffer.
+
+        Raises:
+            ClientDisconnected: The peer is gone.
+        """
+
+@final
+class NativeApp:
+    """The router and the handlers of an application."""
+
+    def __new__(
+        cls,
+        *,
+        app: Any,
+        request_type: type[Request],
+        response_type: type,
+        json_encode: Callable[[Any], bytes],
+        on_error: Callable[[Any, Exception], Any],
+        on_status: Callable[[Any, int, str], Any],
+        stream_async: Callable[[Stream, Any], Coroutine[Any, Any, None]],
+        disconnected: type[BaseException],
+    ) -> Self: ...
+    def add_route(
+        self,
+        method: str,
+        pattern: str,
+        handler: Callable[..., Any],
+        parameters: list[str],
+        keyword_parameters: list[str],
+        is_async: bool,
+    ) -> None:
+        """Add a route.
+
+        Raises:
+            ValueError: The pattern cannot be read, or the route exists; one plain sentence.
+        """
+
+@final
+class Selector:
+    """The reactor as a `selectors.BaseSelector`: asyncio waits in it, HTTP is served meanwhile."""
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey: ...
+    def unregister(self, fileobj: Any) -> SelectorKey: ...
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey: ...
+    def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]: ...
+    def get_key(self, fileobj: Any) -> SelectorKey: ...
+    def get_map(self) -> Mapping[int, SelectorKey]: ...
+    def close(self) -> None: ...
+
+@final
+class Server:
+    """One worker's reactor with HTTP on it."""
+
+    def __new__(cls, app: NativeApp, options: dict[str, Any]) -> Self:
+        """Make a server without listeners.
+
+        `options` may hold every name of `settings()`, `server_header` (bool), `access_log` (a
+        descriptor or None) and `access_log_format` ("combined" or "json").
+        """
+
+    def add_listener(self, fd: int) -> None:
+        """Serve a listening socket; the descriptor is duplicated."""
+
+    def adopt(self, fd: int) -> None:
+        """Serve a connection that is accepted already; the descriptor is duplicated."""
+
+    def selector(self) -> Selector:
+        """Give the reactor as a selector for `asyncio.SelectorEventLoop`."""
+
+    def attach(self, event_loop: asyncio.AbstractEventLoop, *, own_selector: bool) -> None:
+        """Bind it to the running loop; without our selector the loop watches `fileno()`."""
+
+    def fileno(self) -> int:
+        """Give the epoll descriptor: readable when a pass is due."""
+
+    def poll(self) -> None:
+        """Run one pass without waiting."""
+
+    def drain(self) -> None:
+        """Stop accepting, close idle connections, end every other with its next answer."""
+
+    def on_drained(self, callback: Callable[[], Any]) -> None:
+        """Call back once when a drain is asked for and no connection is left."""
+
+    def stop(self) -> None:
+        """Close everything now."""
+
+    @property
+    def connections(self) -> int:
+        """The number of open connections."""
+
+    @property
+    def memory_bound(self) -> tuple[int, int]:
+        """Bytes that one connection, and all of them, can make the server hold."""
+
+    def reopen_access_log(self, fd: int) -> None:
+        """Write the access log to another descriptor from now on; it is duplicated."""
