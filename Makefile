@@ -51,8 +51,8 @@ fix: $(DEPS) ## Format, and repair what the linters can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(CORE) ## Run the micro benchmarks in benches/
-	@for bench in benches/*.py; do echo "$$bench"; $(BIN)/python "$$bench" || exit 1; done
+bench: $(CORE) ## Measure against the machine's limit and other servers (benches/README.md)
+	$(BIN)/python benches/run.py
 
 docs: $(CORE) ## Write docs/settings.md from the option table
 	$(BIN)/python -m bolide.reference > docs/settings.md

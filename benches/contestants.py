@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -45,9 +45,9 @@ class Server:
 
     process: subprocess.Popen[bytes]
     port: int
+    core: int
     log: Path
     body: bytes = b""
-    folder: Path = field(default_factory=Path)
 
 
 def programs(target: Path) -> tuple[Path, Path]:
@@ -160,7 +160,7 @@ def running(
                 stderr=output,
                 start_new_session=True,
             )
-        server = Server(process, port, log)
+        server = Server(process, port, core, log)
         try:
             _wait_until_ready(server)
             server.body = verify(server.port, workload)

@@ -33,21 +33,24 @@ def trial(
         command.append("--close")
     command.append(f"http://127.0.0.1:{server.port}{workload.target}")
 
-    before = (time.monotonic(), session_cpu_s(server.process.pid), machine_s())
+    cores = {server.core, core}
+    before = (time.monotonic(), session_cpu_s(server.process.pid), *cores_s(cores))
     done = subprocess.run(
         pinned(core, command), capture_output=True, text=True, check=False, timeout=seconds + 30
     )
-    after = (time.monotonic(), session_cpu_s(server.process.pid), machine_s())
+    after = (time.monotonic(), session_cpu_s(server.process.pid), *cores_s(cores))
     if done.returncode != 0:
         raise UnavailableError(f"the generator failed: {done.stderr.strip()}")
     report: dict[str, Any] = json.loads(done.stdout)
-    wall = after[0] - before[0]
+    wall, server_s, busy_s, stolen_s = (
+        late - early for early, late in zip(before, after, strict=True)
+    )
     if report["ok"]:
         report["bytes_per_answer"] = report["bytes_per_s"] / report["requests_per_s"]
-    report["server_cpu"] = (after[1] - before[1]) / wall
-    busy = (after[2]["busy"] - before[2]["busy"]) / wall
-    report["steal"] = (after[2]["steal"] - before[2]["steal"]) / wall
-    report["others_cpu"] = max(0.0, busy - report["server_cpu"] - report["generator_cpu"])
+    report["server_cpu"] = server_s / wall
+    report["steal"] = stolen_s / wall
+    others = busy_s / wall - report["server_cpu"] - report["generator_cpu"]
+    report["others_cpu"] = max(0.0, others)
     report["load_average"] = os.getloadavg()[0]
     return report
 
@@ -83,12 +86,22 @@ def _stat(pid: int) -> list[str]:
     return text[text.rindex(")") + 2 :].split()
 
 
-def machine_s() -> dict[str, float]:
-    """Give the seconds that all cores were busy, and were stolen, so far."""
-    first = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
-    user, nice, system, _idle, _iowait, irq, softirq, steal = (int(word) for word in first[:8])
-    busy = user + nice + system + irq + softirq
-    return {"busy": busy / TICKS_PER_SECOND, "steal": steal / TICKS_PER_SECOND}
+def cores_s(cores: set[int]) -> tuple[float, float]:
+    """Give the seconds that these cores were busy, and were stolen, so far."""
+    busy = stolen = 0
+    names = {f"cpu{core}" for core in cores}
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *words = line.split()
+        if name in names:
+            user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, words[:8])
+            busy += user + nice + system + irq + softirq
+            stolen += steal
+    return busy / TICKS_PER_SECOND, stolen / TICKS_PER_SECOND
+
+
+def is_noisy(trial: dict[str, Any]) -> bool:
+    """Tell whether something else took so much of the cores that the figure is in doubt."""
+    return bool(trial.get("others_cpu", 0) > 0.1 or trial.get("steal", 0) > 0.02)
 
 
 def resident_bytes(pid: int) -> int:

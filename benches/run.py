@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from contestants import ROOT, UnavailableError, running
-from measure import memory, trial
+from measure import is_noisy, memory, trial
 from table import table
 from workloads import BROWSER, DEF_1, GROUPS, Workload
 
 SCHEMA_VERSION = 1
+# How often a trial is repeated beside which something else took more than a tenth of a core.
+NOISY_REPEATS_MAX = 2
 
 
 def main() -> int:
@@ -63,9 +65,12 @@ class Bench:
         pairs = list(GROUPS[group])
         random.shuffle(pairs)
         for contestant, workload in pairs:
-            self._run(contestant, workload.name, workload, number)
+            for _ in range(1 + NOISY_REPEATS_MAX):
+                record = self._run(contestant, workload.name, workload, number)
+                if not is_noisy(record):
+                    break
 
-    def _run(self, contestant: str, name: str, workload: Workload, number: int) -> None:
+    def _run(self, contestant: str, name: str, workload: Workload, number: int) -> dict[str, Any]:
         record: dict[str, Any] = {
             "schema": SCHEMA_VERSION,
             "kind": "trial",
@@ -82,11 +87,22 @@ class Bench:
         if record.get("errors") and sum(record["errors"].values()) > 0:
             failed = {name: count for name, count in record["errors"].items() if count}
             record["failure"] = f"requests failed: {failed}"
-        self.trials.append(record)
+        self._keep(record)
         self._write(record)
         rate = record.get("requests_per_s")
         shown = record["failure"] or (f"{rate:,.0f} requests/s" if rate is not None else "done")
         print(f"round {number}: {contestant} {name}: {shown}", file=sys.stderr, flush=True)
+        return record
+
+    def _keep(self, record: dict[str, Any]) -> None:
+        """Keep a trial; of repeated ones that in which the least else was going on."""
+        key = ("round", "contestant", "workload")
+        for index, kept in enumerate(self.trials):
+            if all(kept[name] == record[name] for name in key):
+                if record["failure"] or record["others_cpu"] < kept["others_cpu"]:
+                    self.trials[index] = record
+                return
+        self.trials.append(record)
 
     def _measure(self, contestant: str, name: str, workload: Workload) -> dict[str, Any]:
         size = 13
@@ -104,7 +120,7 @@ class Bench:
                 with running("bolide", BROWSER, self.server_core, self.target) as server:
                     self.json_size = len(server.body)
             except UnavailableError:
-                self.json_size = 78
+                self.json_size = 64
         return self.json_size
 
     def _write(self, record: dict[str, Any]) -> None:

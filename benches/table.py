@@ -4,6 +4,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
+from measure import is_noisy
 from workloads import IDLE_MEMORY_MAX, ROWS, START_MEMORY_MAX, Bar, Row
 
 Trial = dict[str, Any]
@@ -12,8 +13,9 @@ Rounds = dict[int, Trial]
 
 HEAD = (
     "| workload (100 connections) | Bolide, requests/s | against | requests/s "
-    "| ratio (least to most) | must reach | verdict | CPU of server / generator | remarks |\n"
-    "| --- | ---: | --- | ---: | ---: | ---: | --- | ---: | --- |"
+    "| ratio (least to most) | per server CPU | must reach | verdict "
+    "| CPU of server / generator | remarks |\n"
+    "| --- | ---: | --- | ---: | ---: | ---: | ---: | --- | ---: | --- |"
 )
 
 
@@ -47,16 +49,15 @@ def _line(trials: Trials, row: Row, bar: Bar) -> str:
     ours, theirs = _good(ours_all), _good(theirs_all)
     remarks = _remarks(ours_all, theirs_all, bar.contestant)
     ratios = _ratios(ours, theirs, _rate_of)
-    shown, verdict = "", "not measured"
+    shown, shown_per_cpu, verdict = "", "", "not measured"
     if ratios:
         shown = _spread(ratios)
         judged = median(ratios)
+        per_cpu = median(_ratios(ours, theirs, _rate_per_cpu))
+        shown_per_cpu = f"{per_cpu:.2f}"
         if _is_generator_bound(ours) and _is_generator_bound(theirs):
-            judged = median(_ratios(ours, theirs, _rate_per_cpu))
-            remarks.append(
-                "the generator was the limit of both: judged by requests per second of server CPU, "
-                f"ratio {judged:.2f}"
-            )
+            judged = per_cpu
+            remarks.append("the generator was the limit of both: judged per server CPU")
         elif _is_generator_bound(ours) or _is_generator_bound(theirs):
             limited = "bolide" if _is_generator_bound(ours) else bar.contestant
             remarks.append(f"the generator was the limit of {limited}")
@@ -67,6 +68,7 @@ def _line(trials: Trials, row: Row, bar: Bar) -> str:
         bar.contestant,
         _rate(theirs),
         shown,
+        shown_per_cpu,
         f"{bar.ratio:.2f}",
         verdict,
         f"{_shares(ours)}; {_shares(theirs)}",
@@ -121,7 +123,7 @@ def _remarks(ours: Trials, theirs: Trials, contestant: str) -> list[str]:
             remarks.append(f"{name} not available: {failures[0]}")
         elif failures:
             remarks.append(f"{name} failed {len(failures)} of {len(trials)}: {failures[0]}")
-    noisy = [t for t in ours + theirs if t.get("others_cpu", 0) > 0.1 or t.get("steal", 0) > 0.02]
+    noisy = [trial for trial in ours + theirs if is_noisy(trial)]
     if noisy:
         remarks.append(f"noisy: other work in {len(noisy)} of {len(ours) + len(theirs)} trials")
     return remarks

@@ -1,11 +1,11 @@
 """The two ways to start a server from Python: `run` with processes, `serve` inside a running loop.
 
-The server's machinery is imported when one of them is called, not when an application is defined.
+The server's machinery, and asyncio, is imported when one of them is called, not when an application
+is defined.
 """
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,8 @@ def run(app: App | str, *, config: str | None = None, **settings: Any) -> None:
         StartupError: the application's startup raised in a worker, or the worker died.
         SystemExit: a second signal cut the stop short; the code is 1.
     """
+    import asyncio
+
     from bolide import importer, logs, supervisor, worker
     from bolide.settings import resolve
 
@@ -59,6 +61,8 @@ async def serve(app: App | str, *, config: str | None = None, **settings: Any) -
         ConfigError: an option is not valid or belongs to `run`, or an address is taken.
         StartupError: the application's startup raised.
     """
+    import asyncio
+
     from bolide import importer, listener, worker
     from bolide.service import Service
     from bolide.settings import resolve

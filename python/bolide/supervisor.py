@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from bolide.web import App
 
 EXIT_CUT_SHORT = 1
+QUIET_ENDS = ("exit status 0", "signal SIGTERM", "signal SIGKILL")
+"""How a worker may end during a stop without a word: it was asked to, or the supervisor said so."""
 RESTART_DELAY_S, RESTART_DELAY_S_MAX = 0.1, 10.0
 KILL_AGAIN_S = 10.0
 LONG_LIFE_S = 10.0
@@ -64,7 +66,7 @@ class Supervisor:
         self._settings = settings
         self._name = source if isinstance(source, str) else "app"
         self._slots = [Slot(number + 1) for number in range(settings.workers)]
-        self._selector = selectors.DefaultSelector()
+        self._selector = selectors.PollSelector()  # has no descriptor that a worker would inherit
         self._exit_code = 0
         self._failure: Error | None = None
         self._is_announced = False
@@ -99,10 +101,17 @@ class Supervisor:
                     self._wait()
             finally:
                 self._kill_all(signal.SIGKILL)
-                listener.close_all(self._listeners)
+                self._close()
         if self._failure is not None:
             raise self._failure
         return self._exit_code
+
+    def _close(self) -> None:
+        listener.close_all(self._listeners)
+        own_log_fd = None if self._settings.access_log == "-" else self._job.access_log_fd
+        for fd in (self._job.lifeline_fd, self._lifeline_write_fd, own_log_fd):
+            if fd is not None:
+                os.close(fd)
 
     def _wait(self) -> None:
         for key, _ in self._selector.select(self._wait_s()):
@@ -175,6 +184,8 @@ class Supervisor:
     def _replace(self, slot: Slot, ended: child.Child, how: str) -> None:
         """Decide what follows the end of a worker."""
         if self._deadline is not None:
+            if how not in QUIET_ENDS:
+                logger.error("worker %d (pid %d) ended: %s", slot.number, ended.pid, how)
             return
         message = ended.report.get("message", "")
         if message:

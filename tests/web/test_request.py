@@ -360,9 +360,6 @@ def test_a_client_that_goes_away_is_told_of() -> None:
         assert client.get("/missing").status == 404
 
 
-@pytest.mark.xfail(
-    reason="Request.receive() waits for ever when its exchange has ended", strict=False
-)
 def test_content_that_was_never_received_is_gone_after_the_answer() -> None:
     outcomes: queue.Queue[object] = queue.Queue()
     tasks = []

@@ -109,9 +109,27 @@ pub(crate) fn is_iterator(object: &Bound<'_, PyAny>) -> bool {
 }
 
 /// True for what an `async def` function gives.
+#[inline]
 pub(crate) fn is_coroutine(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: any object may be asked.
-    unsafe { ffi::PyCoro_CheckExact(object.as_ptr()) != 0 }
+    // SAFETY: any object has a type, and the type object of coroutines is a static of the interpreter.
+    unsafe { ffi::Py_TYPE(object.as_ptr()) == &raw mut ffi::PyCoro_Type }
+}
+
+/// The value of a built-in attribute, through its descriptor: a fifth of what looking the name up costs.
+#[inline]
+pub(crate) fn get_described<'py>(descriptor: &Py<PyAny>, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: every object has a type.
+    let kind = unsafe { ffi::Py_TYPE(descriptor.as_ptr()) };
+    // SAFETY: types live as long as their instances.
+    let Some(get) = (unsafe { (*kind).tp_descr_get }) else {
+        return Err(pyo3::exceptions::PyTypeError::new_err("not a descriptor"));
+    };
+    // SAFETY: every object has a type.
+    let owner = unsafe { ffi::Py_TYPE(object.as_ptr()) };
+    // SAFETY: the slot takes the descriptor, an instance, and its type, which all live over the call.
+    let value = unsafe { get(descriptor.as_ptr(), object.as_ptr(), owner.cast()) };
+    // SAFETY: a new reference, or null with the error set.
+    unsafe { Bound::from_owned_ptr_or_err(object.py(), value) }
 }
 
 /// The number of items of a container, 0 when it cannot be told.

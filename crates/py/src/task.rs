@@ -19,6 +19,9 @@ struct Asyncio {
     leave_task: Py<PyAny>,
     register_task: Py<PyAny>,
     unregister_task: Py<PyAny>,
+    /// Descriptors of the task type.
+    must_cancel: Py<PyAny>,
+    callbacks: Py<PyAny>,
     /// The loop's queue of handles; `None` for a loop that keeps it to itself.
     ready: Option<Py<PyAny>>,
 }
@@ -48,9 +51,12 @@ impl Tasks {
         let tasks = event_loop.py().import("asyncio.tasks")?;
         let function = |name: &str| -> PyResult<Py<PyAny>> { Ok(tasks.getattr(name)?.unbind()) };
         let ready = if owns_loop { Some(event_loop.getattr("_ready")?.unbind()) } else { None };
+        let task_type = tasks.getattr("Task")?;
         self.asyncio = Some(Asyncio {
+            must_cancel: task_type.getattr("_must_cancel")?.unbind(),
+            callbacks: task_type.getattr("_callbacks")?.unbind(),
             event_loop: event_loop.clone().unbind(),
-            task_type: function("Task")?,
+            task_type: task_type.unbind(),
             enter_task: function("_enter_task")?,
             leave_task: function("_leave_task")?,
             register_task: function("_register_task")?,
@@ -95,7 +101,10 @@ impl Tasks {
     /// A coroutine ended in its first step: keeps the task idle, or lets it go if somebody took hold of it.
     #[inline]
     pub(crate) fn ended(&mut self, py: Python<'_>) {
-        let is_kept = self.idle.as_ref().is_none_or(|idle| idle.is_kept(py).unwrap_or(true));
+        let is_kept = match (&self.asyncio, &self.idle) {
+            (Some(asyncio), Some(idle)) => idle.is_kept(py, asyncio).unwrap_or(true),
+            _ => true,
+        };
         if is_kept {
             self.retire(py);
         }
@@ -159,12 +168,12 @@ impl Asyncio {
 impl Idle {
     /// Whether a handler left something of its own on the task.
     #[inline]
-    fn is_kept(&self, py: Python<'_>) -> PyResult<bool> {
+    fn is_kept(&self, py: Python<'_>, asyncio: &Asyncio) -> PyResult<bool> {
         let task = self.task.bind(py);
         if ffi::references(&self.task) != self.references || ffi::first_weak_reference(task) != self.weak_reference {
             return Ok(true);
         }
-        let is_cancelled = task.getattr(pyo3::intern!(py, "_must_cancel"))?.is_truthy()?;
-        Ok(is_cancelled || !task.getattr(pyo3::intern!(py, "_callbacks"))?.is_none())
+        let is_cancelled = ffi::get_described(&asyncio.must_cancel, task)?.is_truthy()?;
+        Ok(is_cancelled || !ffi::get_described(&asyncio.callbacks, task)?.is_none())
     }
 }

@@ -220,7 +220,7 @@ impl Connection {
     /// Parses a head and starts its exchange. Leaves `rest` as it is when that has to wait.
     #[inline]
     fn head<A: App>(&mut self, core: &mut Core, app: &mut A, rest: &mut &[u8]) {
-        match wire::parse_request(rest, &core.head_limits) {
+        match wire::parse_request_with(rest, &core.head_limits, &mut core.memo) {
             Ok(Parsed::Complete(head)) => {
                 if !self.pending.is_empty() && !self.may_overtake(core, &head) {
                     self.is_blocked = true;

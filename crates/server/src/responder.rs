@@ -9,10 +9,10 @@ pub(crate) struct Stamp {
     lines: Vec<u8>,
     /// The status line of a 200 and `lines`.
     ok: Vec<u8>,
-    /// `ok` with the application's field lines of the last persistent answer, up to the value of Content-Length: most answers begin as
-    /// the one before.
+    /// The whole head of the last plain answer (a 200 with those lines and that length): most answers begin as the one before.
     last: Vec<u8>,
     last_lines: Vec<u8>,
+    last_length: usize,
 }
 
 impl Stamp {
@@ -24,6 +24,7 @@ impl Stamp {
             ok: Vec::new(),
             last: Vec::new(),
             last_lines: Vec::new(),
+            last_length: 0,
         };
         stamp.refresh(unix_s);
         stamp
@@ -38,16 +39,19 @@ impl Stamp {
         self.ok.clear();
         wire::push_status_line(&mut self.ok, 200);
         self.ok.extend_from_slice(&self.lines);
-        self.remember(b"");
+        self.remember(b"", 0);
     }
 
-    fn remember(&mut self, lines: &[u8]) {
+    fn remember(&mut self, lines: &[u8], length: usize) {
         self.last_lines.clear();
         self.last_lines.extend_from_slice(lines);
+        self.last_length = length;
         self.last.clear();
         self.last.extend_from_slice(&self.ok);
         self.last.extend_from_slice(lines);
         self.last.extend_from_slice(b"Content-Length: ");
+        wire::push_decimal(&mut self.last, length as u64);
+        self.last.extend_from_slice(b"\r\n\r\n");
     }
 }
 
@@ -120,15 +124,13 @@ impl<'a> Responder<'a> {
         if !is_plain || self.framing.version == Version::Http10 || self.framing.is_head {
             return self.respond_otherwise(status, fields, content);
         }
-        if self.stamp.last_lines != fields.lines {
-            self.stamp.remember(fields.lines);
+        if self.stamp.last_length != content.len() || self.stamp.last_lines != fields.lines {
+            self.stamp.remember(fields.lines, content.len());
         }
         self.status = status;
         self.content_bytes = content.len() as u64;
-        self.out.reserve(self.stamp.last.len() + 32 + content.len());
+        self.out.reserve(self.stamp.last.len() + content.len());
         self.out.extend_from_slice(&self.stamp.last);
-        wire::push_decimal(self.out, content.len() as u64);
-        self.out.extend_from_slice(b"\r\n\r\n");
         self.out.extend_from_slice(content);
     }
 

@@ -51,6 +51,8 @@ pub struct Config {
 pub(crate) struct Core {
     pub(crate) limits: Limits,
     pub(crate) head_limits: wire::HeadLimits,
+    /// The last field section of any connection: one per worker, so that an idle connection owns none.
+    pub(crate) memo: wire::SectionMemo,
     pub(crate) timeouts: Timeouts,
     pub(crate) clock: Clock,
     pub(crate) stamp: Stamp,
@@ -112,6 +114,7 @@ impl<A: App> Worker<A> {
         let core = Core {
             limits: config.limits,
             head_limits: config.limits.head(),
+            memo: wire::SectionMemo::new(),
             timeouts: config.timeouts,
             clock,
             stamp: Stamp::new(!config.omits_server_field, clock.unix_s()),

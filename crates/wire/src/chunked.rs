@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The decoder is one enum of named states. Every byte outside chunk data goes through
-//! [`ChunkedDecoder::step`], so it can stop and resume at any byte, holds no buffer, and never
+//! `ChunkedDecoder::step`, so it can stop and resume at any byte, holds no buffer, and never
 //! looks at a byte twice. Only CRLF ends a line: recipients that end a chunk line at a lone LF or
 //! CR, even inside an extension, read other messages than those in front of them
 //! (CVE-2025-55315, CVE-2025-43859).

@@ -105,11 +105,18 @@ pub fn push_decimal(out: &mut Vec<u8>, number: u64) {
 
 /// Appends a hexadecimal number, as in chunk-size.
 pub fn push_hex(out: &mut Vec<u8>, number: u64) {
-    let digits = (u64::BITS - (number | 1).leading_zeros()).div_ceil(4);
-    for digit in (0..digits).rev() {
-        let value = (number >> (digit * 4)) & 0xf;
-        out.push(b"0123456789abcdef"[value as usize]);
+    let mut text = [0; 16];
+    let mut start = text.len();
+    let mut rest = number;
+    loop {
+        start -= 1;
+        text[start] = b"0123456789abcdef"[(rest & 0xf) as usize];
+        rest >>= 4;
+        if rest == 0 {
+            break;
+        }
     }
+    out.extend_from_slice(&text[start..]);
 }
 
 /// Appends one chunk (RFC 9112 7.1); nothing for empty content, which would end the message body.

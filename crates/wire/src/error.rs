@@ -19,7 +19,6 @@ impl core::error::Error for ProtocolError {}
 
 /// One variant per way of being wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[non_exhaustive]
 pub enum ErrorKind {
     /// A CR that no LF follows (RFC 9112 2.2).
     BareCr,

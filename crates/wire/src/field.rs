@@ -8,20 +8,21 @@ use crate::error::{ErrorKind, Stop};
 use crate::grammar::{CR, CRLF, HTAB, LF, SP, is_field_value_byte, is_tchar, is_token, trim_ows};
 use crate::scan;
 
-/// Parses the field lines at the start of `window` up to and including the empty line, giving
-/// each name, and its value with the OWS around it, to `on_line`.
+/// Parses the field lines at the start of `rest`, which is the end of a window of `window_len`
+/// bytes, up to and including the empty line, giving each name, and its value with the OWS around
+/// it, to `on_line`.
 ///
-/// Returns the length of the field section, without the empty line.
+/// Returns where in the window the empty line starts.
 #[inline]
 pub(crate) fn parse_section<'a>(
-    window: &'a [u8],
+    mut rest: &'a [u8],
+    window_len: usize,
     field_lines_max: usize,
     mut on_line: impl FnMut(&'a [u8], &'a [u8]) -> Result<(), ErrorKind>,
 ) -> Result<usize, Stop> {
-    let mut rest = window;
     let mut lines_left = field_lines_max;
     while rest.first_chunk() != Some(CRLF) {
-        let at = window.len() - rest.len();
+        let at = window_len - rest.len();
         if lines_left == 0 {
             return Err(no_line_left(rest, at));
         }
@@ -32,7 +33,7 @@ pub(crate) fn parse_section<'a>(
         on_line(name, value).map_err(|kind| Stop::Refused(kind, at))?;
         rest = tail;
     }
-    Ok(window.len() - rest.len())
+    Ok(window_len - rest.len())
 }
 
 /// Name and value of the field line at the start of `bytes`, and what follows the line; nothing
@@ -122,14 +123,8 @@ impl<'a> Iterator for FieldLines<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let colon = memchr::memchr(b':', self.rest)?;
-        let (name, [_, after_colon @ ..]) = self.rest.split_at_checked(colon)? else {
-            return None;
-        };
-        // An accepted value holds no CR, so the first one ends the line.
-        let value_len = memchr::memchr(CR, after_colon)?;
-        let (value, end) = after_colon.split_at_checked(value_len)?;
-        self.rest = end.get(CRLF.len()..)?;
+        let (name, value, rest) = parse_line(self.rest)?;
+        self.rest = rest;
         Some((name, trim_ows(value)))
     }
 }

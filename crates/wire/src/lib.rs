@@ -4,7 +4,8 @@
 //! *complete* (one head, borrowed from those bytes), *incomplete* (nothing wrong yet, more is
 //! needed) or *refused* (a [`ProtocolError`]; the connection must end). It keeps no state, so the
 //! caller decides what to buffer. [`BodyDecoder`] then turns the bytes behind the head into
-//! content, and the functions of [`encode`] write the other direction.
+//! content, and the functions of [`encode`] write the other direction. [`parse_response`] is the
+//! client's half, for the load generator.
 //!
 //! Nothing is repaired. Where RFC 9110 and RFC 9112 leave a choice between tolerating and
 //! refusing, this crate refuses, because two recipients that repair differently are how requests
@@ -12,7 +13,10 @@
 //!
 //! Not here: sockets, clocks, threads, timeouts, and any notion of an application.
 //!
-//! Reading order: [`grammar`](self), `request_line`, `field`, [`head`], [`framing`], [`chunked`].
+//! Where to read: [`head`] is the way through a request; `request_line`, `target`, `host` and
+//! [`field`] are its parts, `grammar` the byte classes and `scan` the loops that find their ends;
+//! [`framing`] decides where content ends and [`chunked`] decodes it. What is refused, and with
+//! which status, is the one table in [`error`]. Every rule has a case in `vectors/`.
 
 pub mod chunked;
 pub mod date;
@@ -24,6 +28,7 @@ mod grammar;
 pub mod head;
 mod host;
 pub mod limits;
+pub mod memo;
 pub mod method;
 mod request_line;
 pub mod response;
@@ -40,7 +45,10 @@ pub use encode::{
 pub use error::{ErrorKind, ProtocolError};
 pub use field::{FieldLines, field_lines, is_field_name, is_field_value};
 pub use framing::{BodyDecoder, BodyLength, Decoded};
-pub use head::{Progress, RequestHead, parse_request, within_limits, worth_parsing};
+pub use head::{
+    Progress, RequestHead, parse_request, parse_request_with, within_limits, worth_parsing,
+};
 pub use limits::HeadLimits;
+pub use memo::SectionMemo;
 pub use method::{Method, Version};
 pub use response::{ResponseBodyLength, ResponseHead, ResponseProgress, parse_response};

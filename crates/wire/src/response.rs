@@ -93,9 +93,12 @@ fn response_head<'a>(
     let fields = input.get(line.len..).unwrap_or_default();
     let section_window = window(fields, limits.header_section_bytes_max);
     let mut control = Control::default();
-    let section_len = parse_section(section_window, limits.field_lines_max, |name, value| {
-        control.read(line.version, name, value)
-    })
+    let section_len = parse_section(
+        section_window,
+        section_window.len(),
+        limits.field_lines_max,
+        |name, value| control.read(line.version, name, value),
+    )
     .map_err(|stop| {
         let max = limits.header_section_bytes_max;
         over_limit(stop, section_window, max, ErrorKind::HeaderSectionTooLarge).shifted(line.len)

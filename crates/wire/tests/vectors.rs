@@ -359,6 +359,36 @@ fn check_prefixes(case: &Case, bytes: &[u8]) {
     }
 }
 
+/// Every vector with each byte replaced in turn: pieces may be judged later than the whole, because
+/// bytes that end no line wait for one that does, but never otherwise.
+#[test]
+fn a_changed_byte_is_judged_alike_in_whole_and_in_pieces() {
+    let replacements = b"\0\t\n\r \":;,0/a%\x7f\x80";
+    for case in cases() {
+        let bytes = case.send.bytes();
+        for at in 0..bytes.len().min(200) {
+            for replacement in replacements {
+                let mut changed = bytes[..bytes.len().min(400)].to_vec();
+                changed[at] = *replacement;
+                check_pieces(&changed);
+            }
+        }
+    }
+}
+
+fn check_pieces(bytes: &[u8]) {
+    let mut whole = Receiver::default();
+    whole.receive(bytes);
+    let mut pieces = Receiver::default();
+    bytes.chunks(1).for_each(|piece| pieces.receive(piece));
+    let text = String::from_utf8_lossy(bytes);
+    assert_eq!(whole.seen, pieces.seen, "{text:?}");
+    if !pieces.is_waiting() {
+        assert_eq!(whole.refused, pieces.refused, "{text:?}");
+        assert_eq!(whole.closed, pieces.closed, "{text:?}");
+    }
+}
+
 /// Bytes behind a good message are left to the next one; behind a bad one nothing matters.
 fn check_with_request_behind(case: &Case, bytes: &[u8]) {
     if case.half_close || !case.interim.is_empty() {

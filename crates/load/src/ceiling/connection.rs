@@ -146,7 +146,7 @@ fn kind(request: &[u8]) -> Kind {
 }
 
 fn connection_option(request: &[u8]) -> Option<&[u8]> {
-    let mut lines = memmem::find_iter(request, b"\r\n").map(|at| &request[at + 2..]);
+    let mut lines = memmem::find_iter(request, b"\r\n").filter_map(|at| request.get(at + 2..));
     let name = b"connection:";
     let line = lines.find(|line| {
         line.get(..name.len())

@@ -200,8 +200,10 @@ impl<'a> Driver<'a> {
         connection.unsent = connection.batch_len;
     }
 
+    /// Every request is answered or failed, and nothing can follow an answer any more.
     fn is_done(&self) -> bool {
-        self.credit == 0 && self.under_way == 0
+        let is_ending = |it: &Connection| matches!(it.stage, Stage::Ending { .. });
+        self.credit == 0 && self.under_way == 0 && !self.connections.iter().any(is_ending)
     }
 
     fn is_ramping(&self) -> bool {
