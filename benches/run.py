@@ -5,10 +5,12 @@ import json
 import os
 import platform
 import random
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from contestants import ROOT, UnavailableError, running
@@ -24,6 +26,8 @@ NOISY_REPEATS_MAX = 2
 def main() -> int:
     """Run the rounds, keep every trial as a line of JSON, and print the table."""
     arguments = _arguments()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
     target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
     _build(target)
     cores = sorted(os.sched_getaffinity(0))
@@ -126,6 +130,11 @@ class Bench:
     def _write(self, record: dict[str, Any]) -> None:
         with self.path.open("a") as file:
             file.write(json.dumps(record) + "\n")
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    """Leave by an exception, so that every server is ended."""
+    sys.exit(128 + number)
 
 
 def _build(target: Path) -> None:

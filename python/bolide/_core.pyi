@@ -12,6 +12,8 @@ __all__ = [
     "Server",
     "Stream",
     "__version__",
+    "ceiling",
+    "load",
     "settings",
 ]
 
@@ -19,6 +21,22 @@ __version__: str
 
 def settings() -> list[tuple[str, str, int, str, str]]:
     """Give every limit and timeout: name, kind ("limit" or "timeout"), default, unit, help."""
+
+def ceiling(host: str, port: int, size: int, seconds: float | None = None) -> int:
+    """Answer without parsing for `seconds`, or until a signal; give how many were answered.
+
+    Raises:
+        OSError: The address cannot be bound.
+        ValueError: `host` is no IP address.
+    """
+
+def load(plan: dict[str, Any]) -> dict[str, Any]:
+    """Drive load as `plan` says and give the report, with units in its keys.
+
+    Raises:
+        OSError: The sockets that the plan needs cannot be had.
+        ValueError: The plan has a key or value that does not fit.
+    """
 
 class Request:
     """One request. Nothing is decoded before it is asked for; objects that nobody keeps are reused."""

@@ -3,6 +3,7 @@
 mod answer;
 mod driver;
 mod ffi;
+mod lab;
 mod native;
 mod request;
 mod selector;
@@ -18,6 +19,8 @@ use pyo3::prelude::*;
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(server::settings, module)?)?;
+    module.add_function(wrap_pyfunction!(lab::ceiling, module)?)?;
+    module.add_function(wrap_pyfunction!(lab::load, module)?)?;
     module.add_class::<request::Request>()?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<native::NativeApp>()?;

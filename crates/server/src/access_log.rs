@@ -79,12 +79,20 @@ impl AccessLog {
     pub fn new(file: File, format: LogFormat) -> std::io::Result<AccessLog> {
         let (queue, blocks) = sync_channel::<Vec<u8>>(BLOCKS_MAX);
         let (done, finished) = channel();
-        std::thread::Builder::new().name("access-log".into()).spawn(move || {
-            write_blocks(file, &blocks);
-            // Nobody listens when the log was dropped without waiting.
-            let _ = done.send(());
-        })?;
-        Ok(AccessLog { format, block: Vec::new(), dropped: 0, queue: Some(queue), finished })
+        std::thread::Builder::new()
+            .name("access-log".into())
+            .spawn(move || {
+                write_blocks(file, &blocks);
+                // Nobody listens when the log was dropped without waiting.
+                let _ = done.send(());
+            })?;
+        Ok(AccessLog {
+            format,
+            block: Vec::new(),
+            dropped: 0,
+            queue: Some(queue),
+            finished,
+        })
     }
 
     /// Adds the line of a complete exchange.
@@ -113,7 +121,10 @@ impl AccessLog {
             self.block = block;
         } else if self.dropped > 0 {
             let dropped = std::mem::take(&mut self.dropped);
-            let _ = writeln!(self.block, "bolide: {dropped} access log lines were dropped: the log is slower than the requests");
+            let _ = writeln!(
+                self.block,
+                "bolide: {dropped} access log lines were dropped: the log is slower than the requests"
+            );
         }
     }
 }
@@ -124,13 +135,17 @@ impl Drop for AccessLog {
         let end = Instant::now() + Duration::from_secs(1);
         while !self.block.is_empty() && Instant::now() < end {
             self.flush();
-            if !self.block.is_empty() && self.finished.recv_timeout(Duration::from_millis(5)).is_ok() {
+            if !self.block.is_empty()
+                && self.finished.recv_timeout(Duration::from_millis(5)).is_ok()
+            {
                 return;
             }
         }
         self.queue = None;
         // Whatever the outcome: the writer ended, or it stalls and is left behind.
-        let _ = self.finished.recv_timeout(end.saturating_duration_since(Instant::now()));
+        let _ = self
+            .finished
+            .recv_timeout(end.saturating_duration_since(Instant::now()));
     }
 }
 
@@ -149,7 +164,13 @@ fn push_combined(line: &mut Vec<u8>, record: &LogRecord, unix_s: u64) {
     push_escaped(line, &record.method, LogFormat::Combined);
     line.push(b' ');
     push_escaped(line, &record.target, LogFormat::Combined);
-    let _ = write!(line, " {}\" {} {} \"", version(record.version), record.status, record.content_bytes);
+    let _ = write!(
+        line,
+        " {}\" {} {} \"",
+        version(record.version),
+        record.status,
+        record.content_bytes
+    );
     push_escaped(line, or_dash(&record.referer), LogFormat::Combined);
     line.extend_from_slice(b"\" \"");
     push_escaped(line, or_dash(&record.user_agent), LogFormat::Combined);
@@ -169,7 +190,8 @@ fn push_json(line: &mut Vec<u8>, record: &LogRecord, unix_s: u64, now_ms: u64) {
         push_escaped(line, value, LogFormat::Json);
     }
     let duration_ms = now_ms.saturating_sub(record.started_ms);
-    let (version, status, content_bytes) = (version(record.version), record.status, record.content_bytes);
+    let (version, status, content_bytes) =
+        (version(record.version), record.status, record.content_bytes);
     let _ = writeln!(
         line,
         "\",\"version\":\"{version}\",\"status\":{status},\"content_bytes\":{content_bytes},\"duration_ms\":{duration_ms}}}"
@@ -284,8 +306,13 @@ mod tests {
         }
         drop(log);
         let text = reading.join().unwrap().unwrap();
-        let (lines, notes): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with("192.0.2.1 "));
-        let dropped: usize = notes.iter().filter_map(|note| note.split(' ').nth(1)?.parse::<usize>().ok()).sum();
+        let (lines, notes): (Vec<_>, Vec<_>) = text
+            .lines()
+            .partition(|line| line.starts_with("192.0.2.1 "));
+        let dropped: usize = notes
+            .iter()
+            .filter_map(|note| note.split(' ').nth(1)?.parse::<usize>().ok())
+            .sum();
         assert_eq!(lines.len() + dropped, 60_000);
     }
 }

@@ -41,14 +41,20 @@ impl Exchange {
         let mut responder = Responder::new(&mut self.out, stamp, self.framing);
         let fields = Fields::of_application(&response.fields);
         responder.respond(response.status, fields, &response.content);
-        let (framing, status, bytes) = (responder.framing, responder.status, responder.content_bytes);
+        let (framing, status, bytes) =
+            (responder.framing, responder.status, responder.content_bytes);
         self.framing = framing;
         self.progress = Progress::Done;
         self.note(status, bytes);
     }
 
     /// Encodes the head of a streamed answer. False when nothing may follow: then it is complete.
-    pub(crate) fn begin(&mut self, stamp: &mut Stamp, response: &Response, progress: Progress) -> bool {
+    pub(crate) fn begin(
+        &mut self,
+        stamp: &mut Stamp,
+        response: &Response,
+        progress: Progress,
+    ) -> bool {
         let mut responder = Responder::new(&mut self.out, stamp, self.framing);
         let has_parts = responder.begin(response.status, Fields::of_application(&response.fields));
         let (framing, status) = (responder.framing, responder.status);

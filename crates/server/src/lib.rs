@@ -6,7 +6,6 @@
 mod access_log;
 mod app;
 mod connection;
-mod content;
 mod exchange;
 mod limits;
 mod mailbox;

@@ -25,6 +25,10 @@ settings! {
 impl Timeouts {
     /// When a wait of `length_ms` that began at `since_ms` ends; never, when it is switched off.
     pub(crate) fn end_ms(since_ms: u64, length_ms: u64) -> u64 {
-        if length_ms == 0 { u64::MAX } else { since_ms.saturating_add(length_ms) }
+        if length_ms == 0 {
+            u64::MAX
+        } else {
+            since_ms.saturating_add(length_ms)
+        }
     }
 }

@@ -9,7 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use net::{Accepted, Clock, Events, Interest, Interrupted, Listener, Peer, Poller, TimerWheel, Token, Transport};
+use net::{
+    Accepted, Clock, Events, Interest, Interrupted, Listener, Peer, Poller, TimerWheel, Token,
+    Transport,
+};
 use slab::Slab;
 
 use crate::access_log::AccessLog;
@@ -168,12 +171,17 @@ impl<A: App> Worker<A> {
     /// When it cannot be watched.
     pub fn add_listener(&mut self, socket: OwnedFd) -> io::Result<()> {
         let listener = Listener::new(socket)?;
-        self.poller.add_shared(&listener, LISTENER | self.listeners.len() as Token)?;
+        self.poller
+            .add_shared(&listener, LISTENER | self.listeners.len() as Token)?;
         let local = match listener.local() {
             Peer::Internet(address) if address.ip().is_unspecified() => None,
             local => Some(local),
         };
-        self.listeners.push(ListenerSlot { listener, local, is_paused: false });
+        self.listeners.push(ListenerSlot {
+            listener,
+            local,
+            is_paused: false,
+        });
         Ok(())
     }
 
@@ -198,7 +206,9 @@ impl<A: App> Worker<A> {
         }
         let keys: Vec<usize> = self.connections.iter().map(|(key, _)| key).collect();
         for key in keys {
-            self.with_connection(key, |connection, core, app, receive| connection.drain(core, app, receive));
+            self.with_connection(key, |connection, core, app, receive| {
+                connection.drain(core, app, receive)
+            });
         }
     }
 
@@ -225,7 +235,9 @@ impl<A: App> Worker<A> {
     pub fn before_wait(&mut self) -> Option<u64> {
         self.take_mail();
         for key in std::mem::take(&mut self.again) {
-            self.with_connection(key as usize, |connection, core, app, _| connection.settle(core, app));
+            self.with_connection(key as usize, |connection, core, app, _| {
+                connection.settle(core, app)
+            });
         }
         if !self.again.is_empty() {
             return Some(0);
@@ -250,7 +262,9 @@ impl<A: App> Worker<A> {
             self.core.stamp.refresh(self.core.clock.unix_s());
         }
         for index in 0..self.events.len() {
-            let Some(event) = self.events.get(index) else { break };
+            let Some(event) = self.events.get(index) else {
+                break;
+            };
             if event.token < LISTENER {
                 self.with_connection(event.token as usize, |connection, core, app, receive| {
                     if event.writable {
@@ -264,7 +278,10 @@ impl<A: App> Worker<A> {
             } else if event.token < FOREIGN {
                 self.accept((event.token & !LISTENER) as usize);
             } else if event.token < FOREIGN << 1 {
-                foreign.push(net::Readiness { token: event.token & !FOREIGN, ..event });
+                foreign.push(net::Readiness {
+                    token: event.token & !FOREIGN,
+                    ..event
+                });
             }
         }
         self.take_mail();
@@ -279,7 +296,9 @@ impl<A: App> Worker<A> {
     where
         F: FnOnce(&mut Connection, &mut Core, &mut A, &mut [u8]) -> Fate,
     {
-        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
         let (core, app, receive) = (&mut self.core, &mut self.app, &mut self.receive);
         let served = catch_unwind(AssertUnwindSafe(|| serve(connection, core, app, receive)));
         let fate = served.unwrap_or_else(|_| panicked(connection, core, app));
@@ -306,7 +325,9 @@ impl<A: App> Worker<A> {
 
     fn accept(&mut self, index: usize) {
         for _ in 0..ACCEPTS_PER_PASS {
-            let Some(slot) = self.listeners.get_mut(index) else { return };
+            let Some(slot) = self.listeners.get_mut(index) else {
+                return;
+            };
             match slot.listener.accept() {
                 Accepted::Connection(transport, client) => {
                     let server = slot.local.unwrap_or_else(|| transport.local());
@@ -326,19 +347,30 @@ impl<A: App> Worker<A> {
 
     /// Takes a connection in, and reads at once: a new client has mostly sent its request already.
     fn open(&mut self, transport: Transport, client: Peer, server: Peer) {
-        let surplus = (self.connections.len() + 1).saturating_sub(self.core.limits.connections_max as usize);
+        let surplus =
+            (self.connections.len() + 1).saturating_sub(self.core.limits.connections_max as usize);
         if surplus > TURNED_AWAY_MAX {
             return;
         }
         let entry = self.connections.vacant_entry();
         let key = entry.key();
-        entry.insert(Connection::new(transport, client, server, key as u32, self.core.clock.now_ms()));
+        entry.insert(Connection::new(
+            transport,
+            client,
+            server,
+            key as u32,
+            self.core.clock.now_ms(),
+        ));
         self.open.fetch_add(1, Ordering::Relaxed);
         if self.reminders.len() <= key {
             self.reminders.resize(key + 1, u64::MAX);
         }
         self.with_connection(key, |connection, core, app, receive| {
-            if surplus > 0 { connection.turn_away(core, app) } else { connection.readable(core, app, receive) }
+            if surplus > 0 {
+                connection.turn_away(core, app)
+            } else {
+                connection.readable(core, app, receive)
+            }
         });
     }
 
@@ -352,18 +384,25 @@ impl<A: App> Worker<A> {
                 return;
             }
             for (id, command) in commands.drain(..) {
-                let Some(connection) = self.connections.get_mut(id.connection as usize) else { continue };
+                let Some(connection) = self.connections.get_mut(id.connection as usize) else {
+                    continue;
+                };
                 let (core, app) = (&mut self.core, &mut self.app);
-                let obeyed = catch_unwind(AssertUnwindSafe(|| connection.obey(core, app, id, command)));
+                let obeyed =
+                    catch_unwind(AssertUnwindSafe(|| connection.obey(core, app, id, command)));
                 if obeyed.is_err() {
-                    self.with_connection(id.connection as usize, |connection, _, app, _| connection.close(app, Abort::Disconnected));
+                    self.with_connection(id.connection as usize, |connection, _, app, _| {
+                        connection.close(app, Abort::Disconnected)
+                    });
                 } else if self.touched.last() != Some(&id.connection) {
                     self.touched.push(id.connection);
                 }
             }
             self.commands = commands;
             for key in std::mem::take(&mut self.touched) {
-                self.with_connection(key as usize, |connection, core, app, _| connection.settle(core, app));
+                self.with_connection(key as usize, |connection, core, app, _| {
+                    connection.settle(core, app)
+                });
             }
         }
     }
@@ -381,7 +420,11 @@ impl<A: App> Worker<A> {
                 *standing = u64::MAX;
             }
             self.with_connection(key as usize, |connection, core, app, _| {
-                if connection.deadline_ms(&core.timeouts) <= now_ms { connection.expire(core, app) } else { Fate::Open }
+                if connection.deadline_ms(&core.timeouts) <= now_ms {
+                    connection.expire(core, app)
+                } else {
+                    Fate::Open
+                }
             });
         }
         self.due = due;
@@ -391,7 +434,10 @@ impl<A: App> Worker<A> {
         if let Some(slot) = self.listeners.get_mut(index)
             && std::mem::take(&mut slot.is_paused)
         {
-            slot.is_paused = self.poller.add_shared(&slot.listener, LISTENER | index as Token).is_err();
+            slot.is_paused = self
+                .poller
+                .add_shared(&slot.listener, LISTENER | index as Token)
+                .is_err();
         }
     }
 }

@@ -237,3 +237,60 @@ fn read_chunked(answer: &mut Answer, data: &[u8]) -> Result<(usize, bool), ()> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds `stream` in two pieces, keeping an incomplete head as the driver does.
+    fn feed(stream: &[u8], cut: usize, wanted: u32) -> Checked {
+        let mut checker = Checker::new(200, None, false);
+        let mut answer = Answer::new();
+        let mut total = Checked::default();
+        let mut early = Vec::new();
+        for piece in [&stream[..cut], &stream[cut..]] {
+            early.extend_from_slice(piece);
+            let found = checker.check(&mut answer, &early, wanted - total.answers());
+            early.drain(..found.consumed);
+            total.good += found.good;
+            total.wrong_status += found.wrong_status;
+            total.wrong_length += found.wrong_length;
+            total.malformed |= found.malformed;
+        }
+        total.consumed = stream.len() - early.len();
+        total
+    }
+
+    #[test]
+    fn every_cut_of_a_stream_gives_the_same_verdicts() {
+        let same = b"HTTP/1.1 200 OK\r\nDate: a\r\nContent-Length: 3\r\n\r\nhey";
+        let later = b"HTTP/1.1 200 OK\r\nDate: b\r\nContent-Length: 3\r\n\r\nhey";
+        let other = b"HTTP/1.1 200 OK\r\nDate: b\r\nContent-Length: 3\r\n\r\nyou";
+        let wrong = b"HTTP/1.1 500 No\r\nContent-Length: 3\r\n\r\nhey";
+        let long = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nlong\r\n0\r\n\r\n";
+        let parts: [&[u8]; 9] = [same, same, same, later, other, wrong, long, later, same];
+        let stream = parts.concat();
+        for cut in 0..=stream.len() {
+            let found = feed(&stream, cut, 9);
+            let verdicts = (found.good, found.wrong_status, found.wrong_length);
+            assert_eq!(verdicts, (7, 1, 1), "{cut}");
+            assert_eq!(
+                (found.consumed, found.malformed),
+                (stream.len(), false),
+                "{cut}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_more_answers_are_taken_than_are_wanted() {
+        let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".repeat(5);
+        for wanted in 1..=5 {
+            let found = feed(&stream, stream.len(), wanted);
+            assert_eq!(
+                (found.good, found.consumed),
+                (wanted, stream.len() / 5 * wanted as usize)
+            );
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! How a connection's answers leave: in request order, one send for all that is ready.
+
+use net::Sent;
+
+use super::content::Taker;
+use super::{Connection, Fate, Reading};
+use crate::app::{Abort, App, ExchangeId, Pulled};
+use crate::exchange::{Exchange, Progress, push_part};
+use crate::mailbox::{Command, Response};
+use crate::responder::Framing;
+use crate::worker::Core;
+
+/// Bytes pulled from a streamed answer before other connections have their turn.
+const PULL_BYTES: usize = 131_072;
+
+impl Connection {
+    /// Answers an error in its place in the order and reads nothing more.
+    #[cold]
+    pub(super) fn refuse<A: App>(
+        &mut self,
+        core: &mut Core,
+        app: &mut A,
+        status: u16,
+        reason: &str,
+    ) {
+        if let Some(last) = self.pending.back_mut()
+            && matches!(&self.reading, Reading::Content(incoming) if matches!(incoming.taker, Taker::Exchange { .. }))
+        {
+            app.abort(last.id, Abort::Refused);
+            if last.progress == Progress::Waiting {
+                last.framing.persistent = false;
+                last.respond(&mut core.stamp, &error_response(status, reason));
+            } else if !last.is_ended() {
+                last.progress = Progress::Cut;
+            }
+        } else {
+            let framing = Framing {
+                is_head: false,
+                version: wire::Version::Http11,
+                persistent: false,
+            };
+            let mut exchange = Exchange {
+                id: ExchangeId {
+                    connection: self.key,
+                    sequence: core.next_sequence(),
+                },
+                progress: Progress::Waiting,
+                framing,
+                is_chunked: false,
+                is_safe: false,
+                started_ms: core.clock.now_ms(),
+                awaits_writable: false,
+                out: Vec::new(),
+                record: None,
+            };
+            exchange.respond(&mut core.stamp, &error_response(status, reason));
+            self.pending.push_back(exchange);
+        }
+        self.has_unread = true;
+        self.reading = Reading::Closing;
+    }
+
+    /// Does what a handler posted. Nothing is sent before [`Connection::settle`].
+    pub(crate) fn obey<A: App>(
+        &mut self,
+        core: &mut Core,
+        app: &mut A,
+        id: ExchangeId,
+        command: Command,
+    ) {
+        if matches!(command, Command::Read) {
+            return self.read_more(core, app, id);
+        }
+        let Some(index) = self.pending.iter().position(|exchange| exchange.id == id) else {
+            return;
+        };
+        let is_last = index + 1 == self.pending.len();
+        let may_go_on = !is_last || (!core.is_draining && self.is_content_settled());
+        let Some(exchange) = self.pending.get_mut(index) else {
+            return;
+        };
+        match (command, exchange.progress) {
+            (Command::Respond(response), Progress::Waiting) => {
+                exchange.framing.persistent &= may_go_on;
+                exchange.respond(&mut core.stamp, &response);
+            }
+            (Command::Begin(response), Progress::Waiting) => {
+                exchange.framing.persistent &= may_go_on;
+                if !exchange.begin(&mut core.stamp, &response, Progress::Pushed) {
+                    app.abort(id, Abort::Refused);
+                }
+            }
+            (Command::Stream(response), Progress::Waiting) => {
+                exchange.framing.persistent &= may_go_on;
+                if !exchange.begin(&mut core.stamp, &response, Progress::Pulled) {
+                    app.abort(id, Abort::Refused);
+                }
+            }
+            (Command::Write(part), Progress::Pushed) => exchange.write(&part),
+            (Command::Finish, Progress::Pushed) => exchange.finish(),
+            (Command::Fail, Progress::Waiting) => {
+                exchange.framing.persistent &= may_go_on;
+                exchange.respond(&mut core.stamp, &failure_response());
+            }
+            (Command::Fail, Progress::Pushed | Progress::Pulled) => {
+                exchange.progress = Progress::Cut
+            }
+            _ => {}
+        }
+    }
+
+    /// Moves answers that are next in order to the send buffer.
+    pub(super) fn emit<A: App>(&mut self, core: &mut Core, app: &mut A) {
+        while let Some(front) = self.pending.front_mut() {
+            core.out.append(&mut front.out);
+            if !front.is_ended() {
+                return;
+            }
+            let Some(ended) = self.pending.pop_front() else {
+                return;
+            };
+            self.since_ms = core.clock.now_ms();
+            if let (Some(log), Some(record)) = (&mut core.log, &ended.record) {
+                log.add(record, core.clock.unix_s(), core.clock.now_ms());
+            }
+            self.release_content(ended.id, ended.framing.persistent);
+            if ended.progress == Progress::Cut || !ended.framing.persistent {
+                self.has_unread |= !self.input.is_empty();
+                self.input = Vec::new();
+                self.reading = Reading::Closing;
+                self.close(app, Abort::Disconnected);
+                return;
+            }
+        }
+    }
+
+    /// Sends what is ready, goes on with what it frees, and says what becomes of the connection.
+    #[inline]
+    pub(crate) fn settle<A: App>(&mut self, core: &mut Core, app: &mut A) -> Fate {
+        if self.pending.is_empty() && self.backlog.is_empty() && !self.is_blocked {
+            if !core.out.is_empty() && !self.flush(core) {
+                return Fate::Close;
+            }
+            if matches!(self.reading, Reading::Head) && !self.end_of_input {
+                return Fate::Open;
+            }
+            return self.fate();
+        }
+        self.settle_pending(core, app)
+    }
+
+    pub(super) fn settle_pending<A: App>(&mut self, core: &mut Core, app: &mut A) -> Fate {
+        let mut budget = PULL_BYTES;
+        loop {
+            self.emit(core, app);
+            if !core.out.is_empty() && !self.flush(core) {
+                return self.close(app, Abort::Disconnected);
+            }
+            if !self.backlog.is_empty() {
+                return Fate::Open;
+            }
+            self.tell_writer(app);
+            if self.pull(app, &mut budget) {
+                if budget == 0 {
+                    return Fate::Again;
+                }
+                continue;
+            }
+            let unused = self.input.len();
+            self.is_blocked &= unused > 0;
+            if self.is_blocked {
+                self.resume(core, app);
+                if self.input.len() < unused || !core.out.is_empty() {
+                    continue;
+                }
+            }
+            if matches!(self.reading, Reading::Closing) || self.pending.is_empty() {
+                return self.fate();
+            }
+            return Fate::Open;
+        }
+    }
+
+    pub(super) fn tell_writer<A: App>(&mut self, app: &mut A) {
+        if let Some(front) = self.pending.front_mut()
+            && front.progress == Progress::Pushed
+            && std::mem::take(&mut front.awaits_writable)
+        {
+            app.writable(front.id);
+        }
+    }
+
+    /// Asks the application for parts of the answer that is next. True when it brought something.
+    pub(super) fn pull<A: App>(&mut self, app: &mut A, budget: &mut usize) -> bool {
+        let Some(front) = self.pending.front_mut() else {
+            return false;
+        };
+        if front.progress != Progress::Pulled || *budget == 0 {
+            return false;
+        }
+        let mut part = Vec::new();
+        while part.is_empty() {
+            match app.pull(front.id, &mut part) {
+                Pulled::More => {}
+                Pulled::End => {
+                    push_part(&mut front.out, front.is_chunked, &part);
+                    front.finish();
+                    return true;
+                }
+                Pulled::Failed => {
+                    front.progress = Progress::Cut;
+                    return true;
+                }
+            }
+        }
+        if let Some(record) = &mut front.record {
+            record.content_bytes += part.len() as u64;
+        }
+        push_part(&mut front.out, front.is_chunked, &part);
+        *budget = budget.saturating_sub(part.len());
+        true
+    }
+
+    /// Sends the worker's send buffer, and keeps what the socket refuses. False when the connection is broken.
+    #[inline]
+    pub(super) fn flush(&mut self, core: &mut Core) -> bool {
+        if !self.backlog.is_empty() {
+            self.backlog.append(&mut core.out);
+            return true;
+        }
+        let result = self.transport.send(&core.out);
+        let is_open = match result {
+            Sent::Bytes(count) => {
+                if let Some(unsent @ [_, ..]) = core.out.get(count..) {
+                    self.backlog = unsent.to_vec();
+                    self.sent_ms = core.clock.now_ms();
+                }
+                true
+            }
+            Sent::Broken(_) => false,
+        };
+        core.out.clear();
+        if core.out.capacity() > crate::worker::SEND_BUFFER_KEPT_BYTES {
+            core.out = Vec::with_capacity(crate::worker::SEND_BUFFER_KEPT_BYTES);
+        }
+        is_open
+    }
+}
+
+pub(super) fn failure_response() -> Response {
+    error_response(500, "The application failed to answer.")
+}
+
+/// A short answer in plain text.
+pub(super) fn error_response(status: u16, reason: &str) -> Response {
+    let mut fields = b"Content-Type: text/plain; charset=utf-8\r\n".to_vec();
+    if status == 503 {
+        fields.extend_from_slice(b"Retry-After: 1\r\n");
+    }
+    Response {
+        status,
+        fields,
+        content: [reason.as_bytes(), b"\n"].concat(),
+    }
+}

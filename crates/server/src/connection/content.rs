@@ -1,0 +1,271 @@
+//! The content of the request that is being read: who takes it, how much may be held, how slow it may be.
+
+use wire::{BodyDecoder, BodyLength, Decoded, Progress as Parsed, ProtocolError};
+
+use super::{Connection, Reading};
+use crate::app::{App, Content, ExchangeId};
+use crate::timeouts::Timeouts;
+use crate::worker::Core;
+
+/// Unread content that is read and thrown away to keep a connection; longer than that, closing is cheaper for both sides.
+pub(super) const DISCARD_BYTES_MAX: u64 = 65_536;
+
+/// Who takes a content.
+pub(super) enum Taker {
+    /// The application, called when all of it is there; the bytes of the request's head are kept for that call.
+    Call(Box<[u8]>),
+    /// A handler that asks for it part by part.
+    Exchange { id: ExchangeId, wants: bool },
+    /// Nobody: the request is answered.
+    Nobody,
+}
+
+/// A content on its way in.
+pub(super) struct Incoming {
+    decoder: BodyDecoder,
+    pub(super) taker: Taker,
+    /// Decoded and not yet taken.
+    pub(super) content: Vec<u8>,
+    /// Decoded so far.
+    total_bytes: u64,
+    pub(super) is_complete: bool,
+    /// The peer waits for a 100 (Continue) before it sends.
+    pub(super) owes_continue: bool,
+    /// Whether another request may follow it.
+    pub(super) is_persistent: bool,
+    /// Start of the current wait for the peer; `None` while we do not want to read.
+    waits_since_ms: Option<u64>,
+    /// Sum of the waits before.
+    waited_ms: u64,
+}
+
+/// What more input did.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Fed {
+    /// More is needed.
+    Incomplete,
+    /// The content is complete.
+    Complete,
+    /// More is held than the taker wants: pause.
+    Full,
+    /// It is longer than the limit.
+    TooLong,
+}
+
+impl Incoming {
+    pub(super) fn new(
+        body_length: BodyLength,
+        taker: Taker,
+        owes_continue: bool,
+        is_persistent: bool,
+    ) -> Incoming {
+        Incoming {
+            decoder: BodyDecoder::new(body_length),
+            taker,
+            content: Vec::new(),
+            total_bytes: 0,
+            is_complete: false,
+            owes_continue,
+            is_persistent,
+            waits_since_ms: None,
+            waited_ms: 0,
+        }
+    }
+
+    /// Decodes `input` as far as it may be held.
+    pub(super) fn feed(
+        &mut self,
+        input: &mut &[u8],
+        bytes_max: u64,
+        buffer_bytes_max: u64,
+    ) -> Result<Fed, ProtocolError> {
+        while !self.is_complete {
+            if self.is_full(buffer_bytes_max) {
+                return Ok(Fed::Full);
+            }
+            match self.decoder.decode(input)? {
+                Decoded::Content(part) => {
+                    self.total_bytes += part.len() as u64;
+                    if self.total_bytes > bytes_max {
+                        return Ok(Fed::TooLong);
+                    }
+                    if !matches!(self.taker, Taker::Nobody) {
+                        self.content.extend_from_slice(part);
+                    }
+                }
+                Decoded::NeedMore => return Ok(Fed::Incomplete),
+                Decoded::End => self.is_complete = true,
+            }
+        }
+        Ok(Fed::Complete)
+    }
+
+    /// Only a handler that reads part by part is given time to fetch what is held.
+    fn is_full(&self, buffer_bytes_max: u64) -> bool {
+        matches!(self.taker, Taker::Exchange { .. })
+            && self.content.len() as u64 >= buffer_bytes_max
+    }
+
+    /// True when the peer is waited for: somebody wants content that is not there.
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.is_complete
+            && match self.taker {
+                Taker::Exchange { wants, .. } => wants,
+                Taker::Call(_) | Taker::Nobody => true,
+            }
+    }
+
+    /// Whether the rest is short and certain enough to be thrown away.
+    pub(super) fn is_discardable(&self) -> bool {
+        self.is_complete
+            || (!self.owes_continue
+                && self
+                    .decoder
+                    .remaining()
+                    .is_some_and(|rest| rest <= DISCARD_BYTES_MAX))
+    }
+
+    /// Keeps the sum of the time we waited for the peer.
+    pub(super) fn clock(&mut self, now_ms: u64) {
+        match (self.is_wanted(), self.waits_since_ms) {
+            (true, None) => self.waits_since_ms = Some(now_ms),
+            (false, Some(since)) => {
+                self.waited_ms += now_ms.saturating_sub(since);
+                self.waits_since_ms = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// When the minimum rate is missed if nothing more comes.
+    pub(super) fn deadline_ms(&self, timeouts: &Timeouts) -> u64 {
+        let Some(since) = self.waits_since_ms else {
+            return u64::MAX;
+        };
+        if timeouts.body_rate_bytes_per_s_min == 0 {
+            return u64::MAX;
+        }
+        let earned = self.total_bytes.saturating_mul(1000) / timeouts.body_rate_bytes_per_s_min;
+        since.saturating_add((timeouts.body_grace_ms + earned).saturating_sub(self.waited_ms))
+    }
+}
+
+impl Connection {
+    /// Takes more of a content.
+    pub(super) fn content<A: App>(&mut self, core: &mut Core, app: &mut A, rest: &mut &[u8]) {
+        let Reading::Content(incoming) = &mut self.reading else {
+            return;
+        };
+        match incoming.feed(
+            rest,
+            core.limits.body_bytes_max,
+            core.limits.content_buffer_bytes_max,
+        ) {
+            Ok(Fed::Incomplete | Fed::Complete) => {}
+            Ok(Fed::Full) => self.is_blocked = true,
+            Ok(Fed::TooLong) => {
+                *rest = &[];
+                return self.refuse(
+                    core,
+                    app,
+                    413,
+                    "The content is longer than this server accepts.",
+                );
+            }
+            Err(error) => {
+                *rest = &[];
+                return self.refuse(core, app, error.kind.status(), error.kind.reason());
+            }
+        }
+        self.hand_over(core, app);
+    }
+
+    /// Gives content to whom it belongs, and ends its reading when it is complete and taken.
+    pub(super) fn hand_over<A: App>(&mut self, core: &mut Core, app: &mut A) {
+        let Reading::Content(incoming) = &mut self.reading else {
+            return;
+        };
+        let is_complete = incoming.is_complete;
+        match &mut incoming.taker {
+            Taker::Exchange { id, wants } => {
+                if *wants && (is_complete || !incoming.content.is_empty()) {
+                    *wants = false;
+                    app.content(*id, &incoming.content, is_complete);
+                    incoming.content.clear();
+                } else if is_complete {
+                    // It stays here until the handler asks for it or answers.
+                    self.is_blocked = true;
+                    return incoming.clock(core.clock.now_ms());
+                }
+            }
+            Taker::Call(_) | Taker::Nobody => {}
+        }
+        incoming.clock(core.clock.now_ms());
+        if !is_complete {
+            return;
+        }
+        let after = if incoming.is_persistent {
+            Reading::Head
+        } else {
+            Reading::Closing
+        };
+        if let Reading::Content(incoming) = std::mem::replace(&mut self.reading, after)
+            && let Taker::Call(bytes) = incoming.taker
+            && let Ok(Parsed::Complete(head)) = wire::parse_request(&bytes, &core.head_limits)
+        {
+            self.call(core, app, &head, Content::Whole(&incoming.content));
+        }
+    }
+
+    /// Whether all content of the last request is read, or so little is left that it can be discarded.
+    pub(super) fn is_content_settled(&self) -> bool {
+        match &self.reading {
+            Reading::Content(incoming) => incoming.is_discardable(),
+            Reading::Head => true,
+            Reading::Closing | Reading::Lingering { .. } => false,
+        }
+    }
+
+    pub(super) fn read_more<A: App>(&mut self, core: &mut Core, app: &mut A, asker: ExchangeId) {
+        let Reading::Content(incoming) = &mut self.reading else {
+            return;
+        };
+        match &mut incoming.taker {
+            Taker::Exchange { id, wants } if *id == asker => *wants = true,
+            _ => return,
+        }
+        if std::mem::take(&mut incoming.owes_continue)
+            && incoming.content.is_empty()
+            && self.input.is_empty()
+            && let Some(exchange) = self.pending.back_mut()
+        {
+            exchange.out.extend_from_slice(wire::CONTINUE);
+        }
+        self.is_blocked = false;
+        self.hand_over(core, app);
+        if !self.input.is_empty() {
+            self.resume(core, app);
+        }
+    }
+
+    /// An answered request's content belongs to nobody any more.
+    pub(super) fn release_content(&mut self, answered: ExchangeId, is_persistent: bool) {
+        let Reading::Content(incoming) = &mut self.reading else {
+            return;
+        };
+        if !matches!(incoming.taker, Taker::Exchange { id, .. } if id == answered) {
+            return;
+        }
+        incoming.taker = Taker::Nobody;
+        incoming.content = Vec::new();
+        let goes_on = incoming.is_persistent && is_persistent;
+        match (goes_on, incoming.is_complete) {
+            (false, is_complete) => {
+                self.has_unread |= !is_complete;
+                self.reading = Reading::Closing;
+            }
+            (true, true) => self.reading = Reading::Head,
+            (true, false) => {}
+        }
+    }
+}

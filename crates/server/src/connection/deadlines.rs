@@ -1,0 +1,82 @@
+//! What must have happened by when, and what happens when it has not.
+
+use super::answers::error_response;
+use super::content::Taker;
+use super::{Connection, Fate, Reading};
+use crate::app::{Abort, App};
+use crate::exchange::{Exchange, Progress};
+use crate::timeouts::Timeouts;
+use crate::worker::Core;
+
+impl Connection {
+    /// When something must have happened; `u64::MAX` for never.
+    pub(crate) fn deadline_ms(&self, timeouts: &Timeouts) -> u64 {
+        let mut deadline = u64::MAX;
+        if !self.backlog.is_empty() {
+            deadline = Timeouts::end_ms(self.sent_ms, timeouts.write_timeout_ms);
+        }
+        if let Some(front) = self
+            .pending
+            .iter()
+            .find(|exchange| exchange.progress == Progress::Waiting)
+        {
+            deadline = deadline.min(Timeouts::end_ms(
+                front.started_ms,
+                timeouts.handler_timeout_ms,
+            ));
+        }
+        let reading = match &self.reading {
+            Reading::Head if self.has_partial => {
+                Timeouts::end_ms(self.since_ms, timeouts.header_timeout_ms)
+            }
+            Reading::Head if !self.pending.is_empty() || !self.backlog.is_empty() => u64::MAX,
+            Reading::Head if self.served_any => {
+                Timeouts::end_ms(self.since_ms, timeouts.keep_alive_timeout_ms)
+            }
+            Reading::Head => Timeouts::end_ms(self.since_ms, timeouts.header_timeout_ms),
+            Reading::Content(incoming) => incoming.deadline_ms(timeouts),
+            Reading::Closing => u64::MAX,
+            Reading::Lingering { .. } => {
+                Timeouts::end_ms(self.since_ms, timeouts.linger_timeout_ms.max(1))
+            }
+        };
+        deadline.min(reading)
+    }
+
+    /// Acts on a deadline that has passed.
+    #[cold]
+    pub(crate) fn expire<A: App>(&mut self, core: &mut Core, app: &mut A) -> Fate {
+        let now_ms = core.clock.now_ms();
+        let is_stuck = !self.backlog.is_empty()
+            && Timeouts::end_ms(self.sent_ms, core.timeouts.write_timeout_ms) <= now_ms;
+        if is_stuck || matches!(self.reading, Reading::Lingering { .. }) {
+            return self.close(app, Abort::Disconnected);
+        }
+        let handler_timeout_ms = core.timeouts.handler_timeout_ms;
+        let is_late = |exchange: &&mut Exchange| {
+            exchange.progress == Progress::Waiting
+                && Timeouts::end_ms(exchange.started_ms, handler_timeout_ms) <= now_ms
+        };
+        if let Some(late) = self.pending.iter_mut().find(is_late) {
+            app.abort(late.id, Abort::HandlerTimeout);
+            late.framing.persistent = false;
+            late.respond(
+                &mut core.stamp,
+                &error_response(503, "The request took too long to answer."),
+            );
+            return self.settle(core, app);
+        }
+        match &self.reading {
+            Reading::Content(incoming) if matches!(incoming.taker, Taker::Nobody) => {
+                return self.close(app, Abort::Disconnected);
+            }
+            Reading::Content(_) => self.refuse(core, app, 408, "The content came too slowly."),
+            Reading::Head if self.has_partial => {
+                self.refuse(core, app, 408, "The header section took too long.")
+            }
+            Reading::Head if self.pending.is_empty() => return Fate::Close,
+            _ => {}
+        }
+        self.settle(core, app)
+    }
+}
