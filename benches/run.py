@@ -26,8 +26,8 @@ NOISY_REPEATS_MAX = 2
 def main() -> int:
     """Run the rounds, keep every trial as a line of JSON, and print the table."""
     arguments = _arguments()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, _leave)
     target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
     _build(target)
     cores = sorted(os.sched_getaffinity(0))

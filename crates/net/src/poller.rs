@@ -73,7 +73,9 @@ const EVENTS_MAX: usize = 256;
 impl Events {
     /// No results yet; room for `capacity` of them.
     pub fn with_capacity(capacity: usize) -> Events {
-        Events { ready: Vec::with_capacity(capacity) }
+        Events {
+            ready: Vec::with_capacity(capacity),
+        }
     }
 
     /// How many descriptors the last wait reported.
@@ -190,9 +192,25 @@ impl Poller {
             }
         };
         // Zero would disarm it.
-        let it_value = wait_ms.map_or(Timespec { tv_sec: 0, tv_nsec: 0 }, |ms| timespec(ms.max(1)));
-        let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
-        timerfd_settime(alarm, TimerfdTimerFlags::empty(), &Itimerspec { it_interval, it_value })?;
+        let it_value = wait_ms.map_or(
+            Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            },
+            |ms| timespec(ms.max(1)),
+        );
+        let it_interval = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        timerfd_settime(
+            alarm,
+            TimerfdTimerFlags::empty(),
+            &Itimerspec {
+                it_interval,
+                it_value,
+            },
+        )?;
         Ok(())
     }
 
@@ -217,7 +235,10 @@ impl Poller {
 
 fn timespec(ms: u64) -> Timespec {
     let tv_sec = i64::try_from(ms / 1000).unwrap_or(i64::MAX);
-    Timespec { tv_sec, tv_nsec: ((ms % 1000) * 1_000_000) as _ }
+    Timespec {
+        tv_sec,
+        tv_nsec: ((ms % 1000) * 1_000_000) as _,
+    }
 }
 
 /// Whether a signal cut a wait short.

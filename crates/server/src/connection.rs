@@ -1,9 +1,11 @@
 //! One connection's life: what it holds, when it ends, what its socket is watched for.
 //!
-//! Two things move independently. *Reading* ([`input`], [`content`]) goes `Head` -> (`Content` ->) `Head` ... and ends in `Closing` (no
-//! further request) or `Lingering` (all is sent, the peer is given time to read it). *Answers* ([`answers`]) stand in `pending` in request
-//! order while one before them is incomplete; an answer that has none before it is written straight to the worker's send buffer and never
-//! becomes an [`Exchange`]. What has to happen by when is in [`deadlines`].
+//! Two things move independently. *Reading* ([`input`], [`content`]) goes `Head` -> (`Content`
+//! ->) `Head` ... and ends in `Closing` (no further request) or `Lingering` (all is sent, the
+//! peer is given time to read it). *Answers* ([`answers`]) stand in `pending` in request order
+//! while one before them is incomplete; an answer that has none before it is written straight to
+//! the worker's send buffer and never becomes an [`Exchange`]. What has to happen by when is in
+//! [`deadlines`].
 
 mod answers;
 mod content;
@@ -19,12 +21,10 @@ use crate::app::{Abort, App};
 use crate::exchange::Exchange;
 use crate::worker::Core;
 
-/// Bytes pulled from a streamed answer before other connections have their turn.
-
 /// Input discarded from a peer that goes on sending after its connection ended.
 const LINGER_BYTES_MAX: u64 = 1 << 20;
 
-pub(crate) enum Reading {
+enum Reading {
     /// Between requests, or inside a head.
     Head,
     /// Inside the content of the request that was started last.
@@ -60,7 +60,7 @@ pub(crate) struct Connection {
     /// Bytes that the socket refused, and how many of them have left since.
     backlog: Vec<u8>,
     backlog_sent: usize,
-    pub(crate) pending: VecDeque<Exchange>,
+    pending: VecDeque<Exchange>,
     /// What the poller watches; `None` while it does not know the socket.
     pub(crate) interest: Option<Interest>,
     /// Start of the current wait: for a head (`has_partial`), for a request, or for the peer's end.

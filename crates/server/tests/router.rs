@@ -7,7 +7,9 @@ use server::{Match, ParameterKind, Parameters, Router};
 fn router(patterns: &[(&str, &str)]) -> Router {
     let mut router = Router::new();
     for (index, (method, pattern)) in patterns.iter().enumerate() {
-        let (route, _) = router.add(method, pattern).unwrap();
+        let (route, _) = router
+            .add(method, pattern)
+            .expect("a pattern of these tests is well formed");
         assert_eq!(route, index);
     }
     router
@@ -15,11 +17,20 @@ fn router(patterns: &[(&str, &str)]) -> Router {
 
 fn found(router: &Router, method: &str, path: &str) -> String {
     let mut parameters = Parameters::default();
-    match router.find(Method::from_bytes(method.as_bytes()), method.as_bytes(), path.as_bytes(), &mut parameters) {
+    match router.find(
+        Method::from_bytes(method.as_bytes()),
+        method.as_bytes(),
+        path.as_bytes(),
+        &mut parameters,
+    ) {
         Match::Route(route) => {
             let values = (0..).map_while(|index| parameters.get(index, path.as_bytes()));
-            let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value).into_owned()).collect();
-            format!("{route} {}", values.join("|")).trim_end().to_string()
+            let values: Vec<_> = values
+                .map(|value| String::from_utf8_lossy(value).into_owned())
+                .collect();
+            format!("{route} {}", values.join("|"))
+                .trim_end()
+                .to_string()
         }
         Match::OtherMethods(allow) => format!("allow {allow}"),
         Match::None => "none".to_string(),
@@ -86,5 +97,8 @@ fn a_bad_pattern_is_one_plain_sentence() {
         let error = router.add("GET", pattern).unwrap_err();
         assert!(error.0.contains(word), "{pattern}: {}", error.0);
     }
-    assert_eq!(router.add("GET", "/b/{y:int}").unwrap().1, [("y".to_string(), ParameterKind::Integer)]);
+    assert_eq!(
+        router.add("GET", "/b/{y:int}").unwrap().1,
+        [("y".to_string(), ParameterKind::Integer)]
+    );
 }

@@ -2,6 +2,7 @@
 
 use wire::{BodyLength, Progress as Parsed, RequestHead};
 
+use super::answers::failure_response;
 use super::content::{DISCARD_BYTES_MAX, Incoming, Taker};
 use super::{Connection, Reading};
 use crate::access_log::LogRecord;
