@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from selectors import SelectorKey
+from selectors import BaseSelector, SelectorKey
 from typing import Any, Self, final
 
 __all__ = [
@@ -178,7 +178,7 @@ class Server:
     def adopt(self, fd: int) -> None:
         """Serve a connection that is accepted already; the descriptor is duplicated."""
 
-    def selector(self) -> Selector:
+    def selector(self) -> BaseSelector:
         """Give the reactor as a selector for `asyncio.SelectorEventLoop`."""
 
     def attach(self, event_loop: asyncio.AbstractEventLoop, *, own_selector: bool) -> None:

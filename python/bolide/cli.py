@@ -105,9 +105,12 @@ def ceiling(host: str, port: int, size: int, seconds: float | None) -> None:
     """Answer without parsing: the limit of this machine that no server passes."""
     click.echo(f"answering without parsing on http://{host}:{port}", err=True)
     try:
-        _core.ceiling(host, port, size, seconds)
-    except OSError as error:
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        answered = _core.ceiling(host, port, size, seconds)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {error}") from None
+    except KeyboardInterrupt:  # the way to end it
+        return
+    click.echo(f"answered {answered:,} requests", err=True)
 
 
 @command.command()

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,17 @@ def test_load_drives_the_server(start: Start, tmp_path: Path) -> None:
     code, out, errors = command("load", url, "--duration", "0.2", "--no-keep-alive", cwd=tmp_path)
     assert (code, errors) == (0, "")
     assert "errors        none\n" in out and "latency p99" in out
+
+
+def test_ceiling_answers_until_its_time_is_over(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+        code, _, errors = command("ceiling", "--port", port, cwd=tmp_path)
+        assert code == 2
+        assert f"bolide: error: cannot listen on 127.0.0.1:{port}: " in errors
+    code, _, errors = command("ceiling", "--port", port, "--seconds", "0.1", cwd=tmp_path)
+    assert code == 0
+    assert errors.endswith("answered 0 requests\n")
 
 
 def test_version_and_help(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, SocketAddrAny, getpeername, getsockname, send, shutdown};
@@ -85,6 +86,12 @@ impl Transport {
     pub fn shutdown_send(&self) {
         // A failure means that the connection is gone, which the next read tells.
         let _ = shutdown(&self.socket, Shutdown::Write);
+    }
+
+    /// Makes closing reset the connection, so that the peer cannot take its end for the end of an answer.
+    pub fn reset_on_close(&self) {
+        // A failure leaves an ordinary end.
+        let _ = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
     }
 
     /// The peer's address, asked from the kernel.

@@ -57,7 +57,7 @@ impl Body<'_> {
 impl Lines<'_> {
     pub(crate) fn fields(&self) -> Fields<'_> {
         match self {
-            Lines::Ours(lines) => Fields::plain(lines),
+            Lines::Ours(lines) => Fields::constant(lines),
             Lines::Applications(lines) => Fields::of_application(lines.as_bytes()),
         }
     }
@@ -70,7 +70,11 @@ impl Answer<'_> {
             Source::Whole(body) => body.as_bytes()?.to_vec(),
             _ => Vec::new(),
         };
-        Ok(Response { status: self.status, fields: self.lines.fields().lines.to_vec(), content })
+        Ok(Response {
+            status: self.status,
+            fields: self.lines.fields().lines.to_vec(),
+            content,
+        })
     }
 }
 
@@ -83,12 +87,20 @@ impl Conversion {
     pub(crate) fn convert<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
         if let Ok(text) = value.cast_exact::<PyString>() {
             let source = Source::Whole(Body::Text(text.clone()));
-            return Ok(Answer { status: 200, lines: Lines::Ours(TEXT), source });
+            return Ok(Answer {
+                status: 200,
+                lines: Lines::Ours(TEXT),
+                source,
+            });
         }
         if value.is_exact_instance_of::<PyDict>() || value.is_exact_instance_of::<PyList>() {
             let encoded = ffi::call(value.py(), &self.json_encode, [value.as_ptr()])?;
             let source = Source::Whole(Body::Bytes(encoded.cast_into::<PyBytes>()?));
-            return Ok(Answer { status: 200, lines: Lines::Ours(JSON), source });
+            return Ok(Answer {
+                status: 200,
+                lines: Lines::Ours(JSON),
+                source,
+            });
         }
         self.convert_others(value)
     }
@@ -102,34 +114,60 @@ impl Conversion {
             return self.convert_pair(pair);
         }
         if value.is_none() {
-            return Ok(Answer { status: 204, lines: Lines::Ours(b""), source: Source::Whole(Body::Empty) });
+            return Ok(Answer {
+                status: 204,
+                lines: Lines::Ours(b""),
+                source: Source::Whole(Body::Empty),
+            });
         }
         if value.is_instance_of::<PyDict>() || value.is_instance_of::<PyList>() {
             let encoded = self.json_encode.bind(py).call1((value,))?;
             let source = Source::Whole(Body::Bytes(encoded.cast_into::<PyBytes>()?));
-            return Ok(Answer { status: 200, lines: Lines::Ours(JSON), source });
+            return Ok(Answer {
+                status: 200,
+                lines: Lines::Ours(JSON),
+                source,
+            });
         }
         let is_text = value.is_instance_of::<PyString>();
         let source = self.source(value)?;
         let lines = if is_text { TEXT } else { OCTETS };
-        Ok(Answer { status: 200, lines: Lines::Ours(lines), source })
+        Ok(Answer {
+            status: 200,
+            lines: Lines::Ours(lines),
+            source,
+        })
     }
 
     fn convert_response<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
         let py = value.py();
         let status = value.getattr(pyo3::intern!(py, "status"))?.extract()?;
-        let lines = value.getattr(pyo3::intern!(py, "raw_headers"))?.cast_into::<PyBytes>()?;
+        let lines = value
+            .getattr(pyo3::intern!(py, "raw_headers"))?
+            .cast_into::<PyBytes>()?;
         let body = value.getattr(pyo3::intern!(py, "body"))?;
-        let source = if body.is_none() { Source::Whole(Body::Empty) } else { self.source(&body)? };
-        Ok(Answer { status, lines: Lines::Applications(lines), source })
+        let source = if body.is_none() {
+            Source::Whole(Body::Empty)
+        } else {
+            self.source(&body)?
+        };
+        Ok(Answer {
+            status,
+            lines: Lines::Applications(lines),
+            source,
+        })
     }
 
     fn convert_pair<'py>(&self, pair: &Bound<'py, PyTuple>) -> PyResult<Answer<'py>> {
         let (value, status): (Bound<'py, PyAny>, u16) = pair.extract().map_err(|_| {
-            PyTypeError::new_err("a handler's tuple must be (value, status), with a status from 200 to 599")
+            PyTypeError::new_err(
+                "a handler's tuple must be (value, status), with a status from 200 to 599",
+            )
         })?;
         if !(200..=599).contains(&status) || value.is_instance_of::<PyTuple>() {
-            return Err(PyTypeError::new_err("a handler's tuple must be (value, status), with a status from 200 to 599"));
+            return Err(PyTypeError::new_err(
+                "a handler's tuple must be (value, status), with a status from 200 to 599",
+            ));
         }
         let answer = self.convert(&value)?;
         Ok(Answer { status, ..answer })
@@ -150,7 +188,9 @@ impl Conversion {
             return Ok(Source::AsyncIterator(value.clone()));
         }
         if value.hasattr(pyo3::intern!(py, "__aiter__"))? {
-            return Ok(Source::AsyncIterator(value.call_method0(pyo3::intern!(py, "__aiter__"))?));
+            return Ok(Source::AsyncIterator(
+                value.call_method0(pyo3::intern!(py, "__aiter__"))?,
+            ));
         }
         let kind = value.get_type().name()?;
         Err(PyTypeError::new_err(format!(

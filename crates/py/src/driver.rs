@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyException, PyStopIteration};
+use pyo3::exceptions::asyncio::CancelledError;
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyStopIteration, PySystemExit};
 use pyo3::prelude::*;
 use server::{Command, ExchangeId};
 
 use crate::answer::Source;
 use crate::ffi::{self, Sent};
-use crate::native::Table;
 use crate::request::Request;
 use crate::shared::Shared;
 use crate::stream::Stream;
+use crate::table::Table;
 
 /// What a coroutine is run for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,19 +62,17 @@ impl Driver {
         let Some(mut work) = slf.borrow_mut().work.take() else {
             return Err(thrown.unwrap_or_else(|| PyStopIteration::new_err(())));
         };
-        if let Some(future) = work.future.take() {
-            // Cancelled before its first step: what it waits for is cancelled instead, as if the task had waited already.
-            let is_settled = match &thrown {
-                None => true,
-                Some(_) => future.call_method0(py, "cancel")?.is_truthy(py)?,
-            };
-            if is_settled {
-                slf.borrow_mut().work = Some(work);
-                return Ok(future);
-            }
+        if let Some(future) = work.future.take()
+            && thrown
+                .as_ref()
+                .is_none_or(|cancelled| is_cancelled_with(py, &future, cancelled))
+        {
+            slf.borrow_mut().work = Some(work);
+            return Ok(future);
         }
         loop {
-            let after = match work.step(py, thrown.take())? {
+            // Whatever fails, the work is not dropped without an answer.
+            let after = match work.step(py, thrown.take()).unwrap_or_else(Sent::Raised) {
                 Sent::Yielded(value) => {
                     slf.borrow_mut().work = Some(work);
                     return Ok(value.unbind());
@@ -116,7 +115,9 @@ impl Driver {
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let error = match value {
-            Some(value) if value.is_instance_of::<pyo3::exceptions::PyBaseException>() => value.clone(),
+            Some(value) if value.is_instance_of::<pyo3::exceptions::PyBaseException>() => {
+                value.clone()
+            }
             Some(value) => kind.call1((value,))?,
             None if kind.is_instance_of::<pyo3::exceptions::PyBaseException>() => kind.clone(),
             None => kind.call0()?,
@@ -197,10 +198,16 @@ impl Work {
                 Ok(After::End)
             }
             Source::AsyncIterator(iterator) => {
-                self.shared.open(self.id, |_| {});
+                self.shared
+                    .open(self.id, |exchange| exchange.is_streamed = true);
                 self.shared.post(py, self.id, Command::Begin(response));
-                let stream = Stream { id: self.id, shared: Arc::clone(&self.shared) };
-                let coroutine = table.stream_async.call1(py, (Py::new(py, stream)?, iterator))?;
+                let stream = Stream {
+                    id: self.id,
+                    shared: Arc::clone(&self.shared),
+                };
+                let coroutine = table
+                    .stream_async
+                    .call1(py, (Py::new(py, stream)?, iterator))?;
                 self.stage = Stage::Stream;
                 Ok(After::Coroutine(coroutine))
             }
@@ -209,11 +216,19 @@ impl Work {
 
     fn raised(&mut self, py: Python<'_>, error: PyErr) -> PyResult<After> {
         let is_disconnection = self.shared.is_disconnection(py, &error);
-        if !error.is_instance_of::<PyException>(py) || (is_disconnection && self.is_disconnected()) {
+        if !error.is_instance_of::<PyException>(py) || (is_disconnection && self.is_disconnected())
+        {
             // Cancelled, or on its way out: who cancelled knows; a peer that still waits gets a plain failure.
             self.shared.post(py, self.id, Command::Fail);
             self.shared.close(self.id);
-            return if is_disconnection { Ok(After::End) } else { Err(error) };
+            return if is_disconnection {
+                Ok(After::End)
+            } else if ends_task(py, &error) {
+                Err(error)
+            } else {
+                log_failure(py, &error, Some(&self.request));
+                Ok(After::End)
+            };
         }
         self.failed(py, error)
     }
@@ -226,9 +241,8 @@ impl Work {
             return Ok(After::End);
         }
         self.stage = Stage::ErrorHandler;
-        let on_error = self.table.on_error.clone_ref(py);
-        let value = match on_error.call1(py, (&self.request, error.into_value(py))) {
-            Ok(value) => value.into_bound(py),
+        let value = match self.call_error_handler(py, error) {
+            Ok(value) => value,
             Err(error) => return self.failed(py, error),
         };
         if ffi::is_coroutine(&value) {
@@ -240,20 +254,68 @@ impl Work {
         }
     }
 
-    fn is_disconnected(&self) -> bool {
-        self.shared.exchanges().get(&self.id).is_none_or(|exchange| exchange.is_disconnected)
+    /// Calls it in the context of what failed, as if it had been called there.
+    fn call_error_handler<'py>(
+        &self,
+        py: Python<'py>,
+        error: PyErr,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let context = self.context.bind(py);
+        let on_error = self.table.on_error.bind(py);
+        ffi::enter_context(context)?;
+        let result = on_error.call1((&self.request, error.into_value(py)));
+        ffi::exit_context(context)?;
+        result
     }
+
+    fn is_disconnected(&self) -> bool {
+        self.shared
+            .exchanges()
+            .get(&self.id)
+            .is_none_or(|exchange| exchange.is_disconnected)
+    }
+}
+
+/// Whether an exception is the task's business, and not a failure of the handler alone.
+pub(crate) fn ends_task(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<CancelledError>(py)
+        || error.is_instance_of::<PyKeyboardInterrupt>(py)
+        || error.is_instance_of::<PySystemExit>(py)
+}
+
+/// Cancels what a coroutine waits for because its task was cancelled before it could wait. False when that is nothing to cancel (it gave
+/// way only, or the future is done): then the coroutine has to be told itself.
+fn is_cancelled_with(py: Python<'_>, future: &Py<PyAny>, cancelled: &PyErr) -> bool {
+    let cancel = || -> PyResult<bool> {
+        if !future
+            .getattr(py, pyo3::intern!(py, "_asyncio_future_blocking"))?
+            .is_truthy(py)?
+        {
+            return Ok(false);
+        }
+        let message = cancelled.value(py).getattr("args")?.get_item(0).ok();
+        future
+            .call_method1(py, pyo3::intern!(py, "cancel"), (message,))?
+            .is_truthy(py)
+    };
+    cancel().unwrap_or(false)
 }
 
 /// Logs a failure that no error handler can answer any more.
 pub(crate) fn log_failure(py: Python<'_>, error: &PyErr, request: Option<&Py<Request>>) {
     let title = request.and_then(|request| request.get().with(py, |state| state.title()).ok());
     let log = || -> PyResult<()> {
-        let logger = py.import("logging")?.call_method1("getLogger", ("bolide.error",))?;
+        let logger = py
+            .import("logging")?
+            .call_method1("getLogger", ("bolide.error",))?;
         let keywords = pyo3::types::PyDict::new(py);
         keywords.set_item("exc_info", error.value(py))?;
         let title = title.as_deref().unwrap_or("a request");
-        logger.call_method("error", ("%s: the answer could not be completed", title), Some(&keywords))?;
+        logger.call_method(
+            "error",
+            ("%s: the answer could not be completed", title),
+            Some(&keywords),
+        )?;
         Ok(())
     };
     if let Err(error) = log() {

@@ -33,7 +33,9 @@ pub(crate) fn call<'py, const N: usize>(
     arguments: [*mut ffi::PyObject; N],
 ) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: the arguments are borrowed from references that the caller holds over the call; CPython reads N of them.
-    let result = unsafe { ffi::PyObject_Vectorcall(callable.as_ptr(), arguments.as_ptr(), N, ptr::null_mut()) };
+    let result = unsafe {
+        ffi::PyObject_Vectorcall(callable.as_ptr(), arguments.as_ptr(), N, ptr::null_mut())
+    };
     // SAFETY: a new reference, or null with the error set.
     unsafe { Bound::from_owned_ptr_or_err(py, result) }
 }
@@ -49,7 +51,14 @@ pub(crate) fn call_named<'py>(
     let positional = arguments.len().saturating_sub(named);
     let names = names.map_or(ptr::null_mut(), Py::as_ptr);
     // SAFETY: `Bound` is one pointer to an object, so the slice is an array of object pointers; all live over the call.
-    let result = unsafe { ffi::PyObject_Vectorcall(callable.as_ptr(), arguments.as_ptr().cast(), positional, names) };
+    let result = unsafe {
+        ffi::PyObject_Vectorcall(
+            callable.as_ptr(),
+            arguments.as_ptr().cast(),
+            positional,
+            names,
+        )
+    };
     // SAFETY: a new reference, or null with the error set.
     unsafe { Bound::from_owned_ptr_or_err(py, result) }
 }
@@ -57,34 +66,49 @@ pub(crate) fn call_named<'py>(
 /// Sends `value` (or None) to a coroutine.
 pub(crate) fn send<'py>(py: Python<'py>, coroutine: &Bound<'py, PyAny>) -> Sent<'py> {
     let mut result = ptr::null_mut();
+    let (receiver, none) = (coroutine.as_ptr(), py.None());
     // SAFETY: both objects live over the call; `result` receives a new reference unless an error is set.
-    let status = unsafe { ffi::PyIter_Send(coroutine.as_ptr(), ffi::Py_None(), &mut result) };
+    let status = unsafe { ffi::PyIter_Send(receiver, none.as_ptr(), &mut result) };
     if status == ffi::PySendResult::PYGEN_ERROR {
         return Sent::Raised(PyErr::fetch(py));
     }
     // SAFETY: not an error, so `result` is a new reference.
     let value = unsafe { Bound::from_owned_ptr(py, result) };
-    if status == ffi::PySendResult::PYGEN_RETURN { Sent::Returned(value) } else { Sent::Yielded(value) }
+    if status == ffi::PySendResult::PYGEN_RETURN {
+        Sent::Returned(value)
+    } else {
+        Sent::Yielded(value)
+    }
 }
 
 /// A copy of the current context.
 pub(crate) fn copy_context(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    // SAFETY: gives a new reference, or null with the error set.
-    unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyContext_CopyCurrent()) }
+    // SAFETY: needs nothing but the interpreter.
+    let context = unsafe { ffi::PyContext_CopyCurrent() };
+    // SAFETY: a new reference, or null with the error set.
+    unsafe { Bound::from_owned_ptr_or_err(py, context) }
 }
 
 /// Makes `context` the current one until [`exit_context`].
 pub(crate) fn enter_context(context: &Bound<'_, PyAny>) -> PyResult<()> {
     // SAFETY: `context` is a context object: it comes from `copy_context`.
     let failed = unsafe { ffi::PyContext_Enter(context.as_ptr()) } < 0;
-    if failed { Err(PyErr::fetch(context.py())) } else { Ok(()) }
+    if failed {
+        Err(PyErr::fetch(context.py()))
+    } else {
+        Ok(())
+    }
 }
 
 /// Leaves `context`, which [`enter_context`] entered.
 pub(crate) fn exit_context(context: &Bound<'_, PyAny>) -> PyResult<()> {
     // SAFETY: as in `enter_context`.
     let failed = unsafe { ffi::PyContext_Exit(context.as_ptr()) } < 0;
-    if failed { Err(PyErr::fetch(context.py())) } else { Ok(()) }
+    if failed {
+        Err(PyErr::fetch(context.py()))
+    } else {
+        Ok(())
+    }
 }
 
 /// The address of the first weak reference to an object, 0 when there is none: equal twice means that none was added and kept.
@@ -111,13 +135,17 @@ pub(crate) fn is_iterator(object: &Bound<'_, PyAny>) -> bool {
 /// True for what an `async def` function gives.
 #[inline]
 pub(crate) fn is_coroutine(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: any object has a type, and the type object of coroutines is a static of the interpreter.
-    unsafe { ffi::Py_TYPE(object.as_ptr()) == &raw mut ffi::PyCoro_Type }
+    // SAFETY: every object has a type.
+    let kind = unsafe { ffi::Py_TYPE(object.as_ptr()) };
+    kind == &raw mut ffi::PyCoro_Type
 }
 
 /// The value of a built-in attribute, through its descriptor: a fifth of what looking the name up costs.
 #[inline]
-pub(crate) fn get_described<'py>(descriptor: &Py<PyAny>, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn get_described<'py>(
+    descriptor: &Py<PyAny>,
+    object: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: every object has a type.
     let kind = unsafe { ffi::Py_TYPE(descriptor.as_ptr()) };
     // SAFETY: types live as long as their instances.
@@ -171,7 +199,10 @@ unsafe impl<T: Send> Sync for Held<T> {}
 
 impl<T: Default> Default for Held<T> {
     fn default() -> Held<T> {
-        Held { is_held: Cell::new(false), value: UnsafeCell::new(T::default()) }
+        Held {
+            is_held: Cell::new(false),
+            value: UnsafeCell::new(T::default()),
+        }
     }
 }
 

@@ -12,9 +12,18 @@ use pyo3::types::PyDict;
 /// Answers on an address without parsing, until `seconds` have passed or a signal comes; gives how many requests were answered.
 #[pyfunction]
 #[pyo3(signature = (host, port, size, seconds=None))]
-pub(crate) fn ceiling(py: Python<'_>, host: &str, port: u16, size: usize, seconds: Option<f64>) -> PyResult<u64> {
-    let ip: IpAddr = host.parse().map_err(|_| PyValueError::new_err(format!("{host:?} is no IP address")))?;
-    let answered = py.detach(|| ::load::ceiling::run(SocketAddr::new(ip, port), size, seconds, |_| {}))?;
+pub(crate) fn ceiling(
+    py: Python<'_>,
+    host: &str,
+    port: u16,
+    size: usize,
+    seconds: Option<f64>,
+) -> PyResult<u64> {
+    let ip: IpAddr = host
+        .parse()
+        .map_err(|_| PyValueError::new_err(format!("{host:?} is no IP address")))?;
+    let answered =
+        py.detach(|| ::load::ceiling::run(SocketAddr::new(ip, port), size, seconds, |_| {}))?;
     py.check_signals()?;
     Ok(answered)
 }
@@ -28,7 +37,8 @@ pub(crate) fn load<'py>(py: Python<'py>, plan: &Bound<'py, PyDict>) -> PyResult<
     let options = options_of(plan)?;
     let report = py.detach(|| ::load::generator::run(&options))?;
     py.check_signals()?;
-    py.import("json")?.call_method1("loads", (report.to_json(),))
+    py.import("json")?
+        .call_method1("loads", (report.to_json(),))
 }
 
 fn options_of(plan: &Bound<'_, PyDict>) -> PyResult<Options> {
@@ -44,7 +54,9 @@ fn options_of(plan: &Bound<'_, PyDict>) -> PyResult<Options> {
             "is_persistent" => options.is_persistent = value.extract()?,
             "duration_s" if !value.is_none() => {
                 let seconds = Duration::try_from_secs_f64(value.extract()?);
-                options.limit = Limit::Duration(seconds.map_err(|error| PyValueError::new_err(error.to_string()))?);
+                options.limit = Limit::Duration(
+                    seconds.map_err(|error| PyValueError::new_err(error.to_string()))?,
+                );
             }
             "requests" if !value.is_none() => options.limit = Limit::Requests(value.extract()?),
             "duration_s" | "requests" => {}
@@ -58,6 +70,8 @@ fn address_of(text: &str) -> PyResult<Address> {
     if let Some(path) = text.strip_prefix("unix:") {
         return Ok(Address::Local(PathBuf::from(path)));
     }
-    let address = text.parse().map_err(|_| PyValueError::new_err(format!("{text:?} is no address with a port")))?;
+    let address = text
+        .parse()
+        .map_err(|_| PyValueError::new_err(format!("{text:?} is no address with a port")))?;
     Ok(Address::Internet(address))
 }

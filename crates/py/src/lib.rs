@@ -10,6 +10,7 @@ mod selector;
 mod server;
 mod shared;
 mod stream;
+mod table;
 mod task;
 
 use pyo3::prelude::*;
@@ -23,7 +24,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lab::load, module)?)?;
     module.add_class::<request::Request>()?;
     module.add_class::<stream::Stream>()?;
-    module.add_class::<native::NativeApp>()?;
+    module.add_class::<table::NativeApp>()?;
     module.add_class::<server::Server>()?;
     module.add_class::<selector::Selector>()?;
     Ok(())

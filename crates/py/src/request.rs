@@ -81,7 +81,10 @@ impl Parts {
             method: span_of(head, head.method_name),
             path: span_of(head, head.path),
             query: head.query.map(|query| span_of(head, query)),
-            authority: head.authority.or(head.host).map_or(Span::default(), |authority| span_of(head, authority)),
+            authority: head
+                .authority
+                .or(head.host)
+                .map_or(Span::default(), |authority| span_of(head, authority)),
             fields: span_of(head, head.field_section),
             is_http10: head.version == Version::Http10,
         }
@@ -120,21 +123,43 @@ impl State {
     }
 
     /// Keeps where the path's parameters are.
-    pub(crate) fn set_parameters(&mut self, parameters: &Arc<[Parameter]>, found: &Parameters, path_start: u32) {
+    pub(crate) fn set_parameters(
+        &mut self,
+        parameters: &Arc<[Parameter]>,
+        found: &Parameters,
+        path_start: u32,
+    ) {
         self.parameters = Some(Arc::clone(parameters));
         self.values.clear();
         for index in 0..parameters.len() {
             let (start, end) = found.span(index).unwrap_or_default();
-            self.values.push(Span { start: path_start + start, end: path_start + end });
+            self.values.push(Span {
+                start: path_start + start,
+                end: path_start + end,
+            });
         }
     }
 
     /// The `index`-th parameter as Python sees it.
-    pub(crate) fn parameter<'py>(&self, py: Python<'py>, index: usize) -> PyResult<Bound<'py, PyAny>> {
-        let kind = self.parameters.as_ref().and_then(|parameters| parameters.get(index)).map(|(_, kind)| *kind);
-        let value = self.values.get(index).map_or(&b""[..], |span| self.slice(*span));
+    pub(crate) fn parameter<'py>(
+        &self,
+        py: Python<'py>,
+        index: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let kind = self
+            .parameters
+            .as_ref()
+            .and_then(|parameters| parameters.get(index))
+            .map(|(_, kind)| *kind);
+        let value = self
+            .values
+            .get(index)
+            .map_or(&b""[..], |span| self.slice(*span));
         if kind == Some(ParameterKind::Integer) {
-            let number: i64 = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
+            let number: i64 = std::str::from_utf8(value)
+                .ok()
+                .and_then(|text| text.parse().ok())
+                .unwrap_or_default();
             return Ok(number.into_pyobject(py)?.into_any());
         }
         Ok(decoded(py, value).into_any())
@@ -151,14 +176,18 @@ impl State {
     /// The parts of the head; it is parsed again for them, which most requests never need.
     fn parts(&mut self) -> Parts {
         let bytes = &self.bytes;
-        *self.parts.get_or_insert_with(|| match wire::parse_request(bytes, &ANY_HEAD) {
-            Ok(Progress::Complete(head)) => Parts::of(&head),
-            _ => Parts::default(),
-        })
+        *self
+            .parts
+            .get_or_insert_with(|| match wire::parse_request(bytes, &ANY_HEAD) {
+                Ok(Progress::Complete(head)) => Parts::of(&head),
+                _ => Parts::default(),
+            })
     }
 
     fn slice(&self, span: Span) -> &[u8] {
-        self.bytes.get(span.start as usize..span.end as usize).unwrap_or_default()
+        self.bytes
+            .get(span.start as usize..span.end as usize)
+            .unwrap_or_default()
     }
 }
 
@@ -169,7 +198,10 @@ pub(crate) fn span_of(head: &RequestHead<'_>, part: &[u8]) -> Span {
         // Not a part of the head: the parser's constant for an empty path or asterisk.
         return Span::default();
     }
-    Span { start: offset as u32, end: (offset + part.len()) as u32 }
+    Span {
+        start: offset as u32,
+        end: (offset + part.len()) as u32,
+    }
 }
 
 /// Percent-decoded UTF-8; what is not UTF-8 becomes U+FFFD.
@@ -198,7 +230,11 @@ fn address<'py>(py: Python<'py>, peer: Option<Peer>) -> PyResult<Option<Bound<'p
 impl Request {
     /// Reaches the request's state.
     #[inline]
-    pub(crate) fn with<R>(&self, py: Python<'_>, reach: impl FnOnce(&mut State) -> R) -> PyResult<R> {
+    pub(crate) fn with<R>(
+        &self,
+        py: Python<'_>,
+        reach: impl FnOnce(&mut State) -> R,
+    ) -> PyResult<R> {
         let reached = self.state.with(py, reach);
         reached.ok_or_else(|| PyRuntimeError::new_err("this request is being read already"))
     }
@@ -232,12 +268,20 @@ impl Request {
 
     #[getter]
     fn query_string<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        self.with(py, |state| PyBytes::new(py, state.part(|parts| parts.query.unwrap_or_default())))
+        self.with(py, |state| {
+            PyBytes::new(py, state.part(|parts| parts.query.unwrap_or_default()))
+        })
     }
 
     #[getter]
     fn http_version(&self, py: Python<'_>) -> PyResult<&'static str> {
-        self.with(py, |state| if state.parts().is_http10 { "1.0" } else { "1.1" })
+        self.with(py, |state| {
+            if state.parts().is_http10 {
+                "1.0"
+            } else {
+                "1.1"
+            }
+        })
     }
 
     #[getter]
@@ -264,7 +308,12 @@ impl Request {
     fn path_params<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.with(py, |state| {
             let parameters = PyDict::new(py);
-            for (index, (name, _)) in state.parameters.iter().flat_map(|all| all.iter()).enumerate() {
+            for (index, (name, _)) in state
+                .parameters
+                .iter()
+                .flat_map(|all| all.iter())
+                .enumerate()
+            {
                 parameters.set_item(name, state.parameter(py, index)?)?;
             }
             Ok(parameters)
@@ -284,7 +333,13 @@ impl Request {
 
     #[getter]
     fn cache<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.with(py, |state| state.cache.get_or_insert_with(|| PyDict::new(py).unbind()).bind(py).clone())
+        self.with(py, |state| {
+            state
+                .cache
+                .get_or_insert_with(|| PyDict::new(py).unbind())
+                .bind(py)
+                .clone()
+        })
     }
 
     #[getter]
@@ -299,8 +354,14 @@ impl Request {
 
     /// The whole content, in a handler that is not a coroutine.
     fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let content = self.with(py, |state| (!state.comes_in_parts).then(|| PyBytes::new(py, &state.content)))?;
-        content.ok_or_else(|| PyRuntimeError::new_err("read() is for `def` handlers; in an `async def` handler await request.body()"))
+        let content = self.with(py, |state| {
+            (!state.comes_in_parts).then(|| PyBytes::new(py, &state.content))
+        })?;
+        content.ok_or_else(|| {
+            PyRuntimeError::new_err(
+                "read() is for `def` handlers; in an `async def` handler await request.body()",
+            )
+        })
     }
 
     /// The next part of the content, as an awaitable; None at the end.
@@ -310,11 +371,14 @@ impl Request {
                 return (None, state.shared.clone().zip(state.id));
             }
             let is_fresh = !std::mem::replace(&mut state.is_exhausted, true);
-            ((is_fresh && !state.content.is_empty()).then(|| PyBytes::new(py, &state.content)), None)
+            (
+                (is_fresh && !state.content.is_empty()).then(|| PyBytes::new(py, &state.content)),
+                None,
+            )
         })?;
         match source {
             Some((shared, id)) => receive_part(py, &shared, id),
-            None => Ready::new(py, part.map(|part| part.into_any().unbind())),
+            None => Ready::with(py, part.map(|part| part.into_any().unbind())),
         }
     }
 
@@ -328,16 +392,28 @@ impl Request {
     }
 
     fn __clear__(&self) {
-        let _ = self.state.with(crate::ffi::attached(), |state| (state.app.take(), state.cache.take()));
+        let _ = self.state.with(crate::ffi::attached(), |state| {
+            (state.app.take(), state.cache.take())
+        });
     }
 }
 
 /// The next part of a content that is still on its way.
-fn receive_part<'py>(py: Python<'py>, shared: &Shared, id: ExchangeId) -> PyResult<Bound<'py, PyAny>> {
-    let standing = shared.exchanges().get(&id).map(|exchange| (exchange.content.is_empty(), exchange.content_ended, exchange.is_disconnected));
+fn receive_part<'py>(
+    py: Python<'py>,
+    shared: &Shared,
+    id: ExchangeId,
+) -> PyResult<Bound<'py, PyAny>> {
+    let standing = shared.exchanges().get(&id).map(|exchange| {
+        (
+            exchange.content.is_empty(),
+            exchange.content_ended,
+            exchange.is_disconnected,
+        )
+    });
     match standing {
-        Some((false, _, _)) => Ready::new(py, shared.next_content(py, id).map(Py::into_any)),
-        Some((true, true, _)) => Ready::new(py, None),
+        Some((false, _, _)) => Ready::with(py, shared.next_content(py, id).map(Py::into_any)),
+        Some((true, true, _)) => Ready::with(py, None),
         // Answered already, or the peer is gone: nothing will ever come.
         Some((true, false, true)) | None => Err(shared.disconnection(py)),
         Some((true, false, false)) => {

@@ -40,7 +40,12 @@ impl<'py> LoopWatch<'py> {
         let ready = event_loop.getattr(pyo3::intern!(py, "_ready"))?;
         let scheduled = event_loop.getattr(pyo3::intern!(py, "_scheduled"))?;
         let timers = ffi::length(&scheduled);
-        Ok(LoopWatch { event_loop, ready, scheduled, timers })
+        Ok(LoopWatch {
+            event_loop,
+            ready,
+            scheduled,
+            timers,
+        })
     }
 
     /// Whether the loop has to run before the next wait.
@@ -49,33 +54,58 @@ impl<'py> LoopWatch<'py> {
         if ffi::length(&self.ready) > 0 || ffi::length(&self.scheduled) != self.timers {
             return Ok(true);
         }
-        self.event_loop.getattr(pyo3::intern!(self.event_loop.py(), "_stopping"))?.is_truthy()
+        self.event_loop
+            .getattr(pyo3::intern!(self.event_loop.py(), "_stopping"))?
+            .is_truthy()
     }
 }
 
 impl Selector {
     pub(crate) fn new(py: Python<'_>, server: Py<Server>) -> Selector {
-        Selector { server, map: PyDict::new(py).unbind() }
+        Selector {
+            server,
+            map: PyDict::new(py).unbind(),
+        }
     }
 
     /// Serves until the loop is needed; gives the loop's own descriptors that are ready.
-    fn serve(&self, py: Python<'_>, timeout: Option<f64>, foreign: &mut Vec<net::Readiness>) -> PyResult<()> {
+    fn serve(
+        &self,
+        py: Python<'_>,
+        timeout: Option<f64>,
+        foreign: &mut Vec<net::Readiness>,
+    ) -> PyResult<()> {
         let server = self.server.get();
         let mut worker = server.worker()?;
-        let watch = server.shared.event_loop.get(py).map(|event_loop| LoopWatch::new(event_loop.bind(py).clone())).transpose()?;
-        let end = timeout.map(|seconds| Instant::now() + Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX / 4));
+        let watch = server
+            .shared
+            .event_loop
+            .get(py)
+            .map(|event_loop| LoopWatch::new(event_loop.bind(py).clone()))
+            .transpose()?;
+        let end = timeout.map(|seconds| {
+            Instant::now()
+                + Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX / 4)
+        });
         loop {
             server.before_pass(&mut worker);
             let own_ms = worker.before_wait();
+            if server.is_drained(&worker) {
+                return server.after_pass(py, worker);
+            }
             let has_work = watch.as_ref().map_or(Ok(false), LoopWatch::has_work)?;
-            let loop_ms = if has_work { Some(0) } else { end.map(milliseconds_until) };
+            let loop_ms = if has_work {
+                Some(0)
+            } else {
+                end.map(milliseconds_until)
+            };
             let wait_ms = own_ms.into_iter().chain(loop_ms).min();
             let interrupted = wait(py, &mut worker, wait_ms)?;
             worker.dispatch(foreign);
             let has_work = watch.as_ref().map_or(Ok(false), LoopWatch::has_work)?;
             let is_due = end.is_some_and(|end| loop_ms == Some(0) || Instant::now() >= end);
             let is_over = has_work || is_due || interrupted || !foreign.is_empty();
-            if is_over || worker.app.calls.fatal.is_some() || (worker.is_draining() && worker.is_empty()) {
+            if is_over || worker.app.calls.fatal.is_some() || server.is_drained(&worker) {
                 return server.after_pass(py, worker);
             }
         }
@@ -87,31 +117,52 @@ impl Selector {
             Err(_) => file.call_method0("fileno")?.extract()?,
         };
         if fd < 0 {
-            return Err(PyValueError::new_err(format!("invalid file descriptor: {fd}")));
+            return Err(PyValueError::new_err(format!(
+                "invalid file descriptor: {fd}"
+            )));
         }
         Ok(fd)
     }
 
-    fn key<'py>(file: &Bound<'py, PyAny>, fd: i32, events: u8, data: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    fn key<'py>(
+        file: &Bound<'py, PyAny>,
+        fd: i32,
+        events: u8,
+        data: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         if events == 0 || events & !(EVENT_READ | EVENT_WRITE) != 0 {
             return Err(PyValueError::new_err(format!("invalid events: {events}")));
         }
-        file.py().import("selectors")?.getattr("SelectorKey")?.call1((file, fd, events, data))
+        file.py()
+            .import("selectors")?
+            .getattr("SelectorKey")?
+            .call1((file, fd, events, data))
     }
 }
 
 #[pymethods]
 impl Selector {
     #[pyo3(signature = (fileobj, events, data=None))]
-    fn register<'py>(&self, fileobj: &Bound<'py, PyAny>, events: u8, data: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    fn register<'py>(
+        &self,
+        fileobj: &Bound<'py, PyAny>,
+        events: u8,
+        data: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let py = fileobj.py();
         let fd = Selector::descriptor(fileobj)?;
         let map = self.map.bind(py);
         if map.contains(fd)? {
-            return Err(PyKeyError::new_err(format!("descriptor {fd} is registered already")));
+            return Err(PyKeyError::new_err(format!(
+                "descriptor {fd} is registered already"
+            )));
         }
         let key = Selector::key(fileobj, fd, events, data)?;
-        self.server.get().poller.add(borrow(fd), Worker::<Native>::foreign_token(fd as u32), interest(events))?;
+        self.server.get().poller.add(
+            borrow(fd),
+            Worker::<Native>::foreign_token(fd as u32),
+            interest(events),
+        )?;
         map.set_item(fd, &key)?;
         Ok(key)
     }
@@ -119,7 +170,9 @@ impl Selector {
     fn unregister<'py>(&self, fileobj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let fd = Selector::descriptor(fileobj)?;
         let map = self.map.bind(fileobj.py());
-        let Some(key) = map.get_item(fd)? else { return Err(PyKeyError::new_err(format!("{fd} is not registered"))) };
+        let Some(key) = map.get_item(fd)? else {
+            return Err(PyKeyError::new_err(format!("{fd} is not registered")));
+        };
         map.del_item(fd)?;
         // Fails for a descriptor that was closed before it was unregistered: the kernel forgot it by itself.
         let _ = self.server.get().poller.remove(borrow(fd));
@@ -127,7 +180,12 @@ impl Selector {
     }
 
     #[pyo3(signature = (fileobj, events, data=None))]
-    fn modify<'py>(&self, fileobj: &Bound<'py, PyAny>, events: u8, data: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    fn modify<'py>(
+        &self,
+        fileobj: &Bound<'py, PyAny>,
+        events: u8,
+        data: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let py = fileobj.py();
         let fd = Selector::descriptor(fileobj)?;
         let map = self.map.bind(py);
@@ -135,7 +193,11 @@ impl Selector {
             return Err(PyKeyError::new_err(format!("{fd} is not registered")));
         }
         let key = Selector::key(fileobj, fd, events, data)?;
-        self.server.get().poller.modify(borrow(fd), Worker::<Native>::foreign_token(fd as u32), interest(events))?;
+        self.server.get().poller.modify(
+            borrow(fd),
+            Worker::<Native>::foreign_token(fd as u32),
+            interest(events),
+        )?;
         map.set_item(fd, &key)?;
         Ok(key)
     }
@@ -148,8 +210,16 @@ impl Selector {
         for readiness in foreign {
             if let Some(key) = self.map.bind(py).get_item(readiness.token)? {
                 let registered: u8 = key.getattr("events")?.extract()?;
-                let read = if readiness.readable || readiness.hung_up { EVENT_READ } else { 0 };
-                let write = if readiness.writable || readiness.hung_up { EVENT_WRITE } else { 0 };
+                let read = if readiness.readable || readiness.hung_up {
+                    EVENT_READ
+                } else {
+                    0
+                };
+                let write = if readiness.writable || readiness.hung_up {
+                    EVENT_WRITE
+                } else {
+                    0
+                };
                 ready.append((key, (read | write) & registered))?;
             }
         }
@@ -173,7 +243,11 @@ impl Selector {
 
 /// Waits, and lets other threads run meanwhile.
 fn wait(py: Python<'_>, worker: &mut Worker<Native>, wait_ms: Option<u64>) -> PyResult<bool> {
-    let waited = if wait_ms == Some(0) { worker.wait(wait_ms) } else { py.detach(|| worker.wait(wait_ms)) };
+    let waited = if wait_ms == Some(0) {
+        worker.wait(wait_ms)
+    } else {
+        py.detach(|| worker.wait(wait_ms))
+    };
     Ok(waited?.0)
 }
 
@@ -184,5 +258,8 @@ fn milliseconds_until(end: Instant) -> u64 {
 }
 
 fn interest(events: u8) -> Interest {
-    Interest { read: events & EVENT_READ != 0, write: events & EVENT_WRITE != 0 }
+    Interest {
+        read: events & EVENT_READ != 0,
+        write: events & EVENT_WRITE != 0,
+    }
 }

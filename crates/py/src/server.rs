@@ -10,9 +10,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use server::{AccessLog, Config, Limits, LogFormat, Timeouts, Worker};
 
-use crate::native::{Native, NativeApp};
+use crate::native::Native;
 use crate::selector::Selector;
 use crate::shared::Shared;
+use crate::table::NativeApp;
 
 /// One worker's reactor with HTTP on it.
 #[pyclass(module = "bolide._core", frozen, weakref)]
@@ -32,12 +33,24 @@ impl Server {
     #[new]
     fn new(py: Python<'_>, app: Py<NativeApp>, options: &Bound<'_, PyDict>) -> PyResult<Server> {
         let config = config_of(options)?;
-        let log_format = match options.get_item("access_log_format")?.map(|value| value.extract::<String>()).transpose()?.as_deref() {
+        let log_format = match options
+            .get_item("access_log_format")?
+            .map(|value| value.extract::<String>())
+            .transpose()?
+            .as_deref()
+        {
             Some("json") => LogFormat::Json,
             Some("combined") | None => LogFormat::Combined,
-            Some(other) => return Err(PyValueError::new_err(format!("unknown access_log_format {other:?}"))),
+            Some(other) => {
+                return Err(PyValueError::new_err(format!(
+                    "unknown access_log_format {other:?}"
+                )));
+            }
         };
-        let log_fd: Option<i32> = options.get_item("access_log")?.and_then(|value| value.extract().transpose()).transpose()?;
+        let log_fd: Option<i32> = options
+            .get_item("access_log")?
+            .and_then(|value| value.extract().transpose())
+            .transpose()?;
         let log = log_fd.map(|fd| access_log(fd, log_format)).transpose()?;
         let disconnected = app.get().table().disconnected.clone_ref(py);
         // The mailbox is the worker's, and the application needs it before the worker is made of it.
@@ -74,10 +87,22 @@ impl Server {
 
     /// Binds it to the loop that its coroutines run on.
     #[pyo3(signature = (event_loop, *, own_selector))]
-    fn attach(slf: &Bound<'_, Self>, event_loop: &Bound<'_, PyAny>, own_selector: bool) -> PyResult<()> {
+    fn attach(
+        slf: &Bound<'_, Self>,
+        event_loop: &Bound<'_, PyAny>,
+        own_selector: bool,
+    ) -> PyResult<()> {
         let (py, server) = (slf.py(), slf.get());
-        server.worker()?.app.calls.tasks.attach(event_loop, own_selector)?;
-        let _ = server.shared.event_loop.set(py, event_loop.clone().unbind());
+        server
+            .worker()?
+            .app
+            .calls
+            .tasks
+            .attach(event_loop, own_selector)?;
+        let _ = server
+            .shared
+            .event_loop
+            .set(py, event_loop.clone().unbind());
         if !own_selector {
             let poll = slf.getattr("poll")?;
             event_loop.call_method1("add_reader", (server.fileno(), &poll))?;
@@ -121,7 +146,10 @@ impl Server {
 
     /// Calls back once when a drain is asked for and no connection is left.
     fn on_drained(&self, callback: Py<PyAny>) {
-        *self.on_drained.lock().unwrap_or_else(PoisonError::into_inner) = Some(callback);
+        *self
+            .on_drained
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(callback);
     }
 
     /// Closes everything now.
@@ -130,8 +158,10 @@ impl Server {
         worker.stop();
         worker.set_access_log(None);
         worker.app.calls.tasks.retire(py);
-        if let (Some(event_loop), true) = (self.shared.event_loop.get(py), self.shared.wake.get(py).is_some())
-            && !event_loop.call_method0(py, "is_closed")?.is_truthy(py)?
+        if let (Some(event_loop), true) = (
+            self.shared.event_loop.get(py),
+            self.shared.wake.get(py).is_some(),
+        ) && !event_loop.call_method0(py, "is_closed")?.is_truthy(py)?
         {
             event_loop.call_method1(py, "remove_reader", (self.fileno(),))?;
         }
@@ -164,10 +194,21 @@ impl Server {
         match self.worker.try_lock() {
             Ok(worker) => Ok(worker),
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => {
-                Err(PyRuntimeError::new_err("the server is busy: this cannot be called from inside a handler"))
-            }
+            Err(TryLockError::WouldBlock) => Err(PyRuntimeError::new_err(
+                "the server is busy: this cannot be called from inside a handler",
+            )),
         }
+    }
+
+    /// Whether a drain has come to its end and nobody has been told.
+    pub(crate) fn is_drained(&self, worker: &Worker<Native>) -> bool {
+        let is_over = worker.is_draining() && worker.is_empty();
+        is_over
+            && self
+                .on_drained
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .is_some()
     }
 
     pub(crate) fn before_pass(&self, worker: &mut Worker<Native>) {
@@ -179,13 +220,21 @@ impl Server {
     }
 
     /// Leaves the current task, tells of a finished drain, and raises what ends the process.
-    pub(crate) fn after_pass(&self, py: Python<'_>, mut worker: MutexGuard<'_, Worker<Native>>) -> PyResult<()> {
+    pub(crate) fn after_pass(
+        &self,
+        py: Python<'_>,
+        mut worker: MutexGuard<'_, Worker<Native>>,
+    ) -> PyResult<()> {
         worker.app.calls.tasks.pass_ends(py);
         let fatal = worker.app.calls.fatal.take();
-        let is_drained = worker.is_draining() && self.connections() == 0;
+        let is_drained = self.is_drained(&worker);
         drop(worker);
         if is_drained {
-            let callback = self.on_drained.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let callback = self
+                .on_drained
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
             if let Some(callback) = callback {
                 callback.call0(py)?;
             }
@@ -200,10 +249,16 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
         let name: String = key.extract()?;
         if name == "server_header" {
             config.omits_server_field = !value.is_truthy()?;
-        } else if let Some(number) = config.limits.get_mut(&name).or_else(|| config.timeouts.get_mut(&name)) {
+        } else if let Some(number) = config
+            .limits
+            .get_mut(&name)
+            .or_else(|| config.timeouts.get_mut(&name))
+        {
             *number = value.extract()?;
         } else if !matches!(name.as_str(), "access_log" | "access_log_format") {
-            return Err(PyValueError::new_err(format!("the server has no option {name}")));
+            return Err(PyValueError::new_err(format!(
+                "the server has no option {name}"
+            )));
         }
     }
     Ok(config)
@@ -230,5 +285,14 @@ pub(crate) fn borrow<'fd>(fd: i32) -> BorrowedFd<'fd> {
 #[pyfunction]
 pub(crate) fn settings() -> Vec<(&'static str, &'static str, u64, &'static str, &'static str)> {
     let all = Limits::SETTINGS.iter().chain(Timeouts::SETTINGS);
-    all.map(|setting| (setting.name, setting.kind, setting.default, setting.unit, setting.help)).collect()
+    all.map(|setting| {
+        (
+            setting.name,
+            setting.kind,
+            setting.default,
+            setting.unit,
+            setting.help,
+        )
+    })
+    .collect()
 }

@@ -30,6 +30,8 @@ pub(crate) struct OpenExchange {
     pub(crate) reader: Option<Py<PyAny>>,
     /// The future of a handler that waits until its answer has left.
     pub(crate) writer: Option<Py<PyAny>>,
+    /// The task sends a streamed answer, and has nothing else to do.
+    pub(crate) is_streamed: bool,
     /// Bytes written since the peer had everything.
     pub(crate) ahead_bytes: usize,
     /// The peer is gone.
@@ -63,7 +65,9 @@ impl Shared {
     /// Posts a command, and sees to it that the reactor looks into its mailbox.
     pub(crate) fn post(&self, py: Python<'_>, id: ExchangeId, command: Command) {
         self.mailbox.post(id, command);
-        let Some(wake) = self.wake.get(py) else { return };
+        let Some(wake) = self.wake.get(py) else {
+            return;
+        };
         if !self.wake_is_due.swap(true, Ordering::Relaxed)
             && let Some(event_loop) = self.event_loop.get(py)
             && event_loop.call_method1(py, "call_soon", (wake,)).is_err()
@@ -80,7 +84,9 @@ impl Shared {
 
     /// The open exchanges. Never held over a call into Python.
     pub(crate) fn exchanges(&self) -> MutexGuard<'_, HashMap<ExchangeId, OpenExchange>> {
-        self.exchanges.lock().unwrap_or_else(PoisonError::into_inner)
+        self.exchanges
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An exchange that stays open beyond its handler's first step.
@@ -113,16 +119,26 @@ impl Shared {
     /// A future of the loop.
     pub(crate) fn create_future<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let Some(event_loop) = self.event_loop.get(py) else {
-            return Err(pyo3::exceptions::PyRuntimeError::new_err("the server has no event loop yet"));
+            return Err(pyo3::exceptions::PyRuntimeError::new_err(
+                "the server has no event loop yet",
+            ));
         };
         event_loop.bind(py).call_method0("create_future")
     }
 
     /// A part of the content goes to the handler that waits for it, or is kept until one does.
-    pub(crate) fn take_content(&self, py: Python<'_>, id: ExchangeId, content: &[u8], is_last: bool) {
+    pub(crate) fn take_content(
+        &self,
+        py: Python<'_>,
+        id: ExchangeId,
+        content: &[u8],
+        is_last: bool,
+    ) {
         let reader = {
             let mut exchanges = self.exchanges();
-            let Some(exchange) = exchanges.get_mut(&id) else { return };
+            let Some(exchange) = exchanges.get_mut(&id) else {
+                return;
+            };
             if !content.is_empty() {
                 exchange.content.push_back(content.to_vec());
             }
@@ -138,7 +154,10 @@ impl Shared {
 
     /// The next part of the content that is held: bytes, or None at the end.
     pub(crate) fn next_content(&self, py: Python<'_>, id: ExchangeId) -> Option<Py<PyBytes>> {
-        let part = self.exchanges().get_mut(&id).and_then(|exchange| exchange.content.pop_front());
+        let part = self
+            .exchanges()
+            .get_mut(&id)
+            .and_then(|exchange| exchange.content.pop_front());
         part.map(|part| PyBytes::new(py, &part).unbind())
     }
 
@@ -146,7 +165,9 @@ impl Shared {
     pub(crate) fn writable(&self, py: Python<'_>, id: ExchangeId) {
         let writer = {
             let mut exchanges = self.exchanges();
-            let Some(exchange) = exchanges.get_mut(&id) else { return };
+            let Some(exchange) = exchanges.get_mut(&id) else {
+                return;
+            };
             exchange.ahead_bytes = 0;
             exchange.writer.take()
         };
@@ -159,19 +180,34 @@ impl Shared {
 
     /// The peer is gone: whoever waits for it is told.
     pub(crate) fn disconnect(&self, py: Python<'_>, id: ExchangeId) {
-        let (reader, writer, iterator) = {
+        let (reader, writer, iterator, task) = {
             let mut exchanges = self.exchanges();
-            let Some(exchange) = exchanges.get_mut(&id) else { return };
+            let Some(exchange) = exchanges.get_mut(&id) else {
+                return;
+            };
             exchange.is_disconnected = true;
-            let parts = (exchange.reader.take(), exchange.writer.take(), exchange.iterator.take());
-            parts
+            let task = exchange.task.as_ref().filter(|_| exchange.is_streamed);
+            let task = task.map(|task| task.clone_ref(py));
+            (
+                exchange.reader.take(),
+                exchange.writer.take(),
+                exchange.iterator.take(),
+                task,
+            )
         };
+        let mut is_told = false;
         for future in [reader, writer].into_iter().flatten() {
-            let _ = settle(py, &future, Some(&self.disconnected));
+            is_told |= settle(py, &future, Some(&self.disconnected)).unwrap_or(false);
         }
         if let Some(iterator) = iterator {
             self.close(id);
             close_iterator(py, &iterator);
+        }
+        // An asynchronous iterator that waits for something of its own may wait for ever.
+        if let (Some(task), false) = (task, is_told)
+            && let Err(error) = task.call_method0(py, "cancel")
+        {
+            error.write_unraisable(py, Some(task.bind(py)));
         }
     }
 }

@@ -15,7 +15,8 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    pub(crate) fn new(py: Python<'_>, value: Option<Py<PyAny>>) -> PyResult<Bound<'_, PyAny>> {
+    /// An awaitable that gives `value`, or None.
+    pub(crate) fn with(py: Python<'_>, value: Option<Py<PyAny>>) -> PyResult<Bound<'_, PyAny>> {
         Ok(Bound::new(py, Ready { value })?.into_any())
     }
 }
@@ -31,7 +32,10 @@ impl Ready {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let value = self.value.as_ref().map_or_else(|| py.None(), |value| value.clone_ref(py));
+        let value = self
+            .value
+            .as_ref()
+            .map_or_else(|| py.None(), |value| value.clone_ref(py));
         Err(PyStopIteration::new_err((value,)))
     }
 }
@@ -47,10 +51,14 @@ pub(crate) struct Stream {
 impl Stream {
     /// Sends a part; the awaitable is done when it is accepted into a bounded buffer.
     fn send<'py>(&self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-        let ahead_bytes = self.shared.exchanges().get_mut(&self.id).and_then(|exchange| {
-            exchange.ahead_bytes += data.len();
-            (!exchange.is_disconnected).then_some(exchange.ahead_bytes)
-        });
+        let ahead_bytes = self
+            .shared
+            .exchanges()
+            .get_mut(&self.id)
+            .and_then(|exchange| {
+                exchange.ahead_bytes += data.len();
+                (!exchange.is_disconnected).then_some(exchange.ahead_bytes)
+            });
         let Some(ahead_bytes) = ahead_bytes else {
             return Err(self.shared.disconnection(py));
         };
@@ -58,7 +66,7 @@ impl Stream {
             self.shared.post(py, self.id, Command::Write(data.to_vec()));
         }
         if ahead_bytes < STREAM_AHEAD_BYTES {
-            return Ready::new(py, None);
+            return Ready::with(py, None);
         }
         let future = self.shared.create_future(py)?;
         if let Some(exchange) = self.shared.exchanges().get_mut(&self.id) {

@@ -3,12 +3,13 @@
 //! A task per request would cost more than the rest of the request. So one *idle* task, which has never run, is made the current one
 //! while coroutines take their first step. One that ends there leaves it idle for the next. One that suspends gets it for good: the task
 //! then runs its own first step, in which its [`Driver`] hands over the future that the coroutine waits for, and everything after is
-//! plain asyncio. An idle task that somebody kept (a reference, a weak reference, a callback, a cancellation) is never used again.
+//! plain asyncio. An idle task on which somebody left a trace (a reference, a weak reference, a
+//! callback, a cancellation, a name, an attribute) is never used again.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::driver::{Driver, Work};
+use crate::driver::{Driver, Stage, Work};
 use crate::ffi;
 
 /// What asyncio offers for it.
@@ -17,11 +18,13 @@ struct Asyncio {
     task_type: Py<PyAny>,
     enter_task: Py<PyAny>,
     leave_task: Py<PyAny>,
+    current_task: Py<PyAny>,
     register_task: Py<PyAny>,
     unregister_task: Py<PyAny>,
     /// Descriptors of the task type.
     must_cancel: Py<PyAny>,
     callbacks: Py<PyAny>,
+    get_name: Py<PyAny>,
     /// The loop's queue of handles; `None` for a loop that keeps it to itself.
     ready: Option<Py<PyAny>>,
 }
@@ -35,6 +38,7 @@ struct Idle {
     /// What both were when it was new and current.
     references: isize,
     weak_reference: usize,
+    name: Py<PyAny>,
 }
 
 /// Lends the current task.
@@ -43,22 +47,34 @@ pub(crate) struct Tasks {
     asyncio: Option<Asyncio>,
     idle: Option<Idle>,
     is_current: bool,
+    /// The task that called into the server (to drain it, say), and goes on behind the pass.
+    caller: Option<Py<PyAny>>,
 }
 
 impl Tasks {
     /// Binds it to a loop.
-    pub(crate) fn attach(&mut self, event_loop: &Bound<'_, PyAny>, owns_loop: bool) -> PyResult<()> {
+    pub(crate) fn attach(
+        &mut self,
+        event_loop: &Bound<'_, PyAny>,
+        owns_loop: bool,
+    ) -> PyResult<()> {
         let tasks = event_loop.py().import("asyncio.tasks")?;
         let function = |name: &str| -> PyResult<Py<PyAny>> { Ok(tasks.getattr(name)?.unbind()) };
-        let ready = if owns_loop { Some(event_loop.getattr("_ready")?.unbind()) } else { None };
+        let ready = if owns_loop {
+            Some(event_loop.getattr("_ready")?.unbind())
+        } else {
+            None
+        };
         let task_type = tasks.getattr("Task")?;
         self.asyncio = Some(Asyncio {
             must_cancel: task_type.getattr("_must_cancel")?.unbind(),
             callbacks: task_type.getattr("_callbacks")?.unbind(),
+            get_name: task_type.getattr("get_name")?.unbind(),
             event_loop: event_loop.clone().unbind(),
             task_type: task_type.unbind(),
             enter_task: function("_enter_task")?,
             leave_task: function("_leave_task")?,
+            current_task: function("current_task")?,
             register_task: function("_register_task")?,
             unregister_task: function("_unregister_task")?,
             ready,
@@ -73,15 +89,23 @@ impl Tasks {
             return Ok(());
         }
         let Some(asyncio) = &self.asyncio else {
-            return Err(pyo3::exceptions::PyRuntimeError::new_err("the server is not attached to an event loop"));
+            return Err(pyo3::exceptions::PyRuntimeError::new_err(
+                "the server is not attached to an event loop",
+            ));
         };
         let idle = match self.idle.take() {
             Some(idle) => idle,
             None => asyncio.new_idle(py)?,
         };
-        ffi::call(py, &asyncio.enter_task, [asyncio.event_loop.as_ptr(), idle.task.as_ptr()])?;
+        if asyncio.enter(py, &idle.task).is_err() {
+            self.caller = asyncio.leave_caller(py)?;
+            asyncio.enter(py, &idle.task)?;
+        }
         self.is_current = true;
-        self.idle = Some(Idle { references: ffi::references(&idle.task), ..idle });
+        self.idle = Some(Idle {
+            references: ffi::references(&idle.task),
+            ..idle
+        });
         Ok(())
     }
 
@@ -91,16 +115,26 @@ impl Tasks {
         if !std::mem::take(&mut self.is_current) {
             return;
         }
-        if let (Some(asyncio), Some(idle)) = (&self.asyncio, &self.idle)
-            && let Err(error) = ffi::call(py, &asyncio.leave_task, [asyncio.event_loop.as_ptr(), idle.task.as_ptr()])
-        {
+        let (Some(asyncio), Some(idle)) = (&self.asyncio, &self.idle) else {
+            return;
+        };
+        let left = asyncio
+            .leave(py, &idle.task)
+            .and_then(|()| match self.caller.take() {
+                Some(caller) => asyncio.enter(py, &caller),
+                None => Ok(()),
+            });
+        if let Err(error) = left {
             error.write_unraisable(py, None);
         }
     }
 
-    /// A coroutine ended in its first step: keeps the task idle, or lets it go if somebody took hold of it.
+    /// What ran in the current task, if there is one, ended in its first step: keeps the task idle, or lets it go if there is a trace.
     #[inline]
     pub(crate) fn ended(&mut self, py: Python<'_>) {
+        if !self.is_current {
+            return;
+        }
         let is_kept = match (&self.asyncio, &self.idle) {
             (Some(asyncio), Some(idle)) => idle.is_kept(py, asyncio).unwrap_or(true),
             _ => true,
@@ -113,9 +147,15 @@ impl Tasks {
     /// A coroutine suspended in its first step: the task is its own from now on.
     pub(crate) fn suspended(&mut self, py: Python<'_>, work: Work) -> PyResult<Option<Py<PyAny>>> {
         self.leave(py);
-        let (Some(asyncio), Some(idle)) = (&self.asyncio, self.idle.take()) else { return Ok(None) };
+        let (Some(asyncio), Some(idle)) = (&self.asyncio, self.idle.take()) else {
+            return Ok(None);
+        };
+        let is_streamed = work.stage == Stage::Stream;
+        work.shared
+            .open(work.id, |exchange| exchange.is_streamed = is_streamed);
         idle.driver.borrow_mut(py).take(work);
-        idle.task.setattr(py, pyo3::intern!(py, "_log_destroy_pending"), true)?;
+        idle.task
+            .setattr(py, pyo3::intern!(py, "_log_destroy_pending"), true)?;
         ffi::call(py, &asyncio.register_task, [idle.task.as_ptr()])?;
         asyncio.schedule(py, idle.first_step)?;
         Ok(Some(idle.task))
@@ -134,18 +174,53 @@ impl Tasks {
     /// A pass is over. A loop that keeps its handles to itself will run the idle task's first step soon: that one is let go.
     pub(crate) fn pass_ends(&mut self, py: Python<'_>) {
         self.leave(py);
-        if self.asyncio.as_ref().is_some_and(|asyncio| asyncio.ready.is_none()) {
+        if self
+            .asyncio
+            .as_ref()
+            .is_some_and(|asyncio| asyncio.ready.is_none())
+        {
             self.idle = None;
         }
     }
 }
 
 impl Asyncio {
+    fn enter(&self, py: Python<'_>, task: &Py<PyAny>) -> PyResult<()> {
+        ffi::call(
+            py,
+            &self.enter_task,
+            [self.event_loop.as_ptr(), task.as_ptr()],
+        )?;
+        Ok(())
+    }
+
+    fn leave(&self, py: Python<'_>, task: &Py<PyAny>) -> PyResult<()> {
+        ffi::call(
+            py,
+            &self.leave_task,
+            [self.event_loop.as_ptr(), task.as_ptr()],
+        )?;
+        Ok(())
+    }
+
+    /// Makes way where a task is current that is not ours.
+    #[cold]
+    fn leave_caller(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let caller = ffi::call(py, &self.current_task, [self.event_loop.as_ptr()])?.unbind();
+        if caller.is_none(py) {
+            return Ok(None);
+        }
+        self.leave(py, &caller)?;
+        Ok(Some(caller))
+    }
+
     fn new_idle(&self, py: Python<'_>) -> PyResult<Idle> {
         let driver = Py::new(py, Driver::default())?;
         let keywords = PyDict::new(py);
         keywords.set_item("loop", &self.event_loop)?;
-        let task = self.task_type.call(py, (driver.clone_ref(py),), Some(&keywords))?;
+        let task = self
+            .task_type
+            .call(py, (driver.clone_ref(py),), Some(&keywords))?;
         let first_step = match &self.ready {
             Some(ready) => Some(ready.call_method0(py, pyo3::intern!(py, "pop"))?),
             None => None,
@@ -153,8 +228,14 @@ impl Asyncio {
         // Until it has work it is nobody's business: not in all_tasks(), and no complaint if it is dropped.
         ffi::call(py, &self.unregister_task, [task.as_ptr()])?;
         task.setattr(py, pyo3::intern!(py, "_log_destroy_pending"), false)?;
-        let weak_reference = ffi::first_weak_reference(task.bind(py));
-        Ok(Idle { task, driver, first_step, references: 0, weak_reference })
+        Ok(Idle {
+            name: ffi::call(py, &self.get_name, [task.as_ptr()])?.unbind(),
+            weak_reference: ffi::first_weak_reference(task.bind(py)),
+            references: 0,
+            task,
+            driver,
+            first_step,
+        })
     }
 
     fn schedule(&self, py: Python<'_>, first_step: Option<Py<PyAny>>) -> PyResult<()> {
@@ -170,7 +251,11 @@ impl Idle {
     #[inline]
     fn is_kept(&self, py: Python<'_>, asyncio: &Asyncio) -> PyResult<bool> {
         let task = self.task.bind(py);
-        if ffi::references(&self.task) != self.references || ffi::first_weak_reference(task) != self.weak_reference {
+        if ffi::references(&self.task) != self.references
+            || ffi::first_weak_reference(task) != self.weak_reference
+            || ffi::references(&self.driver) != 2
+            || !ffi::call(py, &asyncio.get_name, [task.as_ptr()])?.is(&self.name)
+        {
             return Ok(true);
         }
         let is_cancelled = ffi::get_described(&asyncio.must_cancel, task)?.is_truthy()?;

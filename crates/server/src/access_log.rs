@@ -26,7 +26,7 @@ pub(crate) struct LogRecord {
     client: Peer,
     method: Vec<u8>,
     target: Vec<u8>,
-    version: Version,
+    version: Option<Version>,
     referer: Vec<u8>,
     user_agent: Vec<u8>,
     started_ms: u64,
@@ -35,19 +35,20 @@ pub(crate) struct LogRecord {
 }
 
 impl LogRecord {
-    pub(crate) fn new(client: Peer, head: &RequestHead<'_>, started_ms: u64) -> LogRecord {
+    /// `head` is `None` for a request that was refused before it was understood.
+    pub(crate) fn new(client: Peer, head: Option<&RequestHead<'_>>, started_ms: u64) -> LogRecord {
         let mut record = LogRecord {
             client,
-            method: head.method_name.to_vec(),
-            target: head.target.to_vec(),
-            version: head.version,
+            method: head.map_or_else(Vec::new, |head| head.method_name.to_vec()),
+            target: head.map_or_else(Vec::new, |head| head.target.to_vec()),
+            version: head.map(|head| head.version),
             referer: Vec::new(),
             user_agent: Vec::new(),
             started_ms,
             status: 0,
             content_bytes: 0,
         };
-        for (name, value) in wire::field_lines(head.field_section) {
+        for (name, value) in wire::field_lines(head.map_or(b"", |head| head.field_section)) {
             if name.eq_ignore_ascii_case(b"referer") {
                 record.referer = value.to_vec();
             } else if name.eq_ignore_ascii_case(b"user-agent") {
@@ -161,16 +162,15 @@ fn push_combined(line: &mut Vec<u8>, record: &LogRecord, unix_s: u64) {
     line.extend_from_slice(b" - - [");
     push_log_date(line, unix_s);
     line.extend_from_slice(b"] \"");
-    push_escaped(line, &record.method, LogFormat::Combined);
-    line.push(b' ');
-    push_escaped(line, &record.target, LogFormat::Combined);
-    let _ = write!(
-        line,
-        " {}\" {} {} \"",
-        version(record.version),
-        record.status,
-        record.content_bytes
-    );
+    if record.version.is_some() {
+        push_escaped(line, &record.method, LogFormat::Combined);
+        line.push(b' ');
+        push_escaped(line, &record.target, LogFormat::Combined);
+        line.push(b' ');
+    }
+    let (version, status, content_bytes) =
+        (version(record.version), record.status, record.content_bytes);
+    let _ = write!(line, "{version}\" {status} {content_bytes} \"");
     push_escaped(line, or_dash(&record.referer), LogFormat::Combined);
     line.extend_from_slice(b"\" \"");
     push_escaped(line, or_dash(&record.user_agent), LogFormat::Combined);
@@ -221,10 +221,11 @@ fn push_log_date(line: &mut Vec<u8>, unix_s: u64) {
     line.extend_from_slice(b" +0000");
 }
 
-fn version(version: Version) -> &'static str {
+fn version(version: Option<Version>) -> &'static str {
     match version {
-        Version::Http10 => "HTTP/1.0",
-        Version::Http11 => "HTTP/1.1",
+        Some(Version::Http10) => "HTTP/1.0",
+        Some(Version::Http11) => "HTTP/1.1",
+        None => "-",
     }
 }
 
@@ -257,7 +258,7 @@ mod tests {
             client: Peer::Internet(([192, 0, 2, 1], 4711).into()),
             method: b"GET".to_vec(),
             target: b"/a\"\x1b[2J\\".to_vec(),
-            version: Version::Http11,
+            version: Some(Version::Http11),
             referer: Vec::new(),
             user_agent: b"x\r\ny\xff".to_vec(),
             started_ms: 1000,

@@ -61,6 +61,8 @@ pub(crate) struct Connection {
     backlog: Vec<u8>,
     backlog_sent: usize,
     pending: VecDeque<Exchange>,
+    /// It is in the worker's list of connections that go on without waiting.
+    pub(crate) goes_again: bool,
     /// What the poller watches; `None` while it does not know the socket.
     pub(crate) interest: Option<Interest>,
     /// Start of the current wait: for a head (`has_partial`), for a request, or for the peer's end.
@@ -92,6 +94,7 @@ impl Connection {
             backlog: Vec::new(),
             backlog_sent: 0,
             pending: VecDeque::new(),
+            goes_again: false,
             interest: None,
             since_ms: now_ms,
             has_partial: false,
@@ -111,9 +114,7 @@ impl Connection {
             Received::Bytes(count) => self.feed(core, app, buffer.get(..count).unwrap_or_default()),
             Received::End => {
                 self.end_of_input = true;
-                if matches!(self.reading, Reading::Content(ref incoming) if !incoming.is_complete) {
-                    return self.close(app, Abort::Disconnected);
-                }
+                self.content_was_cut(app);
             }
             Received::Blocked => return Fate::Open,
             Received::Broken(_) => return self.close(app, Abort::Disconnected),
@@ -173,9 +174,14 @@ impl Connection {
     }
 
     /// What becomes of a connection whose answers are all out.
-    fn fate(&mut self) -> Fate {
+    fn fate(&mut self, core: &Core) -> Fate {
         if !self.pending.is_empty() || !self.backlog.is_empty() {
             return Fate::Open;
+        }
+        if core.is_draining && self.is_idle() {
+            // Its last answer did not say that it was the last: a request may be on its way.
+            self.reading = Reading::Closing;
+            self.has_unread = true;
         }
         match &self.reading {
             Reading::Head | Reading::Content(_) if self.end_of_input => Fate::Close,
@@ -184,6 +190,7 @@ impl Connection {
             Reading::Closing => {
                 self.transport.shutdown_send();
                 self.reading = Reading::Lingering { discarded_bytes: 0 };
+                self.since_ms = core.clock.now_ms();
                 self.input = Vec::new();
                 Fate::Open
             }
@@ -214,12 +221,8 @@ impl Connection {
 
     /// Begins to refuse a connection that is one too many.
     pub(crate) fn turn_away<A: App>(&mut self, core: &mut Core, app: &mut A) -> Fate {
-        self.refuse(
-            core,
-            app,
-            503,
-            "This server has as many connections as it takes; try again shortly.",
-        );
+        let reason = "This server has as many connections as it takes; try again shortly.";
+        self.refuse(core, app, None, 503, reason);
         self.settle(core, app)
     }
 }

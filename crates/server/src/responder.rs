@@ -13,11 +13,17 @@ pub(crate) struct Stamp {
     last: Vec<u8>,
     last_lines: Vec<u8>,
     last_length: usize,
+    /// The address of `last_lines`' original, if that was a constant.
+    last_constant: Option<usize>,
 }
 
 impl Stamp {
     pub(crate) fn new(has_server_field: bool, unix_s: u64) -> Stamp {
-        let server: &[u8] = if has_server_field { b"Server: bolide\r\n" } else { b"" };
+        let server: &[u8] = if has_server_field {
+            b"Server: bolide\r\n"
+        } else {
+            b""
+        };
         let mut stamp = Stamp {
             server,
             lines: Vec::new(),
@@ -25,6 +31,7 @@ impl Stamp {
             last: Vec::new(),
             last_lines: Vec::new(),
             last_length: 0,
+            last_constant: None,
         };
         stamp.refresh(unix_s);
         stamp
@@ -39,10 +46,20 @@ impl Stamp {
         self.ok.clear();
         wire::push_status_line(&mut self.ok, 200);
         self.ok.extend_from_slice(&self.lines);
-        self.remember(b"", 0);
+        self.remember(Fields::constant(b""), 0);
     }
 
-    fn remember(&mut self, lines: &[u8], length: usize) {
+    /// Whether the whole head is the one that was remembered.
+    #[inline]
+    fn is_as_before(&self, fields: Fields<'_>, length: usize) -> bool {
+        let is_same_constant =
+            fields.is_constant && self.last_constant == Some(fields.lines.as_ptr() as usize);
+        self.last_length == length && (is_same_constant || self.last_lines == fields.lines)
+    }
+
+    fn remember(&mut self, fields: Fields<'_>, length: usize) {
+        let lines = fields.lines;
+        self.last_constant = fields.is_constant.then_some(lines.as_ptr() as usize);
         self.last_lines.clear();
         self.last_lines.extend_from_slice(lines);
         self.last_length = length;
@@ -64,19 +81,30 @@ pub struct Fields<'a> {
     pub lines: &'a [u8],
     /// `lines` holds a `Date` or `Server` of the application's own, so that ours must not follow.
     pub replaces_ours: bool,
+    /// `lines` is a constant: the same address means the same bytes.
+    is_constant: bool,
 }
 
 impl<'a> Fields<'a> {
-    /// Lines that are known to hold neither `Date` nor `Server`.
-    pub const fn plain(lines: &'a [u8]) -> Fields<'a> {
-        Fields { lines, replaces_ours: false }
+    /// Lines of our own, which hold neither `Date` nor `Server`.
+    pub const fn constant(lines: &'static [u8]) -> Fields<'static> {
+        Fields {
+            lines,
+            replaces_ours: false,
+            is_constant: true,
+        }
     }
 
     /// Lines of an application, looked through.
     pub fn of_application(lines: &'a [u8]) -> Fields<'a> {
-        let replaces_ours = wire::field_lines(lines)
-            .any(|(name, _)| name.eq_ignore_ascii_case(b"date") || name.eq_ignore_ascii_case(b"server"));
-        Fields { lines, replaces_ours }
+        let replaces_ours = wire::field_lines(lines).any(|(name, _)| {
+            name.eq_ignore_ascii_case(b"date") || name.eq_ignore_ascii_case(b"server")
+        });
+        Fields {
+            lines,
+            replaces_ours,
+            is_constant: false,
+        }
     }
 }
 
@@ -91,7 +119,11 @@ pub(crate) struct Framing {
 
 impl Framing {
     pub(crate) fn of(head: &RequestHead<'_>, persistent: bool) -> Framing {
-        Framing { is_head: head.method == Method::Head, version: head.version, persistent }
+        Framing {
+            is_head: head.method == Method::Head,
+            version: head.version,
+            persistent,
+        }
     }
 }
 
@@ -106,8 +138,19 @@ pub struct Responder<'a> {
 }
 
 impl<'a> Responder<'a> {
-    pub(crate) fn new(out: &'a mut Vec<u8>, stamp: &'a mut Stamp, framing: Framing) -> Responder<'a> {
-        Responder { out, stamp, framing, status: 0, content_bytes: 0, is_chunked: false }
+    pub(crate) fn new(
+        out: &'a mut Vec<u8>,
+        stamp: &'a mut Stamp,
+        framing: Framing,
+    ) -> Responder<'a> {
+        Responder {
+            out,
+            stamp,
+            framing,
+            status: 0,
+            content_bytes: 0,
+            is_chunked: false,
+        }
     }
 
     /// Whether a final answer, or the head of one, has been written.
@@ -124,8 +167,8 @@ impl<'a> Responder<'a> {
         if !is_plain || self.framing.version == Version::Http10 || self.framing.is_head {
             return self.respond_otherwise(status, fields, content);
         }
-        if self.stamp.last_length != content.len() || self.stamp.last_lines != fields.lines {
-            self.stamp.remember(fields.lines, content.len());
+        if !self.stamp.is_as_before(fields, content.len()) {
+            self.stamp.remember(fields, content.len());
         }
         self.status = status;
         self.content_bytes = content.len() as u64;
@@ -158,7 +201,8 @@ impl<'a> Responder<'a> {
         }
         self.push_head(status, fields);
         if has_content && self.framing.version == Version::Http11 {
-            self.out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+            self.out
+                .extend_from_slice(b"Transfer-Encoding: chunked\r\n");
             self.is_chunked = true;
         }
         self.out.extend_from_slice(b"\r\n");
@@ -197,24 +241,47 @@ mod tests {
     fn answer(framing: Framing, status: u16, content: &[u8]) -> String {
         let mut stamp = Stamp::new(true, 784_111_777);
         let mut out = Vec::new();
-        Responder::new(&mut out, &mut stamp, framing).respond(status, Fields::plain(b"A: b\r\n"), content);
+        Responder::new(&mut out, &mut stamp, framing).respond(
+            status,
+            Fields::constant(b"A: b\r\n"),
+            content,
+        );
         String::from_utf8(out).unwrap()
     }
 
     fn framing() -> Framing {
-        Framing { is_head: false, version: Version::Http11, persistent: true }
+        Framing {
+            is_head: false,
+            version: Version::Http11,
+            persistent: true,
+        }
     }
 
     #[test]
     fn whole_answers_are_framed_as_the_request_allows() {
         let ok = format!("HTTP/1.1 200 OK\r\n{DATE}A: b\r\n");
-        assert_eq!(answer(framing(), 200, b"hi"), format!("{ok}Content-Length: 2\r\n\r\nhi"));
-        let head = Framing { is_head: true, ..framing() };
-        assert_eq!(answer(head, 200, b"hi"), format!("{ok}Content-Length: 2\r\n\r\n"));
-        let old = Framing { version: Version::Http10, ..framing() };
+        assert_eq!(
+            answer(framing(), 200, b"hi"),
+            format!("{ok}Content-Length: 2\r\n\r\nhi")
+        );
+        let head = Framing {
+            is_head: true,
+            ..framing()
+        };
+        assert_eq!(
+            answer(head, 200, b"hi"),
+            format!("{ok}Content-Length: 2\r\n\r\n")
+        );
+        let old = Framing {
+            version: Version::Http10,
+            ..framing()
+        };
         let kept = format!("{ok}Connection: keep-alive\r\nContent-Length: 2\r\n\r\nhi");
         assert_eq!(answer(old, 200, b"hi"), kept);
-        let last = Framing { persistent: false, ..framing() };
+        let last = Framing {
+            persistent: false,
+            ..framing()
+        };
         let closed = format!("{ok}Connection: close\r\nContent-Length: 2\r\n\r\nhi");
         assert_eq!(answer(last, 200, b"hi"), closed);
         let none = format!("HTTP/1.1 204 No Content\r\n{DATE}A: b\r\n\r\n");
@@ -226,11 +293,14 @@ mod tests {
         let mut stamp = Stamp::new(false, 784_111_777);
         let mut out = Vec::new();
         let mut responder = Responder::new(&mut out, &mut stamp, framing());
-        assert!(responder.begin(200, Fields::plain(b"")));
+        assert!(responder.begin(200, Fields::constant(b"")));
         assert!(responder.is_chunked && responder.framing.persistent);
-        let old = Framing { version: Version::Http10, ..framing() };
+        let old = Framing {
+            version: Version::Http10,
+            ..framing()
+        };
         let mut responder = Responder::new(&mut out, &mut stamp, old);
-        assert!(responder.begin(200, Fields::plain(b"")));
+        assert!(responder.begin(200, Fields::constant(b"")));
         assert!(!responder.is_chunked && !responder.framing.persistent);
         let date = "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
         let chunked = format!("HTTP/1.1 200 OK\r\n{date}Transfer-Encoding: chunked\r\n\r\n");

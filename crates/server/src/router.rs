@@ -79,7 +79,9 @@ impl Hasher for LiteralHasher {
             self.write_u64(u64::from_le_bytes(*chunk));
             rest = tail;
         }
-        let tail = rest.iter().fold(0, |tail, &byte| tail << 8 | u64::from(byte));
+        let tail = rest
+            .iter()
+            .fold(0, |tail, &byte| tail << 8 | u64::from(byte));
         self.write_u64(tail);
     }
 
@@ -133,7 +135,11 @@ impl Resource {
     #[inline]
     fn route(&self, method: Method, name: &[u8]) -> Option<usize> {
         if method == Method::Other {
-            return self.methods.iter().find(|(own, _)| **own == *name).map(|(_, route)| *route);
+            return self
+                .methods
+                .iter()
+                .find(|(own, _)| **own == *name)
+                .map(|(_, route)| *route);
         }
         self.by_method.get(method as usize).copied().flatten()
     }
@@ -147,25 +153,44 @@ enum Segment<'p> {
 impl Router {
     /// A router without routes.
     pub fn new() -> Router {
-        Router { nodes: vec![Node::default()], ..Router::default() }
+        Router {
+            nodes: vec![Node::default()],
+            ..Router::default()
+        }
     }
 
     /// Adds a route and gives its number (0, 1, 2, ...) and its parameters.
     ///
     /// # Errors
     /// A pattern that cannot be read, or a route that exists.
-    pub fn add(&mut self, method: &str, pattern: &str) -> Result<(usize, Vec<(String, ParameterKind)>), PatternError> {
+    pub fn add(
+        &mut self,
+        method: &str,
+        pattern: &str,
+    ) -> Result<(usize, Vec<(String, ParameterKind)>), PatternError> {
         let segments = parse_pattern(pattern)?;
         let parameters = parameters_of(&segments, pattern)?;
         let resource = self.resource(&segments, pattern);
         let route = self.routes;
-        let resource = self.resources.get_mut(resource).ok_or_else(|| PatternError("no resource".into()))?;
-        if resource.methods.iter().any(|(name, _)| **name == *method.as_bytes()) {
+        let resource = self
+            .resources
+            .get_mut(resource)
+            .ok_or_else(|| PatternError("no resource".into()))?;
+        if resource
+            .methods
+            .iter()
+            .any(|(name, _)| **name == *method.as_bytes())
+        {
             let existing = &resource.pattern;
-            return Err(PatternError(format!("{method} {pattern} is taken already (by {existing})")));
+            return Err(PatternError(format!(
+                "{method} {pattern} is taken already (by {existing})"
+            )));
         }
         resource.methods.push((method.as_bytes().into(), route));
-        let slots = [Some(Method::from_bytes(method.as_bytes())), (method == "GET").then_some(Method::Head)];
+        let slots = [
+            Some(Method::from_bytes(method.as_bytes())),
+            (method == "GET").then_some(Method::Head),
+        ];
         for slot in slots.into_iter().flatten() {
             if let Some(entry) = resource.by_method.get_mut(slot as usize)
                 && (slot != Method::Head || method == "HEAD" || entry.is_none())
@@ -182,7 +207,13 @@ impl Router {
     ///
     /// Cost: a hash of the path if it has no parameters; no allocation unless the path holds a `%`.
     #[inline]
-    pub fn find(&self, method: Method, name: &[u8], path: &[u8], parameters: &mut Parameters) -> Match<'_> {
+    pub fn find(
+        &self,
+        method: Method,
+        name: &[u8],
+        path: &[u8],
+        parameters: &mut Parameters,
+    ) -> Match<'_> {
         parameters.count = 0;
         let found = match self.literal.get(path) {
             Some(resource) => Some(*resource),
@@ -198,18 +229,29 @@ impl Router {
     }
 
     /// Matches the rest of `path` from byte `at` (behind a slash) below `node`. Depth is bounded by the depth of the patterns.
-    fn walk(&self, node: usize, path: &[u8], at: usize, parameters: &mut Parameters) -> Option<usize> {
+    fn walk(
+        &self,
+        node: usize,
+        path: &[u8],
+        at: usize,
+        parameters: &mut Parameters,
+    ) -> Option<usize> {
         let node = self.nodes.get(node)?;
         let rest = path.get(at..)?;
         let length = memchr::memchr(b'/', rest).unwrap_or(rest.len());
         let segment = rest.get(..length)?;
         let next = (length < rest.len()).then_some(at + length + 1);
         let before = *parameters;
-        let literal = self.literal_child(node, segment).and_then(|child| self.step(child, path, next, parameters));
+        let literal = self
+            .literal_child(node, segment)
+            .and_then(|child| self.step(child, path, next, parameters));
         if literal.is_some() {
             return literal;
         }
-        let kinds = [(node.integer, is_integer(segment)), (node.text, !segment.is_empty())];
+        let kinds = [
+            (node.integer, is_integer(segment)),
+            (node.text, !segment.is_empty()),
+        ];
         for (child, fits) in kinds {
             if let (Some(child), true) = (child, fits) {
                 *parameters = before;
@@ -226,7 +268,13 @@ impl Router {
         self.nodes.get(child)?.resource
     }
 
-    fn step(&self, child: usize, path: &[u8], next: Option<usize>, parameters: &mut Parameters) -> Option<usize> {
+    fn step(
+        &self,
+        child: usize,
+        path: &[u8],
+        next: Option<usize>,
+        parameters: &mut Parameters,
+    ) -> Option<usize> {
         match next {
             Some(at) => self.walk(child, path, at, parameters),
             None => self.nodes.get(child)?.resource,
@@ -238,7 +286,10 @@ impl Router {
             return None;
         }
         if memchr::memchr(b'%', segment).is_some() {
-            return node.literals.get(percent_decode(segment).as_slice()).copied();
+            return node
+                .literals
+                .get(percent_decode(segment).as_slice())
+                .copied();
         }
         node.literals.get(segment).copied()
     }
@@ -254,9 +305,17 @@ impl Router {
             None => fresh,
         };
         if index == fresh {
-            let resource = Resource { pattern: pattern.into(), by_method: [None; METHODS], methods: Vec::new(), allow: String::new() };
+            let resource = Resource {
+                pattern: pattern.into(),
+                by_method: [None; METHODS],
+                methods: Vec::new(),
+                allow: String::new(),
+            };
             self.resources.push(resource);
-            if segments.iter().all(|segment| matches!(segment, Segment::Literal(_))) {
+            if segments
+                .iter()
+                .all(|segment| matches!(segment, Segment::Literal(_)))
+            {
                 self.literal.insert(pattern.as_bytes().into(), index);
             }
         }
@@ -265,7 +324,9 @@ impl Router {
 
     fn child(&mut self, parent: usize, segment: &Segment<'_>) -> usize {
         let fresh = self.nodes.len();
-        let Some(node) = self.nodes.get_mut(parent) else { return fresh };
+        let Some(node) = self.nodes.get_mut(parent) else {
+            return fresh;
+        };
         let child = match segment {
             Segment::Literal(text) => *node.literals.entry(text.as_bytes().into()).or_insert(fresh),
             Segment::Parameter(_, ParameterKind::Integer) => *node.integer.get_or_insert(fresh),
@@ -281,16 +342,25 @@ impl Router {
 
 fn parse_pattern(pattern: &str) -> Result<Vec<Segment<'_>>, PatternError> {
     let Some(rest) = pattern.strip_prefix('/') else {
-        return Err(PatternError(format!("the pattern {pattern:?} must begin with a slash")));
+        return Err(PatternError(format!(
+            "the pattern {pattern:?} must begin with a slash"
+        )));
     };
-    rest.split('/').map(|segment| parse_segment(segment, pattern)).collect()
+    rest.split('/')
+        .map(|segment| parse_segment(segment, pattern))
+        .collect()
 }
 
 fn parse_segment<'p>(segment: &'p str, pattern: &str) -> Result<Segment<'p>, PatternError> {
-    let Some(inner) = segment.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')) else {
+    let Some(inner) = segment
+        .strip_prefix('{')
+        .and_then(|inner| inner.strip_suffix('}'))
+    else {
         if segment.contains(['{', '}', '?', '#', ' ']) {
             let hint = "a parameter fills a whole segment: /users/{id:int}";
-            return Err(PatternError(format!("the pattern {pattern:?} has a bad segment {segment:?}; {hint}")));
+            return Err(PatternError(format!(
+                "the pattern {pattern:?} has a bad segment {segment:?}; {hint}"
+            )));
         }
         return Ok(Segment::Literal(segment));
     };
@@ -299,35 +369,55 @@ fn parse_segment<'p>(segment: &'p str, pattern: &str) -> Result<Segment<'p>, Pat
         "str" => ParameterKind::Text,
         "int" => ParameterKind::Integer,
         "path" => ParameterKind::Path,
-        _ => return Err(PatternError(format!("the pattern {pattern:?} has an unknown type {kind:?}; known are str, int and path"))),
+        _ => {
+            return Err(PatternError(format!(
+                "the pattern {pattern:?} has an unknown type {kind:?}; known are str, int and path"
+            )));
+        }
     };
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     if name.is_empty() || !name.chars().all(is_name) {
-        return Err(PatternError(format!("the pattern {pattern:?} has a parameter without a proper name")));
+        return Err(PatternError(format!(
+            "the pattern {pattern:?} has a parameter without a proper name"
+        )));
     }
     Ok(Segment::Parameter(name, kind))
 }
 
-fn parameters_of(segments: &[Segment<'_>], pattern: &str) -> Result<Vec<(String, ParameterKind)>, PatternError> {
+fn parameters_of(
+    segments: &[Segment<'_>],
+    pattern: &str,
+) -> Result<Vec<(String, ParameterKind)>, PatternError> {
     let mut parameters: Vec<(String, ParameterKind)> = Vec::new();
     for (index, segment) in segments.iter().enumerate() {
-        let Segment::Parameter(name, kind) = segment else { continue };
+        let Segment::Parameter(name, kind) = segment else {
+            continue;
+        };
         if *kind == ParameterKind::Path && index + 1 != segments.len() {
-            return Err(PatternError(format!("{{{name}:path}} must be the last segment of {pattern:?}")));
+            return Err(PatternError(format!(
+                "{{{name}:path}} must be the last segment of {pattern:?}"
+            )));
         }
         if parameters.iter().any(|(other, _)| other == name) {
-            return Err(PatternError(format!("the pattern {pattern:?} names {name} twice")));
+            return Err(PatternError(format!(
+                "the pattern {pattern:?} names {name} twice"
+            )));
         }
         parameters.push(((*name).into(), *kind));
     }
     if parameters.len() > PARAMETERS_MAX {
-        return Err(PatternError(format!("the pattern {pattern:?} has more than {PARAMETERS_MAX} parameters")));
+        return Err(PatternError(format!(
+            "the pattern {pattern:?} has more than {PARAMETERS_MAX} parameters"
+        )));
     }
     Ok(parameters)
 }
 
 fn allow(methods: &[(Box<[u8]>, usize)]) -> String {
-    let mut names: Vec<&str> = methods.iter().filter_map(|(name, _)| std::str::from_utf8(name).ok()).collect();
+    let mut names: Vec<&str> = methods
+        .iter()
+        .filter_map(|(name, _)| std::str::from_utf8(name).ok())
+        .collect();
     if names.contains(&"GET") && !names.contains(&"HEAD") {
         names.push("HEAD");
     }
@@ -358,5 +448,7 @@ pub fn percent_decode(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|value| u8::try_from(value).ok())
 }

@@ -33,6 +33,8 @@ const ACCEPTS_PER_PASS: usize = 64;
 const TURNED_AWAY_MAX: usize = 64;
 /// How long accepting rests when the process has no descriptor left.
 const EXHAUSTED_MS: u64 = 250;
+/// Rounds of answering handlers that answer at once to what they are told, before sockets have their turn.
+const MAILS_PER_PASS: usize = 16;
 
 const LISTENER: Token = 1 << 32;
 const FOREIGN: Token = 1 << 33;
@@ -233,17 +235,18 @@ impl<A: App> Worker<A> {
 
     /// Does what handlers posted, and gives how long the next wait may last (`None`: until something happens).
     pub fn before_wait(&mut self) -> Option<u64> {
-        self.take_mail();
+        let has_mail = self.take_mail();
         for key in std::mem::take(&mut self.again) {
             self.with_connection(key as usize, |connection, core, app, _| {
+                connection.goes_again = false;
                 connection.settle(core, app)
             });
         }
-        if !self.again.is_empty() {
-            return Some(0);
-        }
         if let Some(log) = &mut self.core.log {
             log.flush();
+        }
+        if has_mail || !self.again.is_empty() {
+            return Some(0);
         }
         self.timers.wait_ms(self.core.clock.now_ms())
     }
@@ -302,12 +305,16 @@ impl<A: App> Worker<A> {
         let (core, app, receive) = (&mut self.core, &mut self.app, &mut self.receive);
         let served = catch_unwind(AssertUnwindSafe(|| serve(connection, core, app, receive)));
         let fate = served.unwrap_or_else(|_| panicked(connection, core, app));
+        debug_assert!(
+            core.out.is_empty(),
+            "one connection's answers must never reach another"
+        );
         if fate == Fate::Close {
             self.connections.remove(key);
             self.open.fetch_sub(1, Ordering::Relaxed);
             return;
         }
-        if fate == Fate::Again {
+        if fate == Fate::Again && !std::mem::replace(&mut connection.goes_again, true) {
             self.again.push(connection.key);
         }
         let wanted = connection.wanted_interest();
@@ -374,14 +381,15 @@ impl<A: App> Worker<A> {
         });
     }
 
-    /// Does what handlers posted, then sends once per connection.
-    fn take_mail(&mut self) {
-        loop {
+    /// Does what handlers posted, then sends once per connection. What they post in answer to that is
+    /// done too, up to a bound: true when more may be waiting.
+    fn take_mail(&mut self) -> bool {
+        for _ in 0..MAILS_PER_PASS {
             let mut commands = std::mem::take(&mut self.commands);
             self.mailbox.take(&mut commands);
             if commands.is_empty() {
                 self.commands = commands;
-                return;
+                return false;
             }
             for (id, command) in commands.drain(..) {
                 let Some(connection) = self.connections.get_mut(id.connection as usize) else {
@@ -391,8 +399,8 @@ impl<A: App> Worker<A> {
                 let obeyed =
                     catch_unwind(AssertUnwindSafe(|| connection.obey(core, app, id, command)));
                 if obeyed.is_err() {
-                    self.with_connection(id.connection as usize, |connection, _, app, _| {
-                        connection.close(app, Abort::Disconnected)
+                    self.with_connection(id.connection as usize, |connection, core, app, _| {
+                        panicked(connection, core, app)
                     });
                 } else if self.touched.last() != Some(&id.connection) {
                     self.touched.push(id.connection);
@@ -405,6 +413,7 @@ impl<A: App> Worker<A> {
                 });
             }
         }
+        true
     }
 
     fn expire(&mut self) {
@@ -416,8 +425,10 @@ impl<A: App> Worker<A> {
                 self.rest_is_over((key - LISTENER_KEY) as usize);
                 continue;
             }
-            if let Some(standing) = self.reminders.get_mut(key as usize) {
-                *standing = u64::MAX;
+            match self.reminders.get_mut(key as usize) {
+                Some(standing) if *standing <= now_ms => *standing = u64::MAX,
+                // Overtaken by an earlier one, which has asked for the next.
+                _ => continue,
             }
             self.with_connection(key as usize, |connection, core, app, _| {
                 if connection.deadline_ms(&core.timeouts) <= now_ms {
@@ -444,7 +455,9 @@ impl<A: App> Worker<A> {
 
 fn panicked<A: App>(connection: &mut Connection, core: &mut Core, app: &mut A) -> Fate {
     core.out.clear();
-    connection.close(app, Abort::Disconnected)
+    // The application may panic again when it is told.
+    let close = AssertUnwindSafe(|| connection.close(app, Abort::Disconnected));
+    catch_unwind(close).unwrap_or(Fate::Close)
 }
 
 fn watch(poller: &Poller, connection: &mut Connection, wanted: Interest) {

@@ -1,9 +1,11 @@
 //! How a connection's answers leave: in request order, one send for all that is ready.
 
 use net::Sent;
+use wire::{Method, RequestHead, Version};
 
 use super::content::Taker;
 use super::{Connection, Fate, Reading};
+use crate::access_log::LogRecord;
 use crate::app::{Abort, App, ExchangeId, Pulled};
 use crate::exchange::{Exchange, Progress, push_part};
 use crate::mailbox::{Command, Response};
@@ -13,51 +15,62 @@ use crate::worker::Core;
 /// Bytes pulled from a streamed answer before other connections have their turn.
 const PULL_BYTES: usize = 131_072;
 
+/// What an empty part counts for.
+const EMPTY_PART_BYTES: usize = 1024;
+
+pub(super) const CONTENT_TOO_LONG: &str = "The content is longer than this server accepts.";
+
 impl Connection {
-    /// Answers an error in its place in the order and reads nothing more.
+    /// Answers an error in its place in the order and reads nothing more. `head` is the request's, if
+    /// it could be read.
     #[cold]
     pub(super) fn refuse<A: App>(
         &mut self,
         core: &mut Core,
         app: &mut A,
+        head: Option<&RequestHead<'_>>,
         status: u16,
         reason: &str,
     ) {
-        if let Some(last) = self.pending.back_mut()
-            && matches!(&self.reading, Reading::Content(incoming) if matches!(incoming.taker, Taker::Exchange { .. }))
-        {
-            app.abort(last.id, Abort::Refused);
-            if last.progress == Progress::Waiting {
-                last.framing.persistent = false;
-                last.respond(&mut core.stamp, &error_response(status, reason));
-            } else if !last.is_ended() {
-                last.progress = Progress::Cut;
-            }
-        } else {
-            let framing = Framing {
-                is_head: false,
-                version: wire::Version::Http11,
-                persistent: false,
-            };
-            let mut exchange = Exchange {
-                id: ExchangeId {
-                    connection: self.key,
-                    sequence: core.next_sequence(),
-                },
-                progress: Progress::Waiting,
-                framing,
-                is_chunked: false,
-                is_safe: false,
-                started_ms: core.clock.now_ms(),
-                awaits_writable: false,
-                out: Vec::new(),
-                record: None,
-            };
-            exchange.respond(&mut core.stamp, &error_response(status, reason));
-            self.pending.push_back(exchange);
-        }
+        let answer = error_response(status, reason);
+        let is_read_by_handler = matches!(&self.reading, Reading::Content(incoming)
+            if matches!(incoming.taker, Taker::Exchange { .. }));
         self.has_unread = true;
         self.reading = Reading::Closing;
+        if is_read_by_handler && let Some(last) = self.pending.back_mut() {
+            if last.progress == Progress::Waiting {
+                app.abort(last.id, Abort::Refused);
+                last.framing.persistent = false;
+                last.respond(&mut core.stamp, &answer);
+            } else if !last.is_ended() {
+                app.abort(last.id, Abort::Refused);
+                last.progress = Progress::Cut;
+            }
+            return;
+        }
+        let started_ms = core.clock.now_ms();
+        let is_head = head.is_some_and(|head| head.method == Method::Head);
+        let record = || Box::new(LogRecord::new(self.client, head, started_ms));
+        let mut exchange = Exchange {
+            id: ExchangeId {
+                connection: self.key,
+                sequence: core.next_sequence(),
+            },
+            progress: Progress::Waiting,
+            framing: Framing {
+                is_head,
+                version: Version::Http11,
+                persistent: false,
+            },
+            is_chunked: false,
+            is_safe: false,
+            started_ms,
+            awaits_writable: false,
+            out: Vec::new(),
+            record: core.log.is_some().then(record),
+        };
+        exchange.respond(&mut core.stamp, &answer);
+        self.pending.push_back(exchange);
     }
 
     /// Does what a handler posted. Nothing is sent before [`Connection::settle`].
@@ -119,13 +132,20 @@ impl Connection {
             let Some(ended) = self.pending.pop_front() else {
                 return;
             };
-            self.since_ms = core.clock.now_ms();
+            if !self.has_partial {
+                self.since_ms = core.clock.now_ms();
+            }
             if let (Some(log), Some(record)) = (&mut core.log, &ended.record) {
                 log.add(record, core.clock.unix_s(), core.clock.now_ms());
             }
             self.release_content(ended.id, ended.framing.persistent);
             if ended.progress == Progress::Cut || !ended.framing.persistent {
                 self.has_unread |= !self.input.is_empty();
+                if ended.progress == Progress::Cut && !ended.is_chunked {
+                    // Its end is the connection's end: only a reset tells the peer that it is cut.
+                    self.transport.reset_on_close();
+                    self.has_unread = false;
+                }
                 self.input = Vec::new();
                 self.reading = Reading::Closing;
                 self.close(app, Abort::Disconnected);
@@ -141,10 +161,11 @@ impl Connection {
             if !core.out.is_empty() && !self.flush(core) {
                 return Fate::Close;
             }
-            if matches!(self.reading, Reading::Head) && !self.end_of_input {
+            let may_end = self.end_of_input | core.is_draining;
+            if matches!(self.reading, Reading::Head) && !may_end {
                 return Fate::Open;
             }
-            return self.fate();
+            return self.fate(core);
         }
         self.settle_pending(core, app)
     }
@@ -175,7 +196,7 @@ impl Connection {
                 }
             }
             if matches!(self.reading, Reading::Closing) || self.pending.is_empty() {
-                return self.fate();
+                return self.fate(core);
             }
             return Fate::Open;
         }
@@ -201,6 +222,14 @@ impl Connection {
         let mut part = Vec::new();
         while part.is_empty() {
             match app.pull(front.id, &mut part) {
+                // A part may be empty, but not for ever without another connection's turn.
+                Pulled::More if part.is_empty() && *budget > EMPTY_PART_BYTES => {
+                    *budget -= EMPTY_PART_BYTES
+                }
+                Pulled::More if part.is_empty() => {
+                    *budget = 0;
+                    return true;
+                }
                 Pulled::More => {}
                 Pulled::End => {
                     push_part(&mut front.out, front.is_chunked, &part);

@@ -2,8 +2,10 @@
 
 use wire::{BodyDecoder, BodyLength, Decoded, Progress as Parsed, ProtocolError};
 
+use super::answers::CONTENT_TOO_LONG;
 use super::{Connection, Reading};
-use crate::app::{App, Content, ExchangeId};
+use crate::app::{Abort, App, Content, ExchangeId};
+use crate::exchange::{Exchange, Progress};
 use crate::timeouts::Timeouts;
 use crate::worker::Core;
 
@@ -18,6 +20,19 @@ pub(super) enum Taker {
     Exchange { id: ExchangeId, wants: bool },
     /// Nobody: the request is answered.
     Nobody,
+}
+
+impl Taker {
+    /// The head of the request that was to be called with its content.
+    fn take_head(&mut self) -> Option<Box<[u8]>> {
+        match std::mem::replace(self, Taker::Nobody) {
+            Taker::Call(bytes) => Some(bytes),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
 }
 
 /// A content on its way in.
@@ -165,16 +180,11 @@ impl Connection {
             Ok(Fed::Full) => self.is_blocked = true,
             Ok(Fed::TooLong) => {
                 *rest = &[];
-                return self.refuse(
-                    core,
-                    app,
-                    413,
-                    "The content is longer than this server accepts.",
-                );
+                return self.refuse_content(core, app, 413, CONTENT_TOO_LONG);
             }
             Err(error) => {
                 *rest = &[];
-                return self.refuse(core, app, error.kind.status(), error.kind.reason());
+                return self.refuse_content(core, app, error.kind.status(), error.kind.reason());
             }
         }
         self.hand_over(core, app);
@@ -190,6 +200,9 @@ impl Connection {
             Taker::Exchange { id, wants } => {
                 if *wants && (is_complete || !incoming.content.is_empty()) {
                     *wants = false;
+                    if let Some(reader) = self.pending.back_mut() {
+                        reader.started_ms = core.clock.now_ms();
+                    }
                     app.content(*id, &incoming.content, is_complete);
                     incoming.content.clear();
                 } else if is_complete {
@@ -217,6 +230,53 @@ impl Connection {
         }
     }
 
+    /// Refuses the request whose content is being read.
+    #[cold]
+    pub(super) fn refuse_content<A: App>(
+        &mut self,
+        core: &mut Core,
+        app: &mut A,
+        status: u16,
+        reason: &str,
+    ) {
+        let bytes = match &mut self.reading {
+            Reading::Content(incoming) => incoming.taker.take_head(),
+            _ => None,
+        };
+        match wire::parse_request(&bytes.unwrap_or_default(), &core.head_limits) {
+            Ok(Parsed::Complete(head)) => self.refuse(core, app, Some(&head), status, reason),
+            _ => self.refuse(core, app, None, status, reason),
+        }
+    }
+
+    /// The peer ended its side inside a content: the handler is told, and what is owed is still sent.
+    pub(super) fn content_was_cut<A: App>(&mut self, app: &mut A) {
+        let Reading::Content(incoming) = &self.reading else {
+            return;
+        };
+        if incoming.is_complete {
+            return;
+        }
+        let is_cut = |last: &Exchange| {
+            matches!(incoming.taker, Taker::Exchange { id, .. } if id == last.id)
+                && !last.is_ended()
+        };
+        if self.pending.back().is_some_and(is_cut)
+            && let Some(cut) = self.pending.pop_back()
+        {
+            app.abort(cut.id, Abort::Disconnected);
+        }
+        self.reading = Reading::Closing;
+    }
+
+    /// Whether the handler waits for its peer: then the peer's time runs, not the handler's.
+    pub(super) fn reader_waits(&self) -> bool {
+        let Reading::Content(incoming) = &self.reading else {
+            return false;
+        };
+        matches!(incoming.taker, Taker::Exchange { wants: true, .. })
+    }
+
     /// Whether all content of the last request is read, or so little is left that it can be discarded.
     pub(super) fn is_content_settled(&self) -> bool {
         match &self.reading {
@@ -238,6 +298,7 @@ impl Connection {
             && incoming.content.is_empty()
             && self.input.is_empty()
             && let Some(exchange) = self.pending.back_mut()
+            && exchange.progress == Progress::Waiting
         {
             exchange.out.extend_from_slice(wire::CONTINUE);
         }

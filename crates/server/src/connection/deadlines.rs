@@ -15,15 +15,12 @@ impl Connection {
         if !self.backlog.is_empty() {
             deadline = Timeouts::end_ms(self.sent_ms, timeouts.write_timeout_ms);
         }
-        if let Some(front) = self
-            .pending
-            .iter()
-            .find(|exchange| exchange.progress == Progress::Waiting)
+        let is_waiting = |exchange: &&Exchange| exchange.progress == Progress::Waiting;
+        if let Some(first) = self.pending.iter().find(is_waiting)
+            && !self.reader_waits()
         {
-            deadline = deadline.min(Timeouts::end_ms(
-                front.started_ms,
-                timeouts.handler_timeout_ms,
-            ));
+            let end_ms = Timeouts::end_ms(first.started_ms, timeouts.handler_timeout_ms);
+            deadline = deadline.min(end_ms);
         }
         let reading = match &self.reading {
             Reading::Head if self.has_partial => {
@@ -52,31 +49,41 @@ impl Connection {
         if is_stuck || matches!(self.reading, Reading::Lingering { .. }) {
             return self.close(app, Abort::Disconnected);
         }
-        let handler_timeout_ms = core.timeouts.handler_timeout_ms;
-        let is_late = |exchange: &&mut Exchange| {
-            exchange.progress == Progress::Waiting
-                && Timeouts::end_ms(exchange.started_ms, handler_timeout_ms) <= now_ms
-        };
-        if let Some(late) = self.pending.iter_mut().find(is_late) {
-            app.abort(late.id, Abort::HandlerTimeout);
-            late.framing.persistent = false;
-            late.respond(
-                &mut core.stamp,
-                &error_response(503, "The request took too long to answer."),
-            );
+        if self.end_late_handlers(core, app, now_ms) {
             return self.settle(core, app);
         }
         match &self.reading {
             Reading::Content(incoming) if matches!(incoming.taker, Taker::Nobody) => {
-                return self.close(app, Abort::Disconnected);
+                self.reading = Reading::Closing;
+                self.has_unread = true;
             }
-            Reading::Content(_) => self.refuse(core, app, 408, "The content came too slowly."),
+            Reading::Content(_) => {
+                self.refuse_content(core, app, 408, "The content came too slowly.");
+            }
             Reading::Head if self.has_partial => {
-                self.refuse(core, app, 408, "The header section took too long.")
+                self.refuse(core, app, None, 408, "The header section took too long.");
             }
             Reading::Head if self.pending.is_empty() => return Fate::Close,
             _ => {}
         }
         self.settle(core, app)
+    }
+    /// Answers for every handler whose time is over. True when there was one.
+    fn end_late_handlers<A: App>(&mut self, core: &mut Core, app: &mut A, now_ms: u64) -> bool {
+        if self.reader_waits() {
+            return false;
+        }
+        let mut is_any = false;
+        for exchange in &mut self.pending {
+            let end_ms = Timeouts::end_ms(exchange.started_ms, core.timeouts.handler_timeout_ms);
+            if exchange.progress == Progress::Waiting && end_ms <= now_ms {
+                app.abort(exchange.id, Abort::HandlerTimeout);
+                exchange.framing.persistent = false;
+                let answer = error_response(503, "The request took too long to answer.");
+                exchange.respond(&mut core.stamp, &answer);
+                is_any = true;
+            }
+        }
+        is_any
     }
 }

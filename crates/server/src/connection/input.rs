@@ -2,7 +2,7 @@
 
 use wire::{BodyLength, Progress as Parsed, RequestHead};
 
-use super::answers::failure_response;
+use super::answers::{CONTENT_TOO_LONG, failure_response};
 use super::content::{DISCARD_BYTES_MAX, Incoming, Taker};
 use super::{Connection, Reading};
 use crate::access_log::LogRecord;
@@ -92,7 +92,7 @@ impl Connection {
             }
             Ok(Parsed::Incomplete) => {}
             Err(error) => {
-                self.refuse(core, app, error.kind.status(), error.kind.reason());
+                self.refuse(core, app, None, error.kind.status(), error.kind.reason());
                 *rest = &[];
             }
         }
@@ -120,12 +120,7 @@ impl Connection {
                 0
             }
             BodyLength::Known(length) if length > core.limits.body_bytes_max => {
-                self.refuse(
-                    core,
-                    app,
-                    413,
-                    "The content is longer than this server accepts.",
-                );
+                self.refuse(core, app, Some(head), 413, CONTENT_TOO_LONG);
                 behind.len()
             }
             BodyLength::Known(length) => match behind.get(..length as usize) {
@@ -179,8 +174,13 @@ impl Connection {
         } = responder;
         self.served_any = true;
         let is_plain = outcome == Outcome::Answered && status != 0 && content != Content::Later;
-        if is_plain && self.pending.is_empty() && core.log.is_none() {
+        if is_plain && self.pending.is_empty() {
             self.since_ms = core.clock.now_ms();
+            if let Some(log) = &mut core.log {
+                let mut record = LogRecord::new(self.client, Some(head), self.since_ms);
+                (record.status, record.content_bytes) = (status, content_bytes);
+                log.add(&record, core.clock.unix_s(), self.since_ms);
+            }
             if !framing.persistent {
                 self.reading = Reading::Closing;
             }
@@ -198,7 +198,7 @@ impl Connection {
             record: None,
         };
         if core.log.is_some() {
-            let mut record = LogRecord::new(self.client, head, exchange.started_ms);
+            let mut record = LogRecord::new(self.client, Some(head), exchange.started_ms);
             record.status = status;
             record.content_bytes = content_bytes;
             exchange.record = Some(Box::new(record));
@@ -233,7 +233,11 @@ impl Connection {
             Outcome::Streaming if is_answered => exchange.progress = Progress::Pulled,
             Outcome::Answered if is_answered => exchange.progress = Progress::Done,
             // The application kept no promise: its answer is missing.
-            _ => exchange.respond(&mut core.stamp, &failure_response()),
+            _ => {
+                exchange.out.clear();
+                exchange.framing.persistent &= is_persistent;
+                exchange.respond(&mut core.stamp, &failure_response());
+            }
         }
         let goes_on = exchange.framing.persistent;
         if content == Content::Later && (goes_on || !matches!(taker, Taker::Nobody)) {

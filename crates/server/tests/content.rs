@@ -1,0 +1,345 @@
+//! Content on its way in: whole, in parts, too long, too late, not wanted.
+
+mod harness;
+
+use harness::{Server, get, post, post_chunked, response};
+use server::{Abort, Command};
+
+const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
+
+fn expecting(target: &str, length: usize) -> String {
+    let fields = format!("Expect: 100-continue\r\nContent-Length: {length}");
+    format!("POST {target} HTTP/1.1\r\nHost: test\r\n{fields}\r\n\r\n")
+}
+
+#[test]
+fn content_is_whole_however_it_arrives() {
+    let chunked = post_chunked("/read") + "3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\nA: b\r\n\r\n";
+    let known = post("/read", "abcdefg");
+    let behind = get("/behind");
+    for request in [known, chunked] {
+        for cut in 0..request.len() {
+            let mut server = Server::new();
+            let mut client = server.connect();
+            let (first, second) = request.split_at(cut);
+            client.send(first);
+            server.settle();
+            client.send(&(second.to_string() + &behind));
+            assert_eq!(
+                server.answer(&mut client).content,
+                "abcdefg",
+                "cut at {cut}"
+            );
+            assert_eq!(
+                server.answer(&mut client).content,
+                "/behind",
+                "cut at {cut}"
+            );
+        }
+    }
+}
+
+#[test]
+fn content_that_is_there_is_given_with_the_call() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&(post("/read", "all") + &post("/later", "here")));
+    server.settle();
+    let seen: Vec<_> = server
+        .worker
+        .app
+        .called
+        .iter()
+        .map(|each| each.content.as_deref())
+        .collect();
+    assert_eq!(seen, [Some("all"), Some("here")]);
+    server.respond(server.exchange("/later"), "");
+    server.answer(&mut client);
+    server.answer(&mut client);
+}
+
+#[test]
+fn a_handler_reads_part_by_part() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&post_chunked("/parts"));
+    server.settle();
+    for part in ["3\r\nabc\r\n", "2\r\nde\r\n1\r\nf\r\n"] {
+        client.send(part);
+        server.settle();
+    }
+    let id = server.exchange("/parts");
+    assert_eq!(server.worker.app.content_of(id), ("abcdef".into(), false));
+    client.send(&("0\r\n\r\n".to_string() + &get("/next")));
+    server.settle();
+    assert_eq!(server.worker.app.content_of(id), ("abcdef".into(), true));
+    server.respond(id, "read");
+    assert_eq!(server.answer(&mut client).content, "read");
+    assert_eq!(server.answer(&mut client).content, "/next");
+}
+
+#[test]
+fn a_handler_that_does_not_read_stops_its_peer() {
+    let mut server = Server::with(|config| config.limits.content_buffer_bytes_max = 10_000);
+    let mut client = server.connect();
+    client.send(&post_chunked("/parts/slow"));
+    server.worker.app.reads_on = false;
+    let chunk = "400\r\n".to_string() + &"c".repeat(1024) + "\r\n";
+    let mut chunks = 0;
+    loop {
+        let sent = client.send_some(chunk.as_bytes());
+        server.settle();
+        if sent == 0 {
+            break;
+        }
+        assert_eq!(
+            sent,
+            chunk.len(),
+            "a pair of sockets takes all of so little or nothing"
+        );
+        chunks += 1;
+        assert!(chunks < 5000, "the server goes on reading");
+    }
+    // The handler goes on; with it the peer.
+    let id = server.exchange("/parts/slow");
+    server.worker.app.reads_on = true;
+    server.post(id, Command::Read);
+    server.pass_until(|_| client.send_some(b"0\r\n\r\n") == 5);
+    server.pass_until(|server| server.worker.app.content_of(id).1);
+    assert_eq!(server.worker.app.content_of(id).0.len(), chunks * 1024);
+    server.respond(id, "read");
+    assert_eq!(server.answer(&mut client).content, "read");
+}
+
+#[test]
+fn a_continue_is_sent_when_the_application_first_reads() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&expecting("/later/reads", 3));
+    server.settle();
+    assert!(client.is_quiet(), "nobody has read yet");
+    let id = server.exchange("/later/reads");
+    server.post(id, Command::Read);
+    server.settle();
+    client.receive();
+    assert_eq!(client.rest(), CONTINUE);
+    server.post(id, Command::Read);
+    client.send("abc");
+    server.settle();
+    assert_eq!(client.rest(), CONTINUE, "one is enough");
+    assert_eq!(server.worker.app.content_of(id), ("abc".into(), true));
+    server.respond(id, "read");
+    let answer = server.answer(&mut client);
+    assert_eq!((answer.is_last(), answer.interim), (false, vec![100]));
+
+    client.send(&expecting("/read", 3));
+    server.settle();
+    client.receive();
+    assert_eq!(client.rest(), CONTINUE);
+    client.send("abc");
+    assert_eq!(server.answer(&mut client).content, "abc");
+}
+
+#[test]
+fn no_continue_is_sent_to_a_client_that_did_not_wait() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&(expecting("/read", 3) + "abc"));
+    assert_eq!(server.answer(&mut client).interim, []);
+    client.send(&(expecting("/later", 3) + "ab"));
+    server.settle();
+    server.post(server.exchange("/later"), Command::Read);
+    server.settle();
+    assert!(client.is_quiet());
+}
+
+#[test]
+fn no_continue_gets_into_an_answer_that_has_begun() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&expecting("/push", 3));
+    server.settle();
+    let id = server.exchange("/push");
+    server.post(id, Command::Begin(response(200, "")));
+    server.post(id, Command::Write(b"part".into()));
+    server.post(id, Command::Read);
+    server.settle();
+    client.send("abc");
+    server.settle();
+    server.post(id, Command::Finish);
+    let answer = server.answer(&mut client);
+    assert_eq!(answer.content, "part");
+    assert!(answer.interim.is_empty() && answer.is_last());
+    server.expect_end(&mut client);
+}
+
+#[test]
+fn an_early_answer_to_a_client_that_waits_to_send_ends_the_connection() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&expecting("/early", 3));
+    let answer = server.answer(&mut client);
+    assert!(answer.is_last() && answer.interim.is_empty());
+    // The client may send it all the same (RFC 9110 section 10.1.1): it is no request.
+    client.send(&get("/hidden"));
+    server.expect_end(&mut client);
+    assert_eq!(server.targets(), ["/early"]);
+}
+
+#[test]
+fn short_content_that_nobody_read_is_discarded_and_the_connection_goes_on() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    let length = 60_000;
+    for target in ["/early", "/pull/2", "/later"] {
+        let head =
+            format!("POST {target} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n");
+        client.send(&head);
+        server.settle();
+        if target == "/later" {
+            server.respond(server.exchange(target), "");
+        }
+        assert!(!server.answer(&mut client).is_last());
+        for _ in 0..60 {
+            client.send(
+                &"GET /hidden HTTP/1.1\r\n"
+                    .repeat(50)
+                    .get(..1000)
+                    .unwrap()
+                    .to_string(),
+            );
+            server.settle();
+        }
+        assert_eq!(server.ask(&mut client, &get("/next")).content, "/next");
+    }
+    assert!(!server.targets().contains(&"/hidden"));
+}
+
+#[test]
+fn long_content_that_nobody_reads_ends_the_connection_without_a_reset() {
+    let long = "POST /early HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000\r\n\r\n".to_string();
+    let later = long.replace("/early", "/later");
+    for request in [long, later, post_chunked("/early"), post_chunked("/later")] {
+        let mut server = Server::new();
+        let mut client = server.connect();
+        client.send(&(request.clone() + "3\r\nabc\r\n"));
+        server.settle();
+        if request.contains("/later") {
+            server.respond(server.exchange("/later"), "");
+        }
+        client.send("3\r\nabc\r\n0\r\n\r\n");
+        client.send(&get("/hidden"));
+        assert!(server.answer(&mut client).is_last());
+        server.expect_end(&mut client);
+        assert_eq!(server.targets().len(), 1);
+        drop(client);
+        server.pass_until(|server| server.is_empty());
+    }
+}
+
+#[test]
+fn content_that_is_announced_too_long_is_refused_at_once() {
+    let mut server = Server::with(|config| config.limits.body_bytes_max = 1000);
+    for method in ["POST", "HEAD"] {
+        let mut client = server.connect();
+        let head = format!("{method} /read HTTP/1.1\r\nHost: test\r\nContent-Length: 1001\r\n\r\n");
+        client.send(&head);
+        let answer = server.answer_to(&mut client, method);
+        assert_eq!((answer.status, answer.is_last()), (413, true));
+        server.expect_end(&mut client);
+    }
+    assert!(server.targets().is_empty());
+}
+
+#[test]
+fn chunked_content_is_refused_where_it_gets_too_long() {
+    for target in ["/read", "/parts", "/later"] {
+        let mut server = Server::with(|config| config.limits.body_bytes_max = 1000);
+        let mut client = server.connect();
+        client.send(&(post_chunked(target) + "3e8\r\n" + &"c".repeat(1000)));
+        server.settle();
+        assert!(client.is_quiet());
+        client.send("\r\n1\r\n");
+        server.settle();
+        assert!(client.is_quiet());
+        client.send("c");
+        let answer = server.answer(&mut client);
+        assert_eq!((answer.status, answer.is_last()), (413, true));
+        server.expect_end(&mut client);
+        let expected = (target != "/read").then_some(Abort::Refused);
+        assert_eq!(server.abort_of(target), expected);
+    }
+}
+
+#[test]
+fn malformed_content_is_refused_or_cuts_an_answer_that_has_begun() {
+    for begins in [false, true] {
+        let mut server = Server::new();
+        let mut client = server.connect();
+        client.send(&post_chunked("/parts"));
+        server.settle();
+        let id = server.exchange("/parts");
+        if begins {
+            server.post(id, Command::Begin(response(200, "")));
+        }
+        client.send("1\r\nabc");
+        server.pass_until(|_| client.is_ended());
+        assert!(!client.was_reset);
+        let status = client.take_answer("GET").map(|answer| answer.status);
+        assert_eq!(status, (!begins).then_some(400));
+        assert_eq!(server.abort_of("/parts"), Some(Abort::Refused));
+    }
+}
+
+#[test]
+fn content_that_is_cut_ends_its_exchange_only() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&(get("/before") + &post_chunked("/parts") + "5\r\nab"));
+    client.end();
+    assert_eq!(server.answer(&mut client).content, "/before");
+    server.expect_end(&mut client);
+    assert_eq!(server.abort_of("/parts"), Some(Abort::Disconnected));
+    assert!(server.is_empty());
+}
+
+#[test]
+fn an_early_answer_reaches_a_client_that_ends_inside_its_content() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    // More than the socket takes at once: the end of input is seen while most of the answer waits.
+    client.send("POST /big/2000000 HTTP/1.1\r\nHost: test\r\nContent-Length: 50\r\n\r\nabc");
+    client.end();
+    server.settle();
+    assert_eq!(server.answer(&mut client).content.len(), 2_000_000);
+    server.expect_end(&mut client);
+}
+
+#[test]
+fn one_byte_chunks_cost_linear_time_and_bounded_memory() {
+    let mut server = Server::new();
+    let client = server.connect();
+    client.send(&post_chunked("/parts"));
+    server.settle();
+    let (count, batch) = (1_000_000_usize, "1\r\nx\r\n".repeat(5000));
+    let mut waiting = batch.as_bytes();
+    let mut sent = 0;
+    while sent < count * 6 {
+        let taken = client.send_some(waiting);
+        sent += taken;
+        waiting = waiting.get(taken..).unwrap_or_default();
+        if waiting.is_empty() {
+            waiting = batch.as_bytes();
+        }
+        server.pass();
+        // What was given is checked by its length alone, so that the test holds no more than the server.
+        server.worker.app.forget_contents();
+    }
+    client.send("0\r\n\r\n");
+    let id = server.exchange("/parts");
+    server.pass_until(|server| server.worker.app.content_of(id).1);
+    assert_eq!(
+        server.worker.app.forgotten_bytes + server.worker.app.content_of(id).0.len(),
+        count
+    );
+}

@@ -1,0 +1,247 @@
+//! Timeouts: each cut down to a few milliseconds, all others switched off.
+
+mod harness;
+
+use std::time::Instant;
+
+use harness::{Client, Server, get, post, post_chunked, response};
+use server::{Abort, Command, Timeouts};
+
+/// A server with no timeout but the one that `set` switches on.
+fn server(set: impl FnOnce(&mut Timeouts)) -> Server {
+    Server::with(|config| {
+        for setting in Timeouts::SETTINGS {
+            *config
+                .timeouts
+                .get_mut(setting.name)
+                .expect("it is in the table") = 0;
+        }
+        config.timeouts.linger_timeout_ms = 10_000;
+        set(&mut config.timeouts);
+    })
+}
+
+fn expect_408(server: &mut Server, client: &mut Client) {
+    let answer = server.answer(client);
+    assert_eq!((answer.status, answer.is_last()), (408, true));
+    server.expect_end(client);
+}
+
+#[test]
+fn a_head_that_takes_too_long_is_answered_408() {
+    let mut server = server(|timeouts| timeouts.header_timeout_ms = 50);
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHo");
+    expect_408(&mut server, &mut client);
+}
+
+#[test]
+fn a_byte_now_and_then_does_not_extend_the_time_for_a_head() {
+    let mut server = server(|timeouts| timeouts.header_timeout_ms = 300);
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nA: ");
+    let start = Instant::now();
+    let mut sent = 0;
+    server.pass_until(|_| {
+        let is_answered = !client.is_quiet();
+        if !is_answered && start.elapsed().as_millis() > sent * 20 {
+            client.send("a");
+            sent += 1;
+        }
+        is_answered
+    });
+    assert!(start.elapsed().as_millis() >= 290, "{:?}", start.elapsed());
+    expect_408(&mut server, &mut client);
+}
+
+#[test]
+fn a_head_behind_a_pending_answer_has_its_own_time() {
+    let mut server = server(|timeouts| timeouts.header_timeout_ms = 50);
+    let mut client = server.connect();
+    client.send(&(get("/later") + "GET /part"));
+    server.pass_until(|server| server.worker.app.called.len() == 1);
+    // The refusal stands behind the answer that is owed.
+    server.pass_until(|server| server.worker.before_wait().is_none());
+    assert!(client.is_quiet());
+    server.respond(server.exchange("/later"), "first");
+    assert_eq!(server.answer(&mut client).content, "first");
+    expect_408(&mut server, &mut client);
+}
+
+#[test]
+fn a_connection_without_a_request_is_closed() {
+    let mut unused = server(|timeouts| timeouts.header_timeout_ms = 50);
+    let mut client = unused.connect();
+    unused.expect_end(&mut client);
+    assert!(unused.is_empty());
+
+    let mut used = server(|timeouts| timeouts.keep_alive_timeout_ms = 50);
+    let mut client = used.connect();
+    used.ask(&mut client, &get("/"));
+    used.expect_end(&mut client);
+    assert!(used.is_empty());
+}
+
+#[test]
+fn content_below_the_minimum_rate_is_answered_408() {
+    for target in ["/read", "/parts"] {
+        let mut server = server(|timeouts| {
+            timeouts.body_grace_ms = 50;
+            timeouts.body_rate_bytes_per_s_min = 1_000_000;
+        });
+        let mut client = server.connect();
+        client.send(&(post_chunked(target) + "1\r\na\r\n"));
+        expect_408(&mut server, &mut client);
+        let expected = (target == "/parts").then_some(Abort::Refused);
+        assert_eq!(server.abort_of(target), expected);
+    }
+}
+
+#[test]
+fn a_handler_that_does_not_read_costs_its_peer_no_time() {
+    let mut server = server(|timeouts| {
+        timeouts.body_grace_ms = 1;
+        timeouts.body_rate_bytes_per_s_min = 1_000_000;
+    });
+    let mut client = server.connect();
+    client.send(&post_chunked("/later"));
+    server.settle();
+    assert_eq!(
+        server.worker.before_wait(),
+        None,
+        "nobody waits for the peer"
+    );
+    server.respond(server.exchange("/later"), "");
+    assert_eq!(server.answer(&mut client).status, 200);
+}
+
+#[test]
+fn discarding_has_a_time_as_well_and_the_answer_is_not_lost() {
+    let mut server = server(|timeouts| {
+        timeouts.body_grace_ms = 50;
+        timeouts.body_rate_bytes_per_s_min = 1_000_000;
+    });
+    let mut client = server.connect();
+    client.send("POST /early HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\n");
+    assert_eq!(server.answer(&mut client).content, "/early");
+    server.expect_end(&mut client);
+}
+
+#[test]
+fn an_answer_of_which_the_peer_takes_nothing_is_given_up() {
+    let mut server = server(|timeouts| timeouts.write_timeout_ms = 50);
+    let client = server.connect();
+    client.send(&get("/big/9000000"));
+    server.pass_until(|server| server.is_empty());
+    drop(client);
+}
+
+#[test]
+fn a_peer_that_goes_on_taking_is_not_given_up() {
+    let mut server = server(|timeouts| timeouts.write_timeout_ms = 400);
+    let mut client = server.connect();
+    client.send(&get("/big/9000000"));
+    let answer = server.answer(&mut client);
+    assert_eq!(answer.content.len(), 9_000_000);
+}
+
+#[test]
+fn a_handler_that_takes_too_long_is_aborted_and_answered_for() {
+    let mut server = server(|timeouts| timeouts.handler_timeout_ms = 50);
+    let mut client = server.connect();
+    client.send(&(get("/later/1") + &get("/later/2") + &get("/behind")));
+    let answer = server.answer(&mut client);
+    assert_eq!((answer.status, answer.is_last()), (503, true));
+    server.expect_end(&mut client);
+    let late = Some(Abort::HandlerTimeout);
+    assert_eq!(
+        (server.abort_of("/later/1"), server.abort_of("/later/2")),
+        (late, late)
+    );
+    assert_eq!(server.abort_of("/behind"), None);
+    // Too late.
+    server.respond(server.exchange("/later/1"), "");
+    server.settle();
+    assert!(server.is_empty());
+}
+
+#[test]
+fn a_handler_that_has_begun_may_take_its_time() {
+    let mut server = server(|timeouts| timeouts.handler_timeout_ms = 1);
+    let mut client = server.connect();
+    client.send(&get("/push"));
+    server.pass();
+    let id = server.exchange("/push");
+    server.post(id, Command::Begin(response(200, "")));
+    server.settle();
+    server.pass_until(|server| server.worker.before_wait().is_none());
+    server.post(id, Command::Finish);
+    assert_eq!(server.answer(&mut client).status, 200);
+}
+
+#[test]
+fn a_handlers_time_stands_still_while_it_waits_for_its_peer() {
+    let mut server = server(|timeouts| timeouts.handler_timeout_ms = 50);
+    let mut client = server.connect();
+    client.send(&post_chunked("/parts"));
+    server.settle();
+    server.pass_until(|server| server.worker.before_wait().is_none());
+    assert!(
+        client.is_quiet(),
+        "the peer's time was counted as the handler's"
+    );
+    client.send("1\r\na\r\n0\r\n\r\n");
+    assert_eq!(server.answer(&mut client).status, 503);
+    assert_eq!(server.abort_of("/parts"), Some(Abort::HandlerTimeout));
+}
+
+#[test]
+fn a_peer_that_stays_after_its_end_is_left() {
+    let mut server = server(|timeouts| timeouts.linger_timeout_ms = 50);
+    let mut client = server.connect();
+    client.send("garbage\r\n\r\n");
+    assert_eq!(server.answer(&mut client).status, 400);
+    assert!(!server.is_empty(), "the peer is given time to read it");
+    server.pass_until(|server| server.is_empty());
+    assert!(client.is_ended());
+}
+
+#[test]
+fn a_peer_that_takes_its_last_answer_slowly_has_the_time_to_linger() {
+    let mut server = server(|timeouts| timeouts.linger_timeout_ms = 400);
+    let mut client = server.connect();
+    let last = get("/big/3000000").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
+    client.send(&(last + "garbage"));
+    let start = Instant::now();
+    // Longer than lingering may take, before the rest of the answer is sent at all.
+    server.pass_until(|_| start.elapsed().as_millis() > 600);
+    assert!(server.answer(&mut client).is_last());
+    let sent = Instant::now();
+    server.pass_until(|server| server.is_empty());
+    assert!(sent.elapsed().as_millis() > 300, "{:?}", sent.elapsed());
+}
+
+#[test]
+fn reminders_do_not_pile_up() {
+    let mut server = server(|timeouts| {
+        timeouts.keep_alive_timeout_ms = 60_000;
+        timeouts.header_timeout_ms = 150;
+    });
+    let mut client = server.connect();
+    let request = post("/read", "x");
+    // Every round moves the deadline near and away again.
+    for _ in 0..10 {
+        client.send(request.get(..9).unwrap());
+        server.settle();
+        client.send(request.get(9..).unwrap());
+        server.answer(&mut client);
+        let start = Instant::now();
+        let mut passes = 0;
+        server.pass_until(|_| {
+            passes += 1;
+            start.elapsed().as_millis() > 150
+        });
+        assert!(passes < 60, "{passes} passes");
+    }
+    assert!(server.worker.before_wait().is_some_and(|ms| ms <= 66_000));
+}

@@ -1,0 +1,47 @@
+//! No descriptor left: alone in its program, because it takes them all.
+
+mod harness;
+
+use std::net::{Shutdown, TcpListener, TcpStream};
+
+use harness::{Client, Server, get};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+#[test]
+fn accepting_rests_without_a_descriptor_and_goes_on_with_one() {
+    let mut server = Server::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    server.worker.add_listener(listener.into()).unwrap();
+    let mut served = server.connect();
+
+    let mut waiting = Client::new(TcpStream::connect(address).unwrap().into());
+    waiting.send(&get("/waited"));
+    let next = std::fs::File::open("/dev/null").unwrap();
+    let lowest_free = std::os::fd::AsRawFd::as_raw_fd(&next) as u64;
+    drop(next);
+    let before = getrlimit(Resource::Nofile);
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(lowest_free),
+            ..before
+        },
+    )
+    .unwrap();
+    server.settle();
+    assert!(waiting.is_quiet());
+    // It does not spin: nothing is ready until the rest is over.
+    assert!(server.worker.before_wait().is_some_and(|ms| ms > 0));
+    let passes = 1000;
+    for _ in 0..passes {
+        server.pass();
+    }
+    assert_eq!(server.ask(&mut served, &get("/served")).content, "/served");
+
+    setrlimit(Resource::Nofile, before).unwrap();
+    assert_eq!(server.answer(&mut waiting).content, "/waited");
+    let late = TcpStream::connect(address).unwrap();
+    late.shutdown(Shutdown::Write).unwrap();
+    server.expect_end(&mut Client::new(late.into()));
+}

@@ -1,0 +1,160 @@
+//! The application of the tests: what it does with a request stands in the target.
+
+use std::sync::Arc;
+
+use server::{
+    Abort, App, Command, Content, ExchangeId, Fields, Mailbox, Outcome, Pulled, Request, Responder,
+};
+
+/// A call, as the application saw it.
+pub(crate) struct Called {
+    pub(crate) id: ExchangeId,
+    pub(crate) target: String,
+    pub(crate) content: Option<String>,
+}
+
+/// What it does, by the first segment of the path: `later` and `push` answer through the mailbox when the test says so, `parts` asks
+/// for content at once and again with each part, `read` needs the whole content, `big/N` answers N bytes, `pull/N` streams N parts,
+/// `early` answers whatever comes, `panic*` panics; everything else is answered with its target.
+pub(crate) struct TestApp {
+    mailbox: Arc<Mailbox>,
+    pub(crate) called: Vec<Called>,
+    pub(crate) aborted: Vec<(ExchangeId, Abort)>,
+    pub(crate) contents: Vec<(ExchangeId, String, bool)>,
+    pub(crate) writables: Vec<ExchangeId>,
+    /// Parts that are still to be pulled, and the bytes of each.
+    pulls: Vec<(ExchangeId, usize)>,
+    pub(crate) pull_bytes: usize,
+    pub(crate) forgotten_bytes: usize,
+    /// Reading goes on by itself after each part.
+    pub(crate) reads_on: bool,
+}
+
+fn no_fields() -> Fields<'static> {
+    Fields::of_application(b"")
+}
+
+impl TestApp {
+    pub(crate) fn new(mailbox: Arc<Mailbox>) -> TestApp {
+        TestApp {
+            mailbox,
+            called: Vec::new(),
+            aborted: Vec::new(),
+            contents: Vec::new(),
+            writables: Vec::new(),
+            pulls: Vec::new(),
+            pull_bytes: 5,
+            forgotten_bytes: 0,
+            reads_on: true,
+        }
+    }
+
+    /// Keeps only the size of the content so far.
+    pub(crate) fn forget_contents(&mut self) {
+        for (_, content, is_last) in &mut self.contents {
+            if !*is_last {
+                self.forgotten_bytes += std::mem::take(content).len();
+            }
+        }
+        self.contents.retain(|(.., is_last)| *is_last);
+    }
+
+    /// All content that an exchange was given, and whether the last part of it was.
+    pub(crate) fn content_of(&self, id: ExchangeId) -> (String, bool) {
+        let parts = || self.contents.iter().filter(|(reader, ..)| *reader == id);
+        (
+            parts().map(|(_, part, _)| part.as_str()).collect(),
+            parts().any(|(.., is_last)| *is_last),
+        )
+    }
+}
+
+impl App for TestApp {
+    fn call(&mut self, request: &Request<'_>, responder: &mut Responder<'_>) -> Outcome {
+        let target = String::from_utf8_lossy(request.head.target).into_owned();
+        let content = match request.content {
+            Content::Whole(content) => Some(String::from_utf8_lossy(content).into_owned()),
+            Content::Later => None,
+        };
+        let mut segments = target.trim_start_matches('/').split('/');
+        let (first, second) = (segments.next().unwrap_or(""), segments.next().unwrap_or(""));
+        let number: usize = second.parse().unwrap_or(0);
+        let outcome = match (first, &content) {
+            ("later" | "push", _) => Outcome::Pending,
+            ("parts", _) => {
+                self.mailbox.post(request.id, Command::Read);
+                Outcome::Pending
+            }
+            ("read", None) => Outcome::ReadContent,
+            ("read", Some(content)) => {
+                responder.respond(200, no_fields(), content.as_bytes());
+                Outcome::Answered
+            }
+            ("big", _) => {
+                responder.respond(200, no_fields(), &vec![b'x'; number]);
+                Outcome::Answered
+            }
+            ("pull", _) => match responder.begin(200, no_fields()) {
+                true => {
+                    self.pulls.push((request.id, number));
+                    Outcome::Streaming
+                }
+                false => Outcome::Answered,
+            },
+            ("panic", _) => {
+                responder.respond(200, no_fields(), b"half of an answer");
+                panic!("as the test wants it")
+            }
+            ("silent", _) => Outcome::Answered,
+            ("forgetful", _) => Outcome::ReadContent,
+            _ => {
+                responder.respond(200, no_fields(), target.as_bytes());
+                Outcome::Answered
+            }
+        };
+        self.called.push(Called {
+            id: request.id,
+            target,
+            content,
+        });
+        outcome
+    }
+
+    fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
+        let left = self
+            .pulls
+            .iter_mut()
+            .find(|(pulled, _)| *pulled == id)
+            .expect("it streams");
+        let is_cut = self
+            .called
+            .iter()
+            .any(|each| each.id == id && each.target.ends_with("/cut"));
+        match left.1 {
+            0 if is_cut => Pulled::Failed,
+            0 => Pulled::End,
+            _ => {
+                left.1 -= 1;
+                out.resize(out.len() + self.pull_bytes, b'p');
+                Pulled::More
+            }
+        }
+    }
+
+    fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
+        self.contents
+            .push((id, String::from_utf8_lossy(content).into_owned(), is_last));
+        assert!(!content.starts_with(b"panic"), "as the test wants it");
+        if self.reads_on && !is_last {
+            self.mailbox.post(id, Command::Read);
+        }
+    }
+
+    fn writable(&mut self, id: ExchangeId) {
+        self.writables.push(id);
+    }
+
+    fn abort(&mut self, id: ExchangeId, why: Abort) {
+        self.aborted.push((id, why));
+    }
+}

@@ -1,0 +1,200 @@
+//! The other end of a connection: sends bytes as they are, reads answers strictly.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
+
+pub(crate) struct Client {
+    socket: OwnedFd,
+    received: Vec<u8>,
+    has_ended: bool,
+    pub(crate) was_reset: bool,
+    /// How many reads brought something; a read of a packet socket is one send of the server.
+    pub(crate) reads: usize,
+}
+
+/// A final response, and the statuses of those before it.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) content: String,
+    pub(crate) interim: Vec<u16>,
+}
+
+impl Answer {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        let field = self.fields.iter().find(|(each, _)| each == name)?;
+        Some(&field.1)
+    }
+
+    /// Whether the server says that it closes behind it.
+    pub(crate) fn is_last(&self) -> bool {
+        self.get("connection") == Some("close")
+    }
+}
+
+impl Client {
+    pub(crate) fn new(socket: OwnedFd) -> Client {
+        rustix::io::ioctl_fionbio(&socket, true).expect("a socket");
+        Client {
+            socket,
+            received: Vec::new(),
+            has_ended: false,
+            was_reset: false,
+            reads: 0,
+        }
+    }
+
+    /// Sends all of it; it must fit.
+    pub(crate) fn send(&self, data: &str) {
+        let sent = send(&self.socket, data.as_bytes(), SendFlags::NOSIGNAL);
+        assert_eq!(sent, Ok(data.len()), "the socket is full");
+    }
+
+    /// Sends as much as the socket takes.
+    pub(crate) fn send_some(&self, data: &[u8]) -> usize {
+        match send(&self.socket, data, SendFlags::NOSIGNAL) {
+            Ok(count) => count,
+            Err(Errno::AGAIN) => 0,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Ends the sending side.
+    pub(crate) fn end(&self) {
+        shutdown(&self.socket, Shutdown::Write).expect("an open socket");
+    }
+
+    /// Reads what is there.
+    pub(crate) fn receive(&mut self) {
+        let mut buffer = [0; 65_536];
+        while !self.has_ended {
+            match rustix::io::read(&self.socket, &mut buffer) {
+                Ok(0) => self.has_ended = true,
+                Ok(count) => {
+                    self.reads += 1;
+                    self.received
+                        .extend_from_slice(buffer.get(..count).unwrap_or_default());
+                }
+                Err(Errno::AGAIN) => return,
+                Err(Errno::CONNRESET) => {
+                    self.has_ended = true;
+                    self.was_reset = true;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// Whether the server has ended the connection.
+    pub(crate) fn is_ended(&mut self) -> bool {
+        self.receive();
+        self.has_ended
+    }
+
+    /// What was received and not taken.
+    pub(crate) fn rest(&self) -> String {
+        String::from_utf8_lossy(&self.received).into_owned()
+    }
+
+    /// Drops what was received.
+    pub(crate) fn forget(&mut self) {
+        self.received.clear();
+    }
+
+    /// Whether nothing has come.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        self.receive();
+        self.received.is_empty() && !self.has_ended
+    }
+
+    /// Takes the next final response, once all of it is there.
+    pub(crate) fn take_answer(&mut self, method: &str) -> Option<Answer> {
+        self.receive();
+        let mut interim = Vec::new();
+        let mut at = 0;
+        loop {
+            let rest = self.received.get(at..)?;
+            let head_bytes = find(rest, b"\r\n\r\n")? + 4;
+            let mut answer = head(rest.get(..head_bytes)?);
+            at += head_bytes;
+            if answer.status < 200 {
+                interim.push(answer.status);
+                continue;
+            }
+            let (content, used) =
+                content(&answer, method, self.received.get(at..)?, self.has_ended)?;
+            answer.content = String::from_utf8_lossy(&content).into_owned();
+            answer.interim = interim;
+            self.received.drain(..at + used);
+            return Some(answer);
+        }
+    }
+}
+
+fn head(bytes: &[u8]) -> Answer {
+    let text = String::from_utf8_lossy(bytes);
+    let mut lines = text.split("\r\n");
+    let status_line = lines.next().unwrap_or("");
+    let status = status_line
+        .strip_prefix("HTTP/1.1 ")
+        .expect("a status line");
+    let status = status
+        .get(..3)
+        .and_then(|digits| digits.parse().ok())
+        .expect("a status");
+    let fields = lines.filter_map(|line| line.split_once(": "));
+    let fields = fields
+        .map(|(name, value)| (name.to_lowercase(), value.to_string()))
+        .collect();
+    Answer {
+        status,
+        fields,
+        content: String::new(),
+        interim: Vec::new(),
+    }
+}
+
+/// The content, and how many bytes it took; `None` while it is not complete.
+fn content(
+    answer: &Answer,
+    method: &str,
+    rest: &[u8],
+    has_ended: bool,
+) -> Option<(Vec<u8>, usize)> {
+    if method == "HEAD" || matches!(answer.status, 204 | 304) {
+        return Some((Vec::new(), 0));
+    }
+    if answer.get("transfer-encoding") == Some("chunked") {
+        assert_eq!(answer.get("content-length"), None);
+        return chunks(rest);
+    }
+    if let Some(length) = answer.get("content-length") {
+        let length: usize = length.parse().expect("a length");
+        return Some((rest.get(..length)?.to_vec(), length));
+    }
+    assert!(answer.is_last(), "no length on a connection that goes on");
+    has_ended.then(|| (rest.to_vec(), rest.len()))
+}
+
+fn chunks(rest: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let (mut content, mut at) = (Vec::new(), 0);
+    loop {
+        let line_bytes = find(rest.get(at..)?, b"\r\n")?;
+        let line = String::from_utf8_lossy(rest.get(at..at + line_bytes)?);
+        let size = usize::from_str_radix(&line, 16).expect("a chunk size");
+        at += line_bytes + 2;
+        content.extend_from_slice(rest.get(at..at + size)?);
+        assert_eq!(rest.get(at + size..at + size + 2)?, b"\r\n");
+        at += size + 2;
+        if size == 0 {
+            return Some((content, at));
+        }
+    }
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    bytes.windows(what.len()).position(|window| window == what)
+}

@@ -1,0 +1,202 @@
+//! A server without sockets of its own and without threads: tests decide what arrives and run each pass by hand.
+
+#![allow(
+    dead_code,
+    reason = "each test file is a program of its own and uses a part of this"
+)]
+
+mod app;
+mod client;
+
+pub(crate) use app::TestApp;
+pub(crate) use client::{Answer, Client};
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use server::{Abort, AccessLog, Command, Config, ExchangeId, Mailbox, Response, Worker};
+
+/// What a test waits for at most; nothing takes that long unless it fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct Server {
+    pub(crate) worker: Worker<TestApp>,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Server {
+    /// A server with all defaults, whose access log is off.
+    pub(crate) fn new() -> Server {
+        Server::with(|_| ())
+    }
+
+    pub(crate) fn with(set: impl FnOnce(&mut Config)) -> Server {
+        Server::logging(set, None)
+    }
+
+    pub(crate) fn logging(set: impl FnOnce(&mut Config), log: Option<AccessLog>) -> Server {
+        let mut config = Config::default();
+        set(&mut config);
+        let mailbox = Arc::new(Mailbox::default());
+        let app = TestApp::new(Arc::clone(&mailbox));
+        let worker = Worker::new(app, config, log, Arc::clone(&mailbox)).expect("an epoll set");
+        Server { worker, mailbox }
+    }
+
+    /// A connection that the server has taken in.
+    pub(crate) fn connect(&mut self) -> Client {
+        let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+        self.worker.adopt(theirs.into()).expect("a usable socket");
+        Client::new(ours.into())
+    }
+
+    /// A connection on which each of the server's sends arrives as a packet of its own.
+    pub(crate) fn connect_by_packets(&mut self) -> Client {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let (ours, theirs) =
+            socketpair(family, kind, SocketFlags::CLOEXEC, None).expect("a pair of sockets");
+        self.worker.adopt(theirs).expect("a usable socket");
+        Client::new(ours)
+    }
+
+    /// A connection that had sent something before the server took it in.
+    pub(crate) fn adopt(&mut self, socket: OwnedFd) {
+        self.worker.adopt(socket).expect("a usable socket");
+    }
+
+    /// One pass of the reactor that does not wait.
+    pub(crate) fn pass(&mut self) {
+        self.pass_within(0);
+    }
+
+    fn pass_within(&mut self, most_ms: u64) {
+        let wait_ms = self
+            .worker
+            .before_wait()
+            .map_or(most_ms, |ms| ms.min(most_ms));
+        self.worker
+            .wait(Some(wait_ms))
+            .expect("the epoll set works");
+        let mut foreign = Vec::new();
+        self.worker.dispatch(&mut foreign);
+        assert!(foreign.is_empty());
+    }
+
+    /// Passes until nothing more happens by itself.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..8 {
+            self.pass();
+        }
+    }
+
+    /// Passes until `is_done`, waiting for deadlines too.
+    pub(crate) fn pass_until(&mut self, mut is_done: impl FnMut(&mut Server) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !is_done(self) {
+            assert!(Instant::now() < end, "it did not happen in time");
+            self.pass_within(20);
+        }
+    }
+
+    /// Serves what `client` has sent and reads an answer to a GET.
+    pub(crate) fn answer(&mut self, client: &mut Client) -> Answer {
+        self.answer_to(client, "GET")
+    }
+
+    pub(crate) fn answer_to(&mut self, client: &mut Client, method: &str) -> Answer {
+        let mut answer = None;
+        self.pass_until(|_| {
+            answer = client.take_answer(method);
+            answer.is_some()
+        });
+        answer.expect("pass_until has waited for it")
+    }
+
+    /// Sends and reads the answer.
+    pub(crate) fn ask(&mut self, client: &mut Client, request: &str) -> Answer {
+        client.send(request);
+        self.answer(client)
+    }
+
+    /// Waits for the server's end of the connection, which must come without a reset and without more bytes.
+    pub(crate) fn expect_end(&mut self, client: &mut Client) {
+        self.pass_until(|_| client.is_ended());
+        assert_eq!(client.rest(), "");
+        assert!(!client.was_reset, "the connection was reset");
+    }
+
+    /// Posts what a handler says later.
+    pub(crate) fn post(&self, id: ExchangeId, command: Command) {
+        self.mailbox.post(id, command);
+    }
+
+    /// Posts a whole answer with that content.
+    pub(crate) fn respond(&self, id: ExchangeId, content: &str) {
+        self.post(id, Command::Respond(response(200, content)));
+    }
+
+    /// Names the request that was called with that target.
+    pub(crate) fn exchange(&self, target: &str) -> ExchangeId {
+        let called = &self.worker.app.called;
+        called
+            .iter()
+            .rfind(|each| each.target == target)
+            .expect("it was called")
+            .id
+    }
+
+    /// The targets of the calls, in order.
+    pub(crate) fn targets(&self) -> Vec<&str> {
+        self.worker
+            .app
+            .called
+            .iter()
+            .map(|each| each.target.as_str())
+            .collect()
+    }
+
+    /// Why `target`'s exchange was aborted; it must not have been more than once.
+    pub(crate) fn abort_of(&self, target: &str) -> Option<Abort> {
+        let id = self.exchange(target);
+        let mut reasons = self
+            .worker
+            .app
+            .aborted
+            .iter()
+            .filter(|(aborted, _)| *aborted == id);
+        let reason = reasons.next().map(|(_, why)| *why);
+        assert!(reasons.next().is_none(), "{target} was aborted twice");
+        reason
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.worker.is_empty()
+    }
+}
+
+pub(crate) fn response(status: u16, content: &str) -> Response {
+    Response {
+        status,
+        fields: Vec::new(),
+        content: content.into(),
+    }
+}
+
+/// A GET request that the connection survives.
+pub(crate) fn get(target: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n")
+}
+
+/// A POST request whose content has a known length.
+pub(crate) fn post(target: &str, content: &str) -> String {
+    let length = content.len();
+    format!("POST {target} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n{content}")
+}
+
+/// The head of a POST request with chunked content.
+pub(crate) fn post_chunked(target: &str) -> String {
+    format!("POST {target} HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n")
+}

@@ -1,0 +1,97 @@
+//! The access log: which exchanges it tells of, and what it costs the others.
+
+mod harness;
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+
+use harness::{Server, get, post, post_chunked, response};
+use server::{AccessLog, Command, LogFormat};
+
+/// A server that logs, and what gives the log's lines when the server is dropped.
+fn logging() -> (Server, impl FnOnce(Server) -> Vec<String>) {
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let log = AccessLog::new(File::from(OwnedFd::from(writer)), LogFormat::Combined).unwrap();
+    let lines = move |server: Server| {
+        drop(server);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        text.lines()
+            .map(|line| line.split_once("] ").unwrap().1.to_string())
+            .collect()
+    };
+    (
+        Server::logging(|config| config.limits.body_bytes_max = 1000, Some(log)),
+        lines,
+    )
+}
+
+#[test]
+fn every_answer_has_its_line() {
+    let (mut server, lines) = logging();
+    let mut client = server.connect();
+    client.send(&(get("/a") + &get("/later") + &get("/pull/2") + &get("/push")));
+    server.settle();
+    server.respond(server.exchange("/later"), "four");
+    let pushed = server.exchange("/push");
+    server.post(pushed, Command::Begin(response(201, "")));
+    server.post(pushed, Command::Write(b"part".into()));
+    server.post(pushed, Command::Finish);
+    for _ in 0..4 {
+        server.answer(&mut client);
+    }
+    server.ask(&mut client, &post("/read", "x"));
+    let named = "Host: test\r\nUser-Agent: me\r\nReferer: there\r\n\r\n";
+    client.send(&format!("HEAD /named HTTP/1.1\r\n{named}"));
+    server.answer_to(&mut client, "HEAD");
+    assert_eq!(
+        lines(server),
+        [
+            "\"GET /a HTTP/1.1\" 200 2 \"-\" \"-\"",
+            "\"GET /later HTTP/1.1\" 200 4 \"-\" \"-\"",
+            "\"GET /pull/2 HTTP/1.1\" 200 10 \"-\" \"-\"",
+            "\"GET /push HTTP/1.1\" 201 4 \"-\" \"-\"",
+            "\"POST /read HTTP/1.1\" 200 1 \"-\" \"-\"",
+            "\"HEAD /named HTTP/1.1\" 200 0 \"there\" \"me\"",
+        ]
+    );
+}
+
+#[test]
+fn refusals_have_their_lines_too() {
+    let (mut server, lines) = logging();
+    let long = "POST /long HTTP/1.1\r\nHost: test\r\nContent-Length: 1001\r\n\r\n".to_string();
+    let longer = post_chunked("/read") + "7d0\r\n" + &"c".repeat(2000);
+    for request in ["nonsense\r\n\r\n".to_string(), long, longer] {
+        let mut client = server.connect();
+        server.ask(&mut client, &request);
+    }
+    let seen: Vec<String> = lines(server)
+        .iter()
+        .map(|line| line.split(" \"-\"").next().unwrap().to_string())
+        .collect();
+    let (malformed, long) = seen.split_first().unwrap();
+    assert!(malformed.starts_with("\"-\" 400 "));
+    assert!(
+        long[0].starts_with("\"POST /long HTTP/1.1\" 413 "),
+        "{long:?}"
+    );
+    assert!(
+        long[1].starts_with("\"POST /read HTTP/1.1\" 413 "),
+        "{long:?}"
+    );
+}
+
+#[test]
+fn a_log_does_not_split_a_batch() {
+    let (mut server, lines) = logging();
+    let mut client = server.connect_by_packets();
+    let batch = (get("/a") + &post("/read", "x")).repeat(20);
+    client.send(&batch);
+    for _ in 0..40 {
+        server.answer(&mut client);
+    }
+    assert_eq!(client.reads, 1);
+    assert_eq!(lines(server).len(), 40);
+}

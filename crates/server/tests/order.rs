@@ -1,0 +1,327 @@
+//! Persistence, pipelining and the order of answers (RFC 9112 section 9).
+
+mod harness;
+
+use harness::{Server, get, post, response};
+use server::{Abort, Command};
+
+#[test]
+fn a_connection_serves_one_request_after_the_other() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    for target in ["/a", "/b", "/c"] {
+        let answer = server.ask(&mut client, &get(target));
+        assert_eq!((answer.status, answer.content.as_str()), (200, target));
+        assert!(!answer.is_last());
+    }
+}
+
+#[test]
+fn what_a_batch_of_pipelined_requests_produces_leaves_in_one_send() {
+    let mut server = Server::new();
+    let mut client = server.connect_by_packets();
+    let batch: String = (0..24).map(|number| get(&format!("/{number}"))).collect();
+    client.send(&batch);
+    for number in 0..24 {
+        assert_eq!(server.answer(&mut client).content, format!("/{number}"));
+    }
+    assert_eq!(client.reads, 1);
+}
+
+#[test]
+fn answers_that_come_later_leave_in_one_send_too() {
+    let mut server = Server::new();
+    let mut client = server.connect_by_packets();
+    client.send(&(get("/later/1") + &get("/later/2") + &get("/now") + &get("/later/3")));
+    server.settle();
+    assert!(client.is_quiet());
+    for target in ["/later/3", "/later/1", "/later/2"] {
+        server.respond(server.exchange(target), target);
+    }
+    for target in ["/later/1", "/later/2", "/now", "/later/3"] {
+        assert_eq!(server.answer(&mut client).content, target);
+    }
+    assert_eq!(client.reads, 1);
+}
+
+#[test]
+fn answers_leave_in_the_order_of_the_requests() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&(get("/later/1") + &get("/later/2") + &get("/fast")));
+    server.settle();
+    assert_eq!(server.targets(), ["/later/1", "/later/2", "/fast"]);
+    server.respond(server.exchange("/later/2"), "two");
+    server.settle();
+    assert!(client.is_quiet(), "an answer overtook the first");
+    server.respond(server.exchange("/later/1"), "one");
+    for content in ["one", "two", "/fast"] {
+        assert_eq!(server.answer(&mut client).content, content);
+    }
+}
+
+#[test]
+fn an_unsafe_request_waits_for_the_answers_before_it() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&(get("/later") + &post("/read", "x") + &get("/behind")));
+    server.settle();
+    assert_eq!(server.targets(), ["/later"]);
+    server.respond(server.exchange("/later"), "first");
+    for content in ["first", "x", "/behind"] {
+        assert_eq!(server.answer(&mut client).content, content);
+    }
+}
+
+#[test]
+fn nothing_is_started_behind_a_pending_unsafe_request() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&(post("/later", "x") + &get("/behind")));
+    server.settle();
+    assert_eq!(server.targets(), ["/later"]);
+    server.respond(server.exchange("/later"), "posted");
+    assert_eq!(server.answer(&mut client).content, "posted");
+    assert_eq!(server.answer(&mut client).content, "/behind");
+}
+
+#[test]
+fn a_safe_request_with_content_overtakes_nothing() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    let with_content = post("/read", "x").replace("POST", "GET");
+    client.send(&(get("/later") + &with_content));
+    server.settle();
+    assert_eq!(server.targets(), ["/later"]);
+    server.respond(server.exchange("/later"), "");
+    server.answer(&mut client);
+    assert_eq!(server.answer(&mut client).content, "x");
+}
+
+#[test]
+fn pipelined_requests_in_work_are_bounded_and_then_reading_pauses() {
+    let mut server = Server::with(|config| config.limits.pipelined_exchanges_max = 4);
+    let mut client = server.connect();
+    let requests: String = (0..10)
+        .map(|number| get(&format!("/later/{number}")))
+        .collect();
+    client.send(&requests);
+    server.settle();
+    assert_eq!(server.targets().len(), 4);
+    // Far more than the kernel's buffers hold: the server must stop reading it.
+    let more = get("/more").repeat(1000);
+    let mut sent = 0;
+    while client.send_some(more.as_bytes()) > 0 {
+        sent += 1;
+        assert!(sent < 1000, "the server goes on reading");
+        server.settle();
+    }
+    for number in 0..10 {
+        server.respond(server.exchange(&format!("/later/{number}")), "");
+        assert_eq!(server.answer(&mut client).status, 200);
+        assert!(
+            server
+                .targets()
+                .iter()
+                .filter(|target| target.starts_with("/later"))
+                .count()
+                <= number + 5
+        );
+    }
+}
+
+#[test]
+fn nothing_behind_the_last_request_is_served() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    let last = get("/last").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
+    client.send(&(last + &get("/never") + "garbage\0"));
+    let answer = server.answer(&mut client);
+    assert_eq!(answer.content, "/last");
+    assert!(answer.is_last());
+    server.expect_end(&mut client);
+    assert_eq!(server.targets(), ["/last"]);
+    drop(client);
+    server.pass_until(|server| server.is_empty());
+}
+
+#[test]
+fn a_last_answer_that_comes_later_ends_the_connection_as_well() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&get("/later").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
+    server.settle();
+    server.respond(server.exchange("/later"), "bye");
+    assert!(server.answer(&mut client).is_last());
+    server.expect_end(&mut client);
+    assert!(server.is_empty());
+}
+
+#[test]
+fn http_1_0_is_persistent_only_when_the_client_asks() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    let kept = "GET /kept HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n";
+    for _ in 0..2 {
+        let answer = server.ask(&mut client, kept);
+        assert_eq!(answer.get("connection"), Some("keep-alive"));
+    }
+    let answer = server.ask(&mut client, "GET /last HTTP/1.0\r\n\r\n");
+    assert!(answer.is_last());
+    server.expect_end(&mut client);
+    assert!(server.is_empty());
+}
+
+#[test]
+fn a_stream_to_http_1_0_ends_with_the_connection() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send("GET /pull/3 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    let answer = server.answer(&mut client);
+    assert_eq!(answer.get("transfer-encoding"), None);
+    assert_eq!(answer.content, "p".repeat(15));
+    assert!(server.is_empty());
+}
+
+#[test]
+fn a_cut_stream_cannot_be_taken_for_a_complete_one() {
+    for version in ["1.0", "1.1"] {
+        let mut server = Server::new();
+        let mut client = server.connect();
+        client.send(&get("/pull/3/cut").replace("1.1", version));
+        server.pass_until(|_| client.is_ended());
+        match version {
+            "1.1" => assert!(
+                client.take_answer("GET").is_none(),
+                "the last chunk is there"
+            ),
+            // A pair of UNIX sockets knows no reset; that it is asked for is proved by tests/protocol.
+            _ => assert!(server.is_empty()),
+        }
+        assert_eq!(server.abort_of("/pull/3/cut"), None);
+    }
+}
+
+#[test]
+fn a_client_that_ended_its_side_is_still_answered() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&(get("/later") + &get("/b") + &get("/pull/2")));
+    client.end();
+    server.settle();
+    assert!(client.is_quiet());
+    server.respond(server.exchange("/later"), "a");
+    for content in ["a", "/b", "pppppppppp"] {
+        assert_eq!(server.answer(&mut client).content, content);
+    }
+    server.expect_end(&mut client);
+    assert!(server.is_empty());
+}
+
+#[test]
+fn a_connection_without_a_request_ends_with_its_client() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send("GET / HT");
+    server.settle();
+    client.end();
+    server.expect_end(&mut client);
+    assert!(server.is_empty());
+}
+
+#[test]
+fn a_head_answer_is_followed_by_the_next_one() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    for target in ["/some", "/pull/3", "/later"] {
+        client.send(&(get(target).replace("GET", "HEAD") + &get("/next")));
+        server.settle();
+        if target == "/later" {
+            server.respond(server.exchange(target), "not to be seen");
+        }
+        assert_eq!(server.answer_to(&mut client, "HEAD").content, "");
+        assert_eq!(server.answer(&mut client).content, "/next");
+    }
+}
+
+#[test]
+fn parts_that_a_handler_writes_leave_as_they_come() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&(get("/push") + &get("/next")));
+    server.settle();
+    let id = server.exchange("/push");
+    server.post(id, Command::Begin(response(200, "")));
+    server.post(id, Command::Write(b"one".into()));
+    server.settle();
+    assert_eq!(server.worker.app.writables, [id]);
+    client.receive();
+    assert!(client.rest().ends_with("\r\n\r\n3\r\none\r\n"));
+    server.post(id, Command::Write(b"two".into()));
+    server.post(id, Command::Finish);
+    let answer = server.answer(&mut client);
+    assert_eq!(answer.content, "onetwo");
+    assert_eq!(server.answer(&mut client).content, "/next");
+}
+
+#[test]
+fn an_exchange_is_aborted_once_and_only_if_it_did_not_end() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    for target in ["/later/done", "/later/open", "/push", "/pull/9", "/now"] {
+        client.send(&get(target));
+    }
+    server.settle();
+    server.respond(server.exchange("/later/done"), "done");
+    server.post(server.exchange("/push"), Command::Begin(response(200, "")));
+    server.settle();
+    server.answer(&mut client);
+    drop(client);
+    server.pass_until(|server| server.is_empty());
+    let reasons = ["/later/done", "/later/open", "/push", "/pull/9", "/now"]
+        .map(|target| server.abort_of(target));
+    let gone = Some(Abort::Disconnected);
+    assert_eq!(reasons, [None, gone, gone, gone, None]);
+}
+
+#[test]
+fn what_is_said_for_an_exchange_that_is_over_is_ignored() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&get("/later"));
+    server.settle();
+    let id = server.exchange("/later");
+    server.respond(id, "once");
+    server.respond(id, "twice");
+    server.post(id, Command::Write(b"part".into()));
+    server.post(id, Command::Finish);
+    assert_eq!(server.answer(&mut client).content, "once");
+    server.post(id, Command::Begin(response(200, "")));
+    server.post(id, Command::Fail);
+    server.post(id, Command::Read);
+    assert_eq!(server.ask(&mut client, &get("/next")).content, "/next");
+    drop(client);
+    server.pass_until(|server| server.is_empty());
+    // Its place is taken by another connection now.
+    let mut other = server.connect();
+    other.send(&get("/later/other"));
+    server.settle();
+    server.respond(id, "not for you");
+    server.settle();
+    assert!(other.is_quiet());
+}
+
+#[test]
+fn an_application_that_keeps_no_promise_is_answered_for() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    for target in ["/silent", "/forgetful"] {
+        let answer = server.ask(&mut client, &get(target));
+        assert_eq!(answer.status, 500);
+        assert!(!answer.is_last());
+    }
+    client.send(&get("/later"));
+    server.settle();
+    server.post(server.exchange("/later"), Command::Fail);
+    assert_eq!(server.answer(&mut client).status, 500);
+}

@@ -1,0 +1,256 @@
+//! What ends a connection from our side: malformed and oversized input, too many connections, panics, draining.
+
+mod harness;
+
+use std::os::unix::net::UnixStream;
+
+use harness::{Client, Server, get, post, post_chunked, response};
+use server::{Abort, Command};
+
+#[test]
+fn limits_hold_however_the_bytes_arrive() {
+    let long_line = format!("GET /{} HTTP/1.1\r\n", "a".repeat(9000));
+    let long_section = format!(
+        "GET / HTTP/1.1\r\nHost: test\r\nA: {}\r\n",
+        "a".repeat(40_000)
+    );
+    let many_lines = "GET / HTTP/1.1\r\nHost: test\r\n".to_string() + &"A: b\r\n".repeat(101);
+    for (status, request) in [(414, long_line), (431, long_section), (431, many_lines)] {
+        for size in [1, 7, 1000, request.len()] {
+            let mut server = Server::new();
+            let mut client = server.connect();
+            let mut sent = 0;
+            for part in request.as_bytes().chunks(size) {
+                sent += client.send_some(part);
+                server.pass();
+                if !client.is_quiet() {
+                    break;
+                }
+            }
+            let answer = server.answer(&mut client);
+            assert_eq!((answer.status, answer.is_last()), (status, true));
+            assert!(sent <= 45_000);
+            server.expect_end(&mut client);
+        }
+    }
+}
+
+#[test]
+fn the_answer_survives_whatever_the_client_goes_on_sending() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send("malformed\r\n\r\n");
+    server.pass();
+    for _ in 0..50 {
+        client.send_some(&[b'x'; 10_000]);
+        server.pass();
+    }
+    assert_eq!(server.answer(&mut client).status, 400);
+    server.expect_end(&mut client);
+    // But not for ever.
+    let mut sent = 0;
+    while !server.is_empty() {
+        sent += client.send_some(&[b'x'; 60_000]);
+        server.pass();
+        assert!(sent < 3_000_000, "it reads on and on");
+    }
+}
+
+#[test]
+fn answers_before_a_malformed_request_are_not_lost() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&(get("/later") + &get("/b") + "GET nonsense\r\n\r\n" + &get("/never")));
+    server.settle();
+    server.respond(server.exchange("/later"), "a");
+    assert_eq!(server.answer(&mut client).content, "a");
+    assert_eq!(server.answer(&mut client).content, "/b");
+    let answer = server.answer(&mut client);
+    assert_eq!((answer.status, answer.is_last()), (400, true));
+    server.expect_end(&mut client);
+    assert_eq!(server.targets(), ["/later", "/b"]);
+}
+
+#[test]
+fn connections_over_the_limit_are_told_so_and_others_go_on() {
+    let mut server = Server::with(|config| config.limits.connections_max = 3);
+    let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    for _ in 0..5 {
+        let mut surplus = server.connect();
+        surplus.send(&get("/never"));
+        let answer = server.answer(&mut surplus);
+        assert_eq!((answer.status, answer.is_last()), (503, true));
+        assert_eq!(answer.get("retry-after"), Some("1"));
+        server.expect_end(&mut surplus);
+    }
+    for client in &mut clients {
+        assert_eq!(server.ask(client, &get("/served")).content, "/served");
+    }
+    clients.pop();
+    server.settle();
+    let mut next = server.connect();
+    assert_eq!(server.ask(&mut next, &get("/again")).content, "/again");
+    assert!(!server.targets().contains(&"/never"));
+}
+
+#[test]
+fn a_crowd_over_the_limit_is_bounded() {
+    let mut server = Server::with(|config| config.limits.connections_max = 1);
+    let mut first = server.connect();
+    let crowd: Vec<Client> = (0..200).map(|_| server.connect()).collect();
+    let open = server.worker.open_connections();
+    assert_eq!(open.load(std::sync::atomic::Ordering::Relaxed), 65);
+    assert_eq!(server.ask(&mut first, &get("/served")).content, "/served");
+    drop((first, crowd));
+    server.pass_until(|server| server.is_empty());
+    assert_eq!(open.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_panic_ends_its_connection_and_nothing_of_it_reaches_another() {
+    for panicking in [get("/panic"), get("/before") + &get("/panic")] {
+        let mut server = Server::new();
+        let mut other = server.connect();
+        other.send(&get("/later"));
+        let mut client = server.connect();
+        server.settle();
+        client.send(&panicking);
+        other.send(&get("/b"));
+        server.pass_until(|_| client.is_ended());
+        let mut third = server.connect();
+        assert_eq!(server.ask(&mut third, &get("/third")).content, "/third");
+        server.respond(server.exchange("/later"), "a");
+        assert_eq!(server.answer(&mut other).content, "a");
+        assert_eq!(server.answer(&mut other).content, "/b");
+    }
+}
+
+#[test]
+fn a_panic_over_what_a_handler_posted_reaches_no_other_connection_either() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&(post_chunked("/parts") + "5\r\npanic\r\n0\r\n\r\n"));
+    let mut other = server.connect();
+    other.send(&get("/later"));
+    server.pass_until(|_| client.is_ended());
+    assert_eq!(server.abort_of("/parts"), Some(Abort::Disconnected));
+    server.respond(server.exchange("/later"), "a");
+    assert_eq!(server.answer(&mut other).content, "a");
+}
+
+#[test]
+fn draining_closes_idle_connections_and_finishes_the_others() {
+    let mut server = Server::new();
+    let mut idle = server.connect();
+    server.ask(&mut idle, &get("/"));
+    let mut fresh = server.connect();
+    let mut busy = server.connect();
+    busy.send(&(get("/later") + &get("/behind")));
+    let mut partial = server.connect();
+    partial.send("GET /partial HTTP");
+    server.settle();
+    server.worker.drain();
+    server.expect_end(&mut idle);
+    server.expect_end(&mut fresh);
+    server.respond(server.exchange("/later"), "");
+    assert_eq!(server.answer(&mut busy).status, 200);
+    assert_eq!(server.answer(&mut busy).content, "/behind");
+    server.expect_end(&mut busy);
+    partial.send("/1.1\r\nHost: test\r\n\r\n");
+    let answer = server.answer(&mut partial);
+    assert!(answer.is_last());
+    server.expect_end(&mut partial);
+    drop((busy, partial));
+    server.pass_until(|server| server.is_empty());
+}
+
+#[test]
+fn an_answer_after_draining_began_says_that_it_is_the_last() {
+    let mut server = Server::new();
+    let mut clients = [server.connect(), server.connect(), server.connect()];
+    for (client, target) in clients.iter().zip(["/later", "/push", "/parts"]) {
+        client.send(&get(target));
+    }
+    server.settle();
+    server.worker.drain();
+    server.respond(server.exchange("/later"), "");
+    server.post(server.exchange("/push"), Command::Begin(response(200, "")));
+    server.post(server.exchange("/push"), Command::Finish);
+    server.post(server.exchange("/parts"), Command::Fail);
+    for client in &mut clients {
+        assert!(server.answer(client).is_last());
+        server.expect_end(client);
+    }
+    assert!(server.is_empty());
+}
+
+#[test]
+fn a_request_that_was_in_the_socket_when_draining_began_is_answered() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    server.ask(&mut client, &get("/"));
+    client.send(&get("/in/time"));
+    server.worker.drain();
+    let answer = server.answer(&mut client);
+    assert_eq!(
+        (answer.content.as_str(), answer.is_last()),
+        ("/in/time", true)
+    );
+    server.expect_end(&mut client);
+}
+
+#[test]
+fn answers_that_were_begun_before_draining_end_their_connections_too() {
+    let mut server = Server::new();
+    let mut pushed = server.connect();
+    pushed.send(&get("/push"));
+    let mut pulled = server.connect();
+    pulled.send(&get("/pull/9000"));
+    server.worker.app.pull_bytes = 1000;
+    let mut slow = server.connect();
+    slow.send(&get("/big/3000000"));
+    let mut discarding = server.connect();
+    discarding.send("POST /early HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\n");
+    server.settle();
+    let id = server.exchange("/push");
+    server.post(id, Command::Begin(response(200, "")));
+    server.settle();
+    server.worker.drain();
+    server.post(id, Command::Finish);
+    discarding.send("123456789");
+    for client in [&mut pushed, &mut pulled, &mut slow, &mut discarding] {
+        assert_eq!(server.answer(client).status, 200);
+        server.expect_end(client);
+    }
+    drop((pushed, pulled, slow, discarding));
+    server.pass_until(|server| server.is_empty());
+}
+
+#[test]
+fn stopping_closes_everything_and_aborts_what_is_under_way() {
+    let mut server = Server::new();
+    let mut clients = [server.connect(), server.connect()];
+    for (client, target) in clients.iter().zip(["/later", "/push"]) {
+        client.send(&get(target));
+    }
+    server.settle();
+    server.post(server.exchange("/push"), Command::Begin(response(200, "")));
+    server.settle();
+    server.worker.stop();
+    assert!(server.is_empty());
+    for (client, target) in clients.iter_mut().zip(["/later", "/push"]) {
+        assert!(client.is_ended());
+        assert_eq!(server.abort_of(target), Some(Abort::Disconnected));
+    }
+}
+
+#[test]
+fn a_connection_that_is_gone_when_it_is_taken_in_leaves_nothing() {
+    let mut server = Server::new();
+    for _ in 0..10 {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(ours);
+        server.adopt(theirs.into());
+    }
+    server.pass_until(|server| server.is_empty());
+}

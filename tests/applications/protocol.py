@@ -1,0 +1,126 @@
+"""An application whose handlers do what a test of the protocol needs: stream, wait, misbehave."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+from bolide import App, Request, Response
+
+app = App()
+
+
+@app.get("/")
+def hello(request: Request) -> str:
+    """Say hello."""
+    return "hello"
+
+
+@app.get("/big/{size:int}")
+def big(request: Request, size: int) -> bytes:
+    """Answer with that many bytes."""
+    return b"x" * size
+
+
+@app.get("/status/{status:int}")
+def status(request: Request, status: int) -> Response:
+    """Answer with a status, and content where there may be some."""
+    return Response(None if status in (204, 304) else "content", status=status)
+
+
+@app.post("/read")
+def read(request: Request) -> str:
+    """Tell how much content there is."""
+    return str(len(request.read()))
+
+
+@app.post("/read-later")
+async def read_later(request: Request) -> str:
+    """Tell how much content there is, read by a coroutine."""
+    return str(len(await request.aread()))
+
+
+@app.post("/early")
+async def early(request: Request) -> str:
+    """Answer without a look at the content."""
+    return "early"
+
+
+@app.get("/wait/{milliseconds:int}")
+async def wait(request: Request, milliseconds: int) -> str:
+    """Answer after a while."""
+    await asyncio.sleep(milliseconds / 1000)
+    return f"waited {milliseconds}"
+
+
+@app.get("/stream/{parts:int}")
+def stream(request: Request, parts: int) -> Iterator[bytes]:
+    """Stream parts of 1000 bytes."""
+    return (b"p" * 1000 for _ in range(parts))
+
+
+@app.get("/stream-later/{parts:int}")
+async def stream_later(request: Request, parts: int) -> Response:
+    """Stream parts of 1000 bytes from an async iterator."""
+
+    async def iterate() -> AsyncIterator[bytes]:
+        for _ in range(parts):
+            yield b"p" * 1000
+
+    return Response(iterate())
+
+
+@app.get("/cut")
+def cut(request: Request) -> Iterator[bytes]:
+    """Fail in the middle of an answer."""
+    yield b"half"
+    raise ValueError("the other half")
+
+
+@app.get("/cut-later")
+async def cut_later(request: Request) -> Response:
+    """Fail in the middle of an answer, in a coroutine."""
+
+    async def iterate() -> AsyncIterator[bytes]:
+        yield b"half"
+        await asyncio.sleep(0)
+        raise ValueError("the other half")
+
+    return Response(iterate())
+
+
+@app.get("/raises")
+def raises(request: Request) -> str:
+    """Fail before the answer."""
+    raise ValueError("no answer")
+
+
+@app.get("/nonsense/{kind}")
+def nonsense(request: Request, kind: str) -> object:
+    """Give an answer that no peer must ever see."""
+    match kind:
+        case "type":
+            return object()
+        case "status":
+            return "text", 99
+        case "split":
+            return Response("text", headers={"X": "a\r\nSet-Cookie: b"})
+        case "nul":
+            return Response("text", headers={"X": "a\0b"})
+        case "name":
+            return Response("text", headers={"X Y": "a"})
+        case "length":
+            return Response("text", headers={"Content-Length": "100"})
+        case "coding":
+            return Response("text", headers={"Transfer-Encoding": "chunked"})
+        case "slots":
+            response = Response("text")
+            response.status = 7
+            return response
+        case "lines":
+            response = Response("text")
+            response.raw_headers = b"X: a\r\n\r\nHTTP/1.1 200 OK\r\n"
+            return response
+        case "framing":
+            response = Response("text")
+            response.raw_headers = b"Content-Length: 100\r\n"
+            return response
+    return "unknown"
