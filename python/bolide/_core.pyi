@@ -39,7 +39,7 @@ def load(plan: dict[str, Any]) -> dict[str, Any]:
     """
 
 class Request:
-    """One request. Nothing is decoded before it is asked for; objects that nobody keeps are reused."""
+    """One request. Nothing is decoded before it is asked for; unkept objects are used again."""
 
     def __new__(cls) -> Self: ...
     @property

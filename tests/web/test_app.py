@@ -399,3 +399,11 @@ def test_a_hook_takes_the_application_or_nothing() -> None:
     assert seen == [app, app, 1, 2]
     with pytest.raises(SignatureError, match="a hook takes nothing, or the application"):
         app.on_startup(lambda app, other: None)
+
+
+def test_options_of_the_server_as_a_whole_is_a_ping() -> None:
+    """RFC 9110 section 9.3.7."""
+    with TestClient(App()) as client, client.connect() as sock:
+        sock.sendall(b"OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        with sock.makefile("rb") as answer:
+            assert answer.readline() == b"HTTP/1.1 204 No Content\r\n"

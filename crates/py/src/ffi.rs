@@ -82,11 +82,33 @@ pub(crate) fn send<'py>(py: Python<'py>, coroutine: &Bound<'py, PyAny>) -> Sent<
 }
 
 /// A copy of the current context.
-pub(crate) fn copy_context(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+pub(crate) fn copy_current_context(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     // SAFETY: needs nothing but the interpreter.
     let context = unsafe { ffi::PyContext_CopyCurrent() };
     // SAFETY: a new reference, or null with the error set.
     unsafe { Bound::from_owned_ptr_or_err(py, context) }
+}
+
+/// A copy of a context.
+pub(crate) fn copy_context<'py>(context: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: `context` is a context object: it comes from one of these two functions.
+    let copy = unsafe { ffi::PyContext_Copy(context.as_ptr()) };
+    // SAFETY: a new reference, or null with the error set.
+    unsafe { Bound::from_owned_ptr_or_err(context.py(), copy) }
+}
+
+/// The address of a context's mapping of variables. It is immutable and the context keeps it alive,
+/// so two contexts with the same address hold the same variables.
+///
+/// Its place in the object is not public: behind the header and the pointer to the context before,
+/// from CPython 3.7 on. The caller tries out that it is still there.
+#[inline]
+pub(crate) fn context_variables(context: &Bound<'_, PyAny>) -> usize {
+    const OFFSET: usize = size_of::<ffi::PyObject>() + size_of::<*mut ffi::PyObject>();
+    // SAFETY: `context` is a context object, which is larger than that in every version.
+    let place = unsafe { context.as_ptr().byte_add(OFFSET) }.cast::<usize>();
+    // SAFETY: as above; reading a word of a live object.
+    unsafe { *place }
 }
 
 /// Makes `context` the current one until [`exit_context`].

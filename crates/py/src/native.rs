@@ -10,6 +10,7 @@ use server::{
 };
 
 use crate::answer::{Answer, Source, TEXT};
+use crate::context::Contexts;
 use crate::driver::{Stage, Work, log_failure};
 use crate::ffi::{self, Sent};
 use crate::request::{Request, span_of};
@@ -32,6 +33,7 @@ pub(crate) struct Native {
 pub(crate) struct Calls {
     shared: Arc<Shared>,
     pub(crate) tasks: Tasks,
+    contexts: Contexts,
     spare: Vec<Py<Request>>,
     /// Where the parameters of the path at hand are.
     parameters: Parameters,
@@ -45,6 +47,7 @@ impl Native {
         let calls = Calls {
             shared,
             tasks: Tasks::default(),
+            contexts: Contexts::default(),
             spare: Vec::new(),
             parameters: Parameters::default(),
             fatal: None,
@@ -284,7 +287,7 @@ impl Calls {
         responder: &mut Responder<'_>,
     ) -> Outcome {
         let stepped = self.tasks.enter(py).and_then(|()| {
-            let context = ffi::copy_context(py)?;
+            let context = self.contexts.fresh(py)?;
             ffi::enter_context(&context)?;
             let sent = ffi::send(py, &coroutine);
             ffi::exit_context(&context)?;
@@ -302,6 +305,7 @@ impl Calls {
             Sent::Raised(error) => Err(error),
         };
         drop(coroutine);
+        self.contexts.ended(context);
         self.tasks.ended(py);
         if subject.stage == Stage::Stream {
             return self.stream_ended(py, subject, result);

@@ -28,7 +28,7 @@ pub(crate) const RECEIVE_BYTES: usize = 65_536;
 /// A send buffer that grew beyond this is given back after use.
 pub(crate) const SEND_BUFFER_KEPT_BYTES: usize = 1 << 20;
 /// Connections accepted from one listener before the others have their turn.
-const ACCEPTS_PER_PASS: usize = 64;
+const ACCEPTS_PER_PASS: usize = 256;
 /// Connections over the limit that are told so at the same time; beyond that they are closed without a word.
 const TURNED_AWAY_MAX: usize = 64;
 /// How long accepting rests when the process has no descriptor left.

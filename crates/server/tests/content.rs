@@ -200,14 +200,9 @@ fn short_content_that_nobody_read_is_discarded_and_the_connection_goes_on() {
             server.respond(server.exchange(target), "");
         }
         assert!(!server.answer(&mut client).is_last());
+        let hidden = "GET /hidden HTTP/1.1\r\n".repeat(50);
         for _ in 0..60 {
-            client.send(
-                &"GET /hidden HTTP/1.1\r\n"
-                    .repeat(50)
-                    .get(..1000)
-                    .unwrap()
-                    .to_string(),
-            );
+            client.send(hidden.get(..1000).unwrap());
             server.settle();
         }
         assert_eq!(server.ask(&mut client, &get("/next")).content, "/next");

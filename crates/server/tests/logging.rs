@@ -11,14 +11,15 @@ use server::{AccessLog, Command, LogFormat};
 
 /// A server that logs, and what gives the log's lines when the server is dropped.
 fn logging() -> (Server, impl FnOnce(Server) -> Vec<String>) {
-    let (mut reader, writer) = std::io::pipe().unwrap();
-    let log = AccessLog::new(File::from(OwnedFd::from(writer)), LogFormat::Combined).unwrap();
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    let log =
+        AccessLog::new(File::from(OwnedFd::from(writer)), LogFormat::Combined).expect("a thread");
     let lines = move |server: Server| {
         drop(server);
         let mut text = String::new();
-        reader.read_to_string(&mut text).unwrap();
+        reader.read_to_string(&mut text).expect("of this test");
         text.lines()
-            .map(|line| line.split_once("] ").unwrap().1.to_string())
+            .map(|line| line.split_once("] ").expect("of this test").1.to_string())
             .collect()
     };
     (

@@ -4,7 +4,7 @@ mod harness;
 
 use std::os::unix::net::UnixStream;
 
-use harness::{Client, Server, get, post, post_chunked, response};
+use harness::{Client, Server, get, post_chunked, response};
 use server::{Abort, Command};
 
 #[test]

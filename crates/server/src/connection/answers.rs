@@ -10,7 +10,7 @@ use crate::app::{Abort, App, ExchangeId, Pulled};
 use crate::exchange::{Exchange, Progress, push_part};
 use crate::mailbox::{Command, Response};
 use crate::responder::Framing;
-use crate::worker::Core;
+use crate::worker::{Core, SEND_BUFFER_KEPT_BYTES};
 
 /// Bytes pulled from a streamed answer before other connections have their turn.
 const PULL_BYTES: usize = 131_072;
@@ -261,7 +261,12 @@ impl Connection {
         let is_open = match result {
             Sent::Bytes(count) => {
                 if let Some(unsent @ [_, ..]) = core.out.get(count..) {
-                    self.backlog = unsent.to_vec();
+                    if unsent.len() > SEND_BUFFER_KEPT_BYTES {
+                        self.backlog = std::mem::take(&mut core.out);
+                        self.backlog_sent = count;
+                    } else {
+                        self.backlog = unsent.to_vec();
+                    }
                     self.sent_ms = core.clock.now_ms();
                 }
                 true
@@ -269,8 +274,8 @@ impl Connection {
             Sent::Broken(_) => false,
         };
         core.out.clear();
-        if core.out.capacity() > crate::worker::SEND_BUFFER_KEPT_BYTES {
-            core.out = Vec::with_capacity(crate::worker::SEND_BUFFER_KEPT_BYTES);
+        if core.out.capacity() > SEND_BUFFER_KEPT_BYTES {
+            core.out = Vec::with_capacity(SEND_BUFFER_KEPT_BYTES);
         }
         is_open
     }

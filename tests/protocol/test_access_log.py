@@ -1,0 +1,106 @@
+"""The access log: its two forms, what is escaped, where it goes, and that it stalls nobody."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from conftest import APPLICATIONS, Start
+from reply import Connection
+from running import READY, Server, clean_environ
+
+
+def ended(server: Server) -> None:
+    """Let the log be written to its end."""
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+
+
+def test_combined_lines(start: Start, tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    server = start("protocol.py", "--access-log", str(log))
+    with server.connect() as client:
+        client.get("/?a=1", "Referer: http://there/", 'User-Agent: "q" \\ \xff')
+        client.get("/stream/2")
+        client.get("/wait/1")
+        client.send(b"HEAD / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+        client.read("HEAD")
+        client.send(b"GET /\x1b[2J HTTP/1.1\r\nHost: a\r\n\r\n")
+        refusal = client.read()
+    ended(server)
+    start_of_line = re.compile(
+        r'127\.0\.0\.1 - - \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d \+0000\] "'
+    )
+    lines = log.read_text("ascii").splitlines()
+    assert all(start_of_line.match(line) for line in lines)
+    assert [start_of_line.sub("", line) for line in lines] == [
+        'GET /?a=1 HTTP/1.1" 200 5 "http://there/" "\\"q\\" \\\\ \\xc3\\xbf"',
+        'GET /stream/2 HTTP/1.1" 200 2000 "-" "-"',
+        'GET /wait/1 HTTP/1.1" 200 8 "-" "-"',
+        'HEAD / HTTP/1.0" 200 0 "-" "-"',
+        f'-" 400 {len(refusal.content)} "-" "-"',
+    ]
+
+
+def test_json_lines(start: Start, tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    server = start("protocol.py", "--access-log", str(log), "--access-log-format", "json")
+    with server.connect() as client:
+        client.get("/wait/50", 'User-Agent: "q" \\ \xff')
+        client.send(b"nonsense\r\n\r\n")
+        client.read()
+    ended(server)
+    first, second = (json.loads(line) for line in log.read_text("ascii").splitlines())
+    assert first.pop("duration_ms") >= 40
+    assert abs(first.pop("unix_s") - log.stat().st_mtime) < 20
+    assert first == {
+        "client": "127.0.0.1",
+        "method": "GET",
+        "target": "/wait/50",
+        "version": "HTTP/1.1",
+        "status": 200,
+        "content_bytes": 9,
+        "referer": "",
+        "user_agent": '"q" \\ \xc3\xbf',
+    }
+    assert (second["status"], second["method"], second["target"]) == (400, "", "")
+
+
+def test_the_log_may_go_to_standard_output(start: Start) -> None:
+    server = start("protocol.py", "--access-log", "-")
+    with server.connect() as client:
+        client.get("/")
+        assert server.process.stdout is not None
+        assert '"GET / HTTP/1.1" 200 5' in server.process.stdout.readline()
+
+
+def test_a_stalled_reader_of_the_log_stalls_nobody() -> None:
+    """Far more lines than the pipe and the queue hold, and nobody reads them."""
+    reader, writer = os.pipe()
+    command = [sys.executable, "-m", "bolide", "serve", "protocol.py", "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--access-log", "-"],
+        cwd=APPLICATIONS,
+        env=clean_environ(),
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        os.close(writer)
+        assert process.stderr is not None
+        try:
+            match = READY.search(process.stderr.readline())
+            assert match
+            with Connection(("127.0.0.1", int(match[1].rpartition(":")[2]))) as client:
+                batch = (b"GET / HTTP/1.1\r\nHost: a\r\nReferer: " + b"r" * 1000 + b"\r\n\r\n") * 50
+                for _ in range(100):
+                    client.send(batch)
+                    assert [client.read().status for _ in range(50)] == [200] * 50
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=20) == 0
+        finally:
+            process.kill()
+            os.close(reader)
