@@ -8,7 +8,6 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 import anyio.to_thread
-
 from probe import Probes, same
 
 probe = Probes()
@@ -17,7 +16,7 @@ app = probe.app
 
 @probe
 async def group_runs_children() -> None:
-    """A task group waits for its children."""
+    # A task group waits for its children.
     ended: list[int] = []
 
     async def child(number: int) -> None:
@@ -46,7 +45,7 @@ async def group_starts_a_child() -> None:
 
 @probe
 async def group_fails_with_a_child() -> None:
-    """A failing child cancels the others and the body."""
+    # A failing child cancels the others and the body.
 
     async def failing() -> None:
         await anyio.sleep(0)
@@ -64,7 +63,7 @@ async def group_fails_with_a_child() -> None:
 
 @probe
 async def move_on_after() -> None:
-    """A scope ends silently at its deadline, however soon that is."""
+    # A scope ends silently at its deadline, however soon that is.
     for delay in (0.005, 0, -1):
         with anyio.move_on_after(delay) as scope:
             await anyio.sleep_forever()
@@ -76,7 +75,7 @@ async def move_on_after() -> None:
 
 @probe
 async def fail_after() -> None:
-    """A scope ends with an exception at its deadline."""
+    # A scope ends with an exception at its deadline.
     for delay in (0.005, 0):
         try:
             with anyio.fail_after(delay):
@@ -90,7 +89,7 @@ async def fail_after() -> None:
 
 @probe
 async def scope_is_cancelled_at_once() -> None:
-    """A cancelled scope ends at its first checkpoint."""
+    # A cancelled scope ends at its first checkpoint.
     steps = []
     with anyio.CancelScope() as scope:
         scope.cancel()
@@ -103,7 +102,7 @@ async def scope_is_cancelled_at_once() -> None:
 
 @probe
 async def scope_is_shielded() -> None:
-    """A shield lets its inside end."""
+    # A shield lets its inside end.
     steps = []
     with anyio.CancelScope() as outer:
         outer.cancel()
@@ -117,7 +116,7 @@ async def scope_is_shielded() -> None:
 
 @probe
 async def nested_scopes() -> None:
-    """The outer deadline passes through the inner scopes."""
+    # The outer deadline passes through the inner scopes.
     with anyio.move_on_after(0.005) as outer, anyio.move_on_after(5) as inner:
         async with anyio.create_task_group() as group:
             group.start_soon(anyio.sleep_forever)
@@ -139,7 +138,7 @@ async def threads() -> None:
 
 @probe
 async def events_and_streams() -> None:
-    """A memory stream between two tasks, an event, a lock and a limiter."""
+    # A memory stream between two tasks, an event, a lock and a limiter.
     send, receive = anyio.create_memory_object_stream[int](1)
     event, lock, limiter = anyio.Event(), anyio.Lock(), anyio.CapacityLimiter(1)
 
@@ -161,7 +160,7 @@ async def events_and_streams() -> None:
 
 @probe
 async def task_is_known() -> None:
-    """The current task is asyncio's, and has one identity."""
+    # The current task is asyncio's, and has one identity.
     before = anyio.get_current_task()
     await anyio.sleep(0)
     same(anyio.get_current_task().id, before.id)
@@ -181,16 +180,16 @@ async def library_is_detected() -> None:
 
 @probe
 async def sockets_and_processes() -> None:
-    """A listener with a client, and a process."""
+    # A listener with a client, and a process.
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
 
     async def echo(stream: anyio.abc.SocketStream) -> None:
         async with stream:
             await stream.send(await stream.receive())
 
-    async with anyio.create_task_group() as group, listener:
+    async with listener, anyio.create_task_group() as group:
         group.start_soon(listener.serve, echo)
-        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        port = listener.extra_attributes[anyio.abc.SocketAttribute.local_port]()
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:
             await stream.send(b"hello")
             same(await stream.receive(), b"hello")

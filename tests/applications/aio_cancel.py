@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from bolide import Request
 from probe import Probes, same
+
+from bolide import Request
 
 probe = Probes()
 app = probe.app
@@ -42,31 +43,31 @@ async def must_time_out(delay_s: float, wait_s: float) -> None:
 
 @probe
 async def timeout_expires() -> None:
-    """A timeout ends a sleep."""
+    # A timeout ends a sleep.
     await must_time_out(0.01, FOREVER_S)
 
 
 @probe
 async def timeout_of_zero() -> None:
-    """A timeout that is over at once ends the first wait."""
+    # A timeout that is over at once ends the first wait.
     await must_time_out(0, FOREVER_S)
 
 
 @probe
 async def timeout_of_zero_and_giving_way() -> None:
-    """The same when the first wait is for no future."""
+    # The same when the first wait is for no future.
     await must_time_out(0, 0)
 
 
 @probe
 async def timeout_in_the_past() -> None:
-    """A negative timeout is one of zero."""
+    # A negative timeout is one of zero.
     await must_time_out(-1, FOREVER_S)
 
 
 @probe
 async def timeout_does_not_expire() -> None:
-    """What is quick enough is not disturbed, then or later."""
+    # What is quick enough is not disturbed, then or later.
     for pause in (None, 0, 0.001):
         async with asyncio.timeout(0.02) as timeout:
             if pause is not None:
@@ -78,7 +79,7 @@ async def timeout_does_not_expire() -> None:
 
 @probe
 async def timeout_inside_another() -> None:
-    """The inner one expires, the outer one does not."""
+    # The inner one expires, the outer one does not.
     async with asyncio.timeout(5) as outer:
         await must_time_out(0.005, FOREVER_S)
     assert not outer.expired()
@@ -87,7 +88,7 @@ async def timeout_inside_another() -> None:
 
 @probe
 async def timeout_around_another() -> None:
-    """The outer one expires through the inner one."""
+    # The outer one expires through the inner one.
     try:
         async with asyncio.timeout(0.005) as outer:
             async with asyncio.timeout(5) as inner:
@@ -101,7 +102,7 @@ async def timeout_around_another() -> None:
 
 @probe
 async def timeout_is_rescheduled() -> None:
-    """A deadline can be moved both ways."""
+    # A deadline can be moved both ways.
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(0.005) as timeout:
         timeout.reschedule(None)
@@ -140,7 +141,7 @@ async def wait_for_expires() -> None:
 
 @probe
 async def cancelling_oneself() -> None:
-    """The exception arrives at the next wait, with its message."""
+    # The exception arrives at the next wait, with its message.
     task = own_task()
     assert task.cancel("why")
     same(task.cancelling(), 1)
@@ -156,7 +157,7 @@ async def cancelling_oneself() -> None:
 
 @probe
 async def cancelling_oneself_and_giving_way() -> None:
-    """The same when the next wait is for no future."""
+    # The same when the next wait is for no future.
     own_task().cancel("why")
     try:
         await asyncio.sleep(0)
@@ -187,7 +188,7 @@ async def cancelling_and_taking_it_back() -> None:
 
 @probe
 async def cancelled_before_the_next_turn() -> None:
-    """A cancellation between a suspension and the loop's next turn."""
+    # A cancellation between a suspension and the loop's next turn.
     asyncio.get_running_loop().call_soon(own_task().cancel, "soon")
     try:
         await asyncio.sleep(FOREVER_S)
@@ -201,7 +202,7 @@ async def cancelled_before_the_next_turn() -> None:
 
 @probe
 async def cancelled_before_the_next_turn_without_a_future() -> None:
-    """The same when there is no future to cancel."""
+    # The same when there is no future to cancel.
     asyncio.get_running_loop().call_soon(own_task().cancel)
     try:
         await asyncio.sleep(0)
@@ -215,7 +216,7 @@ async def cancelled_before_the_next_turn_without_a_future() -> None:
 
 @probe
 async def cancelled_when_the_future_is_done() -> None:
-    """A cancellation wins over a result that has not arrived."""
+    # A cancellation wins over a result that has not arrived.
     loop = asyncio.get_running_loop()
     task, future = own_task(), loop.create_future()
 
@@ -236,7 +237,7 @@ async def cancelled_when_the_future_is_done() -> None:
 
 @probe
 async def cancelling_what_is_waited_for() -> None:
-    """A cancelled child ends the wait for it and nothing more."""
+    # A cancelled child ends the wait for it and nothing more.
     child = asyncio.create_task(asyncio.sleep(FOREVER_S))
     asyncio.get_running_loop().call_soon(child.cancel)
     try:
@@ -250,7 +251,7 @@ async def cancelling_what_is_waited_for() -> None:
 
 @probe
 async def cleaning_up_may_wait() -> None:
-    """A `finally` block may suspend while a cancellation passes."""
+    # A `finally` block may suspend while a cancellation passes.
     steps = []
 
     async def inner() -> None:
@@ -294,7 +295,7 @@ async def escapes() -> None:
 
 @probe
 async def escapes_without_a_future() -> None:
-    """The same, giving way only."""
+    # The same, giving way only.
     own_task().cancel()
     await asyncio.sleep(0)
 

@@ -31,7 +31,7 @@ WAYS: dict[str, Callable[[Task], object]] = {
     "registry": lambda task: registry.setdefault(task, "kept"),
     "callback": lambda task: task.add_done_callback(lambda task: ended.append(task.done())),
     "name": keep_name,
-    "attribute": lambda task: setattr(task, "mark", "kept"),  # noqa: B010
+    "attribute": lambda task: setattr(task, "mark", "kept"),
     "cancel": lambda task: task.cancel(),
     "cancel_and_uncancel": lambda task: (task.cancel(), task.uncancel()),
     "coroutine": lambda task: kept.append(task.get_coro()),
@@ -128,6 +128,7 @@ async def gives_way(request: Request) -> str:
 @app.get("/streams")
 async def streams(request: Request) -> Any:
     """Answer part by part."""
+
     async def parts() -> Any:
         for part in ("a", "b"):
             yield part

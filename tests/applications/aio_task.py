@@ -15,7 +15,7 @@ VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", defau
 
 @probe
 async def task_is_real_and_stays() -> None:
-    """A handler has one real task from its begin to its end."""
+    # A handler has one real task from its begin to its end.
     task = asyncio.current_task()
     same(type(task), asyncio.Task)
     assert task is not None
@@ -43,7 +43,7 @@ async def task_can_be_looked_at() -> None:
 
 @probe
 async def loop_is_the_running_one() -> None:
-    """The running loop is the task's."""
+    # The running loop is the task's.
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None and task.get_loop() is loop
@@ -54,7 +54,7 @@ async def loop_is_the_running_one() -> None:
 
 @probe
 async def task_cannot_await_itself() -> None:
-    """A task that waits for itself is told so, as in plain asyncio."""
+    # A task that waits for itself is told so, as in plain asyncio.
     task = asyncio.current_task()
     assert task is not None
     try:
@@ -67,10 +67,10 @@ async def task_cannot_await_itself() -> None:
 
 @probe
 async def foreign_objects_cannot_be_yielded() -> None:
-    """What is no future is refused where it was awaited, as in plain asyncio."""
+    # What is no future is refused where it was awaited, as in plain asyncio.
 
     class Odd:
-        def __await__(self):  # noqa: ANN204
+        def __await__(self):
             yield 42
 
     try:
@@ -84,14 +84,14 @@ async def foreign_objects_cannot_be_yielded() -> None:
 
 @probe
 async def many_turns() -> None:
-    """A handler may give way as often as it likes."""
+    # A handler may give way as often as it likes.
     for _ in range(300):
         await asyncio.sleep(0)
 
 
 @probe
 async def group_runs_children() -> None:
-    """A task group waits for its children."""
+    # A task group waits for its children.
 
     async def child(number: int) -> int:
         await asyncio.sleep(0.001 * number)
@@ -105,7 +105,7 @@ async def group_runs_children() -> None:
 
 @probe
 async def group_fails_with_a_child() -> None:
-    """A failing child cancels its parent's body and its sibling."""
+    # A failing child cancels its parent's body and its sibling.
     sibling_end = []
 
     async def failing() -> None:
@@ -137,7 +137,7 @@ async def group_fails_with_a_child() -> None:
 
 @probe
 async def group_fails_with_its_body() -> None:
-    """An exception in the body cancels the children."""
+    # An exception in the body cancels the children.
     ends = []
 
     async def child() -> None:
@@ -178,7 +178,7 @@ async def gather_collects() -> None:
 
 @probe
 async def shield_keeps_the_inner_task() -> None:
-    """A shielded task survives the cancellation of the one that waits."""
+    # A shielded task survives the cancellation of the one that waits.
     task = asyncio.current_task()
     assert task is not None
     inner = asyncio.create_task(asyncio.sleep(0.01, "inner"))
@@ -203,7 +203,7 @@ async def waiting_for_several() -> None:
 
 @probe
 async def context_is_fresh() -> None:
-    """What another handler set is not there; what this one sets stays."""
+    # What another handler set is not there; what this one sets stays.
     same(VARIABLE.get(), "unset")
     token = VARIABLE.set("mine")
     for pause in (0, 0.001):
@@ -216,7 +216,7 @@ async def context_is_fresh() -> None:
 
 @probe
 async def context_is_fresh_again() -> None:
-    """The handler before left something behind, and this one must not see it."""
+    # The handler before left something behind, and this one must not see it.
     same(VARIABLE.get(), "unset")
     VARIABLE.set("left behind again")
 

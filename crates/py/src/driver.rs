@@ -309,7 +309,8 @@ pub(crate) fn log_failure(py: Python<'_>, error: &PyErr, request: Option<&Py<Req
             .import("logging")?
             .call_method1("getLogger", ("bolide.error",))?;
         let keywords = pyo3::types::PyDict::new(py);
-        keywords.set_item("exc_info", error.value(py))?;
+        // With its traceback, which `value()` leaves out before 3.12.
+        keywords.set_item("exc_info", error.clone_ref(py).into_value(py))?;
         let title = title.as_deref().unwrap_or("a request");
         logger.call_method(
             "error",

@@ -128,6 +128,20 @@ fn discarding_has_a_time_as_well_and_the_answer_is_not_lost() {
 }
 
 #[test]
+fn an_early_answer_is_sent_to_its_end_though_the_content_never_comes() {
+    let mut server = server(|timeouts| {
+        timeouts.body_grace_ms = 50;
+        timeouts.body_rate_bytes_per_s_min = 1_000_000;
+    });
+    let mut client = server.connect();
+    client.send("POST /big/2000000 HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\n");
+    server.settle();
+    server.pass_until(|server| server.worker.before_wait().is_none());
+    assert_eq!(server.answer(&mut client).content.len(), 2_000_000);
+    server.expect_end(&mut client);
+}
+
+#[test]
 fn an_answer_of_which_the_peer_takes_nothing_is_given_up() {
     let mut server = server(|timeouts| timeouts.write_timeout_ms = 50);
     let client = server.connect();
@@ -193,6 +207,40 @@ fn a_handlers_time_stands_still_while_it_waits_for_its_peer() {
     client.send("1\r\na\r\n0\r\n\r\n");
     assert_eq!(server.answer(&mut client).status, 503);
     assert_eq!(server.abort_of("/parts"), Some(Abort::HandlerTimeout));
+}
+
+#[test]
+fn a_handler_has_its_whole_time_again_when_content_reaches_it() {
+    let mut server = server(|timeouts| timeouts.handler_timeout_ms = 400);
+    let mut client = server.connect();
+    client.send(&post_chunked("/parts"));
+    server.settle();
+    server.pass_until(|server| server.worker.before_wait().is_none());
+    client.send("1\r\na\r\n0\r\n\r\n");
+    let given = Instant::now();
+    assert_eq!(server.answer(&mut client).status, 503);
+    assert!(given.elapsed().as_millis() > 350, "{:?}", given.elapsed());
+}
+
+#[test]
+fn answers_do_not_extend_the_time_for_the_head_behind_them() {
+    let mut server = server(|timeouts| timeouts.header_timeout_ms = 400);
+    let mut client = server.connect();
+    let targets = ["/later/1", "/later/2", "/later/3", "/later/4", "/later/5"];
+    client.send(&(targets.map(get).concat() + "GET /part"));
+    for target in targets {
+        let start = Instant::now();
+        server.pass_until(|_| start.elapsed().as_millis() > 120);
+        server.respond(server.exchange(target), "");
+        assert_eq!(server.answer(&mut client).status, 200);
+    }
+    let answered = Instant::now();
+    expect_408(&mut server, &mut client);
+    assert!(
+        answered.elapsed().as_millis() < 250,
+        "{:?}",
+        answered.elapsed()
+    );
 }
 
 #[test]

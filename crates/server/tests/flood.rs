@@ -96,7 +96,7 @@ fn a_stream_of_empty_parts_leaves_others_their_turn() {
     let mut server = Server::new();
     server.worker.app.pull_bytes = 0;
     let streaming = server.connect();
-    streaming.send(&get("/pull/1000000000"));
+    streaming.send(&get("/pull/1000000000000"));
     let mut other = server.connect();
     assert_eq!(server.ask(&mut other, &get("/other")).content, "/other");
 }
