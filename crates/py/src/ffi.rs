@@ -8,6 +8,7 @@ use std::ptr;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 /// What a coroutine did with a value it was sent.
 pub(crate) enum Sent<'py> {
@@ -146,6 +147,15 @@ pub(crate) fn first_weak_reference(object: &Bound<'_, PyAny>) -> usize {
     let list = unsafe { object.as_ptr().byte_offset(offset) }.cast::<usize>();
     // SAFETY: as above; the interpreter is attached, so nobody changes it meanwhile.
     unsafe { *list }
+}
+
+/// The dict of an object's attributes, made if need be; for a type that has no `__dict__` to ask for.
+pub(crate) fn attributes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    // SAFETY: any object may be asked; one without a dict sets an error.
+    let dict = unsafe { ffi::PyObject_GenericGetDict(object.as_ptr(), ptr::null_mut()) };
+    // SAFETY: a new reference, or null with the error set.
+    let dict = unsafe { Bound::from_owned_ptr_or_err(object.py(), dict) }?;
+    Ok(dict.cast_into()?)
 }
 
 /// True for an object with `__next__`.

@@ -11,7 +11,7 @@ use server::{
 
 use crate::answer::{Answer, Source, TEXT};
 use crate::context::Contexts;
-use crate::driver::{Stage, Work, log_failure};
+use crate::driver::{Stage, Work, ends_task, log_failure};
 use crate::ffi::{self, Sent};
 use crate::request::{Request, span_of};
 use crate::shared::{Shared, close_iterator};
@@ -92,7 +92,11 @@ impl App for Native {
             Err(error) => {
                 let exchange = self.calls.shared.close(id).unwrap_or_default();
                 close_iterator(py, &iterator);
-                log_failure(py, &error, exchange.request.as_ref());
+                if ends_task(py, &error) {
+                    self.calls.keep_fatal(py, error);
+                } else {
+                    log_failure(py, &error, exchange.request.as_ref());
+                }
                 Pulled::Failed
             }
         }
@@ -110,6 +114,7 @@ impl App for Native {
 
     fn abort(&mut self, id: ExchangeId, why: Abort) {
         let py = ffi::attached();
+        self.calls.tasks.leave(py);
         let task = match why {
             Abort::HandlerTimeout => self
                 .calls
@@ -201,9 +206,14 @@ impl Calls {
             Ok(object) => object,
             Err(error) => return plain_failure(py, &error, None, responder),
         };
-        if !route.is_async {
-            self.tasks.leave(py);
-        }
+        // What a `def` handler sets without taking it back must not reach another request either.
+        let context = match route.is_async {
+            true => None,
+            false => {
+                self.tasks.leave(py);
+                self.contexts.enter_fresh(py)
+            }
+        };
         let may_be_open = request.content == Content::Later;
         if may_be_open {
             self.shared.open(request.id, |_| {});
@@ -213,6 +223,10 @@ impl Calls {
         } else {
             call_with_parameters(py, route, &self.parameters, request, &object)
         };
+        if let Some(context) = context {
+            let _ = ffi::exit_context(&context);
+            self.contexts.ended(context);
+        }
         let subject = Subject {
             table,
             id: request.id,
@@ -443,6 +457,10 @@ impl Calls {
     ) -> Outcome {
         let command = match result {
             Ok(_) => Command::Finish,
+            Err(error) if ends_task(py, &error) => {
+                self.keep_fatal(py, error);
+                Command::Fail
+            }
             Err(error) => {
                 log_failure(py, &error, Some(subject.request));
                 Command::Fail
@@ -451,6 +469,13 @@ impl Calls {
         self.shared.post(py, subject.id, command);
         self.shared.close(subject.id);
         Outcome::Pending
+    }
+
+    /// Keeps what ends the process, for the end of the pass. A cancellation ends nothing but its handler.
+    fn keep_fatal(&mut self, py: Python<'_>, error: PyErr) {
+        if !error.is_instance_of::<pyo3::exceptions::asyncio::CancelledError>(py) {
+            self.fatal = Some(error);
+        }
     }
 
     /// Asks the application how to answer a failure.
@@ -463,10 +488,11 @@ impl Calls {
         responder: &mut Responder<'_>,
     ) -> Outcome {
         if !error.is_instance_of::<PyException>(py) {
-            if !error.is_instance_of::<pyo3::exceptions::asyncio::CancelledError>(py) {
-                self.fatal = Some(error);
-            }
             self.shared.close(subject.id);
+            if !ends_task(py, &error) {
+                return plain_failure(py, &error, Some(subject.request), responder);
+            }
+            self.keep_fatal(py, error);
             return plain_answer(responder);
         }
         if subject.stage != Stage::Handler {
@@ -478,6 +504,8 @@ impl Calls {
             .on_error
             .bind(py)
             .call1((subject.request, error.into_value(py)));
+        // It may have left something on the task too.
+        self.tasks.ended(py);
         self.ended(
             py,
             Subject {

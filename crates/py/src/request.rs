@@ -7,12 +7,12 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
-use server::{Command, Content, ExchangeId, ParameterKind, Parameters};
+use server::{Content, ExchangeId, ParameterKind, Parameters};
 use wire::{Progress, RequestHead, Version};
 
 use crate::ffi::Held;
 use crate::shared::Shared;
-use crate::stream::Ready;
+use crate::stream::{Part, Ready};
 
 /// An object that grew beyond this for its head or its content is not used again.
 const KEPT_BYTES: usize = 16_384;
@@ -377,7 +377,7 @@ impl Request {
             )
         })?;
         match source {
-            Some((shared, id)) => receive_part(py, &shared, id),
+            Some((shared, id)) => Part::of(py, shared, id),
             None => Ready::with(py, part.map(|part| part.into_any().unbind())),
         }
     }
@@ -395,35 +395,6 @@ impl Request {
         let _ = self.state.with(crate::ffi::attached(), |state| {
             (state.app.take(), state.cache.take())
         });
-    }
-}
-
-/// The next part of a content that is still on its way.
-fn receive_part<'py>(
-    py: Python<'py>,
-    shared: &Shared,
-    id: ExchangeId,
-) -> PyResult<Bound<'py, PyAny>> {
-    let standing = shared.exchanges().get(&id).map(|exchange| {
-        (
-            exchange.content.is_empty(),
-            exchange.content_ended,
-            exchange.is_disconnected,
-        )
-    });
-    match standing {
-        Some((false, _, _)) => Ready::with(py, shared.next_content(py, id).map(Py::into_any)),
-        Some((true, true, _)) => Ready::with(py, None),
-        // Answered already, or the peer is gone: nothing will ever come.
-        Some((true, false, true)) | None => Err(shared.disconnection(py)),
-        Some((true, false, false)) => {
-            let future = shared.create_future(py)?;
-            if let Some(exchange) = shared.exchanges().get_mut(&id) {
-                exchange.reader = Some(future.clone().unbind());
-            }
-            shared.post(py, id, Command::Read);
-            Ok(future)
-        }
     }
 }
 

@@ -147,8 +147,8 @@ impl Shared {
         };
         let Some(reader) = reader else { return };
         if let Ok(true) = settle(py, &reader, None) {
-            let value = self.next_content(py, id);
-            let _ = reader.call_method1(py, "set_result", (value,));
+            // The part stays here until the handler takes it: it may be cancelled before it goes on.
+            let _ = reader.call_method1(py, "set_result", (py.None(),));
         }
     }
 

@@ -40,6 +40,63 @@ impl Ready {
     }
 }
 
+/// The next part of a content that is still on its way: an awaitable that takes it when it goes on,
+/// so that nothing is lost if it is cancelled just then.
+#[pyclass(module = "bolide._core", frozen)]
+pub(crate) struct Part {
+    id: ExchangeId,
+    shared: Arc<Shared>,
+}
+
+impl Part {
+    pub(crate) fn of(
+        py: Python<'_>,
+        shared: Arc<Shared>,
+        id: ExchangeId,
+    ) -> PyResult<Bound<'_, PyAny>> {
+        Ok(Bound::new(py, Part { id, shared })?.into_any())
+    }
+}
+
+#[pymethods]
+impl Part {
+    fn __await__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let standing = self.shared.exchanges().get(&self.id).map(|exchange| {
+            (
+                exchange.content.is_empty(),
+                exchange.content_ended,
+                exchange.is_disconnected,
+            )
+        });
+        match standing {
+            Some((false, _, _)) => {
+                let part = self.shared.next_content(py, self.id);
+                Err(PyStopIteration::new_err((part,)))
+            }
+            Some((true, true, _)) => Err(PyStopIteration::new_err((py.None(),))),
+            // Answered already, or the peer is gone: nothing will ever come.
+            Some((true, false, true)) | None => Err(self.shared.disconnection(py)),
+            Some((true, false, false)) => {
+                let future = self.shared.create_future(py)?;
+                future.setattr(pyo3::intern!(py, "_asyncio_future_blocking"), true)?;
+                if let Some(exchange) = self.shared.exchanges().get_mut(&self.id) {
+                    exchange.reader = Some(future.clone().unbind());
+                }
+                self.shared.post(py, self.id, Command::Read);
+                Ok(future)
+            }
+        }
+    }
+}
+
 /// The sending side of a streamed answer.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Stream {

@@ -39,6 +39,8 @@ struct Idle {
     references: isize,
     weak_reference: usize,
     name: Py<PyAny>,
+    /// The task's own attributes: none, and the task's and ours only.
+    attributes: Py<PyDict>,
 }
 
 /// Lends the current task.
@@ -230,6 +232,7 @@ impl Asyncio {
         task.setattr(py, pyo3::intern!(py, "_log_destroy_pending"), false)?;
         Ok(Idle {
             name: ffi::call(py, &self.get_name, [task.as_ptr()])?.unbind(),
+            attributes: ffi::attributes(task.bind(py))?.unbind(),
             weak_reference: ffi::first_weak_reference(task.bind(py)),
             references: 0,
             task,
@@ -253,6 +256,8 @@ impl Idle {
         let task = self.task.bind(py);
         if ffi::references(&self.task) != self.references
             || ffi::first_weak_reference(task) != self.weak_reference
+            || ffi::references(&self.attributes) != 2
+            || !self.attributes.bind(py).is_empty()
             || ffi::references(&self.driver) != 2
             || !ffi::call(py, &asyncio.get_name, [task.as_ptr()])?.is(&self.name)
         {
