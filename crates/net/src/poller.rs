@@ -37,6 +37,15 @@ impl Interest {
         write: false,
     };
 
+    fn edge_flags(self) -> epoll::EventFlags {
+        let end = if self.read {
+            epoll::EventFlags::RDHUP
+        } else {
+            epoll::EventFlags::empty()
+        };
+        self.flags() | end | epoll::EventFlags::ET
+    }
+
     fn flags(self) -> epoll::EventFlags {
         let mut flags = epoll::EventFlags::empty();
         if self.read {
@@ -58,6 +67,8 @@ pub struct Readiness {
     pub readable: bool,
     /// It can be written.
     pub writable: bool,
+    /// The peer will send no more. Reported for edge-triggered descriptors only.
+    pub ended: bool,
     /// Both directions are gone, or it is in error.
     pub hung_up: bool,
 }
@@ -102,6 +113,7 @@ impl From<&epoll::Event> for Readiness {
             token: data.u64(),
             readable: flags.contains(epoll::EventFlags::IN),
             writable: flags.contains(epoll::EventFlags::OUT),
+            ended: flags.contains(epoll::EventFlags::RDHUP),
             hung_up: flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR),
         }
     }
@@ -153,6 +165,40 @@ impl Poller {
             source,
             epoll::EventData::new_u64(token),
             flags,
+        )?)
+    }
+
+    /// Watches `source` edge-triggered: it is reported when something new happens to it, not as long as there is something to do. Saves
+    /// the kernel a second look at every descriptor that was reported.
+    ///
+    /// # Errors
+    /// As [`Poller::add`].
+    pub fn add_edge(&self, source: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(token);
+        Ok(epoll::add(
+            &self.epoll,
+            source,
+            data,
+            interest.edge_flags(),
+        )?)
+    }
+
+    /// Changes what `source` is watched for edge-triggered. What is ready now is reported once more, also if nothing is changed.
+    ///
+    /// # Errors
+    /// When it is not watched.
+    pub fn modify_edge(
+        &self,
+        source: impl AsFd,
+        token: Token,
+        interest: Interest,
+    ) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(token);
+        Ok(epoll::modify(
+            &self.epoll,
+            source,
+            data,
+            interest.edge_flags(),
         )?)
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SendFlags, Shutdown, SocketAddrAny, getpeername, getsockname, send, shutdown};
 
 /// A connected stream socket in non-blocking mode. Dropping it closes it.
@@ -63,10 +63,10 @@ impl Transport {
     ///
     /// Cost: one system call.
     pub fn receive(&self, buffer: &mut [u8]) -> Received {
-        match rustix::io::read(&self.socket, buffer) {
+        match retry_on_intr(|| rustix::io::read(&self.socket, &mut *buffer)) {
             Ok(0) => Received::End,
             Ok(count) => Received::Bytes(count),
-            Err(Errno::AGAIN | Errno::INTR) => Received::Blocked,
+            Err(Errno::AGAIN) => Received::Blocked,
             Err(error) => Received::Broken(error.into()),
         }
     }
@@ -75,9 +75,9 @@ impl Transport {
     ///
     /// Cost: one system call.
     pub fn send(&self, bytes: &[u8]) -> Sent {
-        match send(&self.socket, bytes, SendFlags::NOSIGNAL) {
+        match retry_on_intr(|| send(&self.socket, bytes, SendFlags::NOSIGNAL)) {
             Ok(count) => Sent::Bytes(count),
-            Err(Errno::AGAIN | Errno::INTR) => Sent::Bytes(0),
+            Err(Errno::AGAIN) => Sent::Bytes(0),
             Err(error) => Sent::Broken(error.into()),
         }
     }

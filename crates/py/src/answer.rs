@@ -1,6 +1,6 @@
 //! Return values of handlers, as answers.
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use server::{Fields, Response};
@@ -9,6 +9,8 @@ use crate::ffi;
 
 pub(crate) const TEXT: &[u8] = b"Content-Type: text/plain; charset=utf-8\r\n";
 const OCTETS: &[u8] = b"Content-Type: application/octet-stream\r\n";
+/// What may be the final status of an answer (RFC 9110 section 15).
+const STATUSES: std::ops::RangeInclusive<u16> = 200..=599;
 const JSON: &[u8] = b"Content-Type: application/json\r\n";
 
 /// The content of an answer that is there as a whole; borrowed from Python, not copied.
@@ -141,9 +143,15 @@ impl Conversion {
 
     fn convert_response<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
         let py = value.py();
-        let status = value.getattr(pyo3::intern!(py, "status"))?.extract()?;
+        let status = value.getattr(pyo3::intern!(py, "status"))?;
+        let Some(status) = status.extract().ok().filter(|code| STATUSES.contains(code)) else {
+            return Err(PyValueError::new_err(format!(
+                "a response's status is 200 to 599, not {}",
+                status.repr()?
+            )));
+        };
         let lines = value
-            .getattr(pyo3::intern!(py, "raw_headers"))?
+            .getattr(pyo3::intern!(py, "_raw_headers"))?
             .cast_into::<PyBytes>()?;
         let body = value.getattr(pyo3::intern!(py, "body"))?;
         let source = if body.is_none() {
@@ -164,7 +172,7 @@ impl Conversion {
                 "a handler's tuple must be (value, status), with a status from 200 to 599",
             )
         })?;
-        if !(200..=599).contains(&status) || value.is_instance_of::<PyTuple>() {
+        if !STATUSES.contains(&status) || value.is_instance_of::<PyTuple>() {
             return Err(PyTypeError::new_err(
                 "a handler's tuple must be (value, status), with a status from 200 to 599",
             ));

@@ -33,14 +33,6 @@ impl Contexts {
         }
     }
 
-    /// A fresh context, made the current one.
-    #[inline]
-    pub(crate) fn enter_fresh<'py>(&mut self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        let context = self.fresh(py).ok()?;
-        ffi::enter_context(&context).ok()?;
-        Some(context)
-    }
-
     /// Takes a context back from a coroutine that has ended.
     #[inline]
     pub(crate) fn ended(&mut self, context: Bound<'_, PyAny>) {

@@ -1,6 +1,7 @@
 //! The Python module `bolide._core`: what the Rust half offers the Python half.
 
 mod answer;
+mod calls;
 mod context;
 mod driver;
 mod ffi;

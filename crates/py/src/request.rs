@@ -114,8 +114,8 @@ impl State {
         };
         self.is_exhausted = false;
         self.is_async = is_async;
-        self.client = Some(request.client);
-        self.server = Some(request.server);
+        self.client = Some(*request.client);
+        self.server = Some(*request.server);
         self.id = Some(request.id);
         if self.parameters.is_some() {
             self.parameters = None;

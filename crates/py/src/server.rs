@@ -76,8 +76,10 @@ impl Server {
     }
 
     /// Serves a connection that is accepted already; the descriptor is duplicated.
-    fn adopt(&self, fd: i32) -> PyResult<()> {
-        Ok(self.worker()?.adopt(duplicate(fd)?)?)
+    fn adopt(&self, py: Python<'_>, fd: i32) -> PyResult<()> {
+        let mut worker = self.worker()?;
+        worker.adopt(duplicate(fd)?)?;
+        self.after_pass(py, worker)
     }
 
     /// The reactor as a selector for `asyncio.SelectorEventLoop`.

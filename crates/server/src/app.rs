@@ -21,9 +21,9 @@ pub struct Request<'a> {
     /// The name to answer later by.
     pub id: ExchangeId,
     /// The client's address.
-    pub client: Peer,
+    pub client: &'a Peer,
     /// The address the client reached.
-    pub server: Peer,
+    pub server: &'a Peer,
 }
 
 /// Where a request's content is.

@@ -24,6 +24,10 @@ use crate::worker::Core;
 /// Input discarded from a peer that goes on sending after its connection ended.
 const LINGER_BYTES_MAX: u64 = 1 << 20;
 
+/// What the access log says of a request whose client left before there was an answer: no status of HTTP's, but nginx's
+/// since long.
+const CLIENT_CLOSED_REQUEST: u16 = 499;
+
 enum Reading {
     /// Between requests, or inside a head.
     Head,
@@ -65,11 +69,13 @@ pub(crate) struct Connection {
     pub(crate) goes_again: bool,
     /// What the poller watches; `None` while it does not know the socket.
     pub(crate) interest: Option<Interest>,
+    /// The last read may have left something, which an edge-triggered set would not report again.
+    pub(crate) may_have_more: bool,
     /// Start of the current wait: for a head (`has_partial`), for a request, or for the peer's end.
     since_ms: u64,
     has_partial: bool,
     served_any: bool,
-    /// The last time the socket took bytes of the backlog.
+    /// The last time the socket took bytes, or told that the peer sends no more.
     sent_ms: u64,
 }
 
@@ -96,6 +102,7 @@ impl Connection {
             pending: VecDeque::new(),
             goes_again: false,
             interest: None,
+            may_have_more: false,
             since_ms: now_ms,
             has_partial: false,
             served_any: false,
@@ -109,15 +116,20 @@ impl Connection {
         core: &mut Core,
         app: &mut A,
         buffer: &mut [u8],
+        has_ended: bool,
     ) -> Fate {
         match self.transport.receive(buffer) {
-            Received::Bytes(count) => self.feed(core, app, buffer.get(..count).unwrap_or_default()),
+            Received::Bytes(count) => {
+                self.may_have_more = has_ended || count == buffer.len();
+                self.feed(core, app, buffer.get(..count).unwrap_or_default());
+            }
             Received::End => {
                 self.end_of_input = true;
+                self.sent_ms = core.clock.now_ms();
                 self.content_was_cut(app);
             }
             Received::Blocked => return Fate::Open,
-            Received::Broken(_) => return self.close(app, Abort::Disconnected),
+            Received::Broken(_) => return self.close(core, app, Abort::Disconnected),
         }
         self.settle(core, app)
     }
@@ -132,7 +144,7 @@ impl Connection {
                     self.sent_ms = core.clock.now_ms();
                 }
             }
-            Sent::Broken(_) => return self.close(app, Abort::Disconnected),
+            Sent::Broken(_) => return self.close(core, app, Abort::Disconnected),
         }
         if self.backlog_sent >= self.backlog.len() {
             self.backlog = Vec::new();
@@ -142,11 +154,17 @@ impl Connection {
     }
 
     /// Tells every handler that still works for this connection that it is over.
-    pub(crate) fn close<A: App>(&mut self, app: &mut A, why: Abort) -> Fate {
-        for exchange in std::mem::take(&mut self.pending) {
+    pub(crate) fn close<A: App>(&mut self, core: &mut Core, app: &mut A, why: Abort) -> Fate {
+        for mut exchange in std::mem::take(&mut self.pending) {
             if !exchange.is_ended() {
                 app.abort(exchange.id, why);
             }
+            if let Some(record) = &mut exchange.record
+                && record.status == 0
+            {
+                record.status = CLIENT_CLOSED_REQUEST;
+            }
+            core.log(&exchange);
         }
         Fate::Close
     }
@@ -160,6 +178,7 @@ impl Connection {
     ) -> Fate {
         if self.is_idle() {
             if let Received::Bytes(count) = self.transport.receive(buffer) {
+                self.may_have_more = true;
                 self.feed(core, app, buffer.get(..count).unwrap_or_default());
                 return self.settle(core, app);
             }

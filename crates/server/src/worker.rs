@@ -18,6 +18,7 @@ use slab::Slab;
 use crate::access_log::AccessLog;
 use crate::app::{Abort, App, ExchangeId};
 use crate::connection::{Connection, Fate};
+use crate::exchange::Exchange;
 use crate::limits::Limits;
 use crate::mailbox::{Command, Mailbox};
 use crate::responder::Stamp;
@@ -69,6 +70,13 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// Adds an exchange's line to the access log, if there is one.
+    pub(crate) fn log(&mut self, exchange: &Exchange) {
+        if let (Some(log), Some(record)) = (&mut self.log, &exchange.record) {
+            log.add(record, self.clock.unix_s(), self.clock.now_ms());
+        }
+    }
+
     #[inline]
     pub(crate) fn next_sequence(&mut self) -> u64 {
         self.sequence += 1;
@@ -201,16 +209,20 @@ impl<A: App> Worker<A> {
 
     /// Stops accepting, closes idle connections, and lets every other end with its next answer.
     pub fn drain(&mut self) {
-        self.core.is_draining = true;
-        for slot in self.listeners.drain(..) {
-            // Closing our copy is not enough: the socket is shared with other processes.
-            let _ = self.poller.remove(&slot.listener);
-        }
+        self.stop_accepting();
         let keys: Vec<usize> = self.connections.iter().map(|(key, _)| key).collect();
         for key in keys {
             self.with_connection(key, |connection, core, app, receive| {
                 connection.drain(core, app, receive)
             });
+        }
+    }
+
+    fn stop_accepting(&mut self) {
+        self.core.is_draining = true;
+        for slot in self.listeners.drain(..) {
+            // Closing our copy is not enough: the socket is shared with other processes.
+            let _ = self.poller.remove(&slot.listener);
         }
     }
 
@@ -226,9 +238,9 @@ impl<A: App> Worker<A> {
 
     /// Closes everything now.
     pub fn stop(&mut self) {
-        self.drain();
+        self.stop_accepting();
         for mut connection in self.connections.drain() {
-            connection.close(&mut self.app, Abort::Disconnected);
+            connection.close(&mut self.core, &mut self.app, Abort::Disconnected);
         }
         self.open.store(0, Ordering::Relaxed);
     }
@@ -273,9 +285,9 @@ impl<A: App> Worker<A> {
                     if event.writable {
                         connection.writable(core, app)
                     } else if event.readable {
-                        connection.readable(core, app, receive)
+                        connection.readable(core, app, receive, event.ended)
                     } else {
-                        connection.close(app, Abort::Disconnected)
+                        connection.close(core, app, Abort::Disconnected)
                     }
                 });
             } else if event.token < FOREIGN {
@@ -318,7 +330,7 @@ impl<A: App> Worker<A> {
             self.again.push(connection.key);
         }
         let wanted = connection.wanted_interest();
-        if connection.interest != Some(wanted) {
+        if connection.interest != Some(wanted) || std::mem::take(&mut connection.may_have_more) {
             watch(&self.poller, connection, wanted);
         }
         let deadline_ms = connection.deadline_ms(&core.timeouts);
@@ -376,7 +388,7 @@ impl<A: App> Worker<A> {
             if surplus > 0 {
                 connection.turn_away(core, app)
             } else {
-                connection.readable(core, app, receive)
+                connection.readable(core, app, receive, false)
             }
         });
     }
@@ -456,15 +468,15 @@ impl<A: App> Worker<A> {
 fn panicked<A: App>(connection: &mut Connection, core: &mut Core, app: &mut A) -> Fate {
     core.out.clear();
     // The application may panic again when it is told.
-    let close = AssertUnwindSafe(|| connection.close(app, Abort::Disconnected));
+    let close = AssertUnwindSafe(|| connection.close(core, app, Abort::Disconnected));
     catch_unwind(close).unwrap_or(Fate::Close)
 }
 
 fn watch(poller: &Poller, connection: &mut Connection, wanted: Interest) {
     let (transport, key) = (&connection.transport, Token::from(connection.key));
     let watched = match connection.interest {
-        None => poller.add(transport.as_fd(), key, wanted),
-        Some(_) => poller.modify(transport.as_fd(), key, wanted),
+        None => poller.add_edge(transport.as_fd(), key, wanted),
+        Some(_) => poller.modify_edge(transport.as_fd(), key, wanted),
     };
     // Failing (the system's limit of watches) leaves the connection to its deadline.
     if watched.is_ok() {

@@ -1,7 +1,7 @@
 """`Response`: an answer with a status and field lines, for when a plain value says too little.
 
-The core reads the three slots and nothing else: `status`, `body` and `raw_headers`, the field lines
-as they go on the wire. Therefore everything is checked and encoded here, when a response is made.
+The core reads the three slots and nothing else: `status`, `body` and the field lines as they go on
+the wire. Therefore those are checked and encoded here, when they are given.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
@@ -52,11 +52,11 @@ class Response:
         ValueError: a status out of range, or a header that is malformed or the server's to set.
     """
 
-    __slots__ = ("body", "raw_headers", "status")
+    __slots__ = ("_raw_headers", "body", "status")
 
     status: int
     body: Body
-    raw_headers: bytes
+    _raw_headers: bytes
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Response:
             line = encode(content_type)
         if headers:
             line = field_lines(headers, line, is_type_explicit=content_type is not None)
-        self.raw_headers = line
+        self._raw_headers = line
         if type(status) is not int or not 200 <= status <= 599:
             status = _checked_status(status)
         self.status = status
@@ -108,9 +108,14 @@ class Response:
         return response
 
     @property
+    def raw_headers(self) -> bytes:
+        """The encoded field lines, without those that the server adds."""
+        return self._raw_headers
+
+    @property
     def headers(self) -> Headers:
         """The field lines as they will be sent, without those that the server adds."""
-        lines = self.raw_headers.decode("latin-1").split("\r\n")[:-1]
+        lines = self._raw_headers.decode("latin-1").split("\r\n")[:-1]
         pairs = (line.partition(": ") for line in lines)
         return Headers((name, value) for name, _, value in pairs)
 
@@ -121,7 +126,7 @@ class Response:
             TypeError: name or value is not a str.
             ValueError: the field line is malformed or the server's to set.
         """
-        self.raw_headers += field_line(name, value)
+        self._raw_headers += field_line(name, value)
 
     def set_cookie(
         self,

@@ -135,9 +135,7 @@ impl Connection {
             if !self.has_partial {
                 self.since_ms = core.clock.now_ms();
             }
-            if let (Some(log), Some(record)) = (&mut core.log, &ended.record) {
-                log.add(record, core.clock.unix_s(), core.clock.now_ms());
-            }
+            core.log(&ended);
             self.release_content(ended.id, ended.framing.persistent);
             if ended.progress == Progress::Cut || !ended.framing.persistent {
                 self.has_unread |= !self.input.is_empty();
@@ -148,7 +146,7 @@ impl Connection {
                 }
                 self.input = Vec::new();
                 self.reading = Reading::Closing;
-                self.close(app, Abort::Disconnected);
+                self.close(core, app, Abort::Disconnected);
                 return;
             }
         }
@@ -175,7 +173,7 @@ impl Connection {
         loop {
             self.emit(core, app);
             if !core.out.is_empty() && !self.flush(core) {
-                return self.close(app, Abort::Disconnected);
+                return self.close(core, app, Abort::Disconnected);
             }
             if !self.backlog.is_empty() {
                 return Fate::Open;
@@ -267,8 +265,8 @@ impl Connection {
                     } else {
                         self.backlog = unsent.to_vec();
                     }
-                    self.sent_ms = core.clock.now_ms();
                 }
+                self.sent_ms = core.clock.now_ms();
                 true
             }
             Sent::Broken(_) => false,

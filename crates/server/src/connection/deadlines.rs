@@ -15,6 +15,9 @@ impl Connection {
         if !self.backlog.is_empty() {
             deadline = Timeouts::end_ms(self.sent_ms, timeouts.write_timeout_ms);
         }
+        if self.is_streamed_to_half_closed() {
+            deadline = Timeouts::end_ms(self.sent_ms, timeouts.write_timeout_ms);
+        }
         let is_waiting = |exchange: &&Exchange| exchange.progress == Progress::Waiting;
         if let Some(first) = self.pending.iter().find(is_waiting)
             && !self.reader_waits()
@@ -44,10 +47,10 @@ impl Connection {
     #[cold]
     pub(crate) fn expire<A: App>(&mut self, core: &mut Core, app: &mut A) -> Fate {
         let now_ms = core.clock.now_ms();
-        let is_stuck = !self.backlog.is_empty()
+        let is_stuck = (!self.backlog.is_empty() || self.is_streamed_to_half_closed())
             && Timeouts::end_ms(self.sent_ms, core.timeouts.write_timeout_ms) <= now_ms;
         if is_stuck || matches!(self.reading, Reading::Lingering { .. }) {
-            return self.close(app, Abort::Disconnected);
+            return self.close(core, app, Abort::Disconnected);
         }
         if self.end_late_handlers(core, app, now_ms) {
             return self.settle(core, app);
@@ -68,6 +71,13 @@ impl Connection {
         }
         self.settle(core, app)
     }
+
+    /// A peer that sends no more, and is sent nothing either: it may be gone, and only sending would tell.
+    fn is_streamed_to_half_closed(&self) -> bool {
+        let is_open = |front: &Exchange| front.progress == Progress::Pushed;
+        self.end_of_input && self.backlog.is_empty() && self.pending.front().is_some_and(is_open)
+    }
+
     /// Answers for every handler whose time is over. True when there was one.
     fn end_late_handlers<A: App>(&mut self, core: &mut Core, app: &mut A, now_ms: u64) -> bool {
         if self.reader_waits() {

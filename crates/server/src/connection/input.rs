@@ -80,14 +80,14 @@ impl Connection {
     /// Parses a head and starts its exchange. Leaves `rest` as it is when that has to wait.
     #[inline]
     pub(super) fn head<A: App>(&mut self, core: &mut Core, app: &mut A, rest: &mut &[u8]) {
-        match wire::parse_request_with(rest, &core.head_limits, &mut core.memo) {
+        match &wire::parse_request_with(rest, &core.head_limits, &mut core.memo) {
             Ok(Parsed::Complete(head)) => {
-                if !self.pending.is_empty() && !self.may_overtake(core, &head) {
+                if !self.pending.is_empty() && !self.may_overtake(core, head) {
                     self.is_blocked = true;
                     return;
                 }
                 let behind = rest.get(head.consumed..).unwrap_or_default();
-                let used = self.begin(core, app, &head, behind);
+                let used = self.begin(core, app, head, behind);
                 *rest = behind.get(used..).unwrap_or_default();
             }
             Ok(Parsed::Incomplete) => {}
@@ -161,8 +161,8 @@ impl Connection {
             head,
             content,
             id,
-            client: self.client,
-            server: self.server,
+            client: &self.client,
+            server: &self.server,
         };
         let outcome = app.call(&request, &mut responder);
         let Responder {

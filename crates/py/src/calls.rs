@@ -1,0 +1,347 @@
+//! From a request to its handler's call, and through the first step of a coroutine.
+
+mod outcome;
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use server::{Content, ExchangeId, Match, Outcome, Parameters, Responder};
+
+use self::outcome::plain_failure;
+use crate::context::Contexts;
+use crate::driver::{Stage, Work};
+use crate::ffi::{self, Sent};
+use crate::request::{Request, span_of};
+use crate::shared::Shared;
+use crate::table::{Route, Table};
+use crate::task::Tasks;
+
+/// Request objects that wait to be used again.
+const SPARE_REQUESTS: usize = 64;
+
+/// What changes from call to call.
+pub(crate) struct Calls {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) tasks: Tasks,
+    contexts: Contexts,
+    spare: Vec<Py<Request>>,
+    /// Where the parameters of the path at hand are.
+    parameters: Parameters,
+    /// An exception that is not a handler's failure but the process's end (KeyboardInterrupt, SystemExit).
+    pub(crate) fatal: Option<PyErr>,
+}
+
+/// One call's exchange.
+#[derive(Clone, Copy)]
+struct Subject<'a, 'py> {
+    table: &'a Arc<Table>,
+    id: ExchangeId,
+    request: &'a Py<Request>,
+    /// Everything of the application that runs for this exchange runs in it.
+    context: &'a Bound<'py, PyAny>,
+    stage: Stage,
+    /// The handler may have begun to receive content.
+    may_be_open: bool,
+}
+
+impl Calls {
+    pub(crate) fn new(shared: Arc<Shared>) -> Calls {
+        Calls {
+            shared,
+            tasks: Tasks::default(),
+            contexts: Contexts::default(),
+            spare: Vec::new(),
+            parameters: Parameters::default(),
+            fatal: None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn call(
+        &mut self,
+        py: Python<'_>,
+        table: &Arc<Table>,
+        request: &server::Request<'_>,
+        responder: &mut Responder<'_>,
+    ) -> Outcome {
+        let Calls { parameters, .. } = self;
+        match table.router.find(
+            request.head.method,
+            request.head.method_name,
+            request.head.path,
+            parameters,
+        ) {
+            Match::Route(index) => {
+                let Some(route) = table.routes.get(index) else {
+                    return Outcome::Answered;
+                };
+                if !route.is_async && request.content == Content::Later {
+                    return Outcome::ReadContent;
+                }
+                self.call_route(py, table, route, request, responder)
+            }
+            Match::OtherMethods(allow) => {
+                self.call_status(py, table, (405, allow), request, responder)
+            }
+            Match::None => self.call_status(py, table, (404, ""), request, responder),
+        }
+    }
+
+    #[inline]
+    fn call_route(
+        &mut self,
+        py: Python<'_>,
+        table: &Arc<Table>,
+        route: &Route,
+        request: &server::Request<'_>,
+        responder: &mut Responder<'_>,
+    ) -> Outcome {
+        let (object, context) = match self.begin(py, table, request, route.is_async) {
+            Ok(begun) => begun,
+            Err(error) => return plain_failure(py, &error, None, responder),
+        };
+        let subject = Subject {
+            table,
+            id: request.id,
+            request: &object,
+            context: &context,
+            stage: Stage::Handler,
+            may_be_open: request.content == Content::Later,
+        };
+        let result = self.call_handler(subject, route, request);
+        let outcome = match result {
+            // What most handlers give, ahead of everything else.
+            Ok(value) if self.answer_text(subject, &value, responder) => Outcome::Answered,
+            result => self.ended(py, subject, result, responder),
+        };
+        self.contexts.ended(context);
+        self.give_back(py, object);
+        outcome
+    }
+
+    /// Asks the application how to answer a status that the router decided.
+    #[cold]
+    fn call_status(
+        &mut self,
+        py: Python<'_>,
+        table: &Arc<Table>,
+        (status, allow): (u16, &str),
+        request: &server::Request<'_>,
+        responder: &mut Responder<'_>,
+    ) -> Outcome {
+        let (object, context) = match self.begin(py, table, request, true) {
+            Ok(begun) => begun,
+            Err(error) => return plain_failure(py, &error, None, responder),
+        };
+        let subject = Subject {
+            table,
+            id: request.id,
+            request: &object,
+            context: &context,
+            stage: Stage::ErrorHandler,
+            may_be_open: request.content == Content::Later,
+        };
+        self.tasks.leave(py);
+        let on_status = table.on_status.bind(py);
+        let result = subject.run(|| on_status.call1((&object, status, allow)));
+        let outcome = self.ended(py, subject, result, responder);
+        self.contexts.ended(context);
+        outcome
+    }
+
+    /// What every call needs: a request object, and a context without a trace of another request.
+    #[inline]
+    fn begin<'py>(
+        &mut self,
+        py: Python<'py>,
+        table: &Arc<Table>,
+        request: &server::Request<'_>,
+        is_async: bool,
+    ) -> PyResult<(Py<Request>, Bound<'py, PyAny>)> {
+        let object = self.request_object(py, table, request, is_async)?;
+        let context = self.contexts.fresh(py)?;
+        if request.content == Content::Later {
+            self.shared.open(request.id, |_| {});
+        }
+        Ok((object, context))
+    }
+
+    /// Calls a handler; a coroutine function has nothing to run in its context before its first step.
+    #[inline]
+    fn call_handler<'py>(
+        &mut self,
+        subject: Subject<'_, 'py>,
+        route: &Route,
+        request: &server::Request<'_>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = subject.context.py();
+        let parameters = &self.parameters;
+        let call = || match route.parameters.is_empty() {
+            true => ffi::call(py, &route.handler, [subject.request.as_ptr()]),
+            false => call_with_parameters(py, route, parameters, request, subject.request),
+        };
+        if route.is_async {
+            return call();
+        }
+        self.tasks.leave(py);
+        subject.run(call)
+    }
+
+    /// Goes on with what a handler gave: a value, a coroutine, or an exception.
+    fn ended(
+        &mut self,
+        py: Python<'_>,
+        subject: Subject<'_, '_>,
+        result: PyResult<Bound<'_, PyAny>>,
+        responder: &mut Responder<'_>,
+    ) -> Outcome {
+        match result {
+            Ok(value) if ffi::is_coroutine(&value) => self.step(py, subject, value, responder),
+            Ok(value) => match self.answer(py, subject, &value, responder) {
+                Ok(outcome) => outcome,
+                Err(error) => self.failed(py, subject, error, responder),
+            },
+            Err(error) => self.failed(py, subject, error, responder),
+        }
+    }
+
+    /// Runs a coroutine's first step.
+    #[inline]
+    fn step(
+        &mut self,
+        py: Python<'_>,
+        subject: Subject<'_, '_>,
+        coroutine: Bound<'_, PyAny>,
+        responder: &mut Responder<'_>,
+    ) -> Outcome {
+        let stepped = self
+            .tasks
+            .enter(py)
+            .and_then(|()| subject.run(|| Ok(ffi::send(py, &coroutine))));
+        let result = match stepped {
+            Ok(Sent::Yielded(future)) => {
+                return self.suspended(py, subject, coroutine, future, responder);
+            }
+            Ok(Sent::Returned(value)) => Ok(value),
+            Ok(Sent::Raised(error)) | Err(error) => Err(error),
+        };
+        drop(coroutine);
+        self.tasks.ended(py);
+        if subject.stage == Stage::Stream {
+            return self.stream_ended(py, subject, result);
+        }
+        let answered = result.and_then(|value| self.answer(py, subject, &value, responder));
+        answered.unwrap_or_else(|error| self.failed(py, subject, error, responder))
+    }
+
+    fn suspended(
+        &mut self,
+        py: Python<'_>,
+        subject: Subject<'_, '_>,
+        coroutine: Bound<'_, PyAny>,
+        future: Bound<'_, PyAny>,
+        responder: &mut Responder<'_>,
+    ) -> Outcome {
+        let work = Work {
+            table: Arc::clone(subject.table),
+            shared: Arc::clone(&self.shared),
+            request: subject.request.clone_ref(py),
+            id: subject.id,
+            stage: subject.stage,
+            coroutine: coroutine.unbind(),
+            context: subject.context.clone().unbind(),
+            future: Some(future.unbind()),
+        };
+        match self.tasks.suspended(py, work) {
+            Ok(task) => {
+                self.shared
+                    .open(subject.id, |exchange| exchange.task = task);
+                Outcome::Pending
+            }
+            Err(error) => plain_failure(py, &error, Some(subject.request), responder),
+        }
+    }
+
+    /// A request object, used again if one is spare.
+    #[inline(always)]
+    fn request_object(
+        &mut self,
+        py: Python<'_>,
+        table: &Arc<Table>,
+        request: &server::Request<'_>,
+        is_async: bool,
+    ) -> PyResult<Py<Request>> {
+        let object = match self.spare.pop() {
+            Some(object) => object,
+            None => self.new_request_object(py, table)?,
+        };
+        object
+            .get()
+            .with(py, |state| state.fill(request, is_async))?;
+        Ok(object)
+    }
+
+    #[cold]
+    fn new_request_object(&self, py: Python<'_>, table: &Arc<Table>) -> PyResult<Py<Request>> {
+        let object = table
+            .request_type
+            .bind(py)
+            .call0()?
+            .cast_into::<Request>()?;
+        object.get().with(py, |state| {
+            state.prepare(Arc::clone(&self.shared), table.app.clone_ref(py))
+        })?;
+        Ok(object.unbind())
+    }
+
+    /// Keeps an object that nobody else holds.
+    #[inline(always)]
+    fn give_back(&mut self, py: Python<'_>, object: Py<Request>) {
+        if self.spare.len() < SPARE_REQUESTS
+            && ffi::references(&object) == 1
+            && object
+                .get()
+                .with(py, |state| state.is_reusable())
+                .unwrap_or(false)
+        {
+            self.spare.push(object);
+        }
+    }
+}
+
+impl Subject<'_, '_> {
+    /// Runs something of the application's in the exchange's context.
+    #[inline]
+    fn run<T>(&self, call: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+        ffi::enter_context(self.context)?;
+        let result = call();
+        ffi::exit_context(self.context)?;
+        result
+    }
+}
+
+fn call_with_parameters<'py>(
+    py: Python<'py>,
+    route: &Route,
+    found: &Parameters,
+    request: &server::Request<'_>,
+    object: &Py<Request>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let path_start = span_of(request.head, request.head.path).start;
+    let mut arguments = Vec::with_capacity(1 + route.taken.len());
+    arguments.push(object.bind(py).clone().into_any());
+    object.get().with(py, |state| {
+        state.set_parameters(&route.parameters, found, path_start);
+        route.taken.iter().try_for_each(|&index| {
+            arguments.push(state.parameter(py, index)?);
+            PyResult::Ok(())
+        })
+    })??;
+    ffi::call_named(
+        py,
+        &route.handler,
+        &arguments,
+        route.names.as_ref(),
+        route.named,
+    )
+}

@@ -1,0 +1,193 @@
+//! From what a handler gave to the answer.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use server::{Command, Fields, Outcome, Responder};
+
+use super::{Calls, Subject};
+use crate::answer::{Answer, Source, TEXT};
+use crate::driver::{Stage, ends_task, log_failure};
+use crate::request::Request;
+use crate::shared::close_iterator;
+use crate::stream::Stream;
+
+impl Calls {
+    /// Writes a text. False for any other value, and for a text that is not Unicode: that one has an error to tell of.
+    #[inline]
+    pub(super) fn answer_text(
+        &self,
+        subject: Subject<'_, '_>,
+        value: &Bound<'_, PyAny>,
+        responder: &mut Responder<'_>,
+    ) -> bool {
+        let Ok(text) = value.cast_exact::<PyString>() else {
+            return false;
+        };
+        let Ok(text) = text.to_str() else {
+            return false;
+        };
+        responder.respond(200, Fields::constant(TEXT), text.as_bytes());
+        if subject.may_be_open {
+            self.shared.close(subject.id);
+        }
+        true
+    }
+
+    /// Writes what a value says.
+    pub(super) fn answer(
+        &mut self,
+        py: Python<'_>,
+        subject: Subject<'_, '_>,
+        value: &Bound<'_, PyAny>,
+        responder: &mut Responder<'_>,
+    ) -> PyResult<Outcome> {
+        if self.answer_text(subject, value, responder) {
+            return Ok(Outcome::Answered);
+        }
+        let answer = subject.table.conversion.convert(value)?;
+        if let Source::Whole(body) = &answer.source {
+            responder.respond(answer.status, answer.lines.fields(), body.as_bytes()?);
+            if subject.may_be_open {
+                self.shared.close(subject.id);
+            }
+            return Ok(Outcome::Answered);
+        }
+        self.stream(py, subject, answer, responder)
+    }
+
+    fn stream(
+        &mut self,
+        py: Python<'_>,
+        subject: Subject<'_, '_>,
+        answer: Answer<'_>,
+        responder: &mut Responder<'_>,
+    ) -> PyResult<Outcome> {
+        let response = answer.to_response()?;
+        match answer.source {
+            Source::Iterator(iterator) => {
+                let iterator = iterator.unbind();
+                if !responder.begin(answer.status, Fields::of_application(&response.fields)) {
+                    self.shared.close(subject.id);
+                    close_iterator(py, &iterator);
+                    return Ok(Outcome::Answered);
+                }
+                let request = subject.request.clone_ref(py);
+                self.shared.open(subject.id, |exchange| {
+                    exchange.iterator = Some(iterator);
+                    exchange.request = Some(request);
+                });
+                Ok(Outcome::Streaming)
+            }
+            Source::AsyncIterator(iterator) => {
+                self.shared.open(subject.id, |_| {});
+                self.shared.post(py, subject.id, Command::Begin(response));
+                let stream = Stream {
+                    id: subject.id,
+                    shared: Arc::clone(&self.shared),
+                };
+                let coroutine = subject
+                    .table
+                    .stream_async
+                    .bind(py)
+                    .call1((Py::new(py, stream)?, iterator))?;
+                Ok(self.step(
+                    py,
+                    Subject {
+                        stage: Stage::Stream,
+                        ..subject
+                    },
+                    coroutine,
+                    responder,
+                ))
+            }
+            Source::Whole(_) => Ok(Outcome::Answered),
+        }
+    }
+
+    pub(super) fn stream_ended(
+        &mut self,
+        py: Python<'_>,
+        subject: Subject<'_, '_>,
+        result: PyResult<Bound<'_, PyAny>>,
+    ) -> Outcome {
+        let command = match result {
+            Ok(_) => Command::Finish,
+            Err(error) if ends_task(py, &error) => {
+                self.keep_fatal(py, error);
+                Command::Fail
+            }
+            Err(error) => {
+                log_failure(py, &error, Some(subject.request));
+                Command::Fail
+            }
+        };
+        self.shared.post(py, subject.id, command);
+        self.shared.close(subject.id);
+        Outcome::Pending
+    }
+
+    /// Keeps what ends the process, for the end of the pass. A cancellation ends nothing but its handler.
+    pub(crate) fn keep_fatal(&mut self, py: Python<'_>, error: PyErr) {
+        if !error.is_instance_of::<pyo3::exceptions::asyncio::CancelledError>(py) {
+            self.fatal = Some(error);
+        }
+    }
+
+    /// Asks the application how to answer a failure.
+    #[cold]
+    pub(super) fn failed(
+        &mut self,
+        py: Python<'_>,
+        subject: Subject<'_, '_>,
+        error: PyErr,
+        responder: &mut Responder<'_>,
+    ) -> Outcome {
+        if !error.is_instance_of::<PyException>(py) {
+            self.shared.close(subject.id);
+            if !ends_task(py, &error) {
+                return plain_failure(py, &error, Some(subject.request), responder);
+            }
+            self.keep_fatal(py, error);
+            return plain_answer(responder);
+        }
+        if subject.stage != Stage::Handler {
+            self.shared.close(subject.id);
+            return plain_failure(py, &error, Some(subject.request), responder);
+        }
+        let on_error = subject.table.on_error.bind(py);
+        let result = subject.run(|| on_error.call1((subject.request, error.into_value(py))));
+        // It may have left something on the task too.
+        self.tasks.ended(py);
+        self.ended(
+            py,
+            Subject {
+                stage: Stage::ErrorHandler,
+                ..subject
+            },
+            result,
+            responder,
+        )
+    }
+}
+
+/// The answer of last resort.
+fn plain_answer(responder: &mut Responder<'_>) -> Outcome {
+    if !responder.is_answered() {
+        let fields = Fields::constant(b"Content-Type: text/plain; charset=utf-8\r\n");
+        responder.respond(500, fields, b"500 Internal Server Error\n");
+    }
+    Outcome::Answered
+}
+
+pub(super) fn plain_failure(
+    py: Python<'_>,
+    error: &PyErr,
+    request: Option<&Py<Request>>,
+    responder: &mut Responder<'_>,
+) -> Outcome {
+    log_failure(py, error, request);
+    plain_answer(responder)
+}
