@@ -1,7 +1,7 @@
-//! Readiness notification: level-triggered epoll behind six functions.
+//! Readiness notification: epoll behind a few functions. All epoll calls of the project are in this file.
 //!
-//! Level-triggered, because a connection that is not read from for a while (back-pressure) then costs one `epoll_ctl`, and nothing
-//! can be missed. All epoll calls of the project are in this file.
+//! Listeners and descriptors of others are watched level-triggered: nothing can be missed. Connections may be watched edge-triggered,
+//! which saves the kernel a second look at each; who does so asks again whenever it left something unread.
 
 use std::io;
 use std::mem::MaybeUninit;

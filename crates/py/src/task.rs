@@ -7,24 +7,23 @@
 //! callback, a cancellation, a name, an attribute) is never used again.
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyType};
 
 use crate::driver::{Driver, Stage, Work};
-use crate::ffi;
+use crate::ffi::{self, Reader};
 
 /// What asyncio offers for it.
 struct Asyncio {
     event_loop: Py<PyAny>,
-    task_type: Py<PyAny>,
+    task_type: Py<PyType>,
     enter_task: Py<PyAny>,
     leave_task: Py<PyAny>,
     current_task: Py<PyAny>,
     register_task: Py<PyAny>,
     unregister_task: Py<PyAny>,
-    /// Descriptors of the task type.
-    must_cancel: Py<PyAny>,
-    callbacks: Py<PyAny>,
-    get_name: Py<PyAny>,
+    must_cancel: Reader,
+    callbacks: Reader,
+    get_name: Reader,
     /// The loop's queue of handles; `None` for a loop that keeps it to itself.
     ready: Option<Py<PyAny>>,
 }
@@ -67,11 +66,11 @@ impl Tasks {
         } else {
             None
         };
-        let task_type = tasks.getattr("Task")?;
+        let task_type = tasks.getattr("Task")?.cast_into::<PyType>()?;
         self.asyncio = Some(Asyncio {
-            must_cancel: task_type.getattr("_must_cancel")?.unbind(),
-            callbacks: task_type.getattr("_callbacks")?.unbind(),
-            get_name: task_type.getattr("get_name")?.unbind(),
+            must_cancel: Reader::new(&task_type, "_must_cancel")?,
+            callbacks: Reader::new(&task_type, "_callbacks")?,
+            get_name: Reader::new(&task_type, "get_name")?,
             event_loop: event_loop.clone().unbind(),
             task_type: task_type.unbind(),
             enter_task: function("_enter_task")?,
@@ -231,7 +230,7 @@ impl Asyncio {
         ffi::call(py, &self.unregister_task, [task.as_ptr()])?;
         task.setattr(py, pyo3::intern!(py, "_log_destroy_pending"), false)?;
         Ok(Idle {
-            name: ffi::call(py, &self.get_name, [task.as_ptr()])?.unbind(),
+            name: self.get_name.read(task.bind(py))?.unbind(),
             attributes: ffi::attributes(task.bind(py))?.unbind(),
             weak_reference: ffi::first_weak_reference(task.bind(py)),
             references: 0,
@@ -259,11 +258,11 @@ impl Idle {
             || ffi::references(&self.attributes) != 2
             || !self.attributes.bind(py).is_empty()
             || ffi::references(&self.driver) != 2
-            || !ffi::call(py, &asyncio.get_name, [task.as_ptr()])?.is(&self.name)
+            || !asyncio.get_name.read(task)?.is(&self.name)
         {
             return Ok(true);
         }
-        let is_cancelled = ffi::get_described(&asyncio.must_cancel, task)?.is_truthy()?;
-        Ok(is_cancelled || !ffi::get_described(&asyncio.callbacks, task)?.is_none())
+        let is_cancelled = asyncio.must_cancel.read(task)?.is_truthy()?;
+        Ok(is_cancelled || !asyncio.callbacks.read(task)?.is_none())
     }
 }

@@ -85,6 +85,26 @@ fn refusals_have_their_lines_too() {
 }
 
 #[test]
+fn a_client_that_left_has_its_line() {
+    let (mut server, lines) = logging();
+    let client = server.connect();
+    client.send(&(get("/later") + &get("/push")));
+    server.settle();
+    let begun = server.exchange("/push");
+    server.post(begun, Command::Begin(response(201, "")));
+    server.settle();
+    drop(client);
+    server.pass_until(|server| server.is_empty());
+    assert_eq!(
+        lines(server),
+        [
+            "\"GET /later HTTP/1.1\" 499 0 \"-\" \"-\"",
+            "\"GET /push HTTP/1.1\" 201 0 \"-\" \"-\"",
+        ]
+    );
+}
+
+#[test]
 fn a_log_does_not_split_a_batch() {
     let (mut server, lines) = logging();
     let mut client = server.connect_by_packets();
