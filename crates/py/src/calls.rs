@@ -23,7 +23,7 @@ const SPARE_REQUESTS: usize = 64;
 pub(crate) struct Calls {
     pub(crate) shared: Arc<Shared>,
     pub(crate) tasks: Tasks,
-    contexts: Contexts,
+    pub(crate) contexts: Contexts,
     spare: Vec<Py<Request>>,
     /// Where the parameters of the path at hand are.
     parameters: Parameters,
@@ -33,12 +33,10 @@ pub(crate) struct Calls {
 
 /// One call's exchange.
 #[derive(Clone, Copy)]
-struct Subject<'a, 'py> {
+struct Subject<'a> {
     table: &'a Arc<Table>,
     id: ExchangeId,
     request: &'a Py<Request>,
-    /// Everything of the application that runs for this exchange runs in it.
-    context: &'a Bound<'py, PyAny>,
     stage: Stage,
     /// The handler may have begun to receive content.
     may_be_open: bool,
@@ -96,27 +94,32 @@ impl Calls {
         request: &server::Request<'_>,
         responder: &mut Responder<'_>,
     ) -> Outcome {
-        let (object, context) = match self.begin(py, table, request, route.is_async) {
-            Ok(begun) => begun,
+        let object = match self.begin(py, table, request, route.is_async) {
+            Ok(object) => object,
             Err(error) => return plain_failure(py, &error, None, responder),
         };
         let subject = Subject {
             table,
             id: request.id,
             request: &object,
-            context: &context,
             stage: Stage::Handler,
             may_be_open: request.content == Content::Later,
         };
-        let result = self.call_handler(subject, route, request);
+        let result = self.call_handler(py, route, request, &object);
         let outcome = match result {
             // What most handlers give, ahead of everything else.
             Ok(value) if self.answer_text(subject, &value, responder) => Outcome::Answered,
             result => self.ended(py, subject, result, responder),
         };
-        self.contexts.ended(context);
+        self.contexts.ended(py);
         self.give_back(py, object);
         outcome
+    }
+
+    /// A pass is over: what runs now is not ours.
+    pub(crate) fn pass_ends(&mut self, py: Python<'_>) {
+        self.tasks.pass_ends(py);
+        self.contexts.leave(py);
     }
 
     /// Asks the application how to answer a status that the router decided.
@@ -129,69 +132,64 @@ impl Calls {
         request: &server::Request<'_>,
         responder: &mut Responder<'_>,
     ) -> Outcome {
-        let (object, context) = match self.begin(py, table, request, true) {
-            Ok(begun) => begun,
+        let object = match self.begin(py, table, request, true) {
+            Ok(object) => object,
             Err(error) => return plain_failure(py, &error, None, responder),
         };
         let subject = Subject {
             table,
             id: request.id,
             request: &object,
-            context: &context,
             stage: Stage::ErrorHandler,
             may_be_open: request.content == Content::Later,
         };
         self.tasks.leave(py);
-        let on_status = table.on_status.bind(py);
-        let result = subject.run(|| on_status.call1((&object, status, allow)));
+        let result = table.on_status.bind(py).call1((&object, status, allow));
         let outcome = self.ended(py, subject, result, responder);
-        self.contexts.ended(context);
+        self.contexts.ended(py);
         outcome
     }
 
-    /// What every call needs: a request object, and a context without a trace of another request.
+    /// What every call needs: a context without a trace of another request, and a request object.
     #[inline]
-    fn begin<'py>(
+    fn begin(
         &mut self,
-        py: Python<'py>,
+        py: Python<'_>,
         table: &Arc<Table>,
         request: &server::Request<'_>,
         is_async: bool,
-    ) -> PyResult<(Py<Request>, Bound<'py, PyAny>)> {
+    ) -> PyResult<Py<Request>> {
+        self.contexts.enter(py)?;
         let object = self.request_object(py, table, request, is_async)?;
-        let context = self.contexts.fresh(py)?;
         if request.content == Content::Later {
             self.shared.open(request.id, |_| {});
         }
-        Ok((object, context))
+        Ok(object)
     }
 
-    /// Calls a handler; a coroutine function has nothing to run in its context before its first step.
+    /// Calls a handler. A plain function runs in no task; a coroutine function runs nothing yet.
     #[inline]
     fn call_handler<'py>(
         &mut self,
-        subject: Subject<'_, 'py>,
+        py: Python<'py>,
         route: &Route,
         request: &server::Request<'_>,
+        object: &Py<Request>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = subject.context.py();
-        let parameters = &self.parameters;
-        let call = || match route.parameters.is_empty() {
-            true => ffi::call(py, &route.handler, [subject.request.as_ptr()]),
-            false => call_with_parameters(py, route, parameters, request, subject.request),
-        };
-        if route.is_async {
-            return call();
+        if !route.is_async {
+            self.tasks.leave(py);
         }
-        self.tasks.leave(py);
-        subject.run(call)
+        if route.parameters.is_empty() {
+            return ffi::call(py, &route.handler, [object.as_ptr()]);
+        }
+        call_with_parameters(py, route, &self.parameters, request, object)
     }
 
     /// Goes on with what a handler gave: a value, a coroutine, or an exception.
     fn ended(
         &mut self,
         py: Python<'_>,
-        subject: Subject<'_, '_>,
+        subject: Subject<'_>,
         result: PyResult<Bound<'_, PyAny>>,
         responder: &mut Responder<'_>,
     ) -> Outcome {
@@ -210,20 +208,19 @@ impl Calls {
     fn step(
         &mut self,
         py: Python<'_>,
-        subject: Subject<'_, '_>,
+        subject: Subject<'_>,
         coroutine: Bound<'_, PyAny>,
         responder: &mut Responder<'_>,
     ) -> Outcome {
-        let stepped = self
-            .tasks
-            .enter(py)
-            .and_then(|()| subject.run(|| Ok(ffi::send(py, &coroutine))));
-        let result = match stepped {
-            Ok(Sent::Yielded(future)) => {
+        if let Err(error) = self.tasks.enter(py) {
+            return self.failed(py, subject, error, responder);
+        }
+        let result = match ffi::send(py, &coroutine) {
+            Sent::Yielded(future) => {
                 return self.suspended(py, subject, coroutine, future, responder);
             }
-            Ok(Sent::Returned(value)) => Ok(value),
-            Ok(Sent::Raised(error)) | Err(error) => Err(error),
+            Sent::Returned(value) => Ok(value),
+            Sent::Raised(error) => Err(error),
         };
         drop(coroutine);
         self.tasks.ended(py);
@@ -237,11 +234,15 @@ impl Calls {
     fn suspended(
         &mut self,
         py: Python<'_>,
-        subject: Subject<'_, '_>,
+        subject: Subject<'_>,
         coroutine: Bound<'_, PyAny>,
         future: Bound<'_, PyAny>,
         responder: &mut Responder<'_>,
     ) -> Outcome {
+        let context = match self.contexts.take(py) {
+            Ok(context) => context,
+            Err(error) => return plain_failure(py, &error, Some(subject.request), responder),
+        };
         let work = Work {
             table: Arc::clone(subject.table),
             shared: Arc::clone(&self.shared),
@@ -249,7 +250,7 @@ impl Calls {
             id: subject.id,
             stage: subject.stage,
             coroutine: coroutine.unbind(),
-            context: subject.context.clone().unbind(),
+            context,
             future: Some(future.unbind()),
         };
         match self.tasks.suspended(py, work) {
@@ -306,17 +307,6 @@ impl Calls {
         {
             self.spare.push(object);
         }
-    }
-}
-
-impl Subject<'_, '_> {
-    /// Runs something of the application's in the exchange's context.
-    #[inline]
-    fn run<T>(&self, call: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
-        ffi::enter_context(self.context)?;
-        let result = call();
-        ffi::exit_context(self.context)?;
-        result
     }
 }
 

@@ -8,7 +8,9 @@ use pyo3::prelude::*;
 use server::{Command, ExchangeId};
 
 use crate::answer::Source;
+use crate::context::run_in;
 use crate::ffi::{self, Sent};
+use crate::parts::AnswerParts;
 use crate::request::Request;
 use crate::shared::Shared;
 use crate::stream::Stream;
@@ -149,19 +151,20 @@ impl Work {
     /// Runs the coroutine up to its next suspension, in its own context.
     fn step<'py>(&self, py: Python<'py>, thrown: Option<PyErr>) -> PyResult<Sent<'py>> {
         let (context, coroutine) = (self.context.bind(py), self.coroutine.bind(py));
-        ffi::enter_context(context)?;
-        let sent = match thrown {
-            None => ffi::send(py, coroutine),
-            Some(error) => match coroutine.call_method1("throw", (error.into_value(py),)) {
-                Ok(value) => Sent::Yielded(value),
-                Err(error) if error.is_instance_of::<PyStopIteration>(py) => {
-                    Sent::Returned(error.value(py).getattr("value")?)
-                }
-                Err(error) => Sent::Raised(error),
-            },
-        };
-        ffi::exit_context(context)?;
-        Ok(sent)
+        run_in(context, || {
+            let Some(error) = thrown else {
+                return Ok(ffi::send(py, coroutine));
+            };
+            Ok(
+                match coroutine.call_method1("throw", (error.into_value(py),)) {
+                    Ok(value) => Sent::Yielded(value),
+                    Err(error) if error.is_instance_of::<PyStopIteration>(py) => {
+                        Sent::Returned(error.value(py).getattr("value")?)
+                    }
+                    Err(error) => Sent::Raised(error),
+                },
+            )
+        })
     }
 
     fn returned(&mut self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<After> {
@@ -189,8 +192,12 @@ impl Work {
             }
             Source::Iterator(iterator) => {
                 let request = self.request.clone_ref(py);
+                let parts = AnswerParts {
+                    iterator: iterator.unbind(),
+                    context: self.context.clone_ref(py),
+                };
                 self.shared.open(self.id, |exchange| {
-                    exchange.iterator = Some(iterator.unbind());
+                    exchange.parts = Some(parts);
                     exchange.request = Some(request);
                     exchange.task = None;
                 });
@@ -260,12 +267,10 @@ impl Work {
         py: Python<'py>,
         error: PyErr,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let context = self.context.bind(py);
         let on_error = self.table.on_error.bind(py);
-        ffi::enter_context(context)?;
-        let result = on_error.call1((&self.request, error.into_value(py)));
-        ffi::exit_context(context)?;
-        result
+        run_in(self.context.bind(py), || {
+            on_error.call1((&self.request, error.into_value(py)))
+        })
     }
 
     fn is_disconnected(&self) -> bool {

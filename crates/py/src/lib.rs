@@ -7,6 +7,7 @@ mod driver;
 mod ffi;
 mod lab;
 mod native;
+mod parts;
 mod request;
 mod selector;
 mod server;

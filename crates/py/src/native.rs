@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 use server::{Abort, App, ExchangeId, Outcome, Pulled, Responder};
 
 use crate::calls::Calls;
 use crate::driver::{ends_task, log_failure};
 use crate::ffi;
-use crate::shared::{Shared, close_iterator};
+use crate::shared::Shared;
 use crate::table::{NativeApp, Table};
 
 /// The application as the server calls it.
@@ -45,16 +44,16 @@ impl App for Native {
     fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
         let py = ffi::attached();
         self.calls.tasks.leave(py);
-        let iterator = self
+        let parts = self
             .calls
             .shared
             .exchanges()
             .get(&id)
-            .and_then(|exchange| Some(exchange.iterator.as_ref()?.clone_ref(py)));
-        let Some(iterator) = iterator else {
+            .and_then(|exchange| Some(exchange.parts.as_ref()?.clone_ref(py)));
+        let Some(parts) = parts else {
             return Pulled::Failed;
         };
-        match next_part(iterator.bind(py), out) {
+        match parts.next(py, out) {
             Ok(true) => Pulled::More,
             Ok(false) => {
                 self.calls.shared.close(id);
@@ -62,7 +61,7 @@ impl App for Native {
             }
             Err(error) => {
                 let exchange = self.calls.shared.close(id).unwrap_or_default();
-                close_iterator(py, &iterator);
+                parts.close(py);
                 if ends_task(py, &error) {
                     self.calls.keep_fatal(py, error);
                 } else {
@@ -102,21 +101,4 @@ impl App for Native {
         }
         self.calls.shared.disconnect(py, id);
     }
-}
-
-/// Appends the next part of an iterator of bytes or str; false at its end.
-fn next_part(iterator: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<bool> {
-    let Some(part) = iterator.try_iter()?.next().transpose()? else {
-        return Ok(false);
-    };
-    if let Ok(text) = part.cast::<PyString>() {
-        out.extend_from_slice(text.to_str()?.as_bytes());
-    } else if let Ok(bytes) = part.extract::<&[u8]>() {
-        out.extend_from_slice(bytes);
-    } else {
-        let kind = part.get_type().name()?;
-        let message = format!("a streamed answer's parts must be str or bytes, not {kind}");
-        return Err(pyo3::exceptions::PyTypeError::new_err(message));
-    }
-    Ok(true)
 }

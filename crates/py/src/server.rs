@@ -160,6 +160,7 @@ impl Server {
         worker.stop();
         worker.set_access_log(None);
         worker.app.calls.tasks.retire(py);
+        worker.app.calls.contexts.leave(py);
         if let (Some(event_loop), true) = (
             self.shared.event_loop.get(py),
             self.shared.wake.get(py).is_some(),
@@ -227,7 +228,7 @@ impl Server {
         py: Python<'_>,
         mut worker: MutexGuard<'_, Worker<Native>>,
     ) -> PyResult<()> {
-        worker.app.calls.tasks.pass_ends(py);
+        worker.app.calls.pass_ends(py);
         let fatal = worker.app.calls.fatal.take();
         let is_drained = self.is_drained(&worker);
         drop(worker);

@@ -9,6 +9,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 use server::{Command, ExchangeId, Mailbox};
 
+use crate::parts::AnswerParts;
 use crate::request::Request;
 
 /// Bytes that a streamed answer may be ahead of its peer.
@@ -19,8 +20,8 @@ pub(crate) const STREAM_AHEAD_BYTES: usize = 65_536;
 pub(crate) struct OpenExchange {
     /// The task that runs the handler.
     pub(crate) task: Option<Py<PyAny>>,
-    /// The iterator that the server pulls the answer from.
-    pub(crate) iterator: Option<Py<PyAny>>,
+    /// What the server pulls the answer from.
+    pub(crate) parts: Option<AnswerParts>,
     /// The request, to tell of in a log.
     pub(crate) request: Option<Py<Request>>,
     /// Content that arrived and was not fetched.
@@ -180,7 +181,7 @@ impl Shared {
 
     /// The peer is gone: whoever waits for it is told.
     pub(crate) fn disconnect(&self, py: Python<'_>, id: ExchangeId) {
-        let (reader, writer, iterator, task) = {
+        let (reader, writer, parts, task) = {
             let mut exchanges = self.exchanges();
             let Some(exchange) = exchanges.get_mut(&id) else {
                 return;
@@ -191,7 +192,7 @@ impl Shared {
             (
                 exchange.reader.take(),
                 exchange.writer.take(),
-                exchange.iterator.take(),
+                exchange.parts.take(),
                 task,
             )
         };
@@ -199,9 +200,9 @@ impl Shared {
         for future in [reader, writer].into_iter().flatten() {
             is_told |= settle(py, &future, Some(&self.disconnected)).unwrap_or(false);
         }
-        if let Some(iterator) = iterator {
+        if let Some(parts) = parts {
             self.close(id);
-            close_iterator(py, &iterator);
+            parts.close(py);
         }
         // An asynchronous iterator that waits for something of its own may wait for ever.
         if let (Some(task), false) = (task, is_told)
@@ -220,13 +221,4 @@ fn settle(py: Python<'_>, future: &Py<PyAny>, error: Option<&Py<PyAny>>) -> PyRe
         future.call_method1(py, "set_exception", (exception,))?;
     }
     Ok(waits)
-}
-
-/// Closes a generator; other iterators have nothing to close.
-pub(crate) fn close_iterator(py: Python<'_>, iterator: &Py<PyAny>) {
-    if let Ok(close) = iterator.getattr(py, "close")
-        && let Err(error) = close.call0(py)
-    {
-        error.write_unraisable(py, Some(iterator.bind(py)));
-    }
 }

@@ -10,8 +10,8 @@ use server::{Command, Fields, Outcome, Responder};
 use super::{Calls, Subject};
 use crate::answer::{Answer, Source, TEXT};
 use crate::driver::{Stage, ends_task, log_failure};
+use crate::parts::AnswerParts;
 use crate::request::Request;
-use crate::shared::close_iterator;
 use crate::stream::Stream;
 
 impl Calls {
@@ -19,7 +19,7 @@ impl Calls {
     #[inline]
     pub(super) fn answer_text(
         &self,
-        subject: Subject<'_, '_>,
+        subject: Subject<'_>,
         value: &Bound<'_, PyAny>,
         responder: &mut Responder<'_>,
     ) -> bool {
@@ -40,7 +40,7 @@ impl Calls {
     pub(super) fn answer(
         &mut self,
         py: Python<'_>,
-        subject: Subject<'_, '_>,
+        subject: Subject<'_>,
         value: &Bound<'_, PyAny>,
         responder: &mut Responder<'_>,
     ) -> PyResult<Outcome> {
@@ -61,22 +61,25 @@ impl Calls {
     fn stream(
         &mut self,
         py: Python<'_>,
-        subject: Subject<'_, '_>,
+        subject: Subject<'_>,
         answer: Answer<'_>,
         responder: &mut Responder<'_>,
     ) -> PyResult<Outcome> {
         let response = answer.to_response()?;
         match answer.source {
             Source::Iterator(iterator) => {
-                let iterator = iterator.unbind();
+                let parts = AnswerParts {
+                    iterator: iterator.unbind(),
+                    context: self.contexts.take(py)?,
+                };
                 if !responder.begin(answer.status, Fields::of_application(&response.fields)) {
                     self.shared.close(subject.id);
-                    close_iterator(py, &iterator);
+                    parts.close(py);
                     return Ok(Outcome::Answered);
                 }
                 let request = subject.request.clone_ref(py);
                 self.shared.open(subject.id, |exchange| {
-                    exchange.iterator = Some(iterator);
+                    exchange.parts = Some(parts);
                     exchange.request = Some(request);
                 });
                 Ok(Outcome::Streaming)
@@ -110,7 +113,7 @@ impl Calls {
     pub(super) fn stream_ended(
         &mut self,
         py: Python<'_>,
-        subject: Subject<'_, '_>,
+        subject: Subject<'_>,
         result: PyResult<Bound<'_, PyAny>>,
     ) -> Outcome {
         let command = match result {
@@ -141,7 +144,7 @@ impl Calls {
     pub(super) fn failed(
         &mut self,
         py: Python<'_>,
-        subject: Subject<'_, '_>,
+        subject: Subject<'_>,
         error: PyErr,
         responder: &mut Responder<'_>,
     ) -> Outcome {
@@ -158,7 +161,7 @@ impl Calls {
             return plain_failure(py, &error, Some(subject.request), responder);
         }
         let on_error = subject.table.on_error.bind(py);
-        let result = subject.run(|| on_error.call1((subject.request, error.into_value(py))));
+        let result = on_error.call1((subject.request, error.into_value(py)));
         // It may have left something on the task too.
         self.tasks.ended(py);
         self.ended(

@@ -1,0 +1,55 @@
+//! The iterator that a streamed answer is pulled from.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::context::run_in;
+
+/// An iterator of bytes or str, which runs in the context of the handler that gave it.
+pub(crate) struct AnswerParts {
+    pub(crate) iterator: Py<PyAny>,
+    pub(crate) context: Py<PyAny>,
+}
+
+impl AnswerParts {
+    pub(crate) fn clone_ref(&self, py: Python<'_>) -> AnswerParts {
+        AnswerParts {
+            iterator: self.iterator.clone_ref(py),
+            context: self.context.clone_ref(py),
+        }
+    }
+
+    /// Appends the next part to `out`; false at the end.
+    ///
+    /// # Errors
+    /// What the iterator raises; `TypeError` for a part that is neither bytes nor str.
+    pub(crate) fn next(&self, py: Python<'_>, out: &mut Vec<u8>) -> PyResult<bool> {
+        let iterator = self.iterator.bind(py);
+        let part = run_in(self.context.bind(py), || {
+            iterator.try_iter()?.next().transpose()
+        })?;
+        let Some(part) = part else {
+            return Ok(false);
+        };
+        if let Ok(text) = part.cast::<PyString>() {
+            out.extend_from_slice(text.to_str()?.as_bytes());
+        } else if let Ok(bytes) = part.extract::<&[u8]>() {
+            out.extend_from_slice(bytes);
+        } else {
+            let kind = part.get_type().name()?;
+            let message = format!("a streamed answer's parts must be str or bytes, not {kind}");
+            return Err(PyTypeError::new_err(message));
+        }
+        Ok(true)
+    }
+
+    /// Closes a generator; other iterators have nothing to close.
+    pub(crate) fn close(&self, py: Python<'_>) {
+        if let Ok(close) = self.iterator.getattr(py, "close")
+            && let Err(error) = run_in(self.context.bind(py), || close.call0(py))
+        {
+            error.write_unraisable(py, Some(self.iterator.bind(py)));
+        }
+    }
+}
