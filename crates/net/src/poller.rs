@@ -63,14 +63,35 @@ impl Interest {
 pub struct Readiness {
     /// The token it was added with.
     pub token: Token,
+    // As one word: a struct of truth values is copied bit by bit.
+    flags: epoll::EventFlags,
+}
+
+impl Readiness {
     /// It can be read (end of input included).
-    pub readable: bool,
+    #[inline]
+    pub fn is_readable(&self) -> bool {
+        self.flags.contains(epoll::EventFlags::IN)
+    }
+
     /// It can be written.
-    pub writable: bool,
+    #[inline]
+    pub fn is_writable(&self) -> bool {
+        self.flags.contains(epoll::EventFlags::OUT)
+    }
+
     /// The peer will send no more. Reported for edge-triggered descriptors only.
-    pub ended: bool,
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        self.flags.contains(epoll::EventFlags::RDHUP)
+    }
+
     /// Both directions are gone, or it is in error.
-    pub hung_up: bool,
+    #[inline]
+    pub fn is_hung_up(&self) -> bool {
+        self.flags
+            .intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR)
+    }
 }
 
 /// One wait's results, in room that is kept from wait to wait.
@@ -111,10 +132,7 @@ impl From<&epoll::Event> for Readiness {
         let epoll::Event { flags, data } = *event;
         Readiness {
             token: data.u64(),
-            readable: flags.contains(epoll::EventFlags::IN),
-            writable: flags.contains(epoll::EventFlags::OUT),
-            ended: flags.contains(epoll::EventFlags::RDHUP),
-            hung_up: flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR),
+            flags,
         }
     }
 }

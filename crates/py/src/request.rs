@@ -1,5 +1,6 @@
 //! The request as a handler sees it. Its bytes are its own; nothing is decoded before it is asked for.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use net::Peer;
@@ -156,11 +157,7 @@ impl State {
             .get(index)
             .map_or(&b""[..], |span| self.slice(*span));
         if kind == Some(ParameterKind::Integer) {
-            let number: i64 = std::str::from_utf8(value)
-                .ok()
-                .and_then(|text| text.parse().ok())
-                .unwrap_or_default();
-            return Ok(number.into_pyobject(py)?.into_any());
+            return Ok(integer(value).into_pyobject(py)?.into_any());
         }
         Ok(decoded(py, value).into_any())
     }
@@ -206,10 +203,29 @@ pub(crate) fn span_of(head: &RequestHead<'_>, part: &[u8]) -> Span {
 
 /// Percent-decoded UTF-8; what is not UTF-8 becomes U+FFFD.
 fn decoded<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyString> {
-    if memchr::memchr(b'%', bytes).is_none() {
-        return PyString::new(py, &String::from_utf8_lossy(bytes));
+    let plain = if bytes.contains(&b'%') {
+        Cow::Owned(server::percent_decode(bytes))
+    } else {
+        Cow::Borrowed(bytes)
+    };
+    match std::str::from_utf8(&plain) {
+        Ok(text) => PyString::new(py, text),
+        Err(_) => PyString::new(py, &String::from_utf8_lossy(&plain)),
     }
-    PyString::new(py, &String::from_utf8_lossy(&server::percent_decode(bytes)))
+}
+
+/// The number that the router has found to be one: digits, at most 18, behind an optional `-`.
+fn integer(bytes: &[u8]) -> i64 {
+    let (is_negative, digits) = match bytes {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    let add = |number: i64, digit: &u8| {
+        let digit = i64::from(digit.wrapping_sub(b'0'));
+        number.wrapping_mul(10).wrapping_add(digit)
+    };
+    let number = digits.iter().fold(0, add);
+    if is_negative { -number } else { number }
 }
 
 /// Bytes as text, one character each.

@@ -210,12 +210,12 @@ impl Selector {
         for readiness in foreign {
             if let Some(key) = self.map.bind(py).get_item(readiness.token)? {
                 let registered: u8 = key.getattr("events")?.extract()?;
-                let read = if readiness.readable || readiness.hung_up {
+                let read = if readiness.is_readable() || readiness.is_hung_up() {
                     EVENT_READ
                 } else {
                     0
                 };
-                let write = if readiness.writable || readiness.hung_up {
+                let write = if readiness.is_writable() || readiness.is_hung_up() {
                     EVENT_WRITE
                 } else {
                     0

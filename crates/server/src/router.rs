@@ -238,31 +238,31 @@ impl Router {
     ) -> Option<usize> {
         let node = self.nodes.get(node)?;
         let rest = path.get(at..)?;
-        let length = memchr::memchr(b'/', rest).unwrap_or(rest.len());
+        // Segments are short: a plain loop is through before a call of memchr has begun.
+        let length = rest
+            .iter()
+            .position(|byte| *byte == b'/')
+            .unwrap_or(rest.len());
         let segment = rest.get(..length)?;
         let next = (length < rest.len()).then_some(at + length + 1);
-        let before = *parameters;
+        let before = parameters.count;
         let literal = self
             .literal_child(node, segment)
             .and_then(|child| self.step(child, path, next, parameters));
         if literal.is_some() {
             return literal;
         }
-        let kinds = [
-            (node.integer, is_integer(segment)),
-            (node.text, !segment.is_empty()),
-        ];
-        for (child, fits) in kinds {
-            if let (Some(child), true) = (child, fits) {
-                *parameters = before;
-                parameters.push(at, at + length);
-                let found = self.step(child, path, next, parameters);
-                if found.is_some() {
-                    return found;
-                }
+        let integer = node.integer.filter(|_| is_integer(segment));
+        let text = node.text.filter(|_| !segment.is_empty());
+        for child in [integer, text].into_iter().flatten() {
+            parameters.count = before;
+            parameters.push(at, at + length);
+            let found = self.step(child, path, next, parameters);
+            if found.is_some() {
+                return found;
             }
         }
-        *parameters = before;
+        parameters.count = before;
         let child = node.rest?;
         parameters.push(at, path.len());
         self.nodes.get(child)?.resource
@@ -285,7 +285,7 @@ impl Router {
         if node.literals.is_empty() {
             return None;
         }
-        if memchr::memchr(b'%', segment).is_some() {
+        if segment.contains(&b'%') {
             return node
                 .literals
                 .get(percent_decode(segment).as_slice())

@@ -282,10 +282,10 @@ impl<A: App> Worker<A> {
             };
             if event.token < LISTENER {
                 self.with_connection(event.token as usize, |connection, core, app, receive| {
-                    if event.writable {
+                    if event.is_writable() {
                         connection.writable(core, app)
-                    } else if event.readable {
-                        connection.readable(core, app, receive, event.ended)
+                    } else if event.is_readable() {
+                        connection.readable(core, app, receive, event.has_ended())
                     } else {
                         connection.close(core, app, Abort::Disconnected)
                     }
@@ -293,10 +293,9 @@ impl<A: App> Worker<A> {
             } else if event.token < FOREIGN {
                 self.accept((event.token & !LISTENER) as usize);
             } else if event.token < FOREIGN << 1 {
-                foreign.push(net::Readiness {
-                    token: event.token & !FOREIGN,
-                    ..event
-                });
+                let mut readiness = event;
+                readiness.token &= !FOREIGN;
+                foreign.push(readiness);
             }
         }
         self.take_mail();

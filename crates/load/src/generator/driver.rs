@@ -140,10 +140,10 @@ impl<'a> Driver<'a> {
 
     fn serve(&mut self, readiness: Readiness) {
         let index = readiness.token as usize;
-        if readiness.writable {
+        if readiness.is_writable() {
             self.flush(index);
         }
-        if readiness.readable || readiness.hung_up {
+        if readiness.is_readable() || readiness.is_hung_up() {
             self.receive(index);
         }
     }
