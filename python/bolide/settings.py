@@ -174,6 +174,7 @@ def resolve(
     environ = os.environ if environ is None else environ
     where, from_file = configfile.read(config or environ.get(PREFIX + "CONFIG"))
     from_environ = {o.name: environ[o.variable] for o in table() if environ.get(o.variable)}
+    _refuse_mistyped(environ)
     layers: list[tuple[Channel | Literal["variable", "file"], Mapping[str, object]]] = [
         (channel, given),
         ("variable", from_environ),
@@ -208,11 +209,21 @@ def _addresses(layers: list[Any]) -> dict[str, Any]:
     return {}
 
 
-def _near(name: str) -> str:
+def _refuse_mistyped(environ: Mapping[str, str]) -> None:
+    """Refuse a variable that is nearly one of ours; any other name may be the application's own."""
+    ours = {option.variable for option in table()} | {PREFIX + "CONFIG"}
+    for variable in environ:
+        if variable.startswith(PREFIX) and variable not in ours:
+            near = _near(variable.removeprefix(PREFIX).lower(), cutoff=0.8)
+            if near:
+                raise ConfigError(f"{variable}: no such option{near}")
+
+
+def _near(name: str, cutoff: float = 0.6) -> str:
     """Say which option was probably meant."""
     from difflib import get_close_matches
 
-    found = get_close_matches(name, [option.name for option in table()], n=1)
+    found = get_close_matches(name, [option.name for option in table()], n=1, cutoff=cutoff)
     return f"; did you mean {found[0]}?" if found else ""
 
 

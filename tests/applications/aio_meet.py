@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections.abc import Iterator
 from typing import Any
 
 from bolide import App, HTTPError, Request
@@ -170,6 +171,21 @@ def set_variable_by_def(request: Request) -> str:
     """Set it where there is no task, and never take it back."""
     VARIABLE.set("set by a handler")
     return VARIABLE.get()
+
+
+@app.get("/variable/stream/{how}")
+def stream_variable(request: Request, how: str) -> Any:
+    """Set it in the handler or in the first part, and tell of it in the second."""
+    if how == "handler":
+        VARIABLE.set("set by a handler")
+
+    def parts() -> Iterator[str]:
+        if how == "part":
+            VARIABLE.set("set by a handler")
+        yield ""
+        yield VARIABLE.get()
+
+    return parts()
 
 
 @app.get("/variable/set/{how}")

@@ -102,8 +102,16 @@ def test_contextvars_end_with_their_handler(serving: Serving, how: str) -> None:
     assert answers == [b"set by a handler", b"unset", b"unset"] * 2
 
 
+@pytest.mark.parametrize("how", ["handler", "part"])
+def test_streamed_answers_have_the_contextvars_of_their_handler(serving: Serving, how: str) -> None:
+    with serving(APP).connect() as client:
+        for _ in range(2):
+            assert client.get(f"/variable/stream/{how}").content == b"set by a handler"
+            assert client.get("/variable").content == b"unset"
+
+
 @pytest.mark.parametrize("answered", ["def", "async"])
-@pytest.mark.parametrize("how", ["later"])
+@pytest.mark.parametrize("how", ["now", "later"])
 def test_error_handlers_see_the_contextvars(serving: Serving, how: str, answered: str) -> None:
     with serving(APP).connect() as client:
         path = f"/variable/set-and-raise/{how}/{answered}"

@@ -101,6 +101,7 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
         "BOLIDE_PORT: 'tcp://10.0.0.1:80' is not a whole",
     ),
     ({}, {"BOLIDE_BIND": "h"}, "", "BOLIDE_BIND: 'h' holds 'h', which names no port"),
+    ({}, {"BOLIDE_WROKERS": "2"}, "", "BOLIDE_WROKERS: no such option; did you mean workers?"),
     ({}, {}, 'port = "x"', "port in bolide.toml: 'x' is not a whole number"),
     ({}, {}, "prot = 1", "prot in bolide.toml: no such option; did you mean port?"),
     ({}, {}, "port = ", "bolide.toml is not valid TOML: "),
@@ -117,6 +118,10 @@ def test_mistake_names_option_value_source_and_mend(
         resolve(given, environ=environ)
     assert str(caught.value).startswith(says)
     assert "\n" not in str(caught.value)
+
+
+def test_a_variable_that_resembles_no_option_is_the_applications_own() -> None:
+    assert settle({}, BOLIDE_RELEASE="7", BOLIDE_CONFIG="") == settle({})
 
 
 def test_timeout_may_be_switched_off() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bolide.web import Response
+from bolide.web import App, Request, Response
+from bolide.web.testclient import TestClient
 
 JSON = b"Content-Type: application/json\r\n"
 OCTETS = b"Content-Type: application/octet-stream\r\n"
@@ -170,3 +171,19 @@ def test_it_has_no_other_attributes() -> None:
 def test_repr_shows_status_and_size() -> None:
     assert repr(Response(b"abc", 201)) == "<Response 201: bytes of 3 bytes>"
     assert repr(Response(iter([]))) == "<Response 200: list_iterator>"
+
+
+@pytest.mark.parametrize("status", [0, 99, 100, 600, 70000, -1, "200", None])
+def test_a_status_set_later_is_checked_when_it_is_sent(
+    status: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handler(request: Request) -> Response:
+        response = Response("a")
+        response.status = status  # type: ignore[assignment]
+        return response
+
+    app = App()
+    app.get("/")(handler)
+    with TestClient(app) as client:
+        assert client.get("/").status == 500
+    assert f"a response's status is 200 to 599, not {status!r}" in caplog.text

@@ -75,7 +75,19 @@ impl Transport {
     ///
     /// Cost: one system call.
     pub fn send(&self, bytes: &[u8]) -> Sent {
-        match retry_on_intr(|| send(&self.socket, bytes, SendFlags::NOSIGNAL)) {
+        self.send_with(bytes, SendFlags::NOSIGNAL)
+    }
+
+    /// Writes the end of what is sent: once all of it is taken, the connection or its sending side must be closed at once. Both leave in
+    /// one packet then, which spares each side a wake-up.
+    ///
+    /// Cost: one system call.
+    pub fn send_last(&self, bytes: &[u8]) -> Sent {
+        self.send_with(bytes, SendFlags::NOSIGNAL | SendFlags::MORE)
+    }
+
+    fn send_with(&self, bytes: &[u8], flags: SendFlags) -> Sent {
+        match retry_on_intr(|| send(&self.socket, bytes, flags)) {
             Ok(count) => Sent::Bytes(count),
             Err(Errno::AGAIN) => Sent::Bytes(0),
             Err(error) => Sent::Broken(error.into()),

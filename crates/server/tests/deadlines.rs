@@ -194,6 +194,27 @@ fn a_handler_that_has_begun_may_take_its_time() {
 }
 
 #[test]
+fn a_client_that_ended_its_side_and_is_sent_nothing_is_taken_for_gone() {
+    let mut server = server(|timeouts| timeouts.write_timeout_ms = 100);
+    let mut clients = [server.connect(), server.connect()];
+    for (client, target) in clients.iter().zip(["/push/1", "/push/2"]) {
+        client.send(&get(target));
+        server.settle();
+        let id = server.exchange(target);
+        server.post(id, Command::Begin(response(200, "")));
+        server.post(id, Command::Write(b"part".into()));
+    }
+    clients[0].end();
+    server.pass_until(|server| server.abort_of("/push/1").is_some());
+    assert_eq!(server.abort_of("/push/1"), Some(Abort::Disconnected));
+    server.pass_until(|_| clients[0].is_ended());
+    assert!(clients[0].rest().ends_with("\r\n4\r\npart\r\n"));
+    // The other one's handler may take its time.
+    server.pass_until(|server| server.worker.before_wait().is_none());
+    assert_eq!(server.abort_of("/push/2"), None);
+}
+
+#[test]
 fn a_handlers_time_stands_still_while_it_waits_for_its_peer() {
     let mut server = server(|timeouts| timeouts.handler_timeout_ms = 50);
     let mut client = server.connect();

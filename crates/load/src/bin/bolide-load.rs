@@ -36,7 +36,9 @@ fn arguments() -> Result<Options, String> {
     let mut url = None;
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        if word == "--close" {
+        if word == "-h" || word == "--help" {
+            return Err(USAGE.into());
+        } else if word == "--close" {
             options.is_persistent = false;
         } else if word.starts_with('-') {
             let value = words.next().ok_or(format!("{word} needs a value"))?;

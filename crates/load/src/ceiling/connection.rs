@@ -102,7 +102,11 @@ impl Connection {
         let block = shared.answers.block(kind);
         while self.owed > 0 {
             let part = block.part(self.phase, self.owed);
-            let Sent::Bytes(count) = self.transport.send(part) else {
+            let sent = match kind {
+                Kind::Closing => self.transport.send_last(part),
+                Kind::Persistent | Kind::PersistentStated => self.transport.send(part),
+            };
+            let Sent::Bytes(count) = sent else {
                 return Outcome::Close;
             };
             self.owed -= count;

@@ -255,7 +255,11 @@ impl Connection {
             self.backlog.append(&mut core.out);
             return true;
         }
-        let result = self.transport.send(&core.out);
+        let is_last = matches!(self.reading, Reading::Closing) && self.pending.is_empty();
+        let result = match is_last {
+            true => self.transport.send_last(&core.out),
+            false => self.transport.send(&core.out),
+        };
         let is_open = match result {
             Sent::Bytes(count) => {
                 if let Some(unsent @ [_, ..]) = core.out.get(count..) {
