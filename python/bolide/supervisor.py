@@ -165,9 +165,10 @@ class Supervisor:
         self._is_announced = True
         count = len(self._slots)
         processes = f"{count} worker{'' if count == 1 else 's'}, pid {os.getpid()}"
-        listener.announce(self._name, self._listeners, processes)
         one, every = map(in_units, memory_bound)
         logger.info("memory bound: %s for a connection, %s for all that a worker takes", one, every)
+        # Last: who waits for this line finds everything said.
+        listener.announce(self._name, self._listeners, processes)
 
     def _collect(self) -> None:
         for slot in self._slots:
