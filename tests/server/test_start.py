@@ -42,8 +42,7 @@ def test_run_serves_an_object_until_told_to_stop(tmp_path: Path) -> None:
     ) as process:
         assert process.stderr is not None
         try:
-            match = READY.search(process.stderr.readline())
-            assert match
+            match = next(filter(None, map(READY.search, process.stderr)))
             port = int(match[1].rpartition(":")[2])
             with Connection(("127.0.0.1", port)) as client:
                 assert client.get("/").json() == {"parent": process.pid}
