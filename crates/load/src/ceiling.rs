@@ -26,7 +26,6 @@ use counter::Counter;
 /// As many pending connections as the kernel allows by default (net.core.somaxconn).
 const BACKLOG: i32 = 4096;
 const RECEIVE_BUFFER_BYTES: usize = 64 * 1024;
-const EVENTS_MAX: usize = 256;
 /// How long a wait lasts at most: the stop flag and the date are looked at this often.
 const WAIT_MS: u64 = 100;
 const LISTENER: u64 = u64::MAX - 1;
@@ -109,7 +108,7 @@ impl Ceiling {
     pub fn run(&mut self, seconds: Option<f64>, stop: &AtomicBool) -> io::Result<u64> {
         let length = seconds.map(|seconds| Duration::from_secs_f64(seconds.max(0.0)).as_nanos());
         let started_ns = precise_ns();
-        let mut events = Events::with_capacity(EVENTS_MAX);
+        let mut events = Events::default();
         while !stop.load(Ordering::Relaxed) {
             let passed_ns = u128::from(precise_ns() - started_ns);
             if length.is_some_and(|length| passed_ns >= length) {
@@ -121,10 +120,8 @@ impl Ceiling {
             if self.clock.refresh() {
                 self.shared.answers.set_date(self.clock.unix_s());
             }
-            for index in 0..events.len() {
-                if let Some(readiness) = events.get(index) {
-                    self.serve(readiness);
-                }
+            for readiness in events.iter() {
+                self.serve(*readiness);
             }
         }
         Ok(self.shared.answered)

@@ -102,27 +102,24 @@ pub struct Events {
 /// Descriptors that one wait reports at most; more are reported by the next.
 const EVENTS_MAX: usize = 256;
 
-impl Events {
-    /// No results yet; room for `capacity` of them.
-    pub fn with_capacity(capacity: usize) -> Events {
+impl Default for Events {
+    /// No results yet, and room for those of one wait.
+    fn default() -> Events {
         Events {
-            ready: Vec::with_capacity(capacity),
+            ready: Vec::with_capacity(EVENTS_MAX),
         }
     }
+}
 
-    /// How many descriptors the last wait reported.
-    pub fn len(&self) -> usize {
-        self.ready.len()
-    }
-
-    /// True when the last wait reported none.
-    pub fn is_empty(&self) -> bool {
-        self.ready.is_empty()
-    }
-
+impl Events {
     /// The `index`-th result of the last wait.
     pub fn get(&self, index: usize) -> Option<Readiness> {
         self.ready.get(index).copied()
+    }
+
+    /// The results of the last wait.
+    pub fn iter(&self) -> impl Iterator<Item = &Readiness> {
+        self.ready.iter()
     }
 }
 

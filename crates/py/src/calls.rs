@@ -27,6 +27,8 @@ pub(crate) struct Calls {
     spare: Vec<Py<Request>>,
     /// Where the parameters of the path at hand are.
     parameters: Parameters,
+    /// A call is under way; still set when the next begins, the last one ended in a panic.
+    is_calling: bool,
     /// An exception that is not a handler's failure but the process's end (KeyboardInterrupt, SystemExit).
     pub(crate) fatal: Option<PyErr>,
 }
@@ -50,6 +52,7 @@ impl Calls {
             contexts: Contexts::default(),
             spare: Vec::new(),
             parameters: Parameters::default(),
+            is_calling: false,
             fatal: None,
         }
     }
@@ -111,9 +114,17 @@ impl Calls {
             Ok(value) if self.answer_text(subject, &value, responder) => Outcome::Answered,
             result => self.ended(py, subject, result, responder),
         };
+        self.is_calling = false;
         self.contexts.ended(py);
         self.give_back(py, object);
         outcome
+    }
+
+    /// Whatever a call that panicked left on the task and in the context is not for the next.
+    #[cold]
+    fn forget_panicked(&mut self, py: Python<'_>) {
+        self.tasks.retire(py);
+        self.contexts.discard(py);
     }
 
     /// A pass is over: what runs now is not ours.
@@ -146,6 +157,7 @@ impl Calls {
         self.tasks.leave(py);
         let result = table.on_status.bind(py).call1((&object, status, allow));
         let outcome = self.ended(py, subject, result, responder);
+        self.is_calling = false;
         self.contexts.ended(py);
         outcome
     }
@@ -159,6 +171,9 @@ impl Calls {
         request: &server::Request<'_>,
         is_async: bool,
     ) -> PyResult<Py<Request>> {
+        if std::mem::replace(&mut self.is_calling, true) {
+            self.forget_panicked(py);
+        }
         self.contexts.enter(py)?;
         let object = self.request_object(py, table, request, is_async)?;
         if request.content == Content::Later {
@@ -255,8 +270,10 @@ impl Calls {
         };
         match self.tasks.suspended(py, work) {
             Ok(task) => {
-                self.shared
-                    .open(subject.id, |exchange| exchange.task = task);
+                let before = self.shared.open(subject.id, |exchange| {
+                    std::mem::replace(&mut exchange.task, task)
+                });
+                drop(before);
                 Outcome::Pending
             }
             Err(error) => plain_failure(py, &error, Some(subject.request), responder),

@@ -44,9 +44,14 @@ impl Contexts {
             .zip(self.pristine.as_ref())
             .is_some_and(|(lent, pristine)| is_unchanged(lent.bind(py), pristine));
         if !is_unchanged {
-            self.leave(py);
-            self.lent = None;
+            self.discard(py);
         }
+    }
+
+    /// Lets the current context go, whatever it holds.
+    pub(crate) fn discard(&mut self, py: Python<'_>) {
+        self.leave(py);
+        self.lent = None;
     }
 
     /// Takes the current context away, for the call that goes on in it.

@@ -196,11 +196,15 @@ impl Work {
                     iterator: iterator.unbind(),
                     context: self.context.clone_ref(py),
                 };
-                self.shared.open(self.id, |exchange| {
-                    exchange.parts = Some(parts);
-                    exchange.request = Some(request);
-                    exchange.task = None;
+                let before = self.shared.open(self.id, |exchange| {
+                    let parts = exchange.parts.replace(parts);
+                    (
+                        parts,
+                        exchange.request.replace(request),
+                        exchange.task.take(),
+                    )
                 });
+                drop(before);
                 self.shared.post(py, self.id, Command::Stream(response));
                 Ok(After::End)
             }

@@ -65,7 +65,7 @@ pub(crate) fn call_named<'py>(
     unsafe { Bound::from_owned_ptr_or_err(py, result) }
 }
 
-/// Sends `value` (or None) to a coroutine.
+/// Lets a coroutine go on, which is sent None.
 pub(crate) fn send<'py>(py: Python<'py>, coroutine: &Bound<'py, PyAny>) -> Sent<'py> {
     let mut result = ptr::null_mut();
     let (receiver, none) = (coroutine.as_ptr(), py.None());

@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyIterator, PyString};
 
 use crate::context::run_in;
 
@@ -25,10 +25,8 @@ impl AnswerParts {
     /// # Errors
     /// What the iterator raises; `TypeError` for a part that is neither bytes nor str.
     pub(crate) fn next(&self, py: Python<'_>, out: &mut Vec<u8>) -> PyResult<bool> {
-        let iterator = self.iterator.bind(py);
-        let part = run_in(self.context.bind(py), || {
-            iterator.try_iter()?.next().transpose()
-        })?;
+        let mut iterator = self.iterator.bind(py).cast::<PyIterator>()?.clone();
+        let part = run_in(self.context.bind(py), || iterator.next().transpose())?;
         let Some(part) = part else {
             return Ok(false);
         };

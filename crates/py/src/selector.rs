@@ -5,15 +5,15 @@
 
 use std::time::{Duration, Instant};
 
-use net::Interest;
+use net::{Events, Interest, Poller, Token};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use server::Worker;
 
-use crate::ffi;
+use crate::ffi::{self, borrow_fd};
 use crate::native::Native;
-use crate::server::{Server, borrow};
+use crate::server::Server;
 
 const EVENT_READ: u8 = 1;
 const EVENT_WRITE: u8 = 2;
@@ -22,6 +22,8 @@ const EVENT_WRITE: u8 = 2;
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Selector {
     server: Py<Server>,
+    /// asyncio's own descriptors, in a set inside the reactor's.
+    own: Poller,
     /// Descriptor to `selectors.SelectorKey`.
     map: Py<PyDict>,
 }
@@ -61,22 +63,32 @@ impl<'py> LoopWatch<'py> {
 }
 
 impl Selector {
-    pub(crate) fn new(py: Python<'_>, server: Py<Server>) -> Selector {
-        Selector {
+    pub(crate) fn new(py: Python<'_>, server: Py<Server>) -> PyResult<Selector> {
+        let own = Poller::new()?;
+        server.get().worker()?.watch_foreign(&own)?;
+        Ok(Selector {
             server,
+            own,
             map: PyDict::new(py).unbind(),
-        }
+        })
     }
 
-    /// Serves until the loop is needed; gives the loop's own descriptors that are ready.
-    fn serve(
-        &self,
-        py: Python<'_>,
-        timeout: Option<f64>,
-        foreign: &mut Vec<net::Readiness>,
-    ) -> PyResult<()> {
+    /// Serves until the loop is needed. True when a descriptor of its own may be ready.
+    fn serve(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let server = self.server.get();
         let mut worker = server.worker()?;
+        let served = self.passes(py, &mut worker, timeout);
+        server.after_pass(py, worker)?;
+        served
+    }
+
+    fn passes(
+        &self,
+        py: Python<'_>,
+        worker: &mut Worker<Native>,
+        timeout: Option<f64>,
+    ) -> PyResult<bool> {
+        let server = self.server.get();
         let watch = server
             .shared
             .event_loop
@@ -88,10 +100,10 @@ impl Selector {
                 + Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX / 4)
         });
         loop {
-            server.before_pass(&mut worker);
+            server.before_pass(worker);
             let own_ms = worker.before_wait();
-            if server.is_drained(&worker) {
-                return server.after_pass(py, worker);
+            if server.is_drained(worker) {
+                return Ok(false);
             }
             let has_work = watch.as_ref().map_or(Ok(false), LoopWatch::has_work)?;
             let loop_ms = if has_work {
@@ -100,13 +112,13 @@ impl Selector {
                 end.map(milliseconds_until)
             };
             let wait_ms = own_ms.into_iter().chain(loop_ms).min();
-            let interrupted = wait(py, &mut worker, wait_ms)?;
-            worker.dispatch(foreign);
+            let interrupted = wait(py, worker, wait_ms)?;
+            let is_own_ready = worker.dispatch();
             let has_work = watch.as_ref().map_or(Ok(false), LoopWatch::has_work)?;
             let is_due = end.is_some_and(|end| loop_ms == Some(0) || Instant::now() >= end);
-            let is_over = has_work || is_due || interrupted || !foreign.is_empty();
-            if is_over || worker.app.calls.fatal.is_some() || server.is_drained(&worker) {
-                return server.after_pass(py, worker);
+            let is_over = has_work || is_due || interrupted || is_own_ready;
+            if is_over || worker.app.calls.fatal.is_some() || server.is_drained(worker) {
+                return Ok(is_own_ready);
             }
         }
     }
@@ -158,11 +170,7 @@ impl Selector {
             )));
         }
         let key = Selector::key(fileobj, fd, events, data)?;
-        self.server.get().poller.add(
-            borrow(fd),
-            Worker::<Native>::foreign_token(fd as u32),
-            interest(events),
-        )?;
+        self.own.add(borrow_fd(fd), fd as Token, interest(events))?;
         map.set_item(fd, &key)?;
         Ok(key)
     }
@@ -175,7 +183,7 @@ impl Selector {
         };
         map.del_item(fd)?;
         // Fails for a descriptor that was closed before it was unregistered: the kernel forgot it by itself.
-        let _ = self.server.get().poller.remove(borrow(fd));
+        let _ = self.own.remove(borrow_fd(fd));
         Ok(key)
     }
 
@@ -193,21 +201,21 @@ impl Selector {
             return Err(PyKeyError::new_err(format!("{fd} is not registered")));
         }
         let key = Selector::key(fileobj, fd, events, data)?;
-        self.server.get().poller.modify(
-            borrow(fd),
-            Worker::<Native>::foreign_token(fd as u32),
-            interest(events),
-        )?;
+        self.own
+            .modify(borrow_fd(fd), fd as Token, interest(events))?;
         map.set_item(fd, &key)?;
         Ok(key)
     }
 
     #[pyo3(signature = (timeout=None))]
     fn select<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyList>> {
-        let mut foreign = Vec::new();
-        self.serve(py, timeout, &mut foreign)?;
         let ready = PyList::empty(py);
-        for readiness in foreign {
+        if !self.serve(py, timeout)? {
+            return Ok(ready);
+        }
+        let mut events = Events::default();
+        self.own.wait(&mut events, Some(0))?;
+        for readiness in events.iter() {
             if let Some(key) = self.map.bind(py).get_item(readiness.token)? {
                 let registered: u8 = key.getattr("events")?.extract()?;
                 let read = if readiness.is_readable() || readiness.is_hung_up() {

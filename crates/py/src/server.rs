@@ -1,6 +1,6 @@
 //! A worker's server as Python holds it.
 
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use server::{AccessLog, Config, Limits, LogFormat, Timeouts, Worker};
 
+use crate::ffi;
 use crate::native::Native;
 use crate::selector::Selector;
 use crate::shared::Shared;
@@ -83,7 +84,7 @@ impl Server {
     }
 
     /// The reactor as a selector for `asyncio.SelectorEventLoop`.
-    fn selector(slf: Py<Self>, py: Python<'_>) -> Selector {
+    fn selector(slf: Py<Self>, py: Python<'_>) -> PyResult<Selector> {
         Selector::new(py, slf)
     }
 
@@ -108,7 +109,7 @@ impl Server {
         if !own_selector {
             let poll = slf.getattr("poll")?;
             event_loop.call_method1("add_reader", (server.fileno(), &poll))?;
-            let _ = server.shared.wake.set(py, poll.unbind());
+            drop(server.shared.set_wake(Some(poll.unbind())));
         }
         Ok(())
     }
@@ -126,14 +127,9 @@ impl Server {
             // A handler runs a nested loop: the outer pass will see to everything.
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
-        let mut foreign = Vec::new();
-        self.before_pass(&mut worker);
-        worker.before_wait();
-        worker.wait(Some(0))?;
-        worker.dispatch(&mut foreign);
-        let wait_ms = worker.before_wait();
-        self.poller.set_alarm(wait_ms)?;
-        self.after_pass(py, worker)
+        let served = self.pass(&mut worker);
+        self.after_pass(py, worker)?;
+        served
     }
 
     /// Stops accepting, closes idle connections, and lets every other end with its next answer.
@@ -148,10 +144,12 @@ impl Server {
 
     /// Calls back once when a drain is asked for and no connection is left.
     fn on_drained(&self, callback: Py<PyAny>) {
-        *self
+        let before = self
             .on_drained
             .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(callback);
+            .unwrap_or_else(PoisonError::into_inner)
+            .replace(callback);
+        drop(before);
     }
 
     /// Closes everything now.
@@ -161,10 +159,11 @@ impl Server {
         worker.set_access_log(None);
         worker.app.calls.tasks.retire(py);
         worker.app.calls.contexts.leave(py);
-        if let (Some(event_loop), true) = (
-            self.shared.event_loop.get(py),
-            self.shared.wake.get(py).is_some(),
-        ) && !event_loop.call_method0(py, "is_closed")?.is_truthy(py)?
+        drop(worker);
+        // What wakes us is a method of ours: kept, it would keep us.
+        let was_guest = self.shared.set_wake(None).is_some();
+        if let (Some(event_loop), true) = (self.shared.event_loop.get(py), was_guest)
+            && !event_loop.call_method0(py, "is_closed")?.is_truthy(py)?
         {
             event_loop.call_method1(py, "remove_reader", (self.fileno(),))?;
         }
@@ -192,6 +191,15 @@ impl Server {
 }
 
 impl Server {
+    fn pass(&self, worker: &mut Worker<Native>) -> PyResult<()> {
+        self.before_pass(worker);
+        worker.before_wait();
+        worker.wait(Some(0))?;
+        worker.dispatch();
+        let wait_ms = worker.before_wait();
+        Ok(self.poller.set_alarm(wait_ms)?)
+    }
+
     /// The worker, when no pass is under way.
     pub(crate) fn worker(&self) -> PyResult<MutexGuard<'_, Worker<Native>>> {
         match self.worker.try_lock() {
@@ -276,12 +284,7 @@ fn duplicate(fd: i32) -> PyResult<OwnedFd> {
     if fd < 0 {
         return Err(PyValueError::new_err("a descriptor cannot be negative"));
     }
-    Ok(borrow(fd).try_clone_to_owned()?)
-}
-
-/// A descriptor that the caller holds open over the call.
-pub(crate) fn borrow<'fd>(fd: i32) -> BorrowedFd<'fd> {
-    crate::ffi::borrow_fd(fd)
+    Ok(ffi::borrow_fd(fd).try_clone_to_owned()?)
 }
 
 /// Every limit and timeout: name, kind, default, unit, help.

@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     exchanges: Mutex<HashMap<ExchangeId, OpenExchange>>,
     pub(crate) event_loop: PyOnceLock<Py<PyAny>>,
     /// Wakes a reactor that does not own the loop; `None` where every turn of the loop passes through the reactor anyway.
-    pub(crate) wake: PyOnceLock<Py<PyAny>>,
+    wake: Mutex<Option<Py<PyAny>>>,
     wake_is_due: AtomicBool,
 }
 
@@ -58,7 +58,7 @@ impl Shared {
             disconnected,
             exchanges: Mutex::default(),
             event_loop: PyOnceLock::new(),
-            wake: PyOnceLock::new(),
+            wake: Mutex::default(),
             wake_is_due: AtomicBool::new(false),
         }
     }
@@ -66,16 +66,25 @@ impl Shared {
     /// Posts a command, and sees to it that the reactor looks into its mailbox.
     pub(crate) fn post(&self, py: Python<'_>, id: ExchangeId, command: Command) {
         self.mailbox.post(id, command);
-        let Some(wake) = self.wake.get(py) else {
+        if self.wake_is_due.load(Ordering::Relaxed) {
+            return;
+        }
+        let wake = self.wake().as_ref().map(|wake| wake.clone_ref(py));
+        let Some((wake, event_loop)) = wake.zip(self.event_loop.get(py)) else {
             return;
         };
-        if !self.wake_is_due.swap(true, Ordering::Relaxed)
-            && let Some(event_loop) = self.event_loop.get(py)
-            && event_loop.call_method1(py, "call_soon", (wake,)).is_err()
-        {
-            // The loop is closed: nothing will be sent any more.
-            self.wake_is_due.store(false, Ordering::Relaxed);
-        }
+        // A loop that is closed will send nothing any more.
+        let is_due = event_loop.call_method1(py, "call_soon", (wake,)).is_ok();
+        self.wake_is_due.store(is_due, Ordering::Relaxed);
+    }
+
+    fn wake(&self) -> MutexGuard<'_, Option<Py<PyAny>>> {
+        self.wake.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets what wakes the reactor, and gives what did before.
+    pub(crate) fn set_wake(&self, wake: Option<Py<PyAny>>) -> Option<Py<PyAny>> {
+        std::mem::replace(&mut self.wake(), wake)
     }
 
     /// A pass begins: the next post needs a wake of its own.
@@ -90,9 +99,21 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An exchange that stays open beyond its handler's first step.
-    pub(crate) fn open(&self, id: ExchangeId, change: impl FnOnce(&mut OpenExchange)) {
-        change(self.exchanges().entry(id).or_default());
+    /// An exchange that stays open beyond its handler's first step. `change` gives back what it took out: dropping a Python object
+    /// may run Python, which must not happen while the exchanges are held.
+    pub(crate) fn open<T>(&self, id: ExchangeId, change: impl FnOnce(&mut OpenExchange) -> T) -> T {
+        let mut exchanges = self.exchanges();
+        change(exchanges.entry(id).or_default())
+    }
+
+    /// As [`Shared::open`], for one that is open already.
+    pub(crate) fn change<T>(
+        &self,
+        id: ExchangeId,
+        change: impl FnOnce(&mut OpenExchange) -> T,
+    ) -> Option<T> {
+        let mut exchanges = self.exchanges();
+        exchanges.get_mut(&id).map(change)
     }
 
     /// Forgets an exchange and gives what was known of it, to be dropped by the caller.

@@ -87,9 +87,11 @@ impl Part {
             Some((true, false, false)) => {
                 let future = self.shared.create_future(py)?;
                 future.setattr(pyo3::intern!(py, "_asyncio_future_blocking"), true)?;
-                if let Some(exchange) = self.shared.exchanges().get_mut(&self.id) {
-                    exchange.reader = Some(future.clone().unbind());
-                }
+                let reader = future.clone().unbind();
+                let before = self
+                    .shared
+                    .change(self.id, |exchange| exchange.reader.replace(reader));
+                drop(before);
                 self.shared.post(py, self.id, Command::Read);
                 Ok(future)
             }
@@ -126,9 +128,11 @@ impl Stream {
             return Ready::with(py, None);
         }
         let future = self.shared.create_future(py)?;
-        if let Some(exchange) = self.shared.exchanges().get_mut(&self.id) {
-            exchange.writer = Some(future.clone().unbind());
-        }
+        let writer = future.clone().unbind();
+        let before = self
+            .shared
+            .change(self.id, |exchange| exchange.writer.replace(writer));
+        drop(before);
         Ok(future)
     }
 }

@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyTuple;
-use server::Router;
+use server::{PatternError, Router, pattern_parameters};
 
 use crate::answer::Conversion;
 use crate::request::Parameter;
@@ -121,17 +121,8 @@ impl NativeApp {
         keyword_parameters: Vec<String>,
         is_async: bool,
     ) -> PyResult<()> {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        if Arc::get_mut(&mut table).is_none() {
-            *table = Arc::new(table.copy(py));
-        }
-        let Some(table) = Arc::get_mut(&mut table) else {
-            return Ok(());
-        };
-        let (_, all) = table
-            .router
-            .add(method, pattern)
-            .map_err(|error| PyValueError::new_err(error.0))?;
+        let refused = |error: PatternError| PyValueError::new_err(error.0);
+        let all = pattern_parameters(pattern).map_err(refused)?;
         let index_of = |name: &String| {
             let found = all.iter().position(|(own, _)| own == name);
             found.ok_or_else(|| {
@@ -149,6 +140,15 @@ impl NativeApp {
         } else {
             None
         };
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::get_mut(&mut table).is_none() {
+            *table = Arc::new(table.copy(py));
+        }
+        let Some(table) = Arc::get_mut(&mut table) else {
+            return Ok(());
+        };
+        // From here on nothing may fail: routes and the router's numbers must agree.
+        table.router.add(method, pattern).map_err(refused)?;
         table.routes.push(Arc::new(Route {
             handler,
             is_async,

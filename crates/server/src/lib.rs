@@ -20,7 +20,9 @@ pub use app::{Abort, App, Content, ExchangeId, Outcome, Pulled, Request};
 pub use limits::Limits;
 pub use mailbox::{Command, Mailbox, Response};
 pub use responder::{Fields, Responder};
-pub use router::{Match, ParameterKind, Parameters, PatternError, Router, percent_decode};
+pub use router::{
+    Match, ParameterKind, Parameters, PatternError, Router, pattern_parameters, percent_decode,
+};
 pub use setting::Setting;
 pub use timeouts::Timeouts;
 pub use worker::{Config, Worker};

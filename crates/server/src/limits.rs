@@ -25,12 +25,17 @@ settings! {
 }
 
 impl Limits {
-    /// The most bytes that one connection can make the server hold besides what its handlers keep: unread input with a head, content,
-    /// unsent answers, and what the kernel gave in one read.
+    /// The most bytes that one connection can make the server hold besides its answers' own size and what its handlers keep: an
+    /// incomplete head and those of the requests in work, content, the send buffer, and what the kernel gave in one read.
     pub fn connection_bytes_max(&self) -> u64 {
-        let head = self.request_line_bytes_max + self.header_section_bytes_max;
-        let received_once = crate::worker::RECEIVE_BYTES as u64;
-        2 * head + self.body_bytes_max + 2 * self.send_buffer_bytes_max + 2 * received_once
+        let head = self
+            .request_line_bytes_max
+            .saturating_add(self.header_section_bytes_max);
+        let heads = head.saturating_mul(self.pipelined_exchanges_max.saturating_add(1));
+        let received = 2 * crate::worker::RECEIVE_BYTES as u64;
+        [self.body_bytes_max, self.send_buffer_bytes_max, received]
+            .into_iter()
+            .fold(heads, u64::saturating_add)
     }
 
     pub(crate) fn head(&self) -> wire::HeadLimits {

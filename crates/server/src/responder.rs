@@ -5,16 +5,15 @@ use wire::{Method, RequestHead, Version};
 /// The field lines that are the same on every answer of one second, and the head of the most frequent one.
 pub(crate) struct Stamp {
     server: &'static [u8],
-    /// `Server` and `Date` lines.
-    lines: Vec<u8>,
-    /// The status line of a 200 and `lines`.
+    date: Vec<u8>,
+    /// The status line of a 200, and both.
     ok: Vec<u8>,
     /// The whole head of the last plain answer (a 200 with those lines and that length): most answers begin as the one before.
     last: Vec<u8>,
     last_lines: Vec<u8>,
     last_length: usize,
-    /// The address of `last_lines`' original, if that was a constant.
-    last_constant: Option<usize>,
+    /// Where `last_lines`' original is, address and length, if that was a constant.
+    last_constant: Option<(usize, usize)>,
 }
 
 impl Stamp {
@@ -26,7 +25,7 @@ impl Stamp {
         };
         let mut stamp = Stamp {
             server,
-            lines: Vec::new(),
+            date: Vec::new(),
             ok: Vec::new(),
             last: Vec::new(),
             last_lines: Vec::new(),
@@ -38,28 +37,27 @@ impl Stamp {
     }
 
     pub(crate) fn refresh(&mut self, unix_s: u64) {
-        self.lines.clear();
-        self.lines.extend_from_slice(self.server);
-        self.lines.extend_from_slice(b"Date: ");
-        self.lines.extend_from_slice(&wire::imf_fixdate(unix_s));
-        self.lines.extend_from_slice(b"\r\n");
+        self.date.clear();
+        self.date.extend_from_slice(b"Date: ");
+        self.date.extend_from_slice(&wire::imf_fixdate(unix_s));
+        self.date.extend_from_slice(b"\r\n");
         self.ok.clear();
         wire::push_status_line(&mut self.ok, 200);
-        self.ok.extend_from_slice(&self.lines);
+        self.ok.extend_from_slice(self.server);
+        self.ok.extend_from_slice(&self.date);
         self.remember(Fields::constant(b""), 0);
     }
 
     /// Whether the whole head is the one that was remembered.
     #[inline]
     fn is_as_before(&self, fields: Fields<'_>, length: usize) -> bool {
-        let is_same_constant =
-            fields.is_constant && self.last_constant == Some(fields.lines.as_ptr() as usize);
+        let is_same_constant = fields.is_constant && self.last_constant == Some(fields.place());
         self.last_length == length && (is_same_constant || self.last_lines == fields.lines)
     }
 
     fn remember(&mut self, fields: Fields<'_>, length: usize) {
         let lines = fields.lines;
-        self.last_constant = fields.is_constant.then_some(lines.as_ptr() as usize);
+        self.last_constant = fields.is_constant.then_some(fields.place());
         self.last_lines.clear();
         self.last_lines.extend_from_slice(lines);
         self.last_length = length;
@@ -79,8 +77,10 @@ impl Stamp {
 pub struct Fields<'a> {
     /// The lines.
     pub lines: &'a [u8],
-    /// `lines` holds a `Date` or `Server` of the application's own, so that ours must not follow.
-    pub replaces_ours: bool,
+    /// `lines` holds a `Date` of the application's own, so that ours must not follow.
+    pub has_date: bool,
+    /// The same for `Server`.
+    pub has_server: bool,
     /// `lines` is a constant: the same address means the same bytes.
     is_constant: bool,
 }
@@ -90,21 +90,34 @@ impl<'a> Fields<'a> {
     pub const fn constant(lines: &'static [u8]) -> Fields<'static> {
         Fields {
             lines,
-            replaces_ours: false,
+            has_date: false,
+            has_server: false,
             is_constant: true,
         }
     }
 
     /// Lines of an application, looked through.
     pub fn of_application(lines: &'a [u8]) -> Fields<'a> {
-        let replaces_ours = wire::field_lines(lines).any(|(name, _)| {
-            name.eq_ignore_ascii_case(b"date") || name.eq_ignore_ascii_case(b"server")
-        });
+        let (mut has_date, mut has_server) = (false, false);
+        for (name, _) in wire::field_lines(lines) {
+            has_date |= name.eq_ignore_ascii_case(b"date");
+            has_server |= name.eq_ignore_ascii_case(b"server");
+        }
         Fields {
             lines,
-            replaces_ours,
+            has_date,
+            has_server,
             is_constant: false,
         }
+    }
+
+    fn replaces_ours(&self) -> bool {
+        self.has_date || self.has_server
+    }
+
+    /// What two constants share only if they are the same.
+    fn place(&self) -> (usize, usize) {
+        (self.lines.as_ptr() as usize, self.lines.len())
     }
 }
 
@@ -163,7 +176,7 @@ impl<'a> Responder<'a> {
     /// Cost: one reservation, then copies.
     #[inline]
     pub fn respond(&mut self, status: u16, fields: Fields<'_>, content: &[u8]) {
-        let is_plain = status == 200 && !fields.replaces_ours && self.framing.persistent;
+        let is_plain = status == 200 && !fields.replaces_ours() && self.framing.persistent;
         if !is_plain || self.framing.version == Version::Http10 || self.framing.is_head {
             return self.respond_otherwise(status, fields, content);
         }
@@ -179,13 +192,15 @@ impl<'a> Responder<'a> {
 
     fn respond_otherwise(&mut self, status: u16, fields: Fields<'_>, content: &[u8]) {
         self.push_head(status, fields);
+        let may_have = wire::may_generate_content(status);
         if wire::has_content(status) {
+            let length = if may_have { content.len() } else { 0 };
             self.out.extend_from_slice(b"Content-Length: ");
-            wire::push_decimal(self.out, content.len() as u64);
+            wire::push_decimal(self.out, length as u64);
             self.out.extend_from_slice(b"\r\n");
         }
         self.out.extend_from_slice(b"\r\n");
-        if wire::has_content(status) && !self.framing.is_head {
+        if may_have && !self.framing.is_head {
             self.out.extend_from_slice(content);
             self.content_bytes = content.len() as u64;
         }
@@ -193,41 +208,44 @@ impl<'a> Responder<'a> {
 
     /// Writes the head of an answer whose length is not known: chunked, or to HTTP/1.0 ended by the end of the connection.
     ///
-    /// False when no content may follow (HEAD, 204, 304): then the answer is complete.
+    /// False when no content may follow (HEAD, 204, 205, 304): then the answer is complete.
     pub fn begin(&mut self, status: u16, fields: Fields<'_>) -> bool {
-        let has_content = wire::has_content(status);
-        if has_content && self.framing.version == Version::Http10 {
+        let has_content = wire::may_generate_content(status);
+        if !has_content {
+            self.respond_otherwise(status, fields, b"");
+            return false;
+        }
+        if self.framing.version == Version::Http10 {
             self.framing.persistent = false;
         }
         self.push_head(status, fields);
-        if has_content && self.framing.version == Version::Http11 {
+        if self.framing.version == Version::Http11 {
             self.out
                 .extend_from_slice(b"Transfer-Encoding: chunked\r\n");
             self.is_chunked = true;
         }
         self.out.extend_from_slice(b"\r\n");
-        has_content && !self.framing.is_head
+        !self.framing.is_head
     }
 
     fn push_head(&mut self, status: u16, fields: Fields<'_>) {
         self.status = status;
-        if status == 200 && !fields.replaces_ours {
+        if status == 200 && !fields.replaces_ours() {
             self.out.extend_from_slice(&self.stamp.ok);
         } else {
-            self.push_other_head(status, fields.replaces_ours);
+            wire::push_status_line(self.out, status);
+            if !fields.has_server {
+                self.out.extend_from_slice(self.stamp.server);
+            }
+            if !fields.has_date {
+                self.out.extend_from_slice(&self.stamp.date);
+            }
         }
         self.out.extend_from_slice(fields.lines);
         match (self.framing.persistent, self.framing.version) {
             (true, Version::Http11) => {}
             (true, Version::Http10) => self.out.extend_from_slice(b"Connection: keep-alive\r\n"),
             (false, _) => self.out.extend_from_slice(b"Connection: close\r\n"),
-        }
-    }
-
-    fn push_other_head(&mut self, status: u16, replaces_ours: bool) {
-        wire::push_status_line(self.out, status);
-        if !replaces_ours {
-            self.out.extend_from_slice(&self.stamp.lines);
         }
     }
 }
@@ -309,9 +327,42 @@ mod tests {
     }
 
     #[test]
-    fn an_applications_own_date_replaces_ours() {
-        let fields = Fields::of_application(b"X: y\r\nDATE: now\r\n");
-        assert!(fields.replaces_ours);
-        assert!(!Fields::of_application(b"Dates: now\r\n").replaces_ours);
+    fn an_applications_own_date_or_server_replaces_that_one_only() {
+        let head = |lines: &'static [u8]| {
+            let mut stamp = Stamp::new(true, 784_111_777);
+            let mut out = Vec::new();
+            let fields = Fields::of_application(lines);
+            Responder::new(&mut out, &mut stamp, framing()).respond(200, fields, b"");
+            String::from_utf8(out).unwrap()
+        };
+        let (server, date) = DATE.split_at("Server: bolide\r\n".len());
+        let rest = "Content-Length: 0\r\n\r\n";
+        let ok = "HTTP/1.1 200 OK\r\n";
+        assert_eq!(
+            head(b"DATE: now\r\n"),
+            format!("{ok}{server}DATE: now\r\n{rest}")
+        );
+        assert_eq!(
+            head(b"server: me\r\n"),
+            format!("{ok}{date}server: me\r\n{rest}")
+        );
+        let both = format!("{ok}Server: me\r\nDate: now\r\n{rest}");
+        assert_eq!(head(b"Server: me\r\nDate: now\r\n"), both);
+        assert_eq!(
+            head(b"Dates: now\r\n"),
+            format!("{ok}{DATE}Dates: now\r\n{rest}")
+        );
+    }
+
+    #[test]
+    fn a_205_has_no_content_and_says_so() {
+        let expected =
+            format!("HTTP/1.1 205 Reset Content\r\n{DATE}A: b\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(answer(framing(), 205, b"hi"), expected);
+        let mut stamp = Stamp::new(true, 784_111_777);
+        let mut out = Vec::new();
+        let mut responder = Responder::new(&mut out, &mut stamp, framing());
+        assert!(!responder.begin(205, Fields::constant(b"A: b\r\n")));
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

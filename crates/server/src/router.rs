@@ -340,6 +340,14 @@ impl Router {
     }
 }
 
+/// The parameters of a pattern: their names and what they match, in order.
+///
+/// # Errors
+/// A pattern that cannot be read.
+pub fn pattern_parameters(pattern: &str) -> Result<Vec<(String, ParameterKind)>, PatternError> {
+    parameters_of(&parse_pattern(pattern)?, pattern)
+}
+
 fn parse_pattern(pattern: &str) -> Result<Vec<Segment<'_>>, PatternError> {
     let Some(rest) = pattern.strip_prefix('/') else {
         return Err(PatternError(format!(

@@ -8,7 +8,7 @@ settings! {
         header_timeout_ms: 15000, "milliseconds",
             "From a request's first byte (or the connection's start) to the end of its header section; then 408. Absolute: a byte now and then does not extend it.";
         body_grace_ms: 5000, "milliseconds",
-            "Time a content may take before its minimum rate counts.";
+            "Time a content may take before its minimum rate counts; 0 switches the rate off.";
         body_rate_bytes_per_s_min: 240, "bytes per second",
             "Slowest content after the grace, measured only while the server is willing to read; below it the answer is 408.";
         keep_alive_timeout_ms: 75000, "milliseconds",
@@ -18,7 +18,7 @@ settings! {
         handler_timeout_ms: 60000, "milliseconds",
             "An asynchronous handler that has not begun to answer; then it is cancelled and the answer is 503.";
         linger_timeout_ms: 2000, "milliseconds",
-            "Reading on after a refusal, so that the peer sees the answer instead of a reset (RFC 9112 section 9.6).";
+            "Reading on after a refusal, so that the peer sees the answer instead of a reset (RFC 9112 section 9.6); 0 closes at once.";
     }
 }
 

@@ -37,6 +37,9 @@ const EXHAUSTED_MS: u64 = 250;
 /// Rounds of answering handlers that answer at once to what they are told, before sockets have their turn.
 const MAILS_PER_PASS: usize = 16;
 
+/// Why what a connection left in the send buffer ends it.
+const LEFT_OVER: &str = "one connection's answers must never reach another";
+
 const LISTENER: Token = 1 << 32;
 const FOREIGN: Token = 1 << 33;
 /// Reminder keys of listeners; connections count up from 0.
@@ -140,7 +143,7 @@ impl<A: App> Worker<A> {
             app,
             core,
             poller: Arc::new(Poller::new()?),
-            events: Events::with_capacity(256),
+            events: Events::default(),
             listeners: Vec::new(),
             connections: Slab::new(),
             open: Arc::default(),
@@ -155,14 +158,19 @@ impl<A: App> Worker<A> {
         })
     }
 
-    /// The set that everything is watched by. Its owner may add descriptors under [`Worker::foreign_token`].
+    /// The set that everything is watched by.
     pub fn poller(&self) -> Arc<Poller> {
         Arc::clone(&self.poller)
     }
 
-    /// The token under which [`Worker::dispatch`] reports descriptor `fd` back instead of serving it.
-    pub fn foreign_token(fd: u32) -> Token {
-        FOREIGN | Token::from(fd)
+    /// Watches a set of descriptors that are not ours too: [`Worker::dispatch`] tells when one of them is ready.
+    ///
+    /// A set of their own, so that whatever their owner does with a descriptor's number, it never meets one of ours.
+    ///
+    /// # Errors
+    /// When it is watched already, or the system's limit of watches is reached.
+    pub fn watch_foreign(&self, set: &Poller) -> io::Result<()> {
+        self.poller.add(set, FOREIGN, Interest::READ)
     }
 
     /// The number of open connections, to be read at any time.
@@ -271,15 +279,15 @@ impl<A: App> Worker<A> {
         self.poller.wait(&mut self.events, timeout_ms)
     }
 
-    /// Serves everything that the last wait found ready; `foreign` gets what is not ours.
-    pub fn dispatch(&mut self, foreign: &mut Vec<net::Readiness>) {
+    /// Serves everything that the last wait found ready. True when something is ready that is not ours.
+    pub fn dispatch(&mut self) -> bool {
+        let mut is_foreign_ready = false;
         if self.core.clock.refresh() {
             self.core.stamp.refresh(self.core.clock.unix_s());
         }
-        for index in 0..self.events.len() {
-            let Some(event) = self.events.get(index) else {
-                break;
-            };
+        let mut index = 0;
+        while let Some(event) = self.events.get(index) {
+            index += 1;
             if event.token < LISTENER {
                 self.with_connection(event.token as usize, |connection, core, app, receive| {
                     if event.is_writable() {
@@ -292,16 +300,15 @@ impl<A: App> Worker<A> {
                 });
             } else if event.token < FOREIGN {
                 self.accept((event.token & !LISTENER) as usize);
-            } else if event.token < FOREIGN << 1 {
-                let mut readiness = event;
-                readiness.token &= !FOREIGN;
-                foreign.push(readiness);
+            } else {
+                is_foreign_ready |= event.token == FOREIGN;
             }
         }
         self.take_mail();
         if self.timers.is_due(self.core.clock.now_ms()) {
             self.expire();
         }
+        is_foreign_ready
     }
 
     /// Runs one connection's part of a pass; a panic in it ends that connection only.
@@ -316,11 +323,10 @@ impl<A: App> Worker<A> {
         let (core, app, receive) = (&mut self.core, &mut self.app, &mut self.receive);
         let served = catch_unwind(AssertUnwindSafe(|| serve(connection, core, app, receive)));
         let fate = served.unwrap_or_else(|_| panicked(connection, core, app));
-        debug_assert!(
-            core.out.is_empty(),
-            "one connection's answers must never reach another"
-        );
-        if fate == Fate::Close {
+        debug_assert!(core.out.is_empty(), "{LEFT_OVER}");
+        let has_left_over = !core.out.is_empty();
+        core.out.clear();
+        if fate == Fate::Close || has_left_over {
             self.connections.remove(key);
             self.open.fetch_sub(1, Ordering::Relaxed);
             return;

@@ -130,12 +130,12 @@ pub fn push_chunk(out: &mut Vec<u8>, content: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Whether a response with this status may have content (RFC 9110 6.4.1): not 1xx, 204, 304.
+/// Whether a response with this status may have content as far as its framing goes (RFC 9112 6.3): not 1xx, 204, 304.
 pub fn has_content(status: u16) -> bool {
     !matches!(status, 100..=199 | 204 | 304)
 }
 
-/// Whether a response with this status may carry Content-Length (RFC 9110 8.6): not 1xx, 204.
-pub fn allows_content_length(status: u16) -> bool {
-    !matches!(status, 100..=199 | 204)
+/// Whether a sender may generate content with this status (RFC 9110 15.3.6): not with those without content, nor with 205.
+pub fn may_generate_content(status: u16) -> bool {
+    has_content(status) && status != 205
 }

@@ -39,7 +39,7 @@ mod trailer;
 pub use chunked::ChunkedDecoder;
 pub use date::{IMF_FIXDATE_LEN, imf_fixdate};
 pub use encode::{
-    CONTINUE, LAST_CHUNK, allows_content_length, has_content, push_chunk, push_decimal, push_hex,
+    CONTINUE, LAST_CHUNK, has_content, may_generate_content, push_chunk, push_decimal, push_hex,
     push_status_line, status_line,
 };
 pub use error::{ErrorKind, ProtocolError};

@@ -18,7 +18,6 @@ use window::{Window, thread_cpu_ns};
 
 /// Large enough that a deep batch of answers arrives in one read.
 const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
-const EVENTS_MAX: usize = 256;
 /// How often timeouts are looked for and failed connections opened anew.
 const SWEEP_NS: u64 = 50_000_000;
 /// Connections that may be open and unheard of at the start: a listener's backlog may be as small as 100.
@@ -85,7 +84,7 @@ impl<'a> Driver<'a> {
 
     pub(super) fn run(mut self) -> io::Result<Report> {
         let mut window = Window::new(self.options);
-        let mut events = Events::with_capacity(EVENTS_MAX);
+        let mut events = Events::default();
         let mut next_sweep_ns = precise_ns() + SWEEP_NS;
         for _ in 0..OPENING_MAX {
             self.open_next();
@@ -117,10 +116,8 @@ impl<'a> Driver<'a> {
             {
                 break;
             }
-            for index in 0..events.len() {
-                if let Some(readiness) = events.get(index) {
-                    self.serve(readiness);
-                }
+            for readiness in events.iter() {
+                self.serve(*readiness);
             }
         }
         Ok(self.report(&window))

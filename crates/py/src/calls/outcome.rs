@@ -78,15 +78,16 @@ impl Calls {
                     return Ok(Outcome::Answered);
                 }
                 let request = subject.request.clone_ref(py);
-                self.shared.open(subject.id, |exchange| {
-                    exchange.parts = Some(parts);
-                    exchange.request = Some(request);
+                let before = self.shared.open(subject.id, |exchange| {
+                    (
+                        exchange.parts.replace(parts),
+                        exchange.request.replace(request),
+                    )
                 });
+                drop(before);
                 Ok(Outcome::Streaming)
             }
             Source::AsyncIterator(iterator) => {
-                self.shared.open(subject.id, |_| {});
-                self.shared.post(py, subject.id, Command::Begin(response));
                 let stream = Stream {
                     id: subject.id,
                     shared: Arc::clone(&self.shared),
@@ -96,6 +97,8 @@ impl Calls {
                     .stream_async
                     .bind(py)
                     .call1((Py::new(py, stream)?, iterator))?;
+                self.shared.open(subject.id, |_| {});
+                self.shared.post(py, subject.id, Command::Begin(response));
                 Ok(self.step(
                     py,
                     Subject {
@@ -179,8 +182,7 @@ impl Calls {
 /// The answer of last resort.
 fn plain_answer(responder: &mut Responder<'_>) -> Outcome {
     if !responder.is_answered() {
-        let fields = Fields::constant(b"Content-Type: text/plain; charset=utf-8\r\n");
-        responder.respond(500, fields, b"500 Internal Server Error\n");
+        responder.respond(500, Fields::constant(TEXT), b"500 Internal Server Error\n");
     }
     Outcome::Answered
 }

@@ -157,11 +157,12 @@ impl Incoming {
         let Some(since) = self.waits_since_ms else {
             return u64::MAX;
         };
-        if timeouts.body_rate_bytes_per_s_min == 0 {
+        if timeouts.body_rate_bytes_per_s_min == 0 || timeouts.body_grace_ms == 0 {
             return u64::MAX;
         }
         let earned = self.total_bytes.saturating_mul(1000) / timeouts.body_rate_bytes_per_s_min;
-        since.saturating_add((timeouts.body_grace_ms + earned).saturating_sub(self.waited_ms))
+        let allowed = timeouts.body_grace_ms.saturating_add(earned);
+        since.saturating_add(allowed.saturating_sub(self.waited_ms))
     }
 }
 

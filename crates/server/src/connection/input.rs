@@ -56,7 +56,10 @@ impl Connection {
                         break;
                     }
                     if core.out.len() as u64 >= core.limits.send_buffer_bytes_max {
-                        self.flush(core);
+                        if !self.flush(core) {
+                            self.reading = Reading::Closing;
+                            self.end_of_input = true;
+                        }
                         self.is_blocked = !self.backlog.is_empty();
                     }
                 }
