@@ -206,6 +206,3 @@ class Server:
     @property
     def memory_bound(self) -> tuple[int, int]:
         """Bytes that one connection, and all of them, can make the server hold."""
-
-    def reopen_access_log(self, fd: int) -> None:
-        """Write the access log to another descriptor from now on; it is duplicated."""

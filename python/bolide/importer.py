@@ -37,9 +37,10 @@ def load(target: str) -> App:
         LoadError: the module was found, but raised while it ran.
         ConfigError: there is no such module, file or attribute, or it is not an application.
     """
-    place, _, attributes = target.partition(":")
-    if not place:
-        raise ConfigError(f"{target!r} names no module; give MODULE:APP or FILE.py:APP")
+    place, colon, attributes = target.partition(":")
+    if not place or (colon and not attributes):
+        missing = "application" if place else "module"
+        raise ConfigError(f"{target!r} names no {missing}; give MODULE:APP or FILE.py:APP")
     _put_first(os.getcwd())
     is_file = place.endswith(".py") or os.sep in place
     module = _import_file(place) if is_file else _import_module(place)

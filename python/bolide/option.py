@@ -148,4 +148,4 @@ def _one_address(value: object) -> address.Address:
 
 def _is_whole(text: str) -> bool:
     digits = text[1:] if text[:1] in ("-", "+") else text
-    return digits.isascii() and digits.isdigit() and len(digits) <= 18
+    return digits.isascii() and digits.isdigit() and len(digits) <= 4000

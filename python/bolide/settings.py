@@ -23,6 +23,8 @@ from bolide.option import Addresses, Choice, Count, Kind, Number, Switch, Text
 
 PREFIX = "BOLIDE_"
 LISTENING, PROCESSES, LOGGING, ANSWERING = "Listening", "Processes", "Logging", "Answering"
+CORE_NUMBER_MAX = 2**40
+"""A tebibyte, or 35 years in milliseconds: more than anyone means, and sums of it fit 64 bits."""
 CORE_GROUPS = {"limit": "Limits", "timeout": "Timeouts"}
 Channel = Literal["flag", "keyword"]
 
@@ -231,7 +233,8 @@ def _checked(option: Option, value: object, source: str) -> object:
     try:
         return option.kind.parse(value)
     except ValueError as error:
-        raise ConfigError(f"{source}: {value!r} {error}") from None
+        shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        raise ConfigError(f"{source}: {shown!r} {error}") from None
 
 
 def _said(name: str, layer: str, where: str = "") -> str:
@@ -249,5 +252,6 @@ def _described(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def _core_option(name: str, kind: str, default: int, unit: str, help: str) -> Option:
     """Make a row of a number that the core enforces; only a timeout can be switched off."""
-    number = Number(0, note="0 = off") if kind == "timeout" else Number(1)
+    least, note = (0, "0 = off") if kind == "timeout" else (1, "")
+    number = Number(least, CORE_NUMBER_MAX, note)
     return Option(name, number, default, CORE_GROUPS[kind], help, unit)

@@ -6,6 +6,7 @@ is defined.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -73,7 +74,12 @@ async def serve(app: App | str, *, config: str | None = None, **settings: Any) -
             raise ConfigError(f"{name}= is for bolide.run; serve uses the loop it runs in")
     resolved = resolve(settings, config=config)
     loaded = importer.load(app) if isinstance(app, str) else importer.check(app, "the application")
-    service = Service(loaded, resolved, open_access_log(resolved.access_log))
+    access_log_fd = open_access_log(resolved.access_log)
+    try:
+        service = Service(loaded, resolved, access_log_fd)
+    finally:
+        if access_log_fd is not None:
+            os.close(access_log_fd)  # the service has a copy
     listeners = listener.open_all(resolved.addresses, resolved.backlog)
     try:
         await service.start([each.socket.fileno() for each in listeners], own_selector=False)

@@ -57,7 +57,7 @@ class Supervisor:
     """Workers for one application, from the first start to the last end."""
 
     def __init__(self, source: App | str, settings: Settings) -> None:
-        # What each signal does. Reload, scaling and reopening logs are further lines here.
+        # What each signal does.
         self._actions: dict[int, Callable[[], None]] = {
             signal.SIGTERM: self._stop,
             signal.SIGINT: self._stop,
@@ -108,7 +108,7 @@ class Supervisor:
 
     def _close(self) -> None:
         listener.close_all(self._listeners)
-        own_log_fd = None if self._settings.access_log == "-" else self._job.access_log_fd
+        own_log_fd = self._job.access_log_fd
         for fd in (self._job.lifeline_fd, self._lifeline_write_fd, own_log_fd):
             if fd is not None:
                 os.close(fd)
@@ -116,7 +116,9 @@ class Supervisor:
     def _wait(self) -> None:
         for key, _ in self._selector.select(self._wait_s()):
             if key.data is None:
-                for number in os.read(key.fd, 4096):
+                # Whoever tells the whole process group to end means the workers' ends too.
+                told = sorted(os.read(key.fd, 4096), key=lambda number: number == signal.SIGCHLD)
+                for number in told:
                     self._actions.get(number, _nothing)()
             else:
                 self._hear(key.data)
@@ -250,7 +252,7 @@ def _nothing() -> None:
 
 
 def open_access_log(path: str) -> int | None:
-    """Open the access log for appending; None when it is off.
+    """Open the access log for appending; None when it is off. The caller closes the descriptor.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -258,7 +260,7 @@ def open_access_log(path: str) -> int | None:
     if path == "off":
         return None
     if path == "-":
-        return sys.__stdout__.fileno() if sys.__stdout__ else None
+        return os.dup(sys.__stdout__.fileno()) if sys.__stdout__ else None
     try:
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:

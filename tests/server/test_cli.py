@@ -25,7 +25,7 @@ MISTAKES = [
     ),
     (
         ["serve", "basic", "--bind", "::1:80"],
-        "--bind: ('::1:80',) holds '::1:80', which needs brac",
+        "--bind: '::1:80' holds '::1:80', which needs brac",
     ),
     (["serve", "basic", "--prot", "1"], "No such option '--prot'"),
     (["serve", "basic", "--access-log", "/none/x"], "cannot write the access log /none/x: No such"),

@@ -93,7 +93,14 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
     ({"host": 3}, {}, "", "host=: 3 is not text"),
     ({"server_header": "maybe"}, {}, "", "server_header=: 'maybe' is neither on nor off"),
     ({"wrokers": 2}, {}, "", "wrokers=: no such option; did you mean workers?"),
-    ({"connections_max": 0}, {}, "", "connections_max=: 0 is out of range; give 1 or more"),
+    (
+        {"connections_max": 0},
+        {},
+        "",
+        "connections_max=: 0 is out of range; give 1 to 1099511627776",
+    ),
+    ({"body_bytes_max": 2**64}, {}, "", f"body_bytes_max=: {2**64} is out of range; give 1 to"),
+    ({}, {"BOLIDE_PORT": "9" * 30}, "", f"BOLIDE_PORT: '{'9' * 30}' is out of range; give 0 to"),
     (
         {},
         {"BOLIDE_PORT": "tcp://10.0.0.1:80"},

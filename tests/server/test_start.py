@@ -1,11 +1,14 @@
 """`bolide.run` and `bolide.serve`: the server started from Python."""
 
 import asyncio
+import gc
 import logging
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,11 +97,11 @@ def shop() -> bolide.App:
 
 
 async def begin(
-    app: bolide.App, caplog: pytest.LogCaptureFixture
+    app: bolide.App, caplog: pytest.LogCaptureFixture, **settings: Any
 ) -> tuple[asyncio.Task[None], int]:
     """Start serving as a task; return it and the port."""
     app.state.arrived = asyncio.Event()
-    task = asyncio.create_task(bolide.serve(app, port=0))
+    task = asyncio.create_task(bolide.serve(app, port=0, **settings))
     while not (match := READY_HERE(caplog.text)):
         await asyncio.sleep(0)
         assert not task.done(), task
@@ -134,6 +137,27 @@ def test_serve_lives_in_a_running_loop(
 
     asyncio.run(main())
     assert app.state.calls == ["startup", "in flight", "shutdown"]
+
+
+def test_serve_leaves_nothing_behind(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    caplog.set_level(logging.INFO, "bolide")
+
+    async def main() -> None:
+        caplog.clear()
+        task, _ = await begin(shop(), caplog, access_log="access.log")
+        task.cancel()
+        await asyncio.wait([task])
+
+    def descriptors_after_it() -> int:
+        asyncio.run(main())
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    before = descriptors_after_it()
+    assert [descriptors_after_it() for _ in range(3)] == [before] * 3
 
 
 def test_serve_takes_no_process_options() -> None:

@@ -2,7 +2,7 @@
 //!
 //! [`ceiling`] answers without parsing, so it shows the limit of this machine for a workload; [`generator`] drives a closed loop and
 //! checks every answer. Both are one thread with one epoll set, made of `net` and of `wire` in the client role.
-//! What neither does: choose workloads, start servers, compare figures. That is the laboratory's part.
+//! What neither does: choose workloads, start servers, compare figures. That is the part of who uses them (`benches/`).
 
 pub mod ceiling;
 pub mod generator;

@@ -96,15 +96,19 @@ impl Conversion {
             });
         }
         if value.is_exact_instance_of::<PyDict>() || value.is_exact_instance_of::<PyList>() {
-            let encoded = ffi::call(value.py(), &self.json_encode, [value.as_ptr()])?;
-            let source = Source::Whole(Body::Bytes(encoded.cast_into::<PyBytes>()?));
-            return Ok(Answer {
-                status: 200,
-                lines: Lines::Ours(JSON),
-                source,
-            });
+            return self.json(value);
         }
         self.convert_others(value)
+    }
+
+    #[inline]
+    fn json<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
+        let encoded = ffi::call(value.py(), &self.json_encode, [value])?;
+        Ok(Answer {
+            status: 200,
+            lines: Lines::Ours(JSON),
+            source: Source::Whole(Body::Bytes(encoded.cast_into::<PyBytes>()?)),
+        })
     }
 
     fn convert_others<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
@@ -123,13 +127,7 @@ impl Conversion {
             });
         }
         if value.is_instance_of::<PyDict>() || value.is_instance_of::<PyList>() {
-            let encoded = self.json_encode.bind(py).call1((value,))?;
-            let source = Source::Whole(Body::Bytes(encoded.cast_into::<PyBytes>()?));
-            return Ok(Answer {
-                status: 200,
-                lines: Lines::Ours(JSON),
-                source,
-            });
+            return self.json(value);
         }
         let is_text = value.is_instance_of::<PyString>();
         let source = self.source(value)?;

@@ -195,7 +195,7 @@ impl Calls {
             self.tasks.leave(py);
         }
         if route.parameters.is_empty() {
-            return ffi::call(py, &route.handler, [object.as_ptr()]);
+            return ffi::call(py, &route.handler, [object.bind(py).as_any()]);
         }
         call_with_parameters(py, route, &self.parameters, request, object)
     }
@@ -344,11 +344,5 @@ fn call_with_parameters<'py>(
             PyResult::Ok(())
         })
     })??;
-    ffi::call_named(
-        py,
-        &route.handler,
-        &arguments,
-        route.names.as_ref(),
-        route.named,
-    )
+    ffi::call_named(py, &route.handler, &arguments, route.names.as_ref())
 }

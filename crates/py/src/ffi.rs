@@ -1,6 +1,6 @@
-//! The calls into CPython that PyO3 has no safe form of, each as a safe function.
+//! The calls into CPython that PyO3 has no safe form of.
 //!
-//! The only file of this crate that may hold `unsafe`.
+//! The only file of this crate that may hold `unsafe`. What a function needs beyond its types, its comment says.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, UnsafeCell};
@@ -9,7 +9,7 @@ use std::ptr;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyDict, PyTuple, PyType};
 
 /// What a coroutine did with a value it was sent.
 pub(crate) enum Sent<'py> {
@@ -29,12 +29,14 @@ pub(crate) fn attached<'py>() -> Python<'py> {
 }
 
 /// Calls `callable` with positional arguments and no tuple in between.
+#[inline]
 pub(crate) fn call<'py, const N: usize>(
     py: Python<'py>,
     callable: &Py<PyAny>,
-    arguments: [*mut ffi::PyObject; N],
+    arguments: [&Bound<'py, PyAny>; N],
 ) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: the arguments are borrowed from references that the caller holds over the call; CPython reads N of them.
+    let arguments = arguments.map(Bound::as_ptr);
+    // SAFETY: the arguments are borrowed over the call; CPython reads N of them.
     let result = unsafe {
         ffi::PyObject_Vectorcall(callable.as_ptr(), arguments.as_ptr(), N, ptr::null_mut())
     };
@@ -47,12 +49,15 @@ pub(crate) fn call_named<'py>(
     py: Python<'py>,
     callable: &Py<PyAny>,
     arguments: &[Bound<'py, PyAny>],
-    names: Option<&Py<pyo3::types::PyTuple>>,
-    named: usize,
+    names: Option<&Py<PyTuple>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let positional = arguments.len().saturating_sub(named);
+    let named = names.map_or(0, |names| names.bind(py).len());
+    let Some(positional) = arguments.len().checked_sub(named) else {
+        return Err(PyTypeError::new_err("more names than arguments"));
+    };
     let names = names.map_or(ptr::null_mut(), Py::as_ptr);
-    // SAFETY: `Bound` is one pointer to an object, so the slice is an array of object pointers; all live over the call.
+    // SAFETY: `Bound` is one pointer to an object, so the slice is an array of object pointers; all live over the call, and the last
+    // `named` of them belong to the names.
     let result = unsafe {
         ffi::PyObject_Vectorcall(
             callable.as_ptr(),
@@ -93,7 +98,7 @@ pub(crate) fn copy_current_context(py: Python<'_>) -> PyResult<Bound<'_, PyAny>>
 
 /// A copy of a context.
 pub(crate) fn copy_context<'py>(context: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: `context` is a context object: it comes from one of these two functions.
+    // SAFETY: any object may be passed; one that is no context sets an error.
     let copy = unsafe { ffi::PyContext_Copy(context.as_ptr()) };
     // SAFETY: a new reference, or null with the error set.
     unsafe { Bound::from_owned_ptr_or_err(context.py(), copy) }
@@ -103,11 +108,14 @@ pub(crate) fn copy_context<'py>(context: &Bound<'py, PyAny>) -> PyResult<Bound<'
 /// so two contexts with the same address hold the same variables.
 ///
 /// Its place in the object is not public: behind the header and the pointer to the context before,
-/// from CPython 3.7 on. The caller tries out that it is still there.
+/// from CPython 3.7 on. The caller tries out that it is still there. 0 for what is no context.
 #[inline]
 pub(crate) fn context_variables(context: &Bound<'_, PyAny>) -> usize {
+    if context.get_type_ptr() != &raw mut ffi::PyContext_Type {
+        return 0;
+    }
     const OFFSET: usize = size_of::<ffi::PyObject>() + size_of::<*mut ffi::PyObject>();
-    // SAFETY: `context` is a context object, which is larger than that in every version.
+    // SAFETY: it is a context object, which is larger than that in every version.
     let place = unsafe { context.as_ptr().byte_add(OFFSET) }.cast::<usize>();
     // SAFETY: as above; reading a word of a live object.
     unsafe { *place }
@@ -115,7 +123,7 @@ pub(crate) fn context_variables(context: &Bound<'_, PyAny>) -> usize {
 
 /// Makes `context` the current one until [`exit_context`].
 pub(crate) fn enter_context(context: &Bound<'_, PyAny>) -> PyResult<()> {
-    // SAFETY: `context` is a context object: it comes from `copy_context`.
+    // SAFETY: any object may be passed; one that is no context sets an error.
     let failed = unsafe { ffi::PyContext_Enter(context.as_ptr()) } < 0;
     if failed {
         Err(PyErr::fetch(context.py()))
@@ -246,9 +254,9 @@ pub(crate) fn length(object: &Bound<'_, PyAny>) -> usize {
     usize::try_from(count).unwrap_or(0)
 }
 
-/// A descriptor that the caller keeps open while it uses the result.
+/// A descriptor, which the caller keeps open while it uses the result: asyncio and the command do, by contract.
 pub(crate) fn borrow_fd<'fd>(fd: i32) -> std::os::fd::BorrowedFd<'fd> {
-    // SAFETY: `fd` is not negative (both callers check); what is done with a closed one fails with EBADF and touches no memory.
+    // SAFETY: `fd` is not negative (both callers check). One that is closed meanwhile, or stands for another file, touches no memory.
     unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) }
 }
 

@@ -5,7 +5,6 @@ mod calls;
 mod context;
 mod driver;
 mod ffi;
-mod lab;
 mod native;
 mod parts;
 mod request;
@@ -15,6 +14,7 @@ mod shared;
 mod stream;
 mod table;
 mod task;
+mod tools;
 
 use pyo3::prelude::*;
 
@@ -23,8 +23,8 @@ use pyo3::prelude::*;
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(server::settings, module)?)?;
-    module.add_function(wrap_pyfunction!(lab::ceiling, module)?)?;
-    module.add_function(wrap_pyfunction!(lab::load, module)?)?;
+    module.add_function(wrap_pyfunction!(tools::ceiling, module)?)?;
+    module.add_function(wrap_pyfunction!(tools::load, module)?)?;
     module.add_class::<request::Request>()?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<table::NativeApp>()?;

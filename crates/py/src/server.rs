@@ -24,7 +24,6 @@ pub(crate) struct Server {
     pub(crate) poller: Arc<Poller>,
     open: Arc<AtomicUsize>,
     limits: Limits,
-    log_format: LogFormat,
     drain_asked: AtomicBool,
     on_drained: Mutex<Option<Py<PyAny>>>,
 }
@@ -65,7 +64,6 @@ impl Server {
             worker: Mutex::new(worker),
             shared,
             limits: config.limits,
-            log_format,
             drain_asked: AtomicBool::new(false),
             on_drained: Mutex::new(None),
         })
@@ -180,13 +178,6 @@ impl Server {
     fn memory_bound(&self) -> (u64, u64) {
         let one = self.limits.connection_bytes_max();
         (one, one.saturating_mul(self.limits.connections_max))
-    }
-
-    /// Writes the access log to another descriptor from now on; it is duplicated.
-    fn reopen_access_log(&self, fd: i32) -> PyResult<()> {
-        let log = access_log(fd, self.log_format)?;
-        self.worker()?.set_access_log(Some(log));
-        Ok(())
     }
 }
 

@@ -39,7 +39,6 @@ pub(crate) struct Route {
     /// The parameters that the handler takes: indexes, the ones by position first.
     pub(crate) taken: Vec<usize>,
     pub(crate) names: Option<Py<PyTuple>>,
-    pub(crate) named: usize,
 }
 
 impl Table {
@@ -134,11 +133,9 @@ impl NativeApp {
             .chain(&keyword_parameters)
             .map(index_of)
             .collect::<PyResult<Vec<usize>>>()?;
-        let named = keyword_parameters.len();
-        let names = if named > 0 {
-            Some(PyTuple::new(py, &keyword_parameters)?.unbind())
-        } else {
-            None
+        let names = match keyword_parameters.is_empty() {
+            true => None,
+            false => Some(PyTuple::new(py, &keyword_parameters)?.unbind()),
         };
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::get_mut(&mut table).is_none() {
@@ -155,7 +152,6 @@ impl NativeApp {
             parameters: all.into(),
             taken,
             names,
-            named,
         }));
         Ok(())
     }

@@ -157,7 +157,7 @@ impl Tasks {
         idle.driver.borrow_mut(py).take(work);
         idle.task
             .setattr(py, pyo3::intern!(py, "_log_destroy_pending"), true)?;
-        ffi::call(py, &asyncio.register_task, [idle.task.as_ptr()])?;
+        ffi::call(py, &asyncio.register_task, [idle.task.bind(py)])?;
         asyncio.schedule(py, idle.first_step)?;
         Ok(Some(idle.task))
     }
@@ -190,7 +190,7 @@ impl Asyncio {
         ffi::call(
             py,
             &self.enter_task,
-            [self.event_loop.as_ptr(), task.as_ptr()],
+            [self.event_loop.bind(py), task.bind(py)],
         )?;
         Ok(())
     }
@@ -199,7 +199,7 @@ impl Asyncio {
         ffi::call(
             py,
             &self.leave_task,
-            [self.event_loop.as_ptr(), task.as_ptr()],
+            [self.event_loop.bind(py), task.bind(py)],
         )?;
         Ok(())
     }
@@ -207,7 +207,7 @@ impl Asyncio {
     /// Makes way where a task is current that is not ours.
     #[cold]
     fn leave_caller(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let caller = ffi::call(py, &self.current_task, [self.event_loop.as_ptr()])?.unbind();
+        let caller = ffi::call(py, &self.current_task, [self.event_loop.bind(py)])?.unbind();
         if caller.is_none(py) {
             return Ok(None);
         }
@@ -227,7 +227,7 @@ impl Asyncio {
             None => None,
         };
         // Until it has work it is nobody's business: not in all_tasks(), and no complaint if it is dropped.
-        ffi::call(py, &self.unregister_task, [task.as_ptr()])?;
+        ffi::call(py, &self.unregister_task, [task.bind(py)])?;
         task.setattr(py, pyo3::intern!(py, "_log_destroy_pending"), false)?;
         Ok(Idle {
             name: self.get_name.read(task.bind(py))?.unbind(),

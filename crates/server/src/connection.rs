@@ -169,7 +169,8 @@ impl Connection {
         Fate::Close
     }
 
-    /// Closes it if nothing is under way; otherwise its next answer is its last. What arrived meanwhile is still served.
+    /// Closes it if nothing is under way; otherwise its next answer is its last. What arrived meanwhile is still served, and a client that
+    /// has just connected may send its first request.
     pub(crate) fn drain<A: App>(
         &mut self,
         core: &mut Core,
@@ -182,7 +183,9 @@ impl Connection {
                 self.feed(core, app, buffer.get(..count).unwrap_or_default());
                 return self.settle(core, app);
             }
-            return Fate::Close;
+            if self.served_any {
+                return Fate::Close;
+            }
         }
         Fate::Open
     }

@@ -44,11 +44,10 @@ pub struct Mailbox {
 }
 
 impl Mailbox {
-    /// Posts a command. True when the mailbox was empty before: then the reactor may have to be woken.
-    pub fn post(&self, id: ExchangeId, command: Command) -> bool {
+    /// Posts a command.
+    pub fn post(&self, id: ExchangeId, command: Command) {
         let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         commands.push((id, command));
-        commands.len() == 1
     }
 
     /// Swaps the posted commands with `taken`, which must be empty.

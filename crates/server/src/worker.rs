@@ -32,6 +32,8 @@ pub(crate) const SEND_BUFFER_KEPT_BYTES: usize = 1 << 20;
 const ACCEPTS_PER_PASS: usize = 256;
 /// Connections over the limit that are told so at the same time; beyond that they are closed without a word.
 const TURNED_AWAY_MAX: usize = 64;
+/// How long a draining worker waits for the first request of a client that has just connected.
+const UNUSED_MS: u64 = 1000;
 /// How long accepting rests when the process has no descriptor left.
 const EXHAUSTED_MS: u64 = 250;
 /// Rounds of answering handlers that answer at once to what they are told, before sockets have their turn.
@@ -69,6 +71,8 @@ pub(crate) struct Core {
     /// Answers of the connection that is being served; empty between connections.
     pub(crate) out: Vec<u8>,
     pub(crate) is_draining: bool,
+    /// While draining: until when a connection that never had a request may still send its first.
+    pub(crate) unused_until_ms: Option<u64>,
     sequence: u64,
 }
 
@@ -137,6 +141,7 @@ impl<A: App> Worker<A> {
             log,
             out: Vec::new(),
             is_draining: false,
+            unused_until_ms: None,
             sequence: 0,
         };
         Ok(Worker {
@@ -217,6 +222,12 @@ impl<A: App> Worker<A> {
 
     /// Stops accepting, closes idle connections, and lets every other end with its next answer.
     pub fn drain(&mut self) {
+        self.core.is_draining = true;
+        self.core.unused_until_ms = Some(self.core.clock.now_ms() + UNUSED_MS);
+        // Whoever is connected already, as far as its client knows, is served.
+        for index in 0..self.listeners.len() {
+            self.accept(index);
+        }
         self.stop_accepting();
         let keys: Vec<usize> = self.connections.iter().map(|(key, _)| key).collect();
         for key in keys {
@@ -338,7 +349,7 @@ impl<A: App> Worker<A> {
         if connection.interest != Some(wanted) || std::mem::take(&mut connection.may_have_more) {
             watch(&self.poller, connection, wanted);
         }
-        let deadline_ms = connection.deadline_ms(&core.timeouts);
+        let deadline_ms = connection.deadline_ms(core);
         if let Some(standing) = self.reminders.get_mut(key)
             && deadline_ms < *standing
         {
@@ -448,7 +459,7 @@ impl<A: App> Worker<A> {
                 _ => continue,
             }
             self.with_connection(key as usize, |connection, core, app, _| {
-                if connection.deadline_ms(&core.timeouts) <= now_ms {
+                if connection.deadline_ms(core) <= now_ms {
                     connection.expire(core, app)
                 } else {
                     Fate::Open

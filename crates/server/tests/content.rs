@@ -79,6 +79,48 @@ fn a_handler_reads_part_by_part() {
 }
 
 #[test]
+fn content_is_whole_whenever_its_handler_begins_to_read() {
+    for size in [HELD - 1, HELD, HELD + 1, 2 * HELD, 100 * HELD] {
+        for (is_chunked, ends) in [(false, false), (false, true), (true, false), (true, true)] {
+            expect_whole(size, is_chunked, ends);
+        }
+    }
+}
+
+/// Bytes that are held for a handler that does not read.
+const HELD: usize = 1000;
+
+fn expect_whole(size: usize, is_chunked: bool, ends: bool) {
+    let mut server = Server::with(|config| config.limits.content_buffer_bytes_max = HELD as u64);
+    server.worker.app.reads_on = false;
+    let mut client = server.connect();
+    let content = "c".repeat(size);
+    let (head, framed) = match is_chunked {
+        true => (
+            post_chunked("/later"),
+            format!("{size:x}\r\n{content}\r\n0\r\n\r\n"),
+        ),
+        false => (post("/later", &content).replace(&content, ""), content),
+    };
+    client.send(&head);
+    server.settle();
+    client.send(&framed);
+    if ends {
+        client.end();
+    }
+    server.settle();
+    let id = server.exchange("/later");
+    while !server.worker.app.content_of(id).1 {
+        server.post(id, Command::Read);
+        let before = server.worker.app.contents.len();
+        server.pass_until(|server| server.worker.app.contents.len() > before);
+    }
+    assert_eq!(server.worker.app.content_of(id).0.len(), size);
+    server.respond(id, "read");
+    assert_eq!(server.answer(&mut client).content, "read");
+}
+
+#[test]
 fn a_handler_that_does_not_read_stops_its_peer() {
     let mut server = Server::with(|config| config.limits.content_buffer_bytes_max = 10_000);
     let mut client = server.connect();

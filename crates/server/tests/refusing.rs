@@ -164,7 +164,6 @@ fn draining_closes_idle_connections_and_finishes_the_others() {
     let mut server = Server::new();
     let mut idle = server.connect();
     server.ask(&mut idle, &get("/"));
-    let mut fresh = server.connect();
     let mut busy = server.connect();
     busy.send(&(get("/later") + &get("/behind")));
     let mut partial = server.connect();
@@ -172,7 +171,6 @@ fn draining_closes_idle_connections_and_finishes_the_others() {
     server.settle();
     server.worker.drain();
     server.expect_end(&mut idle);
-    server.expect_end(&mut fresh);
     server.respond(server.exchange("/later"), "");
     assert_eq!(server.answer(&mut busy).status, 200);
     assert_eq!(server.answer(&mut busy).content, "/behind");
@@ -183,6 +181,25 @@ fn draining_closes_idle_connections_and_finishes_the_others() {
     server.expect_end(&mut partial);
     drop((busy, partial));
     server.pass_until(|server| server.is_empty());
+}
+
+#[test]
+fn a_client_that_has_just_connected_when_draining_begins_is_served() {
+    let mut server = Server::new();
+    let mut fresh = server.connect();
+    let mut silent = server.connect();
+    server.worker.drain();
+    server.settle();
+    let answer = server.ask(&mut fresh, &get("/fresh"));
+    assert_eq!(
+        (answer.content.as_str(), answer.is_last()),
+        ("/fresh", true)
+    );
+    server.expect_end(&mut fresh);
+    // But it is not waited for long.
+    assert!(silent.is_quiet());
+    server.expect_end(&mut silent);
+    assert!(server.is_empty());
 }
 
 #[test]

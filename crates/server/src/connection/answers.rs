@@ -284,7 +284,7 @@ impl Connection {
 }
 
 pub(super) fn failure_response() -> Response {
-    error_response(500, "The application failed to answer.")
+    error_response(500, "500 Internal Server Error")
 }
 
 /// A short answer in plain text.

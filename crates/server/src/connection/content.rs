@@ -95,7 +95,8 @@ impl Incoming {
         buffer_bytes_max: u64,
     ) -> Result<Fed, ProtocolError> {
         while !self.is_complete {
-            if self.is_full(buffer_bytes_max) {
+            // The end of a known length costs no more bytes, so nobody would come back for it.
+            if self.is_full(buffer_bytes_max) && self.decoder.remaining() != Some(0) {
                 return Ok(Fed::Full);
             }
             match self.decoder.decode(input)? {

@@ -10,7 +10,8 @@ use crate::worker::Core;
 
 impl Connection {
     /// When something must have happened; `u64::MAX` for never.
-    pub(crate) fn deadline_ms(&self, timeouts: &Timeouts) -> u64 {
+    pub(crate) fn deadline_ms(&self, core: &Core) -> u64 {
+        let timeouts = &core.timeouts;
         let mut deadline = u64::MAX;
         if !self.backlog.is_empty() {
             deadline = Timeouts::end_ms(self.sent_ms, timeouts.write_timeout_ms);
@@ -33,7 +34,8 @@ impl Connection {
             Reading::Head if self.served_any => {
                 Timeouts::end_ms(self.since_ms, timeouts.keep_alive_timeout_ms)
             }
-            Reading::Head => Timeouts::end_ms(self.since_ms, timeouts.header_timeout_ms),
+            Reading::Head => Timeouts::end_ms(self.since_ms, timeouts.header_timeout_ms)
+                .min(core.unused_until_ms.unwrap_or(u64::MAX)),
             Reading::Content(incoming) => incoming.deadline_ms(timeouts),
             Reading::Closing => u64::MAX,
             Reading::Lingering { .. } => {
