@@ -169,41 +169,10 @@ impl Connection {
         Fate::Close
     }
 
-    /// Closes it if nothing is under way; otherwise its next answer is its last. What arrived meanwhile is still served, and a client that
-    /// has just connected may send its first request.
-    pub(crate) fn drain<A: App>(
-        &mut self,
-        core: &mut Core,
-        app: &mut A,
-        buffer: &mut [u8],
-    ) -> Fate {
-        if self.is_idle() {
-            if let Received::Bytes(count) = self.transport.receive(buffer) {
-                self.may_have_more = true;
-                self.feed(core, app, buffer.get(..count).unwrap_or_default());
-                return self.settle(core, app);
-            }
-            if self.served_any {
-                return Fate::Close;
-            }
-        }
-        Fate::Open
-    }
-
-    fn is_idle(&self) -> bool {
-        let nothing_to_send = self.pending.is_empty() && self.backlog.is_empty();
-        matches!(self.reading, Reading::Head) && self.input.is_empty() && nothing_to_send
-    }
-
     /// What becomes of a connection whose answers are all out.
     fn fate(&mut self, core: &Core) -> Fate {
         if !self.pending.is_empty() || !self.backlog.is_empty() {
             return Fate::Open;
-        }
-        if core.is_draining && self.is_idle() {
-            // Its last answer did not say that it was the last: a request may be on its way.
-            self.reading = Reading::Closing;
-            self.has_unread = true;
         }
         match &self.reading {
             Reading::Head | Reading::Content(_) if self.end_of_input => Fate::Close,

@@ -32,8 +32,6 @@ pub(crate) const SEND_BUFFER_KEPT_BYTES: usize = 1 << 20;
 const ACCEPTS_PER_PASS: usize = 256;
 /// Connections over the limit that are told so at the same time; beyond that they are closed without a word.
 const TURNED_AWAY_MAX: usize = 64;
-/// How long a draining worker waits for the first request of a client that has just connected.
-const UNUSED_MS: u64 = 1000;
 /// How long accepting rests when the process has no descriptor left.
 const EXHAUSTED_MS: u64 = 250;
 /// Rounds of answering handlers that answer at once to what they are told, before sockets have their turn.
@@ -70,13 +68,15 @@ pub(crate) struct Core {
     pub(crate) log: Option<AccessLog>,
     /// Answers of the connection that is being served; empty between connections.
     pub(crate) out: Vec<u8>,
-    pub(crate) is_draining: bool,
-    /// While draining: until when a connection that never had a request may still send its first.
-    pub(crate) unused_until_ms: Option<u64>,
+    pub(crate) draining_since_ms: Option<u64>,
     sequence: u64,
 }
 
 impl Core {
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining_since_ms.is_some()
+    }
+
     /// Adds an exchange's line to the access log, if there is one.
     pub(crate) fn log(&mut self, exchange: &Exchange) {
         if let (Some(log), Some(record)) = (&mut self.log, &exchange.record) {
@@ -140,8 +140,7 @@ impl<A: App> Worker<A> {
             stamp: Stamp::new(!config.omits_server_field, clock.unix_s()),
             log,
             out: Vec::new(),
-            is_draining: false,
-            unused_until_ms: None,
+            draining_since_ms: None,
             sequence: 0,
         };
         Ok(Worker {
@@ -220,10 +219,9 @@ impl<A: App> Worker<A> {
         Ok(())
     }
 
-    /// Stops accepting, closes idle connections, and lets every other end with its next answer.
+    /// Stops accepting, and lets every connection end with its next answer, an idle one soon.
     pub fn drain(&mut self) {
-        self.core.is_draining = true;
-        self.core.unused_until_ms = Some(self.core.clock.now_ms() + UNUSED_MS);
+        self.core.draining_since_ms = Some(self.core.clock.now_ms());
         // Whoever is connected already, as far as its client knows, is served.
         for index in 0..self.listeners.len() {
             self.accept(index);
@@ -231,14 +229,12 @@ impl<A: App> Worker<A> {
         self.stop_accepting();
         let keys: Vec<usize> = self.connections.iter().map(|(key, _)| key).collect();
         for key in keys {
-            self.with_connection(key, |connection, core, app, receive| {
-                connection.drain(core, app, receive)
-            });
+            // Its deadline is another one now.
+            self.with_connection(key, |_, _, _, _| Fate::Open);
         }
     }
 
     fn stop_accepting(&mut self) {
-        self.core.is_draining = true;
         for slot in self.listeners.drain(..) {
             // Closing our copy is not enough: the socket is shared with other processes.
             let _ = self.poller.remove(&slot.listener);
@@ -247,7 +243,7 @@ impl<A: App> Worker<A> {
 
     /// Whether [`Worker::drain`] was called.
     pub fn is_draining(&self) -> bool {
-        self.core.is_draining
+        self.core.is_draining()
     }
 
     /// Whether no connection is open.

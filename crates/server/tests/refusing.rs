@@ -184,18 +184,17 @@ fn draining_closes_idle_connections_and_finishes_the_others() {
 }
 
 #[test]
-fn a_client_that_has_just_connected_when_draining_begins_is_served() {
+fn a_client_that_sends_on_an_idle_connection_while_the_server_drains_is_served() {
     let mut server = Server::new();
-    let mut fresh = server.connect();
-    let mut silent = server.connect();
+    let (mut fresh, mut used, mut silent) = (server.connect(), server.connect(), server.connect());
+    server.ask(&mut used, &get("/"));
     server.worker.drain();
     server.settle();
-    let answer = server.ask(&mut fresh, &get("/fresh"));
-    assert_eq!(
-        (answer.content.as_str(), answer.is_last()),
-        ("/fresh", true)
-    );
-    server.expect_end(&mut fresh);
+    for client in [&mut fresh, &mut used] {
+        let answer = server.ask(client, &get("/late"));
+        assert_eq!((answer.content.as_str(), answer.is_last()), ("/late", true));
+        server.expect_end(client);
+    }
     // But it is not waited for long.
     assert!(silent.is_quiet());
     server.expect_end(&mut silent);

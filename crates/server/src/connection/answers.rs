@@ -88,7 +88,7 @@ impl Connection {
             return;
         };
         let is_last = index + 1 == self.pending.len();
-        let may_go_on = !is_last || (!core.is_draining && self.is_content_settled());
+        let may_go_on = !is_last || (!core.is_draining() && self.is_content_settled());
         let Some(exchange) = self.pending.get_mut(index) else {
             return;
         };
@@ -159,8 +159,7 @@ impl Connection {
             if !core.out.is_empty() && !self.flush(core) {
                 return Fate::Close;
             }
-            let may_end = self.end_of_input | core.is_draining;
-            if matches!(self.reading, Reading::Head) && !may_end {
+            if matches!(self.reading, Reading::Head) && !self.end_of_input {
                 return Fate::Open;
             }
             return self.fate(core);

@@ -8,6 +8,10 @@ use crate::exchange::{Exchange, Progress};
 use crate::timeouts::Timeouts;
 use crate::worker::Core;
 
+/// How long a draining server waits for a request on an idle connection: its client does not know, and may be sending one. Longer
+/// than the pause between the requests of a busy client, shorter than anyone minds.
+const DRAINING_IDLE_MS: u64 = 500;
+
 impl Connection {
     /// When something must have happened; `u64::MAX` for never.
     pub(crate) fn deadline_ms(&self, core: &Core) -> u64 {
@@ -31,11 +35,7 @@ impl Connection {
                 Timeouts::end_ms(self.since_ms, timeouts.header_timeout_ms)
             }
             Reading::Head if !self.pending.is_empty() || !self.backlog.is_empty() => u64::MAX,
-            Reading::Head if self.served_any => {
-                Timeouts::end_ms(self.since_ms, timeouts.keep_alive_timeout_ms)
-            }
-            Reading::Head => Timeouts::end_ms(self.since_ms, timeouts.header_timeout_ms)
-                .min(core.unused_until_ms.unwrap_or(u64::MAX)),
+            Reading::Head => self.idle_deadline_ms(core),
             Reading::Content(incoming) => incoming.deadline_ms(timeouts),
             Reading::Closing => u64::MAX,
             Reading::Lingering { .. } => {
@@ -43,6 +43,18 @@ impl Connection {
             }
         };
         deadline.min(reading)
+    }
+
+    fn idle_deadline_ms(&self, core: &Core) -> u64 {
+        let timeout_ms = match self.served_any {
+            true => core.timeouts.keep_alive_timeout_ms,
+            false => core.timeouts.header_timeout_ms,
+        };
+        let deadline = Timeouts::end_ms(self.since_ms, timeout_ms);
+        match core.draining_since_ms {
+            Some(since) => deadline.min(since.max(self.since_ms) + DRAINING_IDLE_MS),
+            None => deadline,
+        }
     }
 
     /// Acts on a deadline that has passed.

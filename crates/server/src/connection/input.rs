@@ -151,7 +151,7 @@ impl Connection {
         head: &RequestHead<'_>,
         content: Content<'_>,
     ) {
-        let is_persistent = head.persistent && !core.is_draining;
+        let is_persistent = head.persistent && !core.is_draining();
         let goes_on = is_persistent && (content != Content::Later || is_discardable(head));
         let id = ExchangeId {
             connection: self.key,
