@@ -141,10 +141,12 @@ impl Ceiling {
             return;
         }
         let after = connection.interest();
-        if after != before
+        // What an edge-triggered set would not report again.
+        let may_have_more = readiness.has_ended() || connection.filled_buffer;
+        if (after != before || may_have_more)
             && self
                 .poller
-                .modify(connection.as_fd(), readiness.token, after)
+                .modify_edge(connection.as_fd(), readiness.token, after)
                 .is_err()
         {
             *slot = None;
@@ -163,7 +165,7 @@ impl Ceiling {
             let interest = connection.interest();
             if self
                 .poller
-                .add(connection.as_fd(), index as u64, interest)
+                .add_edge(connection.as_fd(), index as u64, interest)
                 .is_err()
             {
                 continue;

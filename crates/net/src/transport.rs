@@ -14,11 +14,12 @@ pub struct Transport {
 }
 
 /// The address of one end of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Peer {
     /// An Internet address and port.
     Internet(SocketAddr),
     /// A UNIX socket, or a connection that is gone: no address worth the name.
+    #[default]
     Local,
 }
 

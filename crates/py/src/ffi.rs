@@ -9,7 +9,7 @@ use std::ptr;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
 /// What a coroutine did with a value it was sent.
 pub(crate) enum Sent<'py> {
@@ -242,6 +242,21 @@ impl Reader {
         // SAFETY: a new reference, or null with the error set.
         unsafe { Bound::from_owned_ptr_or_err(object.py(), value) }
     }
+}
+
+/// The characters of a str that holds nothing but ASCII, without a call.
+#[inline]
+pub(crate) fn ascii<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
+    // SAFETY: it is a str.
+    if unsafe { ffi::PyUnicode_IS_COMPACT_ASCII(text.as_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: as above, and compact: its characters stand behind its header.
+    let data = unsafe { ffi::PyUnicode_DATA(text.as_ptr()) };
+    // SAFETY: as above.
+    let length = unsafe { ffi::PyUnicode_GET_LENGTH(text.as_ptr()) };
+    // SAFETY: that many characters of one byte, which nothing changes as long as the str is borrowed.
+    Some(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), usize::try_from(length).ok()?) })
 }
 
 /// The number of items of a container, 0 when it cannot be told.

@@ -55,8 +55,8 @@ pub(crate) struct State {
     /// The end of the content was given out.
     is_exhausted: bool,
     is_async: bool,
-    client: Option<Peer>,
-    server: Option<Peer>,
+    client: Peer,
+    server: Peer,
     values: Vec<Span>,
     parameters: Option<Arc<[Parameter]>>,
     id: Option<ExchangeId>,
@@ -115,8 +115,8 @@ impl State {
         };
         self.is_exhausted = false;
         self.is_async = is_async;
-        self.client = Some(*request.client);
-        self.server = Some(*request.server);
+        self.client = *request.client;
+        self.server = *request.server;
         self.id = Some(request.id);
         if self.parameters.is_some() {
             self.parameters = None;
@@ -233,13 +233,13 @@ fn latin1(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }
 
-fn address<'py>(py: Python<'py>, peer: Option<Peer>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+fn address<'py>(py: Python<'py>, peer: Peer) -> PyResult<Option<Bound<'py, PyTuple>>> {
     match peer {
-        Some(Peer::Internet(address)) => {
+        Peer::Internet(address) => {
             let items = (address.ip().to_string(), address.port());
             Ok(Some(items.into_pyobject(py)?))
         }
-        _ => Ok(None),
+        Peer::Local => Ok(None),
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Connection {
     owed: usize,
     /// Where in an answer the owed bytes begin.
     phase: usize,
+    /// The last read brought as much as it could: there may be more.
+    pub(super) filled_buffer: bool,
 }
 
 enum Stage {
@@ -39,6 +41,7 @@ impl Connection {
             stage: Stage::First(Vec::new()),
             owed: 0,
             phase: 0,
+            filled_buffer: false,
         }
     }
 
@@ -55,7 +58,10 @@ impl Connection {
             return self.send(shared);
         }
         let received = match self.transport.receive(&mut shared.buffer) {
-            Received::Bytes(count) => count,
+            Received::Bytes(count) => {
+                self.filled_buffer = count == shared.buffer.len();
+                count
+            }
             Received::Blocked => return Outcome::Keep,
             Received::End | Received::Broken(_) => return Outcome::Close,
         };

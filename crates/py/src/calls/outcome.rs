@@ -10,6 +10,7 @@ use server::{Command, Fields, Outcome, Responder};
 use super::{Calls, Subject};
 use crate::answer::{Answer, Source, TEXT};
 use crate::driver::{Stage, ends_task, log_failure};
+use crate::ffi;
 use crate::parts::AnswerParts;
 use crate::request::Request;
 use crate::stream::Stream;
@@ -26,10 +27,14 @@ impl Calls {
         let Ok(text) = value.cast_exact::<PyString>() else {
             return false;
         };
-        let Ok(text) = text.to_str() else {
-            return false;
+        let content = match ffi::ascii(text) {
+            Some(ascii) => ascii,
+            None => match text.to_str() {
+                Ok(text) => text.as_bytes(),
+                Err(_) => return false,
+            },
         };
-        responder.respond(200, Fields::constant(TEXT), text.as_bytes());
+        responder.respond(200, Fields::constant(TEXT), content);
         if subject.may_be_open {
             self.shared.close(subject.id);
         }

@@ -14,7 +14,17 @@ const DRAINING_IDLE_MS: u64 = 500;
 
 impl Connection {
     /// When something must have happened; `u64::MAX` for never.
+    #[inline]
     pub(crate) fn deadline_ms(&self, core: &Core) -> u64 {
+        let is_idle = self.pending.is_empty() && self.backlog.is_empty() && !self.has_partial;
+        match &self.reading {
+            // What nearly every event leaves behind.
+            Reading::Head if is_idle => self.idle_deadline_ms(core),
+            _ => self.busy_deadline_ms(core),
+        }
+    }
+
+    fn busy_deadline_ms(&self, core: &Core) -> u64 {
         let timeouts = &core.timeouts;
         let mut deadline = u64::MAX;
         if !self.backlog.is_empty() {
@@ -34,8 +44,7 @@ impl Connection {
             Reading::Head if self.has_partial => {
                 Timeouts::end_ms(self.since_ms, timeouts.header_timeout_ms)
             }
-            Reading::Head if !self.pending.is_empty() || !self.backlog.is_empty() => u64::MAX,
-            Reading::Head => self.idle_deadline_ms(core),
+            Reading::Head => u64::MAX,
             Reading::Content(incoming) => incoming.deadline_ms(timeouts),
             Reading::Closing => u64::MAX,
             Reading::Lingering { .. } => {
@@ -45,6 +54,7 @@ impl Connection {
         deadline.min(reading)
     }
 
+    #[inline]
     fn idle_deadline_ms(&self, core: &Core) -> u64 {
         let timeout_ms = match self.served_any {
             true => core.timeouts.keep_alive_timeout_ms,
