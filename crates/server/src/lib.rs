@@ -8,6 +8,7 @@ mod app;
 mod connection;
 mod exchange;
 mod limits;
+mod literal;
 mod mailbox;
 mod responder;
 mod router;

@@ -4,10 +4,9 @@
 //! `{name}`, then `{name:path}`, with a step back where a branch ends without a match. A request's path is percent-decoded segment by
 //! segment only if it holds a `%` (RFC 3986 section 6.2.2.2), so `%2F` in a segment stays data.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
 use wire::Method;
+
+use crate::literal::LiteralMap;
 
 /// The most parameters a pattern may have.
 const PARAMETERS_MAX: usize = 16;
@@ -65,47 +64,10 @@ pub enum Match<'r> {
 #[derive(PartialEq, Eq, Debug)]
 pub struct PatternError(pub String);
 
-/// Hashes the application's own literals. Unkeyed: a peer looks keys up but never adds one, so it can make no chain longer.
-#[derive(Default)]
-struct LiteralHasher(u64);
-
-type Literals = HashMap<Box<[u8]>, usize, BuildHasherDefault<LiteralHasher>>;
-
-impl Hasher for LiteralHasher {
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) {
-        let mut rest = bytes;
-        while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
-            self.write_u64(u64::from_le_bytes(*chunk));
-            rest = tail;
-        }
-        let tail = rest
-            .iter()
-            .fold(0, |tail, &byte| tail << 8 | u64::from(byte));
-        self.write_u64(tail);
-    }
-
-    #[inline]
-    fn write_u64(&mut self, word: u64) {
-        // The multiplier is 2^64 divided by the golden ratio, the usual choice for multiplicative hashing.
-        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    #[inline]
-    fn write_usize(&mut self, length: usize) {
-        self.write_u64(length as u64);
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0 ^ self.0 >> 32
-    }
-}
-
 /// Routes by pattern and method.
 #[derive(Clone, Default)]
 pub struct Router {
-    literal: Literals,
+    literal: LiteralMap,
     nodes: Vec<Node>,
     resources: Vec<Resource>,
     routes: usize,
@@ -113,7 +75,7 @@ pub struct Router {
 
 #[derive(Clone, Default)]
 struct Node {
-    literals: Literals,
+    literals: LiteralMap,
     integer: Option<usize>,
     text: Option<usize>,
     rest: Option<usize>,
@@ -216,7 +178,7 @@ impl Router {
     ) -> Match<'_> {
         parameters.count = 0;
         let found = match self.literal.get(path) {
-            Some(resource) => Some(*resource),
+            Some(resource) => Some(resource),
             None => self.walk(0, path, 1, parameters),
         };
         let Some(resource) = found.and_then(|index| self.resources.get(index)) else {
@@ -286,12 +248,9 @@ impl Router {
             return None;
         }
         if segment.contains(&b'%') {
-            return node
-                .literals
-                .get(percent_decode(segment).as_slice())
-                .copied();
+            return node.literals.get(&percent_decode(segment));
         }
-        node.literals.get(segment).copied()
+        node.literals.get(segment)
     }
 
     fn resource(&mut self, segments: &[Segment<'_>], pattern: &str) -> usize {
@@ -316,7 +275,7 @@ impl Router {
                 .iter()
                 .all(|segment| matches!(segment, Segment::Literal(_)))
             {
-                self.literal.insert(pattern.as_bytes().into(), index);
+                self.literal.get_or_insert(pattern.as_bytes(), index);
             }
         }
         index
@@ -328,7 +287,7 @@ impl Router {
             return fresh;
         };
         let child = match segment {
-            Segment::Literal(text) => *node.literals.entry(text.as_bytes().into()).or_insert(fresh),
+            Segment::Literal(text) => node.literals.get_or_insert(text.as_bytes(), fresh),
             Segment::Parameter(_, ParameterKind::Integer) => *node.integer.get_or_insert(fresh),
             Segment::Parameter(_, ParameterKind::Text) => *node.text.get_or_insert(fresh),
             Segment::Parameter(_, ParameterKind::Path) => *node.rest.get_or_insert(fresh),

@@ -52,3 +52,4 @@ pub use limits::HeadLimits;
 pub use memo::SectionMemo;
 pub use method::{Method, Version};
 pub use response::{ResponseBodyLength, ResponseHead, ResponseProgress, parse_response};
+pub use scan::is_same;

@@ -8,6 +8,7 @@
 
 use crate::head::Control;
 use crate::method::Version;
+use crate::scan::is_same;
 
 /// Longer sections are read each time: bounds what a worker keeps.
 const SECTION_BYTES_MAX: usize = 4096;
@@ -41,7 +42,7 @@ impl SectionMemo {
     pub(crate) fn recall<'a>(&self, fields: &'a [u8], control: &mut Control<'a>) -> Option<usize> {
         let section = fields.get(..self.bytes.len())?;
         let is_http10 = control.version == Version::Http10;
-        if section.is_empty() || section != self.bytes || is_http10 != self.is_http10 {
+        if section.is_empty() || !is_same(section, &self.bytes) || is_http10 != self.is_http10 {
             return None;
         }
         control.host = self.host.and_then(|(from, to)| section.get(from..to));

@@ -57,6 +57,38 @@ skip! {
     skip_host, outside_host, is_host_byte
 }
 
+/// Whether two runs of bytes are the same, compared in place.
+///
+/// What is compared here is short, and `memcmp` may cost a hundred times as much where its masked read reaches over the end of a page
+/// (glibc 2.36 with AVX-512: 90 ns instead of 1).
+#[inline]
+pub fn is_same(left: &[u8], right: &[u8]) -> bool {
+    if left.len() != right.len() {
+        return false;
+    }
+    let blocks = same_chunks::<32>(left, right);
+    let words = blocks.and_then(|(left, right)| same_chunks::<8>(left, right));
+    words.is_some_and(|(left, right)| left.iter().zip(right).all(|(a, b)| a == b))
+}
+
+/// What is left behind the whole chunks of two runs, if those are the same.
+#[inline]
+fn same_chunks<'a, const BYTES: usize>(
+    mut left: &'a [u8],
+    mut right: &'a [u8],
+) -> Option<(&'a [u8], &'a [u8])> {
+    while let (Some((a, left_tail)), Some((b, right_tail))) = (
+        left.split_first_chunk::<BYTES>(),
+        right.split_first_chunk::<BYTES>(),
+    ) {
+        if a != b {
+            return None;
+        }
+        (left, right) = (left_tail, right_tail);
+    }
+    Some((left, right))
+}
+
 /// Skips bytes of a class one at a time.
 #[inline]
 pub(crate) fn skip_class(mut bytes: &[u8], class: impl Fn(u8) -> bool) -> &[u8] {
@@ -248,6 +280,20 @@ mod tests {
                         assert_eq!(skip(&bytes).len(), expected, "{name} {byte:#x} {at}/{len}");
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn runs_are_the_same_only_if_every_byte_is() {
+        let run: Vec<u8> = (0..40).collect();
+        for len in 0..=run.len() {
+            assert!(is_same(&run[..len], &run.clone()[..len]));
+            assert!(len == 0 || !is_same(&run[..len], &run[..len - 1]));
+            for at in 0..len {
+                let mut other = run[..len].to_vec();
+                other[at] ^= 0x80;
+                assert!(!is_same(&run[..len], &other), "{at} of {len}");
             }
         }
     }
