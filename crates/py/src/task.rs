@@ -111,11 +111,16 @@ impl Tasks {
     }
 
     /// No task is current any more.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn leave(&mut self, py: Python<'_>) {
-        if !std::mem::take(&mut self.is_current) {
-            return;
+        if self.is_current {
+            self.leave_now(py);
         }
+    }
+
+    #[inline(never)]
+    fn leave_now(&mut self, py: Python<'_>) {
+        self.is_current = false;
         let (Some(asyncio), Some(idle)) = (&self.asyncio, &self.idle) else {
             return;
         };

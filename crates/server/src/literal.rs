@@ -1,33 +1,39 @@
 //! The literals of an application's routes, found by their bytes.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
-/// From literals to numbers.
+/// From literals to numbers: a hash table with the next free slot for what collides.
 ///
 /// The hash is not keyed: a peer looks literals up but never adds one, so it can make no chain longer.
 #[derive(Clone, Default)]
 pub(crate) struct LiteralMap {
-    /// The index of an entry by its hash; one whose hash is taken has the next free number.
-    places: HashMap<u64, usize, BuildHasherDefault<Identity>>,
-    entries: Vec<(Box<[u8]>, usize)>,
+    /// A power of two of them, at most half of which are taken; none at all as long as the map is empty.
+    slots: Vec<Option<Slot>>,
+    taken: usize,
+}
+
+#[derive(Clone)]
+struct Slot {
+    hash: u64,
+    literal: Box<[u8]>,
+    number: usize,
 }
 
 impl LiteralMap {
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.taken == 0
     }
 
     /// The number of a literal.
     #[inline]
     pub(crate) fn get(&self, literal: &[u8]) -> Option<usize> {
-        let mut place = hash(literal);
+        let hash = hash(literal);
+        let mut place = hash as usize;
         loop {
-            let (own, number) = self.entries.get(*self.places.get(&place)?)?;
-            if wire::is_same(own, literal) {
-                return Some(*number);
+            place &= self.slots.len().wrapping_sub(1);
+            let slot = self.slots.get(place)?.as_ref()?;
+            if slot.hash == hash && wire::is_same(&slot.literal, literal) {
+                return Some(slot.number);
             }
-            place = place.wrapping_add(1);
+            place += 1;
         }
     }
 
@@ -36,13 +42,29 @@ impl LiteralMap {
         if let Some(number) = self.get(literal) {
             return number;
         }
-        let mut place = hash(literal);
-        while self.places.contains_key(&place) {
-            place = place.wrapping_add(1);
+        if self.slots.len() <= 2 * self.taken + 1 {
+            let slots = vec![None; self.slots.len().max(4) * 2];
+            let before = std::mem::replace(&mut self.slots, slots);
+            before.into_iter().flatten().for_each(|slot| self.put(slot));
         }
-        self.places.insert(place, self.entries.len());
-        self.entries.push((literal.into(), number));
+        self.taken += 1;
+        self.put(Slot {
+            hash: hash(literal),
+            literal: literal.into(),
+            number,
+        });
         number
+    }
+
+    fn put(&mut self, slot: Slot) {
+        let mask = self.slots.len().wrapping_sub(1);
+        let from = slot.hash as usize;
+        let free = (0..self.slots.len())
+            .map(|step| from.wrapping_add(step) & mask)
+            .find(|place| self.slots.get(*place).is_some_and(Option::is_none));
+        if let Some(free) = free.and_then(|place| self.slots.get_mut(place)) {
+            *free = Some(slot);
+        }
     }
 }
 
@@ -67,26 +89,6 @@ fn mixed(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The keys are hashes already.
-#[derive(Default)]
-struct Identity(u64);
-
-impl Hasher for Identity {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = hash(bytes);
-    }
-
-    #[inline]
-    fn write_u64(&mut self, key: u64) {
-        self.0 = key;
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,13 +111,18 @@ mod tests {
     }
 
     #[test]
-    fn equal_hashes_are_told_apart() {
+    fn what_collides_is_told_apart() {
         let mut map = LiteralMap::default();
-        // One literal stands where the other one would.
-        map.places.insert(hash(b"/b"), 0);
-        map.entries.push((b"/a"[..].into(), 7));
+        map.get_or_insert(b"/a", 7);
+        // Another literal with the hash of "/b" stands where that one would.
+        let impostor = Slot {
+            hash: hash(b"/b"),
+            literal: b"/c"[..].into(),
+            number: 9,
+        };
+        map.put(impostor);
         assert_eq!(map.get(b"/b"), None);
         assert_eq!(map.get_or_insert(b"/b", 8), 8);
-        assert_eq!(map.get(b"/b"), Some(8));
+        assert_eq!((map.get(b"/a"), map.get(b"/b")), (Some(7), Some(8)));
     }
 }

@@ -66,27 +66,10 @@ pub fn is_same(left: &[u8], right: &[u8]) -> bool {
     if left.len() != right.len() {
         return false;
     }
-    let blocks = same_chunks::<32>(left, right);
-    let words = blocks.and_then(|(left, right)| same_chunks::<8>(left, right));
-    words.is_some_and(|(left, right)| left.iter().zip(right).all(|(a, b)| a == b))
-}
-
-/// What is left behind the whole chunks of two runs, if those are the same.
-#[inline]
-fn same_chunks<'a, const BYTES: usize>(
-    mut left: &'a [u8],
-    mut right: &'a [u8],
-) -> Option<(&'a [u8], &'a [u8])> {
-    while let (Some((a, left_tail)), Some((b, right_tail))) = (
-        left.split_first_chunk::<BYTES>(),
-        right.split_first_chunk::<BYTES>(),
-    ) {
-        if a != b {
-            return None;
-        }
-        (left, right) = (left_tail, right_tail);
-    }
-    Some((left, right))
+    let (words, tail) = left.as_chunks::<8>();
+    let (other_words, other_tail) = right.as_chunks::<8>();
+    words.iter().zip(other_words).all(|(a, b)| a == b)
+        && tail.iter().zip(other_tail).all(|(a, b)| a == b)
 }
 
 /// Skips bytes of a class one at a time.
