@@ -1,0 +1,47 @@
+"""Serve requests over a pair of sockets in one thread, for `callgrind.py` to count instructions.
+
+    python benches/calls.py TARGET ROUNDS
+
+Each round is one send of 240 pipelined requests for TARGET of `app.py`, and one read of the answers.
+The client's own share is one turn of the event loop for each round.
+"""
+
+import asyncio
+import socket
+import sys
+
+from app import app
+
+from bolide import _core
+
+PIPELINED = 240
+
+
+def serve(target: str, rounds: int) -> None:
+    """Run the rounds."""
+    server = _core.Server(app.native(), {})
+    loop = asyncio.SelectorEventLoop(server.selector())
+    server.attach(loop, own_selector=True)
+    client, connection = socket.socketpair()
+    server.adopt(connection.fileno())
+    batch = f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n".encode() * PIPELINED
+    left = rounds
+
+    def next_round() -> None:
+        nonlocal left
+        if left < rounds and len(client.recv(1 << 20)) < PIPELINED * 100:
+            raise RuntimeError("not all were answered")
+        if left == 0:
+            loop.stop()
+        left -= 1
+        client.sendall(batch)
+
+    loop.add_reader(client, next_round)
+    loop.call_soon(next_round)
+    loop.run_forever()
+    server.stop()
+    loop.close()
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,100 @@
+//! Cost of a request without Python: finding its route, and its whole way through a worker whose application gives a constant.
+//!
+//! `cargo bench -p bolide-server` prints nanoseconds per request. For instructions see `benches/callgrind.py`: the arguments are the name
+//! of one case and a number of rounds, each of which is 240 requests.
+
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Instant;
+
+use server::{
+    Abort, App, Config, ExchangeId, Fields, Mailbox, Match, Outcome, Parameters, Pulled, Request,
+    Responder, Router, Worker,
+};
+
+/// Requests of one send.
+const PIPELINED: usize = 24;
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n";
+const SENDS_PER_ROUND: usize = 10;
+
+/// An application without a thought of its own.
+struct Constant;
+
+impl App for Constant {
+    fn call(&mut self, _: &Request<'_>, responder: &mut Responder<'_>) -> Outcome {
+        let fields = Fields::constant(b"Content-Type: text/plain; charset=utf-8\r\n");
+        responder.respond(200, fields, b"Hello, World!");
+        Outcome::Answered
+    }
+
+    fn pull(&mut self, _: ExchangeId, _: &mut Vec<u8>) -> Pulled {
+        Pulled::End
+    }
+
+    fn content(&mut self, _: ExchangeId, _: &[u8], _: bool) {}
+
+    fn writable(&mut self, _: ExchangeId) {}
+
+    fn abort(&mut self, _: ExchangeId, _: Abort) {}
+}
+
+/// Runs a number of rounds.
+type Case = fn(usize);
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let rounds = arguments.iter().find_map(|argument| argument.parse().ok());
+    let chosen = |name: &str| arguments.iter().any(|argument| argument == name);
+    let cases: [(&str, Case); 3] = [
+        ("route-literal", |rounds| route(rounds, b"/articles/latest")),
+        ("route-parameters", |rounds| {
+            route(rounds, b"/users/42/posts/a-first-post");
+        }),
+        ("serve", serve),
+    ];
+    let all = !cases.iter().any(|(name, _)| chosen(name));
+    for (name, case) in cases.into_iter().filter(|(name, _)| all || chosen(name)) {
+        let rounds = rounds.unwrap_or(2000);
+        let start = Instant::now();
+        case(rounds);
+        let requests = (rounds * SENDS_PER_ROUND * PIPELINED) as f64;
+        let each_ns = start.elapsed().as_secs_f64() * 1e9 / requests;
+        let _ = writeln!(std::io::stdout(), "{name}: {each_ns:.1} ns per request");
+    }
+}
+
+fn route(rounds: usize, path: &[u8]) {
+    let mut router = Router::new();
+    for pattern in [
+        "/",
+        "/articles/latest",
+        "/users/{id:int}",
+        "/users/{id:int}/posts/{slug}",
+    ] {
+        router.add("GET", pattern).expect("a good pattern");
+    }
+    let mut parameters = Parameters::default();
+    for _ in 0..rounds * SENDS_PER_ROUND * PIPELINED {
+        let found = router.find(wire::Method::Get, b"GET", black_box(path), &mut parameters);
+        assert!(matches!(found, Match::Route(_)), "it is there");
+    }
+}
+
+fn serve(rounds: usize) {
+    let mailbox = Arc::new(Mailbox::default());
+    let mut worker = Worker::new(Constant, Config::default(), None, mailbox).expect("an epoll set");
+    let (mut client, socket) = UnixStream::pair().expect("a pair of sockets");
+    worker.adopt(socket.into()).expect("a usable socket");
+    let batch = REQUEST.repeat(PIPELINED);
+    let mut answers = vec![0; 65_536];
+    for _ in 0..rounds * SENDS_PER_ROUND {
+        client.write_all(&batch).expect("the worker is there");
+        worker.before_wait();
+        worker.wait(Some(0)).expect("the epoll set works");
+        worker.dispatch();
+        let count = client.read(&mut answers).expect("the worker has answered");
+        assert!(count > PIPELINED * 100, "one send with all answers");
+    }
+}
