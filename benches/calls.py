@@ -2,7 +2,7 @@
 
     python benches/calls.py TARGET ROUNDS
 
-Each round is one send of 240 pipelined requests for TARGET of `app.py`, and one read of the answers.
+Each round is one send of 240 pipelined requests for TARGET of `app.py`, and one read of answers.
 The client's own share is one turn of the event loop for each round.
 """
 
