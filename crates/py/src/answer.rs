@@ -76,6 +76,7 @@ impl Answer<'_> {
             status: self.status,
             fields: self.lines.fields().lines.to_vec(),
             content,
+            length: None,
         })
     }
 }

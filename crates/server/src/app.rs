@@ -84,6 +84,11 @@ pub trait App {
     /// All that the exchange wrote has left for the peer: it may write again.
     fn writable(&mut self, id: ExchangeId);
 
+    /// The peer ended its sending side while this exchange was under way. It may still read; most have gone.
+    fn peer_ended(&mut self, id: ExchangeId) {
+        let _ = id;
+    }
+
     /// The exchange is over before its answer was complete: forget it. Commands for it are ignored from now on.
     fn abort(&mut self, id: ExchangeId, why: Abort);
 }

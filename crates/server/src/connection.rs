@@ -127,6 +127,8 @@ impl Connection {
                 self.end_of_input = true;
                 self.sent_ms = core.clock.now_ms();
                 self.content_was_cut(app);
+                let open = self.pending.iter().filter(|exchange| !exchange.is_ended());
+                open.for_each(|exchange| app.peer_ended(exchange.id));
             }
             Received::Blocked => return Fate::Open,
             Received::Broken(_) => return self.close(core, app, Abort::Disconnected),

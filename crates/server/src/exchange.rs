@@ -25,7 +25,7 @@ pub(crate) struct Exchange {
     pub(crate) id: ExchangeId,
     pub(crate) progress: Progress,
     pub(crate) framing: Framing,
-    pub(crate) is_chunked: bool,
+    pub(crate) delimiter: Delimiter,
     /// Whether requests behind it may run at the same time (RFC 9112 section 9.3.2).
     pub(crate) is_safe: bool,
     pub(crate) started_ms: u64,
@@ -56,9 +56,10 @@ impl Exchange {
         progress: Progress,
     ) -> bool {
         let mut responder = Responder::new(&mut self.out, stamp, self.framing);
-        let has_parts = responder.begin(response.status, Fields::of_application(&response.fields));
+        let fields = Fields::of_application(&response.fields);
+        let has_parts = responder.begin(response.status, fields, response.length);
         let (framing, status) = (responder.framing, responder.status);
-        self.is_chunked = responder.is_chunked;
+        self.delimiter = responder.delimiter;
         self.framing = framing;
         self.progress = if has_parts { progress } else { Progress::Done };
         self.note(status, 0);
@@ -71,15 +72,19 @@ impl Exchange {
             record.content_bytes += part.len() as u64;
         }
         self.awaits_writable = true;
-        push_part(&mut self.out, self.is_chunked, part);
+        self.delimiter.push_part(&mut self.out, part);
     }
 
-    /// Ends the content.
+    /// Ends the content; cut, if it is shorter than was said.
     pub(crate) fn finish(&mut self) {
-        if self.is_chunked {
-            self.out.extend_from_slice(wire::LAST_CHUNK);
-        }
-        self.progress = Progress::Done;
+        self.progress = match self.delimiter {
+            Delimiter::Length(1..) => Progress::Cut,
+            Delimiter::Length(0) | Delimiter::End => Progress::Done,
+            Delimiter::Chunks => {
+                self.out.extend_from_slice(wire::LAST_CHUNK);
+                Progress::Done
+            }
+        };
     }
 
     pub(crate) fn is_ended(&self) -> bool {
@@ -94,11 +99,29 @@ impl Exchange {
     }
 }
 
-/// Frames one part of a content.
-pub(crate) fn push_part(out: &mut Vec<u8>, is_chunked: bool, part: &[u8]) {
-    if is_chunked {
-        wire::push_chunk(out, part);
-    } else {
-        out.extend_from_slice(part);
+/// What tells the peer where a streamed content ends (RFC 9112 section 6.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Delimiter {
+    /// The last chunk.
+    Chunks,
+    /// Content-Length; so many bytes are still owed.
+    Length(u64),
+    /// The end of the connection.
+    End,
+}
+
+impl Delimiter {
+    /// Adds one part of a content; what is beyond its length is dropped.
+    pub(crate) fn push_part(&mut self, out: &mut Vec<u8>, part: &[u8]) {
+        match self {
+            Delimiter::Chunks => wire::push_chunk(out, part),
+            Delimiter::End => out.extend_from_slice(part),
+            Delimiter::Length(owed) => {
+                let most = usize::try_from(*owed).unwrap_or(usize::MAX);
+                let part = part.get(..most).unwrap_or(part);
+                *owed -= part.len() as u64;
+                out.extend_from_slice(part);
+            }
+        }
     }
 }

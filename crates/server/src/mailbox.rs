@@ -16,6 +16,9 @@ pub struct Response {
     pub fields: Vec<u8>,
     /// The content.
     pub content: Vec<u8>,
+    /// The length of a streamed content, if the application knows it: then it is sent with Content-Length. Parts beyond it are dropped,
+    /// and an end before it cuts the connection.
+    pub length: Option<u64>,
 }
 
 /// What a handler asks of the connection of its exchange.

@@ -2,6 +2,8 @@
 
 use wire::{Method, RequestHead, Version};
 
+use crate::exchange::Delimiter;
+
 /// The field lines that are the same on every answer of one second, and the head of the most frequent one.
 pub(crate) struct Stamp {
     server: &'static [u8],
@@ -147,7 +149,8 @@ pub struct Responder<'a> {
     pub(crate) framing: Framing,
     pub(crate) status: u16,
     pub(crate) content_bytes: u64,
-    pub(crate) is_chunked: bool,
+    /// How a streamed content ends.
+    pub(crate) delimiter: Delimiter,
 }
 
 impl<'a> Responder<'a> {
@@ -162,7 +165,7 @@ impl<'a> Responder<'a> {
             framing,
             status: 0,
             content_bytes: 0,
-            is_chunked: false,
+            delimiter: Delimiter::End,
         }
     }
 
@@ -195,9 +198,7 @@ impl<'a> Responder<'a> {
         let may_have = wire::may_generate_content(status);
         if wire::has_content(status) {
             let length = if may_have { content.len() } else { 0 };
-            self.out.extend_from_slice(b"Content-Length: ");
-            wire::push_decimal(self.out, length as u64);
-            self.out.extend_from_slice(b"\r\n");
+            self.push_content_length(length as u64);
         }
         self.out.extend_from_slice(b"\r\n");
         if may_have && !self.framing.is_head {
@@ -206,26 +207,38 @@ impl<'a> Responder<'a> {
         }
     }
 
-    /// Writes the head of an answer whose length is not known: chunked, or to HTTP/1.0 ended by the end of the connection.
+    /// Writes the head of a streamed answer. Without a `length` it is chunked, or to HTTP/1.0 ended by the end of the connection.
     ///
-    /// False when no content may follow (HEAD, 204, 205, 304): then the answer is complete.
-    pub fn begin(&mut self, status: u16, fields: Fields<'_>) -> bool {
+    /// False when no content may follow (HEAD, 204, 205, 304): then the answer is complete. To HEAD and with 304, `length` is that of
+    /// the content which a GET would have had (RFC 9110 section 8.6).
+    pub fn begin(&mut self, status: u16, fields: Fields<'_>, length: Option<u64>) -> bool {
         let has_content = wire::may_generate_content(status);
-        if !has_content {
+        if !has_content && (status != 304 || length.is_none()) {
             self.respond_otherwise(status, fields, b"");
             return false;
         }
-        if self.framing.version == Version::Http10 {
-            self.framing.persistent = false;
-        }
+        self.delimiter = match (length, self.framing.version) {
+            (Some(length), _) => Delimiter::Length(length),
+            (None, Version::Http11) => Delimiter::Chunks,
+            (None, Version::Http10) => Delimiter::End,
+        };
+        self.framing.persistent &= self.delimiter != Delimiter::End;
         self.push_head(status, fields);
-        if self.framing.version == Version::Http11 {
-            self.out
-                .extend_from_slice(b"Transfer-Encoding: chunked\r\n");
-            self.is_chunked = true;
+        match self.delimiter {
+            Delimiter::Chunks => self
+                .out
+                .extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+            Delimiter::Length(length) => self.push_content_length(length),
+            Delimiter::End => {}
         }
         self.out.extend_from_slice(b"\r\n");
-        !self.framing.is_head
+        has_content && !self.framing.is_head
+    }
+
+    fn push_content_length(&mut self, length: u64) {
+        self.out.extend_from_slice(b"Content-Length: ");
+        wire::push_decimal(self.out, length);
+        self.out.extend_from_slice(b"\r\n");
     }
 
     fn push_head(&mut self, status: u16, fields: Fields<'_>) {
@@ -311,19 +324,49 @@ mod tests {
         let mut stamp = Stamp::new(false, 784_111_777);
         let mut out = Vec::new();
         let mut responder = Responder::new(&mut out, &mut stamp, framing());
-        assert!(responder.begin(200, Fields::constant(b"")));
-        assert!(responder.is_chunked && responder.framing.persistent);
+        assert!(responder.begin(200, Fields::constant(b""), None));
+        assert_eq!(responder.delimiter, Delimiter::Chunks);
+        assert!(responder.framing.persistent);
         let old = Framing {
             version: Version::Http10,
             ..framing()
         };
         let mut responder = Responder::new(&mut out, &mut stamp, old);
-        assert!(responder.begin(200, Fields::constant(b"")));
-        assert!(!responder.is_chunked && !responder.framing.persistent);
+        assert!(responder.begin(200, Fields::constant(b""), None));
+        assert_eq!(responder.delimiter, Delimiter::End);
+        assert!(!responder.framing.persistent);
         let date = "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
         let chunked = format!("HTTP/1.1 200 OK\r\n{date}Transfer-Encoding: chunked\r\n\r\n");
         let until_close = format!("HTTP/1.1 200 OK\r\n{date}Connection: close\r\n\r\n");
         assert_eq!(String::from_utf8(out).unwrap(), chunked + &until_close);
+    }
+
+    #[test]
+    fn a_length_that_is_known_is_sent() {
+        let head = |framing: Framing, status: u16| {
+            let mut stamp = Stamp::new(true, 784_111_777);
+            let mut out = Vec::new();
+            let mut responder = Responder::new(&mut out, &mut stamp, framing);
+            let has_parts = responder.begin(status, Fields::constant(b""), Some(7));
+            let persistent = responder.framing.persistent;
+            (has_parts, persistent, String::from_utf8(out).unwrap())
+        };
+        let old = Framing {
+            version: Version::Http10,
+            ..framing()
+        };
+        let is_head = Framing {
+            is_head: true,
+            ..framing()
+        };
+        let length = "Content-Length: 7\r\n\r\n";
+        let ok = format!("HTTP/1.1 200 OK\r\n{DATE}");
+        assert_eq!(head(framing(), 200), (true, true, format!("{ok}{length}")));
+        let kept = format!("{ok}Connection: keep-alive\r\n{length}");
+        assert_eq!(head(old, 200), (true, true, kept));
+        assert_eq!(head(is_head, 200), (false, true, format!("{ok}{length}")));
+        let unchanged = format!("HTTP/1.1 304 Not Modified\r\n{DATE}{length}");
+        assert_eq!(head(framing(), 304), (false, true, unchanged));
     }
 
     #[test]
@@ -362,7 +405,7 @@ mod tests {
         let mut stamp = Stamp::new(true, 784_111_777);
         let mut out = Vec::new();
         let mut responder = Responder::new(&mut out, &mut stamp, framing());
-        assert!(!responder.begin(205, Fields::constant(b"A: b\r\n")));
+        assert!(!responder.begin(205, Fields::constant(b"A: b\r\n"), None));
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::{Server, get, post, response};
-use server::{Abort, Command};
+use server::{Abort, Command, Response};
 
 #[test]
 fn a_connection_serves_one_request_after_the_other() {
@@ -216,6 +216,55 @@ fn a_client_that_ended_its_side_is_still_answered() {
     }
     server.expect_end(&mut client);
     assert!(server.is_empty());
+}
+
+#[test]
+fn a_handler_is_told_that_its_client_ended_its_side() {
+    let mut server = Server::new();
+    let client = server.connect();
+    client.send(&(get("/later") + &get("/b") + &get("/push")));
+    server.settle();
+    assert!(server.worker.app.half_closed.is_empty());
+    client.end();
+    server.settle();
+    let told = [server.exchange("/later"), server.exchange("/push")];
+    assert_eq!(server.worker.app.half_closed, told);
+    assert_eq!(server.abort_of("/later"), None);
+}
+
+#[test]
+fn a_stream_of_known_length_is_delimited_by_it() {
+    for (parts, is_whole) in [
+        (["part", "s"], true),
+        (["parts", "!"], true),
+        (["pa", "rt"], false),
+    ] {
+        let mut server = Server::new();
+        let mut client = server.connect();
+        client.send(&(get("/push") + &get("/next")));
+        server.settle();
+        let id = server.exchange("/push");
+        let head = Response {
+            length: Some(5),
+            ..response(200, "")
+        };
+        server.post(id, Command::Begin(head));
+        for part in parts {
+            server.post(id, Command::Write(part.into()));
+        }
+        server.post(id, Command::Finish);
+        if is_whole {
+            let answer = server.answer(&mut client);
+            assert_eq!(
+                (answer.get("content-length"), answer.content.as_str()),
+                (Some("5"), "parts")
+            );
+            assert_eq!(server.answer(&mut client).content, "/next");
+        } else {
+            server.pass_until(|_| client.is_ended());
+            assert!(client.rest().ends_with("Content-Length: 5\r\n\r\npart"));
+        }
+    }
 }
 
 #[test]

@@ -77,7 +77,11 @@ impl Calls {
                     iterator: iterator.unbind(),
                     context: self.contexts.take(py)?,
                 };
-                if !responder.begin(answer.status, Fields::of_application(&response.fields)) {
+                if !responder.begin(
+                    answer.status,
+                    Fields::of_application(&response.fields),
+                    None,
+                ) {
                     self.shared.close(subject.id);
                     parts.close(py);
                     return Ok(Outcome::Answered);

@@ -7,7 +7,7 @@ use super::content::Taker;
 use super::{Connection, Fate, Reading};
 use crate::access_log::LogRecord;
 use crate::app::{Abort, App, ExchangeId, Pulled};
-use crate::exchange::{Exchange, Progress, push_part};
+use crate::exchange::{Delimiter, Exchange, Progress};
 use crate::mailbox::{Command, Response};
 use crate::responder::Framing;
 use crate::worker::{Core, SEND_BUFFER_KEPT_BYTES};
@@ -62,7 +62,7 @@ impl Connection {
                 version: Version::Http11,
                 persistent: false,
             },
-            is_chunked: false,
+            delimiter: Delimiter::End,
             is_safe: false,
             started_ms,
             awaits_writable: false,
@@ -139,7 +139,7 @@ impl Connection {
             self.release_content(ended.id, ended.framing.persistent);
             if ended.progress == Progress::Cut || !ended.framing.persistent {
                 self.has_unread |= !self.input.is_empty();
-                if ended.progress == Progress::Cut && !ended.is_chunked {
+                if ended.progress == Progress::Cut && ended.delimiter == Delimiter::End {
                     // Its end is the connection's end: only a reset tells the peer that it is cut.
                     self.transport.reset_on_close();
                     self.has_unread = false;
@@ -229,7 +229,7 @@ impl Connection {
                 }
                 Pulled::More => {}
                 Pulled::End => {
-                    push_part(&mut front.out, front.is_chunked, &part);
+                    front.delimiter.push_part(&mut front.out, &part);
                     front.finish();
                     return true;
                 }
@@ -242,7 +242,7 @@ impl Connection {
         if let Some(record) = &mut front.record {
             record.content_bytes += part.len() as u64;
         }
-        push_part(&mut front.out, front.is_chunked, &part);
+        front.delimiter.push_part(&mut front.out, &part);
         *budget = budget.saturating_sub(part.len());
         true
     }
@@ -296,5 +296,6 @@ pub(super) fn error_response(status: u16, reason: &str) -> Response {
         status,
         fields,
         content: [reason.as_bytes(), b"\n"].concat(),
+        length: None,
     }
 }

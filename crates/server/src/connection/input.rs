@@ -172,7 +172,7 @@ impl Connection {
             framing,
             status,
             content_bytes,
-            is_chunked,
+            delimiter,
             ..
         } = responder;
         self.served_any = true;
@@ -193,7 +193,7 @@ impl Connection {
             id,
             progress: Progress::Waiting,
             framing,
-            is_chunked,
+            delimiter,
             is_safe: head.method.is_safe(),
             started_ms: core.clock.now_ms(),
             awaits_writable: false,

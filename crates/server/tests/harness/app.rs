@@ -20,6 +20,7 @@ pub(crate) struct TestApp {
     mailbox: Arc<Mailbox>,
     pub(crate) called: Vec<Called>,
     pub(crate) aborted: Vec<(ExchangeId, Abort)>,
+    pub(crate) half_closed: Vec<ExchangeId>,
     pub(crate) contents: Vec<(ExchangeId, String, bool)>,
     pub(crate) writables: Vec<ExchangeId>,
     /// Parts that are still to be pulled, and the bytes of each.
@@ -40,6 +41,7 @@ impl TestApp {
             mailbox,
             called: Vec::new(),
             aborted: Vec::new(),
+            half_closed: Vec::new(),
             contents: Vec::new(),
             writables: Vec::new(),
             pulls: Vec::new(),
@@ -94,7 +96,7 @@ impl App for TestApp {
                 responder.respond(200, no_fields(), &vec![b'x'; number]);
                 Outcome::Answered
             }
-            ("pull", _) => match responder.begin(200, no_fields()) {
+            ("pull", _) => match responder.begin(200, no_fields(), None) {
                 true => {
                     self.pulls.push((request.id, number));
                     Outcome::Streaming
@@ -152,6 +154,10 @@ impl App for TestApp {
 
     fn writable(&mut self, id: ExchangeId) {
         self.writables.push(id);
+    }
+
+    fn peer_ended(&mut self, id: ExchangeId) {
+        self.half_closed.push(id);
     }
 
     fn abort(&mut self, id: ExchangeId, why: Abort) {

@@ -180,6 +180,7 @@ pub(crate) fn response(status: u16, content: &str) -> Response {
         status,
         fields: Vec::new(),
         content: content.into(),
+        length: None,
     }
 }
 
