@@ -8,29 +8,22 @@ use pyo3::prelude::*;
 use server::{Content, ExchangeId, Match, Outcome, Parameters, Responder};
 
 use self::outcome::plain_failure;
-use crate::context::Contexts;
-use crate::driver::{Stage, Work};
+use crate::answering::{Answering, Stage};
 use crate::ffi::{self, Sent};
 use crate::request::{Request, span_of};
+use crate::runner::Runner;
 use crate::shared::Shared;
 use crate::table::{Route, Table};
-use crate::task::Tasks;
 
 /// Request objects that wait to be used again.
 const SPARE_REQUESTS: usize = 64;
 
 /// What changes from call to call.
 pub(crate) struct Calls {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) tasks: Tasks,
-    pub(crate) contexts: Contexts,
+    pub(crate) runner: Runner,
     spare: Vec<Py<Request>>,
     /// Where the parameters of the path at hand are.
     parameters: Parameters,
-    /// A call is under way; still set when the next begins, the last one ended in a panic.
-    is_calling: bool,
-    /// An exception that is not a handler's failure but the process's end (KeyboardInterrupt, SystemExit).
-    pub(crate) fatal: Option<PyErr>,
 }
 
 /// One call's exchange.
@@ -47,13 +40,9 @@ struct Subject<'a> {
 impl Calls {
     pub(crate) fn new(shared: Arc<Shared>) -> Calls {
         Calls {
-            shared,
-            tasks: Tasks::default(),
-            contexts: Contexts::default(),
+            runner: Runner::new(shared),
             spare: Vec::new(),
             parameters: Parameters::default(),
-            is_calling: false,
-            fatal: None,
         }
     }
 
@@ -114,23 +103,9 @@ impl Calls {
             Ok(value) if self.answer_text(subject, &value, responder) => Outcome::Answered,
             result => self.ended(py, subject, result, responder),
         };
-        self.is_calling = false;
-        self.contexts.ended(py);
+        self.runner.call_ends(py);
         self.give_back(py, object);
         outcome
-    }
-
-    /// Whatever a call that panicked left on the task and in the context is not for the next.
-    #[cold]
-    fn forget_panicked(&mut self, py: Python<'_>) {
-        self.tasks.retire(py);
-        self.contexts.discard(py);
-    }
-
-    /// A pass is over: what runs now is not ours.
-    pub(crate) fn pass_ends(&mut self, py: Python<'_>) {
-        self.tasks.pass_ends(py);
-        self.contexts.leave(py);
     }
 
     /// Asks the application how to answer a status that the router decided.
@@ -154,11 +129,10 @@ impl Calls {
             stage: Stage::ErrorHandler,
             may_be_open: request.content == Content::Later,
         };
-        self.tasks.leave(py);
+        self.runner.tasks.leave(py);
         let result = table.on_status.bind(py).call1((&object, status, allow));
         let outcome = self.ended(py, subject, result, responder);
-        self.is_calling = false;
-        self.contexts.ended(py);
+        self.runner.call_ends(py);
         outcome
     }
 
@@ -171,13 +145,10 @@ impl Calls {
         request: &server::Request<'_>,
         is_async: bool,
     ) -> PyResult<Py<Request>> {
-        if std::mem::replace(&mut self.is_calling, true) {
-            self.forget_panicked(py);
-        }
-        self.contexts.enter(py)?;
+        self.runner.call_begins(py)?;
         let object = self.request_object(py, table, request, is_async)?;
         if request.content == Content::Later {
-            self.shared.open(request.id, |_| {});
+            self.runner.shared.open(request.id, |_| {});
         }
         Ok(object)
     }
@@ -192,7 +163,7 @@ impl Calls {
         object: &Py<Request>,
     ) -> PyResult<Bound<'py, PyAny>> {
         if !route.is_async {
-            self.tasks.leave(py);
+            self.runner.tasks.leave(py);
         }
         if route.parameters.is_empty() {
             return ffi::call(py, &route.handler, [object.bind(py).as_any()]);
@@ -227,10 +198,7 @@ impl Calls {
         coroutine: Bound<'_, PyAny>,
         responder: &mut Responder<'_>,
     ) -> Outcome {
-        if let Err(error) = self.tasks.enter(py) {
-            return self.failed(py, subject, error, responder);
-        }
-        let result = match ffi::send(py, &coroutine) {
+        let result = match self.runner.step(py, &coroutine) {
             Sent::Yielded(future) => {
                 return self.suspended(py, subject, coroutine, future, responder);
             }
@@ -238,7 +206,7 @@ impl Calls {
             Sent::Raised(error) => Err(error),
         };
         drop(coroutine);
-        self.tasks.ended(py);
+        self.runner.tasks.ended(py);
         if subject.stage == Stage::Stream {
             return self.stream_ended(py, subject, result);
         }
@@ -254,23 +222,20 @@ impl Calls {
         future: Bound<'_, PyAny>,
         responder: &mut Responder<'_>,
     ) -> Outcome {
-        let context = match self.contexts.take(py) {
-            Ok(context) => context,
-            Err(error) => return plain_failure(py, &error, Some(subject.request), responder),
-        };
-        let work = Work {
+        let answering = Answering {
             table: Arc::clone(subject.table),
-            shared: Arc::clone(&self.shared),
+            shared: Arc::clone(&self.runner.shared),
             request: subject.request.clone_ref(py),
             id: subject.id,
             stage: subject.stage,
-            coroutine: coroutine.unbind(),
-            context,
-            future: Some(future.unbind()),
         };
-        match self.tasks.suspended(py, work) {
+        let suspended = self
+            .runner
+            .suspended(py, coroutine, future, Box::new(answering));
+        match suspended {
             Ok(task) => {
-                let before = self.shared.open(subject.id, |exchange| {
+                let before = self.runner.shared.open(subject.id, |exchange| {
+                    exchange.is_streamed = subject.stage == Stage::Stream;
                     std::mem::replace(&mut exchange.task, task)
                 });
                 drop(before);
@@ -307,7 +272,7 @@ impl Calls {
             .call0()?
             .cast_into::<Request>()?;
         object.get().with(py, |state| {
-            state.prepare(Arc::clone(&self.shared), table.app.clone_ref(py))
+            state.prepare(Arc::clone(&self.runner.shared), table.app.clone_ref(py))
         })?;
         Ok(object.unbind())
     }

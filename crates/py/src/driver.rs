@@ -1,47 +1,47 @@
 //! The coroutine of the task that a suspended handler runs in.
 
-use std::sync::Arc;
-
 use pyo3::exceptions::asyncio::CancelledError;
-use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyStopIteration, PySystemExit};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyStopIteration, PySystemExit};
 use pyo3::prelude::*;
-use server::{Command, ExchangeId};
 
-use crate::answer::Source;
 use crate::context::run_in;
 use crate::ffi::{self, Sent};
-use crate::parts::AnswerParts;
 use crate::request::Request;
-use crate::shared::Shared;
-use crate::stream::Stream;
-use crate::table::Table;
 
-/// What a coroutine is run for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// A handler: its value is the answer.
-    Handler,
-    /// An error handler: the same, but its failure is the end.
-    ErrorHandler,
-    /// The sending of a streamed answer.
-    Stream,
-}
-
-/// A suspended coroutine and all that belongs to its exchange.
+/// A suspended coroutine.
 pub(crate) struct Work {
-    pub(crate) table: Arc<Table>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) request: Py<Request>,
-    pub(crate) id: ExchangeId,
-    pub(crate) stage: Stage,
     pub(crate) coroutine: Py<PyAny>,
     pub(crate) context: Py<PyAny>,
     /// What the coroutine gave in its first step, until the task has taken it.
     pub(crate) future: Option<Py<PyAny>>,
+    pub(crate) purpose: Box<dyn Purpose>,
+}
+
+/// What a coroutine is run for: what its end means to its exchange.
+pub(crate) trait Purpose: Send + Sync {
+    /// It returned.
+    ///
+    /// # Errors
+    /// What ends the task.
+    fn returned(
+        &mut self,
+        py: Python<'_>,
+        context: &Py<PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<After>;
+
+    /// It raised.
+    ///
+    /// # Errors
+    /// What ends the task.
+    fn raised(&mut self, py: Python<'_>, context: &Py<PyAny>, error: PyErr) -> PyResult<After>;
+
+    /// It will never go on.
+    fn closed(&mut self, py: Python<'_>);
 }
 
 /// What follows the end of a coroutine.
-enum After {
+pub(crate) enum After {
     Coroutine(Py<PyAny>),
     End,
 }
@@ -79,8 +79,8 @@ impl Driver {
                     slf.borrow_mut().work = Some(work);
                     return Ok(value.unbind());
                 }
-                Sent::Returned(value) => work.returned(py, &value),
-                Sent::Raised(error) => work.raised(py, error),
+                Sent::Returned(value) => work.purpose.returned(py, &work.context, &value),
+                Sent::Raised(error) => work.purpose.raised(py, &work.context, error),
             };
             match after {
                 Ok(After::Coroutine(coroutine)) => work.coroutine = coroutine,
@@ -129,8 +129,8 @@ impl Driver {
 
     fn close(slf: &Bound<'_, Driver>) -> PyResult<()> {
         let work = slf.borrow_mut().work.take();
-        if let Some(work) = work {
-            work.shared.close(work.id);
+        if let Some(mut work) = work {
+            work.purpose.closed(slf.py());
             work.coroutine.call_method0(slf.py(), "close")?;
         }
         Ok(())
@@ -165,123 +165,6 @@ impl Work {
                 },
             )
         })
-    }
-
-    fn returned(&mut self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<After> {
-        if self.stage == Stage::Stream {
-            self.shared.post(py, self.id, Command::Finish);
-            self.shared.close(self.id);
-            return Ok(After::End);
-        }
-        match self.answer(py, value) {
-            Ok(after) => Ok(after),
-            Err(error) => self.failed(py, error),
-        }
-    }
-
-    /// Posts what a value says.
-    fn answer(&mut self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<After> {
-        let table = Arc::clone(&self.table);
-        let answer = table.conversion.convert(value)?;
-        let response = answer.to_response()?;
-        match answer.source {
-            Source::Whole(_) => {
-                self.shared.post(py, self.id, Command::Respond(response));
-                self.shared.close(self.id);
-                Ok(After::End)
-            }
-            Source::Iterator(iterator) => {
-                let request = self.request.clone_ref(py);
-                let parts = AnswerParts {
-                    iterator: iterator.unbind(),
-                    context: self.context.clone_ref(py),
-                };
-                let before = self.shared.open(self.id, |exchange| {
-                    let parts = exchange.parts.replace(parts);
-                    (
-                        parts,
-                        exchange.request.replace(request),
-                        exchange.task.take(),
-                    )
-                });
-                drop(before);
-                self.shared.post(py, self.id, Command::Stream(response));
-                Ok(After::End)
-            }
-            Source::AsyncIterator(iterator) => {
-                self.shared
-                    .open(self.id, |exchange| exchange.is_streamed = true);
-                self.shared.post(py, self.id, Command::Begin(response));
-                let stream = Stream {
-                    id: self.id,
-                    shared: Arc::clone(&self.shared),
-                };
-                let coroutine = table
-                    .stream_async
-                    .call1(py, (Py::new(py, stream)?, iterator))?;
-                self.stage = Stage::Stream;
-                Ok(After::Coroutine(coroutine))
-            }
-        }
-    }
-
-    fn raised(&mut self, py: Python<'_>, error: PyErr) -> PyResult<After> {
-        let is_disconnection = self.shared.is_disconnection(py, &error);
-        if !error.is_instance_of::<PyException>(py) || (is_disconnection && self.is_disconnected())
-        {
-            // Cancelled, or on its way out: who cancelled knows; a peer that still waits gets a plain failure.
-            self.shared.post(py, self.id, Command::Fail);
-            self.shared.close(self.id);
-            return if is_disconnection {
-                Ok(After::End)
-            } else if ends_task(py, &error) {
-                Err(error)
-            } else {
-                log_failure(py, &error, Some(&self.request));
-                Ok(After::End)
-            };
-        }
-        self.failed(py, error)
-    }
-
-    fn failed(&mut self, py: Python<'_>, error: PyErr) -> PyResult<After> {
-        if self.stage != Stage::Handler {
-            log_failure(py, &error, Some(&self.request));
-            self.shared.post(py, self.id, Command::Fail);
-            self.shared.close(self.id);
-            return Ok(After::End);
-        }
-        self.stage = Stage::ErrorHandler;
-        let value = match self.call_error_handler(py, error) {
-            Ok(value) => value,
-            Err(error) => return self.failed(py, error),
-        };
-        if ffi::is_coroutine(&value) {
-            return Ok(After::Coroutine(value.unbind()));
-        }
-        match self.answer(py, &value) {
-            Ok(after) => Ok(after),
-            Err(error) => self.failed(py, error),
-        }
-    }
-
-    /// Calls it in the context of what failed, as if it had been called there.
-    fn call_error_handler<'py>(
-        &self,
-        py: Python<'py>,
-        error: PyErr,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let on_error = self.table.on_error.bind(py);
-        run_in(self.context.bind(py), || {
-            on_error.call1((&self.request, error.into_value(py)))
-        })
-    }
-
-    fn is_disconnected(&self) -> bool {
-        self.shared
-            .exchanges()
-            .get(&self.id)
-            .is_none_or(|exchange| exchange.is_disconnected)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The Python module `bolide._core`: what the Rust half offers the Python half.
 
 mod answer;
+mod answering;
 mod calls;
 mod context;
 mod driver;
@@ -8,6 +9,7 @@ mod ffi;
 mod native;
 mod parts;
 mod request;
+mod runner;
 mod selector;
 mod server;
 mod shared;

@@ -43,9 +43,10 @@ impl App for Native {
 
     fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
         let py = ffi::attached();
-        self.calls.tasks.leave(py);
+        self.calls.runner.tasks.leave(py);
         let parts = self
             .calls
+            .runner
             .shared
             .exchanges()
             .get(&id)
@@ -56,14 +57,14 @@ impl App for Native {
         match parts.next(py, out) {
             Ok(true) => Pulled::More,
             Ok(false) => {
-                self.calls.shared.close(id);
+                self.calls.runner.shared.close(id);
                 Pulled::End
             }
             Err(error) => {
-                let exchange = self.calls.shared.close(id).unwrap_or_default();
+                let exchange = self.calls.runner.shared.close(id).unwrap_or_default();
                 parts.close(py);
                 if ends_task(py, &error) {
-                    self.calls.keep_fatal(py, error);
+                    self.calls.runner.keep_fatal(py, error);
                 } else {
                     log_failure(py, &error, exchange.request.as_ref());
                 }
@@ -74,20 +75,22 @@ impl App for Native {
 
     fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
         self.calls
+            .runner
             .shared
             .take_content(ffi::attached(), id, content, is_last);
     }
 
     fn writable(&mut self, id: ExchangeId) {
-        self.calls.shared.writable(ffi::attached(), id);
+        self.calls.runner.shared.writable(ffi::attached(), id);
     }
 
     fn abort(&mut self, id: ExchangeId, why: Abort) {
         let py = ffi::attached();
-        self.calls.tasks.leave(py);
+        self.calls.runner.tasks.leave(py);
         let task = match why {
             Abort::HandlerTimeout => self
                 .calls
+                .runner
                 .shared
                 .exchanges()
                 .get_mut(&id)
@@ -99,6 +102,6 @@ impl App for Native {
         {
             error.write_unraisable(py, None);
         }
-        self.calls.shared.disconnect(py, id);
+        self.calls.runner.shared.disconnect(py, id);
     }
 }

@@ -117,7 +117,7 @@ impl Selector {
             let has_work = watch.as_ref().map_or(Ok(false), LoopWatch::has_work)?;
             let is_due = end.is_some_and(|end| loop_ms == Some(0) || Instant::now() >= end);
             let is_over = has_work || is_due || interrupted || is_own_ready;
-            if is_over || worker.app.calls.fatal.is_some() || server.is_drained(worker) {
+            if is_over || worker.app.calls.runner.fatal.is_some() || server.is_drained(worker) {
                 return Ok(is_own_ready);
             }
         }

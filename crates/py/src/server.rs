@@ -98,6 +98,7 @@ impl Server {
             .worker()?
             .app
             .calls
+            .runner
             .tasks
             .attach(event_loop, own_selector)?;
         let _ = server
@@ -155,8 +156,7 @@ impl Server {
         let mut worker = self.worker()?;
         worker.stop();
         worker.set_access_log(None);
-        worker.app.calls.tasks.retire(py);
-        worker.app.calls.contexts.leave(py);
+        worker.app.calls.runner.stop(py);
         drop(worker);
         // What wakes us is a method of ours: kept, it would keep us.
         let was_guest = self.shared.set_wake(None).is_some();
@@ -227,8 +227,8 @@ impl Server {
         py: Python<'_>,
         mut worker: MutexGuard<'_, Worker<Native>>,
     ) -> PyResult<()> {
-        worker.app.calls.pass_ends(py);
-        let fatal = worker.app.calls.fatal.take();
+        worker.app.calls.runner.pass_ends(py);
+        let fatal = worker.app.calls.runner.fatal.take();
         let is_drained = self.is_drained(&worker);
         drop(worker);
         if is_drained {

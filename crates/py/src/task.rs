@@ -9,7 +9,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
-use crate::driver::{Driver, Stage, Work};
+use crate::driver::{Driver, Work};
 use crate::ffi::{self, Reader};
 
 /// What asyncio offers for it.
@@ -156,9 +156,6 @@ impl Tasks {
         let (Some(asyncio), Some(idle)) = (&self.asyncio, self.idle.take()) else {
             return Ok(None);
         };
-        let is_streamed = work.stage == Stage::Stream;
-        work.shared
-            .open(work.id, |exchange| exchange.is_streamed = is_streamed);
         idle.driver.borrow_mut(py).take(work);
         idle.task
             .setattr(py, pyo3::intern!(py, "_log_destroy_pending"), true)?;

@@ -9,7 +9,8 @@ use server::{Command, Fields, Outcome, Responder};
 
 use super::{Calls, Subject};
 use crate::answer::{Answer, Source, TEXT};
-use crate::driver::{Stage, ends_task, log_failure};
+use crate::answering::Stage;
+use crate::driver::{ends_task, log_failure};
 use crate::ffi;
 use crate::parts::AnswerParts;
 use crate::request::Request;
@@ -36,7 +37,7 @@ impl Calls {
         };
         responder.respond(200, Fields::constant(TEXT), content);
         if subject.may_be_open {
-            self.shared.close(subject.id);
+            self.runner.shared.close(subject.id);
         }
         true
     }
@@ -56,7 +57,7 @@ impl Calls {
         if let Source::Whole(body) = &answer.source {
             responder.respond(answer.status, answer.lines.fields(), body.as_bytes()?);
             if subject.may_be_open {
-                self.shared.close(subject.id);
+                self.runner.shared.close(subject.id);
             }
             return Ok(Outcome::Answered);
         }
@@ -75,19 +76,19 @@ impl Calls {
             Source::Iterator(iterator) => {
                 let parts = AnswerParts {
                     iterator: iterator.unbind(),
-                    context: self.contexts.take(py)?,
+                    context: self.runner.contexts.take(py)?,
                 };
                 if !responder.begin(
                     answer.status,
                     Fields::of_application(&response.fields),
                     None,
                 ) {
-                    self.shared.close(subject.id);
+                    self.runner.shared.close(subject.id);
                     parts.close(py);
                     return Ok(Outcome::Answered);
                 }
                 let request = subject.request.clone_ref(py);
-                let before = self.shared.open(subject.id, |exchange| {
+                let before = self.runner.shared.open(subject.id, |exchange| {
                     (
                         exchange.parts.replace(parts),
                         exchange.request.replace(request),
@@ -99,15 +100,17 @@ impl Calls {
             Source::AsyncIterator(iterator) => {
                 let stream = Stream {
                     id: subject.id,
-                    shared: Arc::clone(&self.shared),
+                    shared: Arc::clone(&self.runner.shared),
                 };
                 let coroutine = subject
                     .table
                     .stream_async
                     .bind(py)
                     .call1((Py::new(py, stream)?, iterator))?;
-                self.shared.open(subject.id, |_| {});
-                self.shared.post(py, subject.id, Command::Begin(response));
+                self.runner.shared.open(subject.id, |_| {});
+                self.runner
+                    .shared
+                    .post(py, subject.id, Command::Begin(response));
                 Ok(self.step(
                     py,
                     Subject {
@@ -131,7 +134,7 @@ impl Calls {
         let command = match result {
             Ok(_) => Command::Finish,
             Err(error) if ends_task(py, &error) => {
-                self.keep_fatal(py, error);
+                self.runner.keep_fatal(py, error);
                 Command::Fail
             }
             Err(error) => {
@@ -139,16 +142,9 @@ impl Calls {
                 Command::Fail
             }
         };
-        self.shared.post(py, subject.id, command);
-        self.shared.close(subject.id);
+        self.runner.shared.post(py, subject.id, command);
+        self.runner.shared.close(subject.id);
         Outcome::Pending
-    }
-
-    /// Keeps what ends the process, for the end of the pass. A cancellation ends nothing but its handler.
-    pub(crate) fn keep_fatal(&mut self, py: Python<'_>, error: PyErr) {
-        if !error.is_instance_of::<pyo3::exceptions::asyncio::CancelledError>(py) {
-            self.fatal = Some(error);
-        }
     }
 
     /// Asks the application how to answer a failure.
@@ -161,21 +157,21 @@ impl Calls {
         responder: &mut Responder<'_>,
     ) -> Outcome {
         if !error.is_instance_of::<PyException>(py) {
-            self.shared.close(subject.id);
+            self.runner.shared.close(subject.id);
             if !ends_task(py, &error) {
                 return plain_failure(py, &error, Some(subject.request), responder);
             }
-            self.keep_fatal(py, error);
+            self.runner.keep_fatal(py, error);
             return plain_answer(responder);
         }
         if subject.stage != Stage::Handler {
-            self.shared.close(subject.id);
+            self.runner.shared.close(subject.id);
             return plain_failure(py, &error, Some(subject.request), responder);
         }
         let on_error = subject.table.on_error.bind(py);
         let result = on_error.call1((subject.request, error.into_value(py)));
         // It may have left something on the task too.
-        self.tasks.ended(py);
+        self.runner.tasks.ended(py);
         self.ended(
             py,
             Subject {

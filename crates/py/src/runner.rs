@@ -1,0 +1,107 @@
+//! What runs an application's coroutines: the task and the context they are lent, and what they share.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::asyncio::CancelledError;
+use pyo3::prelude::*;
+
+use crate::context::Contexts;
+use crate::driver::{Purpose, Work};
+use crate::ffi::{self, Sent};
+use crate::shared::Shared;
+use crate::task::Tasks;
+
+/// One per worker, whatever the interface.
+pub(crate) struct Runner {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) tasks: Tasks,
+    pub(crate) contexts: Contexts,
+    /// A call is under way; still set when the next begins, the last one ended in a panic.
+    is_calling: bool,
+    /// An exception that is not a handler's failure but the process's end (KeyboardInterrupt, SystemExit).
+    pub(crate) fatal: Option<PyErr>,
+}
+
+impl Runner {
+    pub(crate) fn new(shared: Arc<Shared>) -> Runner {
+        Runner {
+            shared,
+            tasks: Tasks::default(),
+            contexts: Contexts::default(),
+            is_calling: false,
+            fatal: None,
+        }
+    }
+
+    /// A call begins: a context without a trace of another request is made the current one.
+    #[inline]
+    pub(crate) fn call_begins(&mut self, py: Python<'_>) -> PyResult<()> {
+        if std::mem::replace(&mut self.is_calling, true) {
+            self.forget_panicked(py);
+        }
+        self.contexts.enter(py)
+    }
+
+    /// A call is over, as far as it goes without waiting.
+    #[inline]
+    pub(crate) fn call_ends(&mut self, py: Python<'_>) {
+        self.is_calling = false;
+        self.contexts.ended(py);
+    }
+
+    /// Whatever a call that panicked left on the task and in the context is not for the next.
+    #[cold]
+    fn forget_panicked(&mut self, py: Python<'_>) {
+        self.tasks.retire(py);
+        self.contexts.discard(py);
+    }
+
+    /// Runs a coroutine's first step, in the idle task and the current context.
+    #[inline]
+    pub(crate) fn step<'py>(
+        &mut self,
+        py: Python<'py>,
+        coroutine: &Bound<'py, PyAny>,
+    ) -> Sent<'py> {
+        match self.tasks.enter(py) {
+            Ok(()) => ffi::send(py, coroutine),
+            Err(error) => Sent::Raised(error),
+        }
+    }
+
+    /// Gives a coroutine that suspended in its first step the task and the context for good.
+    pub(crate) fn suspended(
+        &mut self,
+        py: Python<'_>,
+        coroutine: Bound<'_, PyAny>,
+        future: Bound<'_, PyAny>,
+        purpose: Box<dyn Purpose>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let work = Work {
+            coroutine: coroutine.unbind(),
+            context: self.contexts.take(py)?,
+            future: Some(future.unbind()),
+            purpose,
+        };
+        self.tasks.suspended(py, work)
+    }
+
+    /// Keeps what ends the process, for the end of the pass. A cancellation ends nothing but its handler.
+    pub(crate) fn keep_fatal(&mut self, py: Python<'_>, error: PyErr) {
+        if !error.is_instance_of::<CancelledError>(py) {
+            self.fatal = Some(error);
+        }
+    }
+
+    /// A pass is over: what runs now is not ours.
+    pub(crate) fn pass_ends(&mut self, py: Python<'_>) {
+        self.tasks.pass_ends(py);
+        self.contexts.leave(py);
+    }
+
+    /// The server stops.
+    pub(crate) fn stop(&mut self, py: Python<'_>) {
+        self.tasks.retire(py);
+        self.contexts.leave(py);
+    }
+}
