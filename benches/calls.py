@@ -19,7 +19,7 @@ PIPELINED = 240
 
 def serve(target: str, rounds: int) -> None:
     """Run the rounds."""
-    server = _core.Server(app.native(), {})
+    server = _core.Server(app.core(), {})
     loop = asyncio.SelectorEventLoop(server.selector())
     server.attach(loop, own_selector=True)
     client, connection = socket.socketpair()

@@ -93,6 +93,13 @@ class Connection:
         """Wait for the next byte, without taking it; return whether the end came in its place."""
         return not self._received and self.socket.recv(1, socket.MSG_PEEK) == b""
 
+    def read_to_end(self) -> bytes:
+        """Read whatever comes until the peer closes."""
+        while self._receive():
+            pass
+        rest, self._received = self._received, b""
+        return rest
+
     def read_head(self) -> Reply:
         """Read a status line and a header section, all there is of an interim response."""
         status = STATUS_LINE.fullmatch(self._read_line())
@@ -116,10 +123,7 @@ class Connection:
             assert re.fullmatch("[0-9]+", length), f"malformed length {length}"
             return self._read_exactly(int(length))
         assert reply.is_last, "content without a length on a connection that stays open"
-        while self._receive():
-            pass
-        content, self._received = self._received, b""
-        return content
+        return self.read_to_end()
 
     def _read_chunked(self) -> bytes:
         content = b""

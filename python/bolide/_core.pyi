@@ -162,10 +162,24 @@ class Selector:
     def close(self) -> None: ...
 
 @final
+class AsgiApp:
+    """An ASGI application, and what the scopes of its requests begin with."""
+
+    def __new__(
+        cls,
+        app: Callable[..., Any],
+        *,
+        root_path: str,
+        state: dict[str, Any] | None,
+        disconnected: type[Exception],
+    ) -> Self:
+        """Take an ASGI 3 callable; each request has a shallow copy of `state`."""
+
+@final
 class Server:
     """One worker's reactor with HTTP on it."""
 
-    def __new__(cls, app: NativeApp, options: dict[str, Any]) -> Self:
+    def __new__(cls, app: NativeApp | AsgiApp, options: dict[str, Any]) -> Self:
         """Make a server without listeners.
 
         `options` may hold every name of `settings()`, `server_header` (bool), `access_log` (a

@@ -6,18 +6,23 @@ The part behind the colon may be left out; it is `app` then. The current folder 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 import traceback
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bolide.asgi import AsgiApplication
 from bolide.errors import ConfigError
 
 if TYPE_CHECKING:
     from bolide.web import App
+
+    Application = App | AsgiApplication
 
 ATTRIBUTE = "app"
 
@@ -30,7 +35,7 @@ class LoadError(ConfigError):
         self.details = details
 
 
-def load(target: str) -> App:
+def load(target: str) -> Application:
     """Import the application that `target` names.
 
     Raises:
@@ -56,17 +61,44 @@ def load(target: str) -> App:
     return check(found, f"{place}:{attributes or ATTRIBUTE}")
 
 
-def check(found: object, name: str) -> App:
-    """Return what was found if it is an application.
+def check(found: object, name: str) -> Application:
+    """Return what was found as an application, whichever interface it speaks.
 
     Raises:
         ConfigError: it is something else.
     """
     from bolide.web import App
 
-    if not isinstance(found, App):
-        raise ConfigError(f"{name} is not a bolide.App but {_described(found)}")
-    return found
+    if isinstance(found, App):
+        return found
+    if not isinstance(found, type | ModuleType) and callable(found):
+        parameters = _parameters(found)
+        if parameters == 3 and _is_coroutine_function(found):
+            return AsgiApplication(found)
+        if parameters == 1:
+            raise ConfigError(
+                f"{name} is an application of ASGI 2, whose callable takes only a scope; "
+                "wrap it with asgiref.compatibility.guarantee_single_callable"
+            )
+        if parameters == 2:
+            raise ConfigError(f"{name} is a WSGI application; those are not served yet")
+    raise ConfigError(f"{name} is not an application but {_described(found)}")
+
+
+def _is_coroutine_function(found: Any) -> bool:
+    while isinstance(found, functools.partial):
+        found = found.func
+    return inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(found.__call__)
+
+
+def _parameters(found: Any) -> int | None:
+    """Count the positional parameters without a default; None when nobody can tell."""
+    try:
+        parameters = inspect.signature(found).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(each.kind in kinds and each.default is each.empty for each in parameters)
 
 
 def _import_module(name: str) -> ModuleType:
@@ -149,7 +181,7 @@ def _described(found: object) -> str:
         return f"the class {found.__qualname__}"
     kind = type(found)
     name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
-    return f"{'an' if name[0] in 'aeiou' else 'a'} {name} (ASGI and WSGI applications come later)"
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _put_first(folder: str) -> None:

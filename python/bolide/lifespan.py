@@ -8,7 +8,7 @@ from bolide.errors import Error
 from bolide.logs import logger
 
 if TYPE_CHECKING:
-    from bolide.web import App
+    from bolide.importer import Application
 
 
 class StartupError(Error):
@@ -19,7 +19,7 @@ class StartupError(Error):
         self.details = details
 
 
-async def startup(app: App) -> None:
+async def startup(app: Application) -> None:
     """Run the application's startup.
 
     Raises:
@@ -36,7 +36,7 @@ async def startup(app: App) -> None:
         raise StartupError(message, details) from error
 
 
-async def shutdown(app: App) -> None:
+async def shutdown(app: Application) -> None:
     """Run the application's shutdown; what it raises is logged, for the process ends anyway."""
     try:
         await app.shutdown()

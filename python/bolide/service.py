@@ -14,17 +14,17 @@ from bolide.errors import ConfigError
 from bolide.logs import logger
 
 if TYPE_CHECKING:
+    from bolide.importer import Application
     from bolide.settings import Settings
-    from bolide.web import App
 
 
 class Service:
     """An application together with the reactor that serves it."""
 
-    def __init__(self, app: App, settings: Settings, access_log_fd: int | None) -> None:
+    def __init__(self, app: Application, settings: Settings, access_log_fd: int | None) -> None:
         self._app = app
         try:
-            self.server = _core.Server(app.native(), settings.server_options(access_log_fd))
+            self.server = _core.Server(app.core(), settings.server_options(access_log_fd))
         except ValueError as error:
             raise ConfigError(str(error)) from None
 

@@ -9,17 +9,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bolide.errors import ConfigError
-
-if TYPE_CHECKING:
-    from bolide.web import App
 
 PROCESS_OPTIONS = ("workers", "loop", "log_level")
 
 
-def run(app: App | str, *, config: str | None = None, **settings: Any) -> None:
+def run(app: Any, *, config: str | None = None, **settings: Any) -> None:
     """Serve an application, or the one that a target like "module:app" names, until told to stop.
 
     It starts the same supervisor and workers as `bolide serve`, and takes the same options as
@@ -52,7 +49,7 @@ def run(app: App | str, *, config: str | None = None, **settings: Any) -> None:
         sys.exit(code)
 
 
-async def serve(app: App | str, *, config: str | None = None, **settings: Any) -> None:
+async def serve(app: Any, *, config: str | None = None, **settings: Any) -> None:
     """Serve an application inside the running loop until this is cancelled; then drain and stop.
 
     It starts no process, handles no signal and leaves logging as it is. A second cancellation

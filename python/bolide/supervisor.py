@@ -30,7 +30,7 @@ from bolide.logs import logger
 
 if TYPE_CHECKING:
     from bolide.settings import Settings
-    from bolide.web import App
+    from bolide.importer import Application
 
 EXIT_CUT_SHORT = 1
 QUIET_ENDS = ("exit status 0", "signal SIGTERM", "signal SIGKILL")
@@ -56,7 +56,7 @@ class Slot:
 class Supervisor:
     """Workers for one application, from the first start to the last end."""
 
-    def __init__(self, source: App | str, settings: Settings) -> None:
+    def __init__(self, source: Application | str, settings: Settings) -> None:
         # What each signal does.
         self._actions: dict[int, Callable[[], None]] = {
             signal.SIGTERM: self._stop,

@@ -23,7 +23,7 @@ from bolide.service import Service
 if TYPE_CHECKING:
     from bolide.listener import Listener
     from bolide.settings import Settings
-    from bolide.web import App
+    from bolide.importer import Application
 
 EXIT_MISTAKE = 2
 EXIT_STARTUP = 3
@@ -38,7 +38,7 @@ is_worker = False
 class Job:
     """What a worker inherits from the supervisor."""
 
-    source: App | str
+    source: Application | str
     """The application, or the target that names it."""
     settings: Settings
     loop_name: str

@@ -288,7 +288,7 @@ def test_routes_may_be_added_while_serving() -> None:
 
 def test_the_cores_side_is_one_object() -> None:
     app = App()
-    assert app.native() is app.native()
+    assert app.core() is app.core()
 
 
 @pytest.mark.parametrize(

@@ -196,22 +196,38 @@ fn is_cancelled_with(py: Python<'_>, future: &Py<PyAny>, cancelled: &PyErr) -> b
 /// Logs a failure that no error handler can answer any more.
 pub(crate) fn log_failure(py: Python<'_>, error: &PyErr, request: Option<&Py<Request>>) {
     let title = request.and_then(|request| request.get().with(py, |state| state.title()).ok());
-    let log = || -> PyResult<()> {
+    let title = title.as_deref().unwrap_or("a request");
+    log(
+        py,
+        "%s: the answer could not be completed",
+        title,
+        Some(error),
+    );
+}
+
+/// Logs that an ASGI application raised, or returned before its answer was complete.
+pub(crate) fn log_application(py: Python<'_>, title: &str, error: Option<&PyErr>) {
+    let message = match error {
+        Some(_) => "%s: the application raised",
+        None => "%s: the application returned without a complete answer",
+    };
+    log(py, message, title, error);
+}
+
+fn log(py: Python<'_>, message: &str, title: &str, error: Option<&PyErr>) {
+    let write = || -> PyResult<()> {
         let logger = py
             .import("logging")?
             .call_method1("getLogger", ("bolide.error",))?;
         let keywords = pyo3::types::PyDict::new(py);
-        // With its traceback, which `value()` leaves out before 3.12.
-        keywords.set_item("exc_info", error.clone_ref(py).into_value(py))?;
-        let title = title.as_deref().unwrap_or("a request");
-        logger.call_method(
-            "error",
-            ("%s: the answer could not be completed", title),
-            Some(&keywords),
-        )?;
+        if let Some(error) = error {
+            // With its traceback, which `value()` leaves out before 3.12.
+            keywords.set_item("exc_info", error.clone_ref(py).into_value(py))?;
+        }
+        logger.call_method("error", (message, title), Some(&keywords))?;
         Ok(())
     };
-    if let Err(error) = log() {
+    if let Err(error) = write() {
         error.write_unraisable(py, None);
     }
 }

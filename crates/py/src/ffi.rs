@@ -298,14 +298,18 @@ unsafe impl<T: Send> Sync for Held<T> {}
 
 impl<T: Default> Default for Held<T> {
     fn default() -> Held<T> {
-        Held {
-            is_held: Cell::new(false),
-            value: UnsafeCell::new(T::default()),
-        }
+        Held::of(T::default())
     }
 }
 
 impl<T> Held<T> {
+    pub(crate) fn of(value: T) -> Held<T> {
+        Held {
+            is_held: Cell::new(false),
+            value: UnsafeCell::new(value),
+        }
+    }
+
     /// Gives `reach` the value; `None` when it is being reached already.
     #[inline]
     pub(crate) fn with<R>(&self, _py: Python<'_>, reach: impl FnOnce(&mut T) -> R) -> Option<R> {

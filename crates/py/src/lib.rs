@@ -2,10 +2,12 @@
 
 mod answer;
 mod answering;
+mod asgi;
 mod calls;
 mod context;
 mod driver;
 mod ffi;
+mod interface;
 mod native;
 mod parts;
 mod request;
@@ -30,6 +32,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<request::Request>()?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<table::NativeApp>()?;
+    module.add_class::<asgi::AsgiApp>()?;
     module.add_class::<server::Server>()?;
     module.add_class::<selector::Selector>()?;
     Ok(())

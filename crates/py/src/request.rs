@@ -202,7 +202,7 @@ pub(crate) fn span_of(head: &RequestHead<'_>, part: &[u8]) -> Span {
 }
 
 /// Percent-decoded UTF-8; what is not UTF-8 becomes U+FFFD.
-fn decoded<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyString> {
+pub(crate) fn decoded<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyString> {
     let plain = if bytes.contains(&b'%') {
         Cow::Owned(server::percent_decode(bytes))
     } else {

@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyList};
 use server::Worker;
 
 use crate::ffi::{self, borrow_fd};
-use crate::native::Native;
+use crate::interface::Interface;
 use crate::server::Server;
 
 const EVENT_READ: u8 = 1;
@@ -85,7 +85,7 @@ impl Selector {
     fn passes(
         &self,
         py: Python<'_>,
-        worker: &mut Worker<Native>,
+        worker: &mut Worker<Interface>,
         timeout: Option<f64>,
     ) -> PyResult<bool> {
         let server = self.server.get();
@@ -117,7 +117,7 @@ impl Selector {
             let has_work = watch.as_ref().map_or(Ok(false), LoopWatch::has_work)?;
             let is_due = end.is_some_and(|end| loop_ms == Some(0) || Instant::now() >= end);
             let is_over = has_work || is_due || interrupted || is_own_ready;
-            if is_over || worker.app.calls.runner.fatal.is_some() || server.is_drained(worker) {
+            if is_over || worker.app.runner().fatal.is_some() || server.is_drained(worker) {
                 return Ok(is_own_ready);
             }
         }
@@ -250,7 +250,7 @@ impl Selector {
 }
 
 /// Waits, and lets other threads run meanwhile.
-fn wait(py: Python<'_>, worker: &mut Worker<Native>, wait_ms: Option<u64>) -> PyResult<bool> {
+fn wait(py: Python<'_>, worker: &mut Worker<Interface>, wait_ms: Option<u64>) -> PyResult<bool> {
     let waited = if wait_ms == Some(0) {
         worker.wait(wait_ms)
     } else {

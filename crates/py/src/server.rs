@@ -11,15 +11,14 @@ use pyo3::types::PyDict;
 use server::{AccessLog, Config, Limits, LogFormat, Timeouts, Worker};
 
 use crate::ffi;
-use crate::native::Native;
+use crate::interface::Interface;
 use crate::selector::Selector;
 use crate::shared::Shared;
-use crate::table::NativeApp;
 
 /// One worker's reactor with HTTP on it.
 #[pyclass(module = "bolide._core", frozen, weakref)]
 pub(crate) struct Server {
-    worker: Mutex<Worker<Native>>,
+    worker: Mutex<Worker<Interface>>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) poller: Arc<Poller>,
     open: Arc<AtomicUsize>,
@@ -31,7 +30,7 @@ pub(crate) struct Server {
 #[pymethods]
 impl Server {
     #[new]
-    fn new(py: Python<'_>, app: Py<NativeApp>, options: &Bound<'_, PyDict>) -> PyResult<Server> {
+    fn new(app: &Bound<'_, PyAny>, options: &Bound<'_, PyDict>) -> PyResult<Server> {
         let config = config_of(options)?;
         let log_format = match options
             .get_item("access_log_format")?
@@ -52,12 +51,12 @@ impl Server {
             .and_then(|value| value.extract().transpose())
             .transpose()?;
         let log = log_fd.map(|fd| access_log(fd, log_format)).transpose()?;
-        let disconnected = app.get().table().disconnected.clone_ref(py);
+        let disconnected = Interface::disconnected(app)?;
         // The mailbox is the worker's, and the application needs it before the worker is made of it.
         let mailbox = Arc::default();
         let shared = Arc::new(Shared::new(Arc::clone(&mailbox), disconnected));
-        let native = Native::new(app, Arc::clone(&shared));
-        let worker = Worker::new(native, config, log, mailbox)?;
+        let interface = Interface::of(app, Arc::clone(&shared))?;
+        let worker = Worker::new(interface, config, log, mailbox)?;
         Ok(Server {
             poller: worker.poller(),
             open: worker.open_connections(),
@@ -97,8 +96,7 @@ impl Server {
         server
             .worker()?
             .app
-            .calls
-            .runner
+            .runner()
             .tasks
             .attach(event_loop, own_selector)?;
         let _ = server
@@ -156,7 +154,7 @@ impl Server {
         let mut worker = self.worker()?;
         worker.stop();
         worker.set_access_log(None);
-        worker.app.calls.runner.stop(py);
+        worker.app.runner().stop(py);
         drop(worker);
         // What wakes us is a method of ours: kept, it would keep us.
         let was_guest = self.shared.set_wake(None).is_some();
@@ -182,7 +180,7 @@ impl Server {
 }
 
 impl Server {
-    fn pass(&self, worker: &mut Worker<Native>) -> PyResult<()> {
+    fn pass(&self, worker: &mut Worker<Interface>) -> PyResult<()> {
         self.before_pass(worker);
         worker.before_wait();
         worker.wait(Some(0))?;
@@ -192,7 +190,7 @@ impl Server {
     }
 
     /// The worker, when no pass is under way.
-    pub(crate) fn worker(&self) -> PyResult<MutexGuard<'_, Worker<Native>>> {
+    pub(crate) fn worker(&self) -> PyResult<MutexGuard<'_, Worker<Interface>>> {
         match self.worker.try_lock() {
             Ok(worker) => Ok(worker),
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
@@ -203,7 +201,7 @@ impl Server {
     }
 
     /// Whether a drain has come to its end and nobody has been told.
-    pub(crate) fn is_drained(&self, worker: &Worker<Native>) -> bool {
+    pub(crate) fn is_drained(&self, worker: &Worker<Interface>) -> bool {
         let is_over = worker.is_draining() && worker.is_empty();
         is_over
             && self
@@ -213,7 +211,7 @@ impl Server {
                 .is_some()
     }
 
-    pub(crate) fn before_pass(&self, worker: &mut Worker<Native>) {
+    pub(crate) fn before_pass(&self, worker: &mut Worker<Interface>) {
         self.shared.pass_begins();
         worker.app.pass_begins();
         if self.drain_asked.swap(false, Ordering::Relaxed) {
@@ -225,10 +223,10 @@ impl Server {
     pub(crate) fn after_pass(
         &self,
         py: Python<'_>,
-        mut worker: MutexGuard<'_, Worker<Native>>,
+        mut worker: MutexGuard<'_, Worker<Interface>>,
     ) -> PyResult<()> {
-        worker.app.calls.runner.pass_ends(py);
-        let fatal = worker.app.calls.runner.fatal.take();
+        worker.app.runner().pass_ends(py);
+        let fatal = worker.app.runner().fatal.take();
         let is_drained = self.is_drained(&worker);
         drop(worker);
         if is_drained {

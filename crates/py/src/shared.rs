@@ -11,6 +11,7 @@ use server::{Command, ExchangeId, Mailbox};
 
 use crate::parts::AnswerParts;
 use crate::request::Request;
+use crate::stream::Ready;
 
 /// Bytes that a streamed answer may be ahead of its peer.
 pub(crate) const STREAM_AHEAD_BYTES: usize = 65_536;
@@ -37,6 +38,10 @@ pub(crate) struct OpenExchange {
     pub(crate) ahead_bytes: usize,
     /// The peer is gone.
     pub(crate) is_disconnected: bool,
+    /// The peer sends no more.
+    pub(crate) peer_ended: bool,
+    /// The answer has no content: what the application still sends goes nowhere.
+    pub(crate) is_discarding: bool,
 }
 
 /// One per server.
@@ -167,11 +172,48 @@ impl Shared {
             exchange.content_ended |= is_last;
             exchange.reader.take()
         };
-        let Some(reader) = reader else { return };
-        if let Ok(true) = settle(py, &reader, None) {
-            // The part stays here until the handler takes it: it may be cancelled before it goes on.
-            let _ = reader.call_method1(py, "set_result", (py.None(),));
+        // The part stays here until the handler takes it: it may be cancelled before it goes on.
+        if let Some(reader) = reader {
+            wake(py, &reader);
         }
+    }
+
+    /// The peer ended its sending side: whoever waits for its messages looks again.
+    pub(crate) fn peer_ended(&self, py: Python<'_>, id: ExchangeId) {
+        let reader = self.change(id, |exchange| {
+            exchange.peer_ended = true;
+            exchange.reader.take()
+        });
+        if let Some(reader) = reader.flatten() {
+            wake(py, &reader);
+        }
+    }
+
+    /// Sends a part of a streamed answer; the awaitable is done when it is accepted into a bounded buffer.
+    pub(crate) fn write<'py>(
+        &self,
+        py: Python<'py>,
+        id: ExchangeId,
+        part: Vec<u8>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let ahead_bytes = self.change(id, |exchange| {
+            exchange.ahead_bytes += part.len();
+            (!exchange.is_disconnected).then_some(exchange.ahead_bytes)
+        });
+        let Some(ahead_bytes) = ahead_bytes.flatten() else {
+            return Err(self.disconnection(py));
+        };
+        if !part.is_empty() {
+            self.post(py, id, Command::Write(part));
+        }
+        if ahead_bytes < STREAM_AHEAD_BYTES {
+            return Ready::with(py, None);
+        }
+        let future = self.create_future(py)?;
+        let writer = future.clone().unbind();
+        let before = self.change(id, |exchange| exchange.writer.replace(writer));
+        drop(before);
+        Ok(future)
     }
 
     /// The next part of the content that is held: bytes, or None at the end.
@@ -193,11 +235,19 @@ impl Shared {
             exchange.ahead_bytes = 0;
             exchange.writer.take()
         };
-        if let Some(writer) = writer
-            && let Ok(true) = settle(py, &writer, None)
-        {
-            let _ = writer.call_method1(py, "set_result", (py.None(),));
+        if let Some(writer) = writer {
+            wake(py, &writer);
         }
+    }
+
+    /// Tells whoever waits to send that the peer is gone. False when nobody waits any more.
+    fn refuse(&self, py: Python<'_>, writer: &Py<PyAny>) -> PyResult<bool> {
+        let waits = waits(py, writer)?;
+        if waits {
+            let exception = self.disconnected.call0(py)?;
+            writer.call_method1(py, "set_exception", (exception,))?;
+        }
+        Ok(waits)
     }
 
     /// The peer is gone: whoever waits for it is told.
@@ -218,8 +268,12 @@ impl Shared {
             )
         };
         let mut is_told = false;
-        for future in [reader, writer].into_iter().flatten() {
-            is_told |= settle(py, &future, Some(&self.disconnected)).unwrap_or(false);
+        if let Some(reader) = reader {
+            // It looks again, and finds that the peer is gone.
+            is_told |= wake(py, &reader);
+        }
+        if let Some(writer) = writer {
+            is_told |= self.refuse(py, &writer).unwrap_or(false);
         }
         if let Some(parts) = parts {
             self.close(id);
@@ -234,12 +288,18 @@ impl Shared {
     }
 }
 
-/// Whether a future still waits; with an error, it gets that error.
-fn settle(py: Python<'_>, future: &Py<PyAny>, error: Option<&Py<PyAny>>) -> PyResult<bool> {
-    let waits = !future.call_method0(py, "done")?.is_truthy(py)?;
-    if let (true, Some(error)) = (waits, error) {
-        let exception = error.call0(py)?;
-        future.call_method1(py, "set_exception", (exception,))?;
-    }
-    Ok(waits)
+fn waits(py: Python<'_>, future: &Py<PyAny>) -> PyResult<bool> {
+    Ok(!future.call_method0(py, "done")?.is_truthy(py)?)
+}
+
+/// Lets whoever waits for a future go on. False when nobody waits any more.
+pub(crate) fn wake(py: Python<'_>, future: &Py<PyAny>) -> bool {
+    let wake = || -> PyResult<bool> {
+        let waits = waits(py, future)?;
+        if waits {
+            future.call_method1(py, "set_result", (py.None(),))?;
+        }
+        Ok(waits)
+    };
+    wake().unwrap_or(false)
 }

@@ -6,7 +6,7 @@ use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use server::{Command, ExchangeId};
 
-use crate::shared::{STREAM_AHEAD_BYTES, Shared};
+use crate::shared::Shared;
 
 /// An awaitable that never suspends.
 #[pyclass(module = "bolide._core", frozen)]
@@ -110,29 +110,6 @@ pub(crate) struct Stream {
 impl Stream {
     /// Sends a part; the awaitable is done when it is accepted into a bounded buffer.
     fn send<'py>(&self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-        let ahead_bytes = self
-            .shared
-            .exchanges()
-            .get_mut(&self.id)
-            .and_then(|exchange| {
-                exchange.ahead_bytes += data.len();
-                (!exchange.is_disconnected).then_some(exchange.ahead_bytes)
-            });
-        let Some(ahead_bytes) = ahead_bytes else {
-            return Err(self.shared.disconnection(py));
-        };
-        if !data.is_empty() {
-            self.shared.post(py, self.id, Command::Write(data.to_vec()));
-        }
-        if ahead_bytes < STREAM_AHEAD_BYTES {
-            return Ready::with(py, None);
-        }
-        let future = self.shared.create_future(py)?;
-        let writer = future.clone().unbind();
-        let before = self
-            .shared
-            .change(self.id, |exchange| exchange.writer.replace(writer));
-        drop(before);
-        Ok(future)
+        self.shared.write(py, self.id, data.to_vec())
     }
 }

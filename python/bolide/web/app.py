@@ -54,7 +54,7 @@ class App:
             disconnected=ClientDisconnected,
         )
 
-    def native(self) -> _core.NativeApp:
+    def core(self) -> _core.NativeApp:
         """Give the core's side of this application, for a server; always the same object."""
         return self._native
 

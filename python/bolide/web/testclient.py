@@ -230,7 +230,7 @@ class _Worker:
 
     def _run(self) -> None:
         try:
-            self._server = _core.Server(self._app.native(), _server_options(self._options))
+            self._server = _core.Server(self._app.core(), _server_options(self._options))
             selector = self._server.selector()
             make_loop = lambda: asyncio.SelectorEventLoop(selector)  # noqa: E731
             with asyncio.Runner(loop_factory=make_loop) as runner:

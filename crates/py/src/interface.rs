@@ -1,0 +1,97 @@
+//! The interface that an application speaks, behind one face for the server.
+
+use pyo3::prelude::*;
+use server::{Abort, App, ExchangeId, Outcome, Pulled, Request, Responder};
+
+use crate::asgi::{Asgi, AsgiApp};
+use crate::native::Native;
+use crate::runner::Runner;
+use crate::shared::Shared;
+use crate::table::NativeApp;
+
+/// An application of either kind. A worker serves one.
+pub(crate) enum Interface {
+    Native(Native),
+    Asgi(Asgi),
+}
+
+impl Interface {
+    /// Reads what Python passes as the application.
+    ///
+    /// # Errors
+    /// `TypeError` for anything but a `NativeApp` or an `AsgiApp`.
+    pub(crate) fn of(
+        app: &Bound<'_, PyAny>,
+        shared: std::sync::Arc<Shared>,
+    ) -> PyResult<Interface> {
+        if let Ok(app) = app.cast::<AsgiApp>() {
+            return Ok(Interface::Asgi(Asgi::new(app, shared)?));
+        }
+        let native = app.cast::<NativeApp>()?.clone().unbind();
+        Ok(Interface::Native(Native::new(native, shared)))
+    }
+
+    /// The exception that tells an application of its client's end.
+    ///
+    /// # Errors
+    /// As [`Interface::of`].
+    pub(crate) fn disconnected(app: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let py = app.py();
+        if let Ok(app) = app.cast::<AsgiApp>() {
+            return Ok(app.get().disconnected().clone_ref(py));
+        }
+        let table = app.cast::<NativeApp>()?.get().table();
+        Ok(table.disconnected.clone_ref(py))
+    }
+
+    pub(crate) fn runner(&mut self) -> &mut Runner {
+        match self {
+            Interface::Native(native) => &mut native.calls.runner,
+            Interface::Asgi(asgi) => &mut asgi.runner,
+        }
+    }
+
+    /// A pass begins.
+    pub(crate) fn pass_begins(&mut self) {
+        if let Interface::Native(native) = self {
+            native.pass_begins();
+        }
+    }
+}
+
+/// Hands a call on to whichever it is.
+macro_rules! either {
+    ($self:ident, $app:ident => $call:expr) => {
+        match $self {
+            Interface::Native($app) => $call,
+            Interface::Asgi($app) => $call,
+        }
+    };
+}
+
+impl App for Interface {
+    #[inline]
+    fn call(&mut self, request: &Request<'_>, responder: &mut Responder<'_>) -> Outcome {
+        either!(self, app => app.call(request, responder))
+    }
+
+    fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
+        either!(self, app => app.pull(id, out))
+    }
+
+    fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
+        either!(self, app => app.content(id, content, is_last));
+    }
+
+    fn writable(&mut self, id: ExchangeId) {
+        either!(self, app => app.writable(id));
+    }
+
+    fn peer_ended(&mut self, id: ExchangeId) {
+        either!(self, app => app.peer_ended(id));
+    }
+
+    fn abort(&mut self, id: ExchangeId, why: Abort) {
+        either!(self, app => app.abort(id, why));
+    }
+}
