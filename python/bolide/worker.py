@@ -21,9 +21,9 @@ from bolide.lifespan import StartupError
 from bolide.service import Service
 
 if TYPE_CHECKING:
+    from bolide.importer import Application
     from bolide.listener import Listener
     from bolide.settings import Settings
-    from bolide.importer import Application
 
 EXIT_MISTAKE = 2
 EXIT_STARTUP = 3

@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-SEEN: dict[str, Any] = {"disconnects": 0, "after": "", "gone": ""}
+SEEN: dict[str, Any] = {"disconnects": 0, "after": "", "gone": "", "streams": 0}
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -57,6 +57,7 @@ async def stream(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.sleep(0)
         await send({"type": "http.response.body", "body": b"%d" % number, "more_body": True})
     await send({"type": "http.response.body"})
+    SEEN["streams"] += 1
 
 
 async def sized(scope: Any, receive: Any, send: Any) -> None:

@@ -184,3 +184,12 @@ def test_head_has_no_content_and_keeps_its_length(client: Connection) -> None:
     client.send(b"HEAD /sized/5 HTTP/1.1\r\nHost: test\r\n\r\n")
     assert client.read("HEAD").get("content-length") == "5"
     assert client.get("/").status == 200
+
+
+def test_head_of_a_stream_ends_with_its_head(server: Server, client: Connection) -> None:
+    before = seen(server)["streams"]
+    client.send(b"HEAD /stream HTTP/1.1\r\nHost: test\r\n\r\n")
+    assert client.read("HEAD").status == 200
+    wait_seen(server, "streams", before + 1)
+    assert client.get("/stream").content == b"012"
+    assert "HEAD /stream" not in server.errors

@@ -18,6 +18,7 @@ pub(crate) struct Exchange {
     id: ExchangeId,
     shared: Arc<Shared>,
     title: String,
+    is_head: bool,
     state: Held<State>,
 }
 
@@ -52,6 +53,8 @@ enum Outgoing {
     Whole(Response),
     /// Its head is on its way.
     Streaming,
+    /// Its head is all of it (HEAD, 204, 304): the rest is dropped.
+    Discarding,
     Complete,
 }
 
@@ -74,6 +77,7 @@ impl Exchange {
                 head.method_name.escape_ascii(),
                 head.path.escape_ascii()
             ),
+            is_head: head.method == wire::Method::Head,
             state: Held::of(state),
         }
     }
@@ -118,7 +122,7 @@ impl Exchange {
     /// Whether something of the answer may have reached the client.
     pub(crate) fn has_begun(&self, py: Python<'_>) -> bool {
         let has_begun =
-            |state: &mut State| matches!(state.response, Outgoing::Streaming | Outgoing::Complete);
+            |state: &mut State| !matches!(state.response, Outgoing::Nothing | Outgoing::Started(_));
         self.with(py, has_begun).unwrap_or(false)
     }
 
@@ -259,6 +263,13 @@ impl Exchange {
                     }
                 }
             }
+            (Outgoing::Started(response), true) if self.has_no_content(response.status) => {
+                self.shared.open(self.id, |open| open.is_discarding = true);
+                self.shared.post(py, self.id, Command::Begin(response));
+                (Outgoing::Discarding, None)
+            }
+            (Outgoing::Discarding, true) => (Outgoing::Discarding, None),
+            (Outgoing::Discarding, false) => (Outgoing::Complete, None),
             (Outgoing::Started(response), true) => (
                 Outgoing::Streaming,
                 Some(self.post_stream(py, response, content)?),
@@ -292,6 +303,10 @@ impl Exchange {
             Some(awaitable) => Ok(awaitable),
             None => Ready::with(py, None),
         }
+    }
+
+    fn has_no_content(&self, status: u16) -> bool {
+        self.is_head || !wire::may_generate_content(status)
     }
 
     fn post_whole(&self, py: Python<'_>, response: Response) {
