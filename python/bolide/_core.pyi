@@ -6,6 +6,7 @@ from selectors import BaseSelector, SelectorKey
 from typing import Any, Self, final
 
 __all__ = [
+    "AsgiApp",
     "NativeApp",
     "Request",
     "Selector",

@@ -14,7 +14,7 @@ import os
 import sys
 import traceback
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bolide.asgi import AsgiApplication
 from bolide.errors import ConfigError
@@ -22,7 +22,7 @@ from bolide.errors import ConfigError
 if TYPE_CHECKING:
     from bolide.web import App
 
-    Application = App | AsgiApplication
+    Application: TypeAlias = App | AsgiApplication
 
 ATTRIBUTE = "app"
 
@@ -82,7 +82,9 @@ def check(found: object, name: str) -> Application:
             )
         if parameters == 2:
             raise ConfigError(f"{name} is a WSGI application; those are not served yet")
-    raise ConfigError(f"{name} is not an application but {_described(found)}")
+    raise ConfigError(
+        f"{name} is neither a bolide.App nor an ASGI application but {_described(found)}"
+    )
 
 
 def _is_coroutine_function(found: Any) -> bool:
