@@ -11,7 +11,7 @@ use server::{Command, ExchangeId, Mailbox};
 
 use crate::parts::AnswerParts;
 use crate::request::Request;
-use crate::stream::Ready;
+use crate::stream::Done;
 
 /// Bytes that a streamed answer may be ahead of its peer.
 pub(crate) const STREAM_AHEAD_BYTES: usize = 65_536;
@@ -54,6 +54,7 @@ pub(crate) struct Shared {
     /// Wakes a reactor that does not own the loop; `None` where every turn of the loop passes through the reactor anyway.
     wake: Mutex<Option<Py<PyAny>>>,
     wake_is_due: AtomicBool,
+    done: PyOnceLock<Py<Done>>,
 }
 
 impl Shared {
@@ -65,6 +66,7 @@ impl Shared {
             event_loop: PyOnceLock::new(),
             wake: Mutex::default(),
             wake_is_due: AtomicBool::new(false),
+            done: PyOnceLock::new(),
         }
     }
 
@@ -143,6 +145,12 @@ impl Shared {
         }
     }
 
+    /// An awaitable that gives None at once.
+    pub(crate) fn done<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let done = self.done.get_or_try_init(py, || Py::new(py, Done))?;
+        Ok(done.bind(py).clone().into_any())
+    }
+
     /// A future of the loop.
     pub(crate) fn create_future<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let Some(event_loop) = self.event_loop.get(py) else {
@@ -207,7 +215,7 @@ impl Shared {
             self.post(py, id, Command::Write(part));
         }
         if ahead_bytes < STREAM_AHEAD_BYTES {
-            return Ready::with(py, None);
+            return self.done(py);
         }
         let future = self.create_future(py)?;
         let writer = future.clone().unbind();

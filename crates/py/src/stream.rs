@@ -40,6 +40,26 @@ impl Ready {
     }
 }
 
+/// An awaitable that gives None at once. One serves all: it has no state.
+#[pyclass(module = "bolide._core", frozen)]
+pub(crate) struct Done;
+
+#[pymethods]
+impl Done {
+    fn __await__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    /// The end without a value, for which CPython needs no exception object.
+    fn __next__(&self) -> Option<Py<PyAny>> {
+        None
+    }
+}
+
 /// The next part of a content that is still on its way: an awaitable that takes it when it goes on,
 /// so that nothing is lost if it is cancelled just then.
 #[pyclass(module = "bolide._core", frozen)]

@@ -10,14 +10,14 @@ use server::{Command, Content, ExchangeId, Response};
 use super::message::Message;
 use crate::ffi::Held;
 use crate::shared::Shared;
-use crate::stream::Ready;
 
 /// The exchange of an application; called, it is `send`.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Exchange {
     id: ExchangeId,
     shared: Arc<Shared>,
-    title: String,
+    /// Method and path as they were received, for the log.
+    title: Box<[u8]>,
     is_head: bool,
     state: Held<State>,
 }
@@ -72,11 +72,7 @@ impl Exchange {
         Exchange {
             id: request.id,
             shared: Arc::clone(shared),
-            title: format!(
-                "{} {}",
-                head.method_name.escape_ascii(),
-                head.path.escape_ascii()
-            ),
+            title: [head.method_name, b" ", head.path].concat().into(),
             is_head: head.method == wire::Method::Head,
             state: Held::of(state),
         }
@@ -84,6 +80,10 @@ impl Exchange {
 
     pub(crate) fn id(&self) -> ExchangeId {
         self.id
+    }
+
+    fn title(&self) -> String {
+        self.title.escape_ascii().to_string()
     }
 
     fn with<R>(&self, py: Python<'_>, reach: impl FnOnce(&mut State) -> R) -> PyResult<R> {
@@ -147,13 +147,13 @@ impl Exchange {
     pub(crate) fn log_raised(&self, py: Python<'_>, error: &PyErr) {
         let is_disconnection = self.shared.is_disconnection(py, error);
         if !is_disconnection {
-            crate::driver::log_application(py, &self.title, Some(error));
+            crate::driver::log_application(py, &self.title(), Some(error));
         }
     }
 
     pub(crate) fn log_incomplete(&self, py: Python<'_>) {
         if !self.is_gone() {
-            crate::driver::log_application(py, &self.title, None);
+            crate::driver::log_application(py, &self.title(), None);
         }
     }
 
@@ -301,7 +301,7 @@ impl Exchange {
         }
         match awaitable {
             Some(awaitable) => Ok(awaitable),
-            None => Ready::with(py, None),
+            None => self.shared.done(py),
         }
     }
 
@@ -365,7 +365,7 @@ impl Exchange {
         match Message::read(message)? {
             Message::Start(response) => {
                 self.start(py, response)?;
-                Ready::with(py, None)
+                self.shared.done(py)
             }
             Message::Body { body, more } => {
                 let content = match &body {

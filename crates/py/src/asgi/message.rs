@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use server::Response;
 
 /// A message of the application's.
@@ -69,19 +69,35 @@ impl<'py> Message<'py> {
             ..Response::default()
         };
         if let Some(headers) = message.get_item(pyo3::intern!(py, "headers"))? {
-            for header in headers.try_iter()? {
-                let mut pair = header?.try_iter()?;
-                let (Some(name), Some(value), None) = (pair.next(), pair.next(), pair.next())
-                else {
-                    return Err(PyTypeError::new_err(
-                        "send(): a header is a pair of byte strings, name and value",
-                    ));
-                };
-                push_header(&mut response, &name?, &value?)?;
-            }
+            push_headers(&mut response, &headers)?;
         }
         Ok(Message::Start(response))
     }
+}
+
+fn push_headers(response: &mut Response, headers: &Bound<'_, PyAny>) -> PyResult<()> {
+    if let Ok(list) = headers.cast_exact::<PyList>() {
+        return list.iter().try_for_each(|pair| push_pair(response, &pair));
+    }
+    for pair in headers.try_iter()? {
+        push_pair(response, &pair?)?;
+    }
+    Ok(())
+}
+
+fn push_pair(response: &mut Response, pair: &Bound<'_, PyAny>) -> PyResult<()> {
+    if let Ok(pair) = pair.cast_exact::<PyTuple>()
+        && pair.len() == 2
+    {
+        return push_header(response, &pair.get_item(0)?, &pair.get_item(1)?);
+    }
+    let mut items = pair.try_iter()?;
+    let (Some(name), Some(value), None) = (items.next(), items.next(), items.next()) else {
+        return Err(PyTypeError::new_err(
+            "send(): a header is a pair of byte strings, name and value",
+        ));
+    };
+    push_header(response, &name?, &value?)
 }
 
 fn push_header(
@@ -115,6 +131,7 @@ fn push_header(
     if OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
         return Ok(());
     }
+    response.fields.reserve(name.len() + value.len() + 4);
     for part in [name, b": ", value, b"\r\n"] {
         response.fields.extend_from_slice(part);
     }

@@ -40,6 +40,20 @@ impl Scopes {
         template.set_item("method", "GET")?;
         template.set_item("scheme", "http")?;
         template.set_item("root_path", root_path)?;
+        // All keys are there, so that a copy never has to grow.
+        for key in [
+            "path",
+            "raw_path",
+            "query_string",
+            "headers",
+            "client",
+            "server",
+        ] {
+            template.set_item(key, py.None())?;
+        }
+        if state.is_some() {
+            template.set_item("state", py.None())?;
+        }
         Ok(Scopes {
             template: template.unbind(),
             state,
