@@ -35,6 +35,9 @@ http {{
 """
 
 
+IS_RELEASE = "from bolide import _core; print(_core.is_release_build)"
+
+
 class UnavailableError(Exception):
     """A contestant cannot run here; the text says why."""
 
@@ -135,6 +138,11 @@ def command(name: str, port: int, folder: Path, target: Path, size: int) -> list
         bolide = ROOT / ".venv" / "bin" / "bolide"
     if not bolide.exists():
         raise UnavailableError("no bolide in this environment (`make setup`)")
+    told = subprocess.run(
+        [str(bolide.with_name("python")), "-c", IS_RELEASE], capture_output=True, check=False
+    )
+    if told.stdout.strip() != b"True":
+        raise UnavailableError("the core was built for tests, which is slower (`make setup`)")
     return [str(bolide), "serve", "benches/app.py:app", "--port", str(port)]
 
 

@@ -14,11 +14,14 @@ __all__ = [
     "Stream",
     "__version__",
     "ceiling",
+    "is_release_build",
     "load",
     "settings",
 ]
 
 __version__: str
+is_release_build: bool
+"""False for a core that was built for tests, which is slower."""
 
 def settings() -> list[tuple[str, str, int, str, str]]:
     """Give every limit and timeout: name, kind ("limit" or "timeout"), default, unit, help."""

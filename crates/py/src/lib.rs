@@ -26,6 +26,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("is_release_build", !cfg!(debug_assertions))?;
     module.add_function(wrap_pyfunction!(server::settings, module)?)?;
     module.add_function(wrap_pyfunction!(tools::ceiling, module)?)?;
     module.add_function(wrap_pyfunction!(tools::load, module)?)?;
