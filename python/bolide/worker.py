@@ -74,6 +74,9 @@ async def _serve(job: Job, service: Service, report_fd: int) -> int:
     _report(report_fd, {"ready": True, "memory_bound": service.server.memory_bound})
     await stop.wait()
     await service.stop(job.settings.graceful_timeout_ms / 1000 * DRAIN_SHARE)
+    # Told again while the loop closes, asyncio would complain of its closed wake-up pipe.
+    asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     return 0
 
 
