@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-SEEN: dict[str, Any] = {"disconnects": 0, "after": "", "gone": "", "streams": 0}
+SEEN: dict[str, Any] = {"disconnects": 0, "after": "", "gone": "", "streams": 0, "held": 0}
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -65,6 +65,8 @@ async def sized(scope: Any, receive: Any, send: Any) -> None:
     await send(
         {"type": "http.response.start", "status": 200, "headers": [(b"Content-Length", length)]}
     )
+    if scope["path"].endswith("empty"):
+        return await send({"type": "http.response.body"})
     await send({"type": "http.response.body", "body": b"abc", "more_body": True})
     await send({"type": "http.response.body", "body": b"de"})
 
@@ -94,6 +96,7 @@ async def hold(scope: Any, receive: Any, send: Any) -> None:
     try:
         await receive()
     except asyncio.CancelledError:
+        SEEN["held"] += 1
         message = await receive()
         await answer(send, message["body"])
 

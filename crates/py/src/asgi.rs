@@ -6,6 +6,7 @@ mod scope;
 
 use std::sync::Arc;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use server::{Abort, App, Content, ExchangeId, Fields, Outcome, Pulled, Responder, Response};
@@ -89,6 +90,12 @@ impl Asgi {
             Ok(coroutine) => coroutine,
             Err(error) => return Ok(self.ended(py, &exchange, Err(error), responder)),
         };
+        if !ffi::is_coroutine(&coroutine) {
+            let kind = coroutine.get_type().name()?;
+            let message = format!("an ASGI application gives a coroutine, not {kind}");
+            let error = PyTypeError::new_err(message);
+            return Ok(self.ended(py, &exchange, Err(error), responder));
+        }
         match self.runner.step(py, &coroutine) {
             Sent::Yielded(future) => self.suspended(py, &exchange, coroutine, future, responder),
             Sent::Returned(_) => {
@@ -118,7 +125,7 @@ impl Asgi {
             .runner
             .suspended(py, coroutine, future, Box::new(running))?;
         if let Some(response) = exchange.get().first_step_ends(py)? {
-            return Ok(respond(&response, responder));
+            return Ok(respond(exchange.get(), &response, responder));
         }
         let before = self.runner.shared.open(exchange.get().id(), |open| {
             std::mem::replace(&mut open.task, task)
@@ -147,28 +154,24 @@ impl Asgi {
             own.log_incomplete(py);
         }
         if let Some(response) = answered {
-            return respond(&response, responder);
+            return respond(own, &response, responder);
         }
         if own.has_begun(py) {
             own.end_cut(py);
             return Outcome::Pending;
         }
-        own.close(py);
+        own.close();
         failure(responder)
     }
 }
 
 /// Writes a whole answer.
-fn respond(response: &Response, responder: &mut Responder<'_>) -> Outcome {
+fn respond(exchange: &Exchange, response: &Response, responder: &mut Responder<'_>) -> Outcome {
     let fields = Fields::of_application(&response.fields);
-    match response.length {
-        // To HEAD and with 304 the application tells of a content that it does not send.
-        Some(_) if response.content.is_empty() => {
-            if responder.begin(response.status, fields, response.length) {
-                return failure(responder);
-            }
-        }
-        _ => responder.respond(response.status, fields, &response.content),
+    if exchange.is_head_only(response) {
+        responder.begin(response.status, fields, response.length);
+    } else {
+        responder.respond(response.status, fields, &response.content);
     }
     Outcome::Answered
 }
@@ -246,7 +249,7 @@ impl Purpose for Running {
             exchange.log_incomplete(py);
             exchange.fail(py);
         }
-        exchange.close(py);
+        exchange.close();
         Ok(After::End)
     }
 
@@ -259,14 +262,14 @@ impl Purpose for Running {
         if !exchange.is_complete(py) {
             exchange.fail(py);
         }
-        exchange.close(py);
+        exchange.close();
         match is_end_of_task {
             true => Err(error),
             false => Ok(After::End),
         }
     }
 
-    fn closed(&mut self, py: Python<'_>) {
-        self.exchange.get().close(py);
+    fn closed(&mut self, _: Python<'_>) {
+        self.exchange.get().close();
     }
 }

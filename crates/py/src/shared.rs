@@ -161,6 +161,20 @@ impl Shared {
         event_loop.bind(py).call_method0("create_future")
     }
 
+    /// A future for an awaitable to give out, done when there may be something to read.
+    pub(crate) fn wait_to_read<'py>(
+        &self,
+        py: Python<'py>,
+        id: ExchangeId,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let future = self.create_future(py)?;
+        future.setattr(pyo3::intern!(py, "_asyncio_future_blocking"), true)?;
+        let reader = future.clone().unbind();
+        let before = self.open(id, |exchange| exchange.reader.replace(reader));
+        drop(before);
+        Ok(future)
+    }
+
     /// A part of the content goes to the handler that waits for it, or is kept until one does.
     pub(crate) fn take_content(
         &self,

@@ -8,6 +8,25 @@ use server::{Command, ExchangeId};
 
 use crate::shared::Shared;
 
+/// Makes a type an awaitable of which `__next__` is the whole.
+macro_rules! awaitable {
+    ($name:ident { $($next:tt)* }) => {
+        #[pymethods]
+        impl $name {
+            fn __await__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+                slf
+            }
+
+            fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+                slf
+            }
+
+            $($next)*
+        }
+    };
+}
+pub(crate) use awaitable;
+
 /// An awaitable that never suspends.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Ready {
@@ -21,16 +40,7 @@ impl Ready {
     }
 }
 
-#[pymethods]
-impl Ready {
-    fn __await__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
+awaitable!(Ready {
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let value = self
             .value
@@ -38,27 +48,18 @@ impl Ready {
             .map_or_else(|| py.None(), |value| value.clone_ref(py));
         Err(PyStopIteration::new_err((value,)))
     }
-}
+});
 
 /// An awaitable that gives None at once. One serves all: it has no state.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Done;
 
-#[pymethods]
-impl Done {
-    fn __await__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
+awaitable!(Done {
     /// The end without a value, for which CPython needs no exception object.
     fn __next__(&self) -> Option<Py<PyAny>> {
         None
     }
-}
+});
 
 /// The next part of a content that is still on its way: an awaitable that takes it when it goes on,
 /// so that nothing is lost if it is cancelled just then.
@@ -78,16 +79,7 @@ impl Part {
     }
 }
 
-#[pymethods]
-impl Part {
-    fn __await__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
+awaitable!(Part {
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let standing = self.shared.exchanges().get(&self.id).map(|exchange| {
             (
@@ -105,19 +97,13 @@ impl Part {
             // Answered already, or the peer is gone: nothing will ever come.
             Some((true, false, true)) | None => Err(self.shared.disconnection(py)),
             Some((true, false, false)) => {
-                let future = self.shared.create_future(py)?;
-                future.setattr(pyo3::intern!(py, "_asyncio_future_blocking"), true)?;
-                let reader = future.clone().unbind();
-                let before = self
-                    .shared
-                    .change(self.id, |exchange| exchange.reader.replace(reader));
-                drop(before);
+                let future = self.shared.wait_to_read(py, self.id)?;
                 self.shared.post(py, self.id, Command::Read);
                 Ok(future)
             }
         }
     }
-}
+});
 
 /// The sending side of a streamed answer.
 #[pyclass(module = "bolide._core", frozen)]

@@ -10,6 +10,7 @@ use server::{Command, Content, ExchangeId, Response};
 use super::message::Message;
 use crate::ffi::Held;
 use crate::shared::Shared;
+use crate::stream::awaitable;
 
 /// The exchange of an application; called, it is `send`.
 #[pyclass(module = "bolide._core", frozen)]
@@ -107,7 +108,7 @@ impl Exchange {
             }
         })?;
         if whole.is_some() {
-            self.close(py);
+            self.close();
         }
         Ok(whole)
     }
@@ -127,7 +128,7 @@ impl Exchange {
     }
 
     /// Forgets the exchange.
-    pub(crate) fn close(&self, _py: Python<'_>) {
+    pub(crate) fn close(&self) {
         drop(self.shared.close(self.id));
     }
 
@@ -141,7 +142,7 @@ impl Exchange {
         if !self.is_complete(py) {
             self.fail(py);
         }
-        self.close(py);
+        self.close();
     }
 
     pub(crate) fn log_raised(&self, py: Python<'_>, error: &PyErr) {
@@ -209,13 +210,7 @@ impl Exchange {
 
     /// A future that is done when there may be a message.
     fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let future = self.shared.create_future(py)?;
-        future.setattr(pyo3::intern!(py, "_asyncio_future_blocking"), true)?;
-        let reader = future.clone().unbind();
-        let before = self
-            .shared
-            .open(self.id, |open| open.reader.replace(reader));
-        drop(before);
+        let future = self.shared.wait_to_read(py, self.id)?;
         if self.with(py, |state| matches!(state.request, Incoming::Parts))? {
             self.shared.post(py, self.id, Command::Read);
         }
@@ -244,46 +239,30 @@ impl Exchange {
         let (before, is_direct) = self.with(py, |state| {
             (std::mem::take(&mut state.response), state.is_direct)
         })?;
-        let (after, awaitable) = match (before, more) {
-            (Outgoing::Started(mut response), false) => {
-                let is_short = response
-                    .length
-                    .is_some_and(|length| length != content.len() as u64);
-                if is_short && !content.is_empty() {
-                    self.post_stream(py, response, content)?;
-                    self.shared.post(py, self.id, Command::Finish);
-                    (Outgoing::Complete, None)
+        let mut awaitable = None;
+        let after = match (before, more) {
+            (Outgoing::Started(mut response), false) if self.is_whole(&response, &content) => {
+                response.content = content;
+                if is_direct {
+                    Outgoing::Whole(response)
                 } else {
-                    response.content = content;
-                    if is_direct {
-                        (Outgoing::Whole(response), None)
-                    } else {
-                        self.post_whole(py, response);
-                        (Outgoing::Complete, None)
-                    }
+                    self.post_whole(py, response);
+                    Outgoing::Complete
                 }
             }
             (Outgoing::Started(response), true) if self.has_no_content(response.status) => {
                 self.shared.open(self.id, |open| open.is_discarding = true);
                 self.shared.post(py, self.id, Command::Begin(response));
-                (Outgoing::Discarding, None)
+                Outgoing::Discarding
             }
-            (Outgoing::Discarding, true) => (Outgoing::Discarding, None),
-            (Outgoing::Discarding, false) => (Outgoing::Complete, None),
-            (Outgoing::Started(response), true) => (
-                Outgoing::Streaming,
-                Some(self.post_stream(py, response, content)?),
-            ),
-            (Outgoing::Streaming, true) => (
-                Outgoing::Streaming,
-                Some(self.shared.write(py, self.id, content)?),
-            ),
-            (Outgoing::Streaming, false) => {
-                let awaitable = self.shared.write(py, self.id, content)?;
-                self.shared.post(py, self.id, Command::Finish);
-                drop(awaitable);
-                (Outgoing::Complete, None)
+            (Outgoing::Started(response), _) => {
+                self.shared.open(self.id, |_| {});
+                self.shared.post(py, self.id, Command::Begin(response));
+                self.part(py, content, more, &mut awaitable)
             }
+            (Outgoing::Streaming, _) => self.part(py, content, more, &mut awaitable),
+            (Outgoing::Discarding, true) => Outgoing::Discarding,
+            (Outgoing::Discarding, false) => Outgoing::Complete,
             (Outgoing::Nothing, _) => {
                 return Err(PyRuntimeError::new_err(
                     "send(): http.response.body came before http.response.start",
@@ -299,10 +278,39 @@ impl Exchange {
         if is_complete {
             self.wake_reader(py);
         }
-        match awaitable {
-            Some(awaitable) => Ok(awaitable),
-            None => self.shared.done(py),
+        awaitable.unwrap_or_else(|| self.shared.done(py))
+    }
+
+    /// Sends a part of a streamed content. Behind the last one there is nothing to wait for.
+    fn part<'py>(
+        &self,
+        py: Python<'py>,
+        content: Vec<u8>,
+        more: bool,
+        awaitable: &mut Option<PyResult<Bound<'py, PyAny>>>,
+    ) -> Outgoing {
+        if more {
+            *awaitable = Some(self.shared.write(py, self.id, content));
+            return Outgoing::Streaming;
         }
+        if !content.is_empty() {
+            self.shared.post(py, self.id, Command::Write(content));
+        }
+        self.shared.post(py, self.id, Command::Finish);
+        Outgoing::Complete
+    }
+
+    /// Whether a content that came at once is what its length says, so that the server may frame it anew. Where none is sent, the
+    /// length may tell of another one (RFC 9110 section 8.6).
+    fn is_whole(&self, response: &Response, content: &[u8]) -> bool {
+        let is_as_said = |length| length == content.len() as u64;
+        response.length.is_none_or(is_as_said)
+            || (content.is_empty() && self.has_no_content(response.status))
+    }
+
+    /// Whether the head is all there is to send, with the length that the application says.
+    pub(crate) fn is_head_only(&self, response: &Response) -> bool {
+        response.content.is_empty() && self.has_no_content(response.status)
     }
 
     fn has_no_content(&self, status: u16) -> bool {
@@ -310,27 +318,11 @@ impl Exchange {
     }
 
     fn post_whole(&self, py: Python<'_>, response: Response) {
-        let command = match response.length {
-            // To HEAD and with 304 the application tells of a content that it does not send.
-            Some(_) if response.content.is_empty() => Command::Begin(response),
-            _ => Command::Respond(response),
+        let command = match self.is_head_only(&response) {
+            true => Command::Begin(response),
+            false => Command::Respond(response),
         };
-        let is_begun = matches!(command, Command::Begin(_));
         self.shared.post(py, self.id, command);
-        if is_begun {
-            self.shared.post(py, self.id, Command::Finish);
-        }
-    }
-
-    fn post_stream<'py>(
-        &self,
-        py: Python<'py>,
-        response: Response,
-        content: Vec<u8>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.shared.open(self.id, |_| {});
-        self.shared.post(py, self.id, Command::Begin(response));
-        self.shared.write(py, self.id, content)
     }
 
     /// Whoever waits in `receive()` learns that the answer is complete.
@@ -417,16 +409,7 @@ pub(crate) struct Receiving {
     exchange: Py<Exchange>,
 }
 
-#[pymethods]
-impl Receiving {
-    fn __await__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
+awaitable!(Receiving {
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let exchange = self.exchange.get();
         match exchange.next_message(py)? {
@@ -434,4 +417,4 @@ impl Receiving {
             None => exchange.wait(py),
         }
     }
-}
+});
