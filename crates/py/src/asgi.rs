@@ -1,7 +1,11 @@
 //! ASGI applications (specification 2.5, protocol "http").
 
 mod exchange;
+mod fresh;
+mod kit;
+mod memo;
 mod message;
+mod receive;
 mod scope;
 
 use std::sync::Arc;
@@ -9,9 +13,11 @@ use std::sync::Arc;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use server::{Abort, App, Content, ExchangeId, Fields, Outcome, Pulled, Responder, Response};
+use server::{Abort, App, Content, ExchangeId, Outcome, Pulled, Responder};
 
-use self::exchange::{Exchange, Receive};
+use self::exchange::{Direct, Exchange, failure};
+use self::kit::{Kit, Kits};
+use self::receive::Receiving;
 use self::scope::Scopes;
 use crate::driver::{After, Purpose, ends_task, log_failure};
 use crate::ffi::{self, Sent};
@@ -58,6 +64,7 @@ impl AsgiApp {
 pub(crate) struct Asgi {
     app: Py<PyAny>,
     scopes: Scopes,
+    kits: Kits,
     pub(crate) runner: Runner,
 }
 
@@ -68,6 +75,7 @@ impl Asgi {
         Ok(Asgi {
             app: own.app.clone_ref(py),
             scopes: Scopes::new(py, &own.root_path, state)?,
+            kits: Kits::default(),
             runner: Runner::new(shared),
         })
     }
@@ -83,51 +91,68 @@ impl Asgi {
         if request.content == Content::Later {
             self.runner.shared.open(request.id, |_| {});
         }
-        let exchange = Bound::new(py, Exchange::new(request, &self.runner.shared))?;
-        let receive = Bound::new(py, Receive::of(&exchange))?;
-        let arguments = [scope.as_any(), receive.as_any(), exchange.as_any()];
+        let kit = self.kits.take(py, &self.runner.shared, request)?;
+        let result = self.first_step(py, &kit, scope)?;
+        let exchange = kit.exchange.get();
+        let outcome = match result {
+            Step::Suspended(coroutine, future) => {
+                return self.suspended(py, &kit, coroutine, future, responder);
+            }
+            Step::Ended(result) => self.ended(py, exchange, result, responder)?,
+        };
+        if outcome == Outcome::Answered {
+            self.kits.give_back(py, kit);
+        }
+        Ok(outcome)
+    }
+
+    /// Calls the application, and lets its coroutine take its first step.
+    fn first_step<'py>(
+        &mut self,
+        py: Python<'py>,
+        kit: &Kit,
+        scope: Bound<'py, PyDict>,
+    ) -> PyResult<Step<'py>> {
+        let arguments = [scope.as_any(), kit.receive.bind(py), kit.send.bind(py)];
         let coroutine = match ffi::call(py, &self.app, arguments) {
             Ok(coroutine) => coroutine,
-            Err(error) => return Ok(self.ended(py, &exchange, Err(error), responder)),
+            Err(error) => return Ok(Step::Ended(Err(error))),
         };
         if !ffi::is_coroutine(&coroutine) {
             let kind = coroutine.get_type().name()?;
             let message = format!("an ASGI application gives a coroutine, not {kind}");
-            let error = PyTypeError::new_err(message);
-            return Ok(self.ended(py, &exchange, Err(error), responder));
+            return Ok(Step::Ended(Err(PyTypeError::new_err(message))));
         }
-        match self.runner.step(py, &coroutine) {
-            Sent::Yielded(future) => self.suspended(py, &exchange, coroutine, future, responder),
+        Ok(match self.runner.step(py, &coroutine) {
+            Sent::Yielded(future) => Step::Suspended(coroutine, future),
             Sent::Returned(_) => {
                 self.runner.tasks.ended(py);
-                Ok(self.ended(py, &exchange, Ok(()), responder))
+                Step::Ended(Ok(()))
             }
             Sent::Raised(error) => {
                 self.runner.tasks.ended(py);
-                Ok(self.ended(py, &exchange, Err(error), responder))
+                Step::Ended(Err(error))
             }
-        }
+        })
     }
 
     /// It waits for something: whatever it has said is sent, and its task goes on alone.
     fn suspended(
         &mut self,
         py: Python<'_>,
-        exchange: &Bound<'_, Exchange>,
+        kit: &Kit,
         coroutine: Bound<'_, PyAny>,
         future: Bound<'_, PyAny>,
         responder: &mut Responder<'_>,
     ) -> PyResult<Outcome> {
-        let running = Running {
-            exchange: exchange.clone().unbind(),
-        };
-        let task = self
-            .runner
-            .suspended(py, coroutine, future, Box::new(running))?;
-        if let Some(response) = exchange.get().first_step_ends(py)? {
-            return Ok(respond(exchange.get(), &response, responder));
+        let exchange = kit.exchange.clone_ref(py);
+        let running = Box::new(Running { exchange });
+        let task = self.runner.suspended(py, coroutine, future, running)?;
+        let exchange = kit.exchange.get();
+        if let Direct::Answered = exchange.first_step_ends(py, responder)? {
+            return Ok(Outcome::Answered);
         }
-        let before = self.runner.shared.open(exchange.get().id(), |open| {
+        let before = self.runner.shared.open(exchange.id(py)?, |open| {
             std::mem::replace(&mut open.task, task)
         });
         drop(before);
@@ -138,50 +163,39 @@ impl Asgi {
     fn ended(
         &mut self,
         py: Python<'_>,
-        exchange: &Bound<'_, Exchange>,
+        exchange: &Exchange,
         result: PyResult<()>,
         responder: &mut Responder<'_>,
-    ) -> Outcome {
-        let own = exchange.get();
-        let answered = own.first_step_ends(py).ok().flatten();
-        if let Err(error) = result {
-            if ends_task(py, &error) {
-                self.runner.keep_fatal(py, error);
-            } else {
-                own.log_raised(py, &error);
+    ) -> PyResult<Outcome> {
+        let direct = exchange.first_step_ends(py, responder)?;
+        match result {
+            Err(error) if ends_task(py, &error) => self.runner.keep_fatal(py, error),
+            Err(error) => exchange.log_raised(py, &error),
+            Ok(()) if !exchange.is_complete(py) => exchange.log_incomplete(py),
+            Ok(()) => {}
+        }
+        match direct {
+            Direct::Answered => Ok(Outcome::Answered),
+            Direct::Nothing => {
+                exchange.close(py);
+                Ok(failure(responder))
             }
-        } else if answered.is_none() && !own.is_complete(py) {
-            own.log_incomplete(py);
+            Direct::Posted => {
+                if !exchange.is_complete(py) {
+                    exchange.fail(py);
+                }
+                exchange.close(py);
+                Ok(Outcome::Pending)
+            }
         }
-        if let Some(response) = answered {
-            return respond(own, &response, responder);
-        }
-        if own.has_begun(py) {
-            own.end_cut(py);
-            return Outcome::Pending;
-        }
-        own.close();
-        failure(responder)
     }
 }
 
-/// Writes a whole answer.
-fn respond(exchange: &Exchange, response: &Response, responder: &mut Responder<'_>) -> Outcome {
-    let fields = Fields::of_application(&response.fields);
-    if exchange.is_head_only(response) {
-        responder.begin(response.status, fields, response.length);
-    } else {
-        responder.respond(response.status, fields, &response.content);
-    }
-    Outcome::Answered
-}
-
-fn failure(responder: &mut Responder<'_>) -> Outcome {
-    if !responder.is_answered() {
-        let fields = Fields::constant(crate::answer::TEXT);
-        responder.respond(500, fields, b"500 Internal Server Error\n");
-    }
-    Outcome::Answered
+/// What the first step of a coroutine led to.
+enum Step<'py> {
+    /// It waits for a future.
+    Suspended(Bound<'py, PyAny>, Bound<'py, PyAny>),
+    Ended(PyResult<()>),
 }
 
 impl App for Asgi {
@@ -249,7 +263,7 @@ impl Purpose for Running {
             exchange.log_incomplete(py);
             exchange.fail(py);
         }
-        exchange.close();
+        exchange.close(py);
         Ok(After::End)
     }
 
@@ -262,14 +276,19 @@ impl Purpose for Running {
         if !exchange.is_complete(py) {
             exchange.fail(py);
         }
-        exchange.close();
+        exchange.close(py);
         match is_end_of_task {
             true => Err(error),
             false => Ok(After::End),
         }
     }
 
-    fn closed(&mut self, _: Python<'_>) {
-        self.exchange.get().close();
+    fn closed(&mut self, py: Python<'_>) {
+        self.exchange.get().close(py);
     }
+}
+
+/// Prepares the awaitable types.
+pub(crate) fn prepare(py: Python<'_>) {
+    ffi::step_directly::<Receiving>(py);
 }

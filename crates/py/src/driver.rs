@@ -116,15 +116,7 @@ impl Driver {
         value: Option<&Bound<'_, PyAny>>,
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        let error = match value {
-            Some(value) if value.is_instance_of::<pyo3::exceptions::PyBaseException>() => {
-                value.clone()
-            }
-            Some(value) => kind.call1((value,))?,
-            None if kind.is_instance_of::<pyo3::exceptions::PyBaseException>() => kind.clone(),
-            None => kind.call0()?,
-        };
-        Driver::resume(slf, Some(PyErr::from_value(error)))
+        Driver::resume(slf, Some(thrown(kind, value)?))
     }
 
     fn close(slf: &Bound<'_, Driver>) -> PyResult<()> {
@@ -166,6 +158,20 @@ impl Work {
             )
         })
     }
+}
+
+/// The exception that the arguments of a coroutine's `throw()` stand for.
+///
+/// # Errors
+/// What making it raises.
+pub(crate) fn thrown(kind: &Bound<'_, PyAny>, value: Option<&Bound<'_, PyAny>>) -> PyResult<PyErr> {
+    let error = match value {
+        Some(value) if value.is_instance_of::<pyo3::exceptions::PyBaseException>() => value.clone(),
+        Some(value) => kind.call1((value,))?,
+        None if kind.is_instance_of::<pyo3::exceptions::PyBaseException>() => kind.clone(),
+        None => kind.call0()?,
+    };
+    Ok(PyErr::from_value(error))
 }
 
 /// Whether an exception is the task's business, and not a failure of the handler alone.

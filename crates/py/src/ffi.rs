@@ -6,10 +6,19 @@
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::PyClass;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
+
+/// An awaitable of ours: one step is the whole of it. The types are made coroutines by `stream::awaitable!`.
+pub(crate) trait Awaitable:
+    PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync
+{
+    /// Goes on: gives a future to wait for, or ends.
+    fn step<'py>(&self, py: Python<'py>) -> Sent<'py>;
+}
 
 /// What a coroutine did with a value it was sent.
 pub(crate) enum Sent<'py> {
@@ -86,6 +95,54 @@ pub(crate) fn send<'py>(py: Python<'py>, coroutine: &Bound<'py, PyAny>) -> Sent<
     } else {
         Sent::Yielded(value)
     }
+}
+
+/// Puts `T::step` into the slots that `await` goes through, in place of the methods behind them: a value needs no exception to carry it
+/// then, and nothing is looked up. The methods stay, for whoever calls them by name.
+pub(crate) fn step_directly<T: Awaitable>(py: Python<'_>) {
+    let kind = py.get_type::<T>();
+    let kind = kind.as_type_ptr();
+    // SAFETY: a type of ours that lives as long as the interpreter; nobody has an instance yet, for this runs while the module is made.
+    let methods = unsafe { (*kind).tp_as_async };
+    // SAFETY: as above; a type without the slots has none to fill.
+    if let Some(methods) = unsafe { methods.as_mut() } {
+        methods.am_await = Some(ffi::PyObject_SelfIter);
+        methods.am_send = Some(send_slot::<T>);
+    }
+}
+
+/// `T::step` as CPython calls it.
+///
+/// # Safety
+/// `receiver` is an instance of `T`, and `result` a place for a reference.
+unsafe extern "C" fn send_slot<T: Awaitable>(
+    receiver: *mut ffi::PyObject,
+    _value: *mut ffi::PyObject,
+    result: *mut *mut ffi::PyObject,
+) -> ffi::PySendResult {
+    let step = || {
+        Python::attach(|py| {
+            // SAFETY: the caller holds a reference over the call.
+            let receiver = unsafe { Bound::from_borrowed_ptr(py, receiver) };
+            // SAFETY: the slot is that of `T`'s own type, which cannot be subclassed.
+            let sent = unsafe { receiver.cast_unchecked::<T>() }.get().step(py);
+            let (value, status) = match sent {
+                Sent::Yielded(value) => (value.into_ptr(), ffi::PySendResult::PYGEN_NEXT),
+                Sent::Returned(value) => (value.into_ptr(), ffi::PySendResult::PYGEN_RETURN),
+                Sent::Raised(error) => {
+                    error.restore(py);
+                    (ptr::null_mut(), ffi::PySendResult::PYGEN_ERROR)
+                }
+            };
+            // SAFETY: the caller's place for it.
+            unsafe { *result = value };
+            status
+        })
+    };
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(step)).unwrap_or_else(|_| {
+        Python::attach(|py| PyRuntimeError::new_err("the server panicked").restore(py));
+        ffi::PySendResult::PYGEN_ERROR
+    })
 }
 
 /// A copy of the current context.
@@ -242,6 +299,39 @@ impl Reader {
         // SAFETY: a new reference, or null with the error set.
         unsafe { Bound::from_owned_ptr_or_err(object.py(), value) }
     }
+}
+
+/// The entry of a dict behind `position`, which is moved on: None at the end. Finds nothing twice, and costs a third of a lookup.
+#[inline]
+pub(crate) fn next_entry<'py>(
+    dict: &Bound<'py, PyDict>,
+    position: &mut isize,
+) -> Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let (mut key, mut value) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: it is a dict; whatever the position, no entry beyond its end is given.
+    let is_found = unsafe { ffi::PyDict_Next(dict.as_ptr(), position, &mut key, &mut value) };
+    if is_found == 0 {
+        return None;
+    }
+    let py = dict.py();
+    // SAFETY: an entry was found, so its key is a borrowed reference, and nothing ran since.
+    let key = unsafe { Bound::from_borrowed_ptr(py, key) };
+    // SAFETY: the same holds for its value.
+    let value = unsafe { Bound::from_borrowed_ptr(py, value) };
+    Some((key, value))
+}
+
+/// The addresses of a list's items.
+#[inline]
+pub(crate) fn items<'a>(list: &'a Bound<'_, PyList>) -> &'a [usize] {
+    let object = list.as_ptr().cast::<ffi::PyListObject>();
+    // SAFETY: it is a list, and the interpreter is attached: as long as no Python runs, which the caller sees to, nobody changes it.
+    let items = unsafe { (*object).ob_item };
+    if items.is_null() {
+        return &[];
+    }
+    // SAFETY: a list holds that many items in a row; a reference is an address.
+    unsafe { std::slice::from_raw_parts(items.cast(), list.len()) }
 }
 
 /// The characters of a str that holds nothing but ASCII, without a call.

@@ -25,6 +25,8 @@ use pyo3::prelude::*;
 /// The compiled half of Bolide.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    stream::prepare(module.py());
+    asgi::prepare(module.py());
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("is_release_build", !cfg!(debug_assertions))?;
     module.add_function(wrap_pyfunction!(server::settings, module)?)?;

@@ -11,7 +11,7 @@ use server::{Command, ExchangeId, Mailbox};
 
 use crate::parts::AnswerParts;
 use crate::request::Request;
-use crate::stream::Done;
+use crate::stream::{Ready, Writing};
 
 /// Bytes that a streamed answer may be ahead of its peer.
 pub(crate) const STREAM_AHEAD_BYTES: usize = 65_536;
@@ -26,12 +26,12 @@ pub(crate) struct OpenExchange {
     /// The request, to tell of in a log.
     pub(crate) request: Option<Py<Request>>,
     /// Content that arrived and was not fetched.
-    pub(crate) content: VecDeque<Vec<u8>>,
+    pub(crate) content: VecDeque<Py<PyBytes>>,
     pub(crate) content_ended: bool,
-    /// The future of a handler that waits for content.
-    pub(crate) reader: Option<Py<PyAny>>,
-    /// The future of a handler that waits until its answer has left.
-    pub(crate) writer: Option<Py<PyAny>>,
+    /// The futures of those who wait for content, or for the end.
+    pub(crate) readers: Vec<Py<PyAny>>,
+    /// The futures of those who wait until the answer has left.
+    pub(crate) writers: Vec<Py<PyAny>>,
     /// The task sends a streamed answer, and has nothing else to do.
     pub(crate) is_streamed: bool,
     /// Bytes written since the peer had everything.
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     /// Wakes a reactor that does not own the loop; `None` where every turn of the loop passes through the reactor anyway.
     wake: Mutex<Option<Py<PyAny>>>,
     wake_is_due: AtomicBool,
-    done: PyOnceLock<Py<Done>>,
+    done: PyOnceLock<Py<PyAny>>,
 }
 
 impl Shared {
@@ -147,8 +147,10 @@ impl Shared {
 
     /// An awaitable that gives None at once.
     pub(crate) fn done<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let done = self.done.get_or_try_init(py, || Py::new(py, Done))?;
-        Ok(done.bind(py).clone().into_any())
+        let done = self
+            .done
+            .get_or_try_init(py, || Ready::with(py, None).map(Bound::unbind))?;
+        Ok(done.bind(py).clone())
     }
 
     /// A future of the loop.
@@ -170,8 +172,7 @@ impl Shared {
         let future = self.create_future(py)?;
         future.setattr(pyo3::intern!(py, "_asyncio_future_blocking"), true)?;
         let reader = future.clone().unbind();
-        let before = self.open(id, |exchange| exchange.reader.replace(reader));
-        drop(before);
+        self.open(id, |exchange| exchange.readers.push(reader));
         Ok(future)
     }
 
@@ -183,32 +184,29 @@ impl Shared {
         content: &[u8],
         is_last: bool,
     ) {
-        let reader = {
-            let mut exchanges = self.exchanges();
-            let Some(exchange) = exchanges.get_mut(&id) else {
-                return;
-            };
-            if !content.is_empty() {
-                exchange.content.push_back(content.to_vec());
-            }
+        let part = (!content.is_empty()).then(|| PyBytes::new(py, content).unbind());
+        let readers = self.change(id, |exchange| {
+            exchange.content.extend(part);
             exchange.content_ended |= is_last;
-            exchange.reader.take()
-        };
-        // The part stays here until the handler takes it: it may be cancelled before it goes on.
-        if let Some(reader) = reader {
-            wake(py, &reader);
-        }
+            std::mem::take(&mut exchange.readers)
+        });
+        // The part stays here until somebody takes it: who waits may be cancelled before it goes on.
+        wake_all(py, readers);
     }
 
     /// The peer ended its sending side: whoever waits for its messages looks again.
     pub(crate) fn peer_ended(&self, py: Python<'_>, id: ExchangeId) {
-        let reader = self.change(id, |exchange| {
+        let readers = self.change(id, |exchange| {
             exchange.peer_ended = true;
-            exchange.reader.take()
+            std::mem::take(&mut exchange.readers)
         });
-        if let Some(reader) = reader.flatten() {
-            wake(py, &reader);
-        }
+        wake_all(py, readers);
+    }
+
+    /// Whoever waits for messages looks again.
+    pub(crate) fn wake_readers(&self, py: Python<'_>, id: ExchangeId) {
+        let readers = self.change(id, |exchange| std::mem::take(&mut exchange.readers));
+        wake_all(py, readers);
     }
 
     /// Sends a part of a streamed answer; the awaitable is done when it is accepted into a bounded buffer.
@@ -228,38 +226,31 @@ impl Shared {
         if !part.is_empty() {
             self.post(py, id, Command::Write(part));
         }
-        if ahead_bytes < STREAM_AHEAD_BYTES {
+        if ahead_bytes <= STREAM_AHEAD_BYTES {
             return self.done(py);
         }
-        let future = self.create_future(py)?;
-        let writer = future.clone().unbind();
-        let before = self.change(id, |exchange| exchange.writer.replace(writer));
-        drop(before);
-        Ok(future)
+        self.wait_to_write(py, id)
     }
 
-    /// The next part of the content that is held: bytes, or None at the end.
-    pub(crate) fn next_content(&self, py: Python<'_>, id: ExchangeId) -> Option<Py<PyBytes>> {
-        let part = self
-            .exchanges()
-            .get_mut(&id)
-            .and_then(|exchange| exchange.content.pop_front());
-        part.map(|part| PyBytes::new(py, &part).unbind())
+    /// An awaitable that is done when everything that was written has left.
+    pub(crate) fn wait_to_write<'py>(
+        &self,
+        py: Python<'py>,
+        id: ExchangeId,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let future = self.create_future(py)?;
+        let writer = future.clone().unbind();
+        self.change(id, |exchange| exchange.writers.push(writer));
+        Writing::of(py, future)
     }
 
     /// The peer has everything: a handler that waits for that goes on.
     pub(crate) fn writable(&self, py: Python<'_>, id: ExchangeId) {
-        let writer = {
-            let mut exchanges = self.exchanges();
-            let Some(exchange) = exchanges.get_mut(&id) else {
-                return;
-            };
+        let writers = self.change(id, |exchange| {
             exchange.ahead_bytes = 0;
-            exchange.writer.take()
-        };
-        if let Some(writer) = writer {
-            wake(py, &writer);
-        }
+            std::mem::take(&mut exchange.writers)
+        });
+        wake_all(py, writers);
     }
 
     /// Tells whoever waits to send that the peer is gone. False when nobody waits any more.
@@ -274,7 +265,7 @@ impl Shared {
 
     /// The peer is gone: whoever waits for it is told.
     pub(crate) fn disconnect(&self, py: Python<'_>, id: ExchangeId) {
-        let (reader, writer, parts, task) = {
+        let (readers, writers, parts, task) = {
             let mut exchanges = self.exchanges();
             let Some(exchange) = exchanges.get_mut(&id) else {
                 return;
@@ -283,18 +274,18 @@ impl Shared {
             let task = exchange.task.as_ref().filter(|_| exchange.is_streamed);
             let task = task.map(|task| task.clone_ref(py));
             (
-                exchange.reader.take(),
-                exchange.writer.take(),
+                std::mem::take(&mut exchange.readers),
+                std::mem::take(&mut exchange.writers),
                 exchange.parts.take(),
                 task,
             )
         };
         let mut is_told = false;
-        if let Some(reader) = reader {
+        for reader in readers {
             // It looks again, and finds that the peer is gone.
             is_told |= wake(py, &reader);
         }
-        if let Some(writer) = writer {
+        for writer in writers {
             is_told |= self.refuse(py, &writer).unwrap_or(false);
         }
         if let Some(parts) = parts {
@@ -314,8 +305,14 @@ fn waits(py: Python<'_>, future: &Py<PyAny>) -> PyResult<bool> {
     Ok(!future.call_method0(py, "done")?.is_truthy(py)?)
 }
 
+fn wake_all(py: Python<'_>, futures: Option<Vec<Py<PyAny>>>) {
+    for future in futures.into_iter().flatten() {
+        wake(py, &future);
+    }
+}
+
 /// Lets whoever waits for a future go on. False when nobody waits any more.
-pub(crate) fn wake(py: Python<'_>, future: &Py<PyAny>) -> bool {
+fn wake(py: Python<'_>, future: &Py<PyAny>) -> bool {
     let wake = || -> PyResult<bool> {
         let waits = waits(py, future)?;
         if waits {

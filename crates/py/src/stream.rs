@@ -1,16 +1,19 @@
 //! What handlers await besides futures: a value that is there, and the sending side of a streamed answer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use server::{Command, ExchangeId};
 
+use crate::ffi::{Awaitable, Sent};
 use crate::shared::Shared;
 
-/// Makes a type an awaitable of which `__next__` is the whole.
+/// Makes a type that is [`Awaitable`] a coroutine in the sense of `collections.abc.Coroutine`, so that it can be awaited, and be given to
+/// `asyncio.create_task()` too.
 macro_rules! awaitable {
-    ($name:ident { $($next:tt)* }) => {
+    ($name:ident) => {
         #[pymethods]
         impl $name {
             fn __await__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -21,11 +24,49 @@ macro_rules! awaitable {
                 slf
             }
 
-            $($next)*
+            fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+                $crate::stream::next(py, self)
+            }
+
+            fn send<'py>(
+                &self,
+                py: Python<'py>,
+                _value: &Bound<'py, PyAny>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                match $crate::stream::next(py, self)? {
+                    Some(value) => Ok(value),
+                    None => Err(pyo3::exceptions::PyStopIteration::new_err(())),
+                }
+            }
+
+            #[pyo3(signature = (kind, value=None, _traceback=None))]
+            fn throw<'py>(
+                &self,
+                kind: &Bound<'py, PyAny>,
+                value: Option<&Bound<'py, PyAny>>,
+                _traceback: Option<&Bound<'py, PyAny>>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                Err($crate::driver::thrown(kind, value)?)
+            }
+
+            fn close(&self) {}
         }
     };
 }
 pub(crate) use awaitable;
+
+/// A step of an awaitable as an iterator takes it: None for the end without a value, for which CPython needs no exception object.
+pub(crate) fn next<'py>(
+    py: Python<'py>,
+    awaitable: &impl Awaitable,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    match awaitable.step(py) {
+        Sent::Yielded(value) => Ok(Some(value)),
+        Sent::Returned(value) if value.is_none() => Ok(None),
+        Sent::Returned(value) => Err(PyStopIteration::new_err((value.unbind(),))),
+        Sent::Raised(error) => Err(error),
+    }
+}
 
 /// An awaitable that never suspends.
 #[pyclass(module = "bolide._core", frozen)]
@@ -40,26 +81,16 @@ impl Ready {
     }
 }
 
-awaitable!(Ready {
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let value = self
-            .value
-            .as_ref()
-            .map_or_else(|| py.None(), |value| value.clone_ref(py));
-        Err(PyStopIteration::new_err((value,)))
+impl Awaitable for Ready {
+    fn step<'py>(&self, py: Python<'py>) -> Sent<'py> {
+        let value = self.value.as_ref();
+        Sent::Returned(
+            value.map_or_else(|| py.None().into_bound(py), |value| value.bind(py).clone()),
+        )
     }
-});
+}
 
-/// An awaitable that gives None at once. One serves all: it has no state.
-#[pyclass(module = "bolide._core", frozen)]
-pub(crate) struct Done;
-
-awaitable!(Done {
-    /// The end without a value, for which CPython needs no exception object.
-    fn __next__(&self) -> Option<Py<PyAny>> {
-        None
-    }
-});
+awaitable!(Ready);
 
 /// The next part of a content that is still on its way: an awaitable that takes it when it goes on,
 /// so that nothing is lost if it is cancelled just then.
@@ -79,31 +110,73 @@ impl Part {
     }
 }
 
-awaitable!(Part {
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let standing = self.shared.exchanges().get(&self.id).map(|exchange| {
-            (
-                exchange.content.is_empty(),
-                exchange.content_ended,
-                exchange.is_disconnected,
-            )
-        });
+impl Awaitable for Part {
+    fn step<'py>(&self, py: Python<'py>) -> Sent<'py> {
+        let standing = {
+            let mut exchanges = self.shared.exchanges();
+            exchanges.get_mut(&self.id).map(|exchange| {
+                let part = exchange.content.pop_front();
+                (part, exchange.content_ended, exchange.is_disconnected)
+            })
+        };
         match standing {
-            Some((false, _, _)) => {
-                let part = self.shared.next_content(py, self.id);
-                Err(PyStopIteration::new_err((part,)))
-            }
-            Some((true, true, _)) => Err(PyStopIteration::new_err((py.None(),))),
+            Some((Some(part), _, _)) => Sent::Returned(part.into_bound(py).into_any()),
+            Some((None, true, _)) => Sent::Returned(py.None().into_bound(py)),
             // Answered already, or the peer is gone: nothing will ever come.
-            Some((true, false, true)) | None => Err(self.shared.disconnection(py)),
-            Some((true, false, false)) => {
-                let future = self.shared.wait_to_read(py, self.id)?;
-                self.shared.post(py, self.id, Command::Read);
-                Ok(future)
-            }
+            Some((None, false, true)) | None => Sent::Raised(self.shared.disconnection(py)),
+            Some((None, false, false)) => match self.shared.wait_to_read(py, self.id) {
+                Ok(future) => {
+                    self.shared.post(py, self.id, Command::Read);
+                    Sent::Yielded(future)
+                }
+                Err(error) => Sent::Raised(error),
+            },
         }
     }
-});
+}
+
+awaitable!(Part);
+
+/// Waits until what was written has been accepted into a bounded buffer.
+#[pyclass(module = "bolide._core", frozen)]
+pub(crate) struct Writing {
+    future: Py<PyAny>,
+    is_awaited: AtomicBool,
+}
+
+impl Writing {
+    pub(crate) fn of<'py>(
+        py: Python<'py>,
+        future: Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let writing = Writing {
+            future: future.unbind(),
+            is_awaited: AtomicBool::new(false),
+        };
+        Ok(Bound::new(py, writing)?.into_any())
+    }
+}
+
+impl Awaitable for Writing {
+    fn step<'py>(&self, py: Python<'py>) -> Sent<'py> {
+        let future = self.future.bind(py);
+        let step = || -> PyResult<Sent<'py>> {
+            let is_done = future
+                .call_method0(pyo3::intern!(py, "done"))?
+                .is_truthy()?;
+            if is_done || self.is_awaited.swap(true, Ordering::Relaxed) {
+                return Ok(Sent::Returned(
+                    future.call_method0(pyo3::intern!(py, "result"))?,
+                ));
+            }
+            future.setattr(pyo3::intern!(py, "_asyncio_future_blocking"), true)?;
+            Ok(Sent::Yielded(future.clone()))
+        };
+        step().unwrap_or_else(Sent::Raised)
+    }
+}
+
+awaitable!(Writing);
 
 /// The sending side of a streamed answer.
 #[pyclass(module = "bolide._core", frozen)]
@@ -118,4 +191,11 @@ impl Stream {
     fn send<'py>(&self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         self.shared.write(py, self.id, data.to_vec())
     }
+}
+
+/// Lets the interpreter step these types without the way through a method call.
+pub(crate) fn prepare(py: Python<'_>) {
+    crate::ffi::step_directly::<Ready>(py);
+    crate::ffi::step_directly::<Part>(py);
+    crate::ffi::step_directly::<Writing>(py);
 }

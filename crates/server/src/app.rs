@@ -12,6 +12,13 @@ pub struct ExchangeId {
     pub(crate) sequence: u64,
 }
 
+impl ExchangeId {
+    /// The place of its connection among the open ones: small, and used again for another when this one has ended.
+    pub fn connection(self) -> u32 {
+        self.connection
+    }
+}
+
 /// A request as it lies in the receive buffer: valid during [`App::call`] only.
 pub struct Request<'a> {
     /// The head, borrowed.

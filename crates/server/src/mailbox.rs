@@ -21,6 +21,16 @@ pub struct Response {
     pub length: Option<u64>,
 }
 
+impl Response {
+    /// Makes it an empty one, with the room that it has.
+    pub fn clear(&mut self) {
+        self.status = 0;
+        self.fields.clear();
+        self.content.clear();
+        self.length = None;
+    }
+}
+
 /// What a handler asks of the connection of its exchange.
 #[derive(Debug)]
 pub enum Command {

@@ -105,6 +105,11 @@ impl<'a> Fields<'a> {
             has_date |= name.eq_ignore_ascii_case(b"date");
             has_server |= name.eq_ignore_ascii_case(b"server");
         }
+        Fields::looked_through(lines, has_date, has_server)
+    }
+
+    /// Lines of an application, of which the caller knows whether they hold a `Date` and a `Server`.
+    pub const fn looked_through(lines: &'a [u8], has_date: bool, has_server: bool) -> Fields<'a> {
         Fields {
             lines,
             has_date,
@@ -233,6 +238,19 @@ impl<'a> Responder<'a> {
         }
         self.out.extend_from_slice(b"\r\n");
         has_content && !self.framing.is_head
+    }
+
+    /// Writes a part of the content, behind [`Responder::begin`].
+    pub fn push_part(&mut self, part: &[u8]) {
+        self.content_bytes += part.len() as u64;
+        self.delimiter.push_part(self.out, part);
+    }
+
+    /// Ends a content that was written in parts, and is as long as was said.
+    pub fn finish(&mut self) {
+        if self.delimiter == Delimiter::Chunks {
+            self.out.extend_from_slice(wire::LAST_CHUNK);
+        }
     }
 
     fn push_content_length(&mut self, length: u64) {

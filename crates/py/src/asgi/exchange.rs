@@ -2,40 +2,51 @@
 
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyRuntimeError, PyStopIteration, PyTypeError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
-use server::{Command, Content, ExchangeId, Response};
+use pyo3::types::PyBytes;
+use server::{Command, Content, ExchangeId, Fields, Outcome, Responder, Response};
 
-use super::message::Message;
+use super::message::{Head, Message, Start};
+use super::receive::Receiving;
 use crate::ffi::Held;
-use crate::shared::Shared;
-use crate::stream::awaitable;
+use crate::shared::{STREAM_AHEAD_BYTES, Shared};
 
-/// The exchange of an application; called, it is `send`.
+/// A field section that grew beyond this is not kept for the next request.
+const KEPT_BYTES: usize = 4096;
+
+/// The exchange of an application. It is used for one request after another as long as nobody keeps it (`kit.rs`).
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Exchange {
-    id: ExchangeId,
     shared: Arc<Shared>,
-    /// Method and path as they were received, for the log.
-    title: Box<[u8]>,
-    is_head: bool,
     state: Held<State>,
 }
 
+/// What is filled in for each request.
 #[derive(Default)]
 struct State {
-    /// The application is in its first step: a whole answer is kept for the caller, which writes it at once.
-    is_direct: bool,
+    id: Option<ExchangeId>,
+    /// Method and path as they were received, for the log.
+    title: Vec<u8>,
+    is_head: bool,
     request: Incoming,
-    response: Outgoing,
+    /// The application is in its first step: what it sends is kept for the caller, which writes it at once.
+    is_direct: bool,
+    progress: Progress,
+    /// The head of the answer.
+    head: Head,
+    /// The content that was sent in the first step.
+    parts: Vec<Py<PyBytes>>,
+    parts_bytes: usize,
+    /// The application said that more content follows: it is not framed as a whole.
+    is_streamed: bool,
 }
 
 /// How far the content of the request is.
 #[derive(Default)]
 enum Incoming {
     /// All of it is here and was not fetched.
-    Whole(Vec<u8>),
+    Whole(Option<Py<PyBytes>>),
     /// It comes part by part.
     Parts,
     /// Its end was given.
@@ -44,47 +55,61 @@ enum Incoming {
 }
 
 /// How far the answer is.
-#[derive(Default)]
-enum Outgoing {
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Progress {
     #[default]
     Nothing,
-    /// Its start was sent to us, and nothing to the client.
-    Started(Response),
-    /// Complete, and kept for the caller.
-    Whole(Response),
-    /// Its head is on its way.
+    /// Its start was sent to us.
+    Started,
+    /// More of its content follows.
     Streaming,
-    /// Its head is all of it (HEAD, 204, 304): the rest is dropped.
-    Discarding,
     Complete,
 }
 
+/// What a first step has left to do.
+pub(crate) enum Direct {
+    /// The answer is written.
+    Answered,
+    /// Nothing was sent that the client may see.
+    Nothing,
+    /// The answer goes through the mailbox.
+    Posted,
+}
+
 impl Exchange {
-    pub(crate) fn new(request: &server::Request<'_>, shared: &Arc<Shared>) -> Exchange {
-        let state = State {
-            is_direct: true,
-            request: match request.content {
-                Content::Whole(content) => Incoming::Whole(content.to_vec()),
-                Content::Later => Incoming::Parts,
-            },
-            response: Outgoing::Nothing,
-        };
-        let head = request.head;
+    pub(crate) fn new(shared: &Arc<Shared>) -> Exchange {
         Exchange {
-            id: request.id,
             shared: Arc::clone(shared),
-            title: [head.method_name, b" ", head.path].concat().into(),
-            is_head: head.method == wire::Method::Head,
-            state: Held::of(state),
+            state: Held::default(),
         }
     }
 
-    pub(crate) fn id(&self) -> ExchangeId {
-        self.id
-    }
-
-    fn title(&self) -> String {
-        self.title.escape_ascii().to_string()
+    /// Makes it the exchange of `request`.
+    ///
+    /// # Errors
+    /// `RuntimeError` when it is in use.
+    pub(crate) fn fill(&self, py: Python<'_>, request: &server::Request<'_>) -> PyResult<()> {
+        let content = match request.content {
+            Content::Whole(b"") => Incoming::Whole(None),
+            Content::Whole(content) => Incoming::Whole(Some(PyBytes::new(py, content).unbind())),
+            Content::Later => Incoming::Parts,
+        };
+        let head = request.head;
+        self.with(py, |state| {
+            state.id = Some(request.id);
+            state.title.clear();
+            for part in [head.method_name, b" ", head.path] {
+                state.title.extend_from_slice(part);
+            }
+            state.is_head = head.method == wire::Method::Head;
+            state.request = content;
+            state.is_direct = true;
+            state.progress = Progress::Nothing;
+            state.head.clear();
+            state.parts.clear();
+            state.parts_bytes = 0;
+            state.is_streamed = false;
+        })
     }
 
     fn with<R>(&self, py: Python<'_>, reach: impl FnOnce(&mut State) -> R) -> PyResult<R> {
@@ -92,95 +117,140 @@ impl Exchange {
         reached.ok_or_else(|| PyRuntimeError::new_err("this exchange is in use already"))
     }
 
-    /// The first step is over. A whole answer, if there is one; then the exchange is over too, as far as the server is concerned.
-    pub(crate) fn first_step_ends(&self, py: Python<'_>) -> PyResult<Option<Response>> {
-        let whole = self.with(py, |state| {
-            state.is_direct = false;
-            match std::mem::take(&mut state.response) {
-                Outgoing::Whole(response) => {
-                    state.response = Outgoing::Complete;
-                    Some(response)
-                }
-                other => {
-                    state.response = other;
-                    None
-                }
+    pub(crate) fn id(&self, py: Python<'_>) -> PyResult<ExchangeId> {
+        let id = self.with(py, |state| state.id)?;
+        id.ok_or_else(|| PyRuntimeError::new_err("this exchange has no request"))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The first step is over: an answer that is complete is written, what there is of another one is posted.
+    pub(crate) fn first_step_ends(
+        &self,
+        py: Python<'_>,
+        responder: &mut Responder<'_>,
+    ) -> PyResult<Direct> {
+        let direct = self.with(py, |state| match (state.is_direct, state.progress) {
+            (false, _) => Direct::Posted,
+            (true, Progress::Nothing | Progress::Started) => {
+                state.is_direct = false;
+                Direct::Nothing
             }
+            (true, Progress::Complete) if state.has_its_length() => {
+                state.is_direct = false;
+                state.write(py, responder);
+                Direct::Answered
+            }
+            (true, _) => Direct::Posted,
         })?;
-        if whole.is_some() {
-            self.close();
+        match direct {
+            Direct::Answered => self.close(py),
+            Direct::Posted => self.post_parts(py)?,
+            Direct::Nothing => {}
         }
-        Ok(whole)
+        Ok(direct)
+    }
+
+    /// Leaves the first step: what was kept goes through the mailbox.
+    fn post_parts(&self, py: Python<'_>) -> PyResult<()> {
+        let kept = self.with(py, |state| {
+            if !std::mem::replace(&mut state.is_direct, false) {
+                return None;
+            }
+            let (id, progress) = (state.id?, state.progress);
+            let is_headless = matches!(progress, Progress::Nothing | Progress::Started);
+            if is_headless {
+                return None;
+            }
+            let response = std::mem::take(&mut state.head.response);
+            let parts = std::mem::take(&mut state.parts);
+            let is_complete = progress == Progress::Complete;
+            Some((id, response, parts, state.parts_bytes, is_complete))
+        })?;
+        let Some((id, response, parts, ahead_bytes, is_complete)) = kept else {
+            return Ok(());
+        };
+        self.shared.open(id, |open| open.ahead_bytes = ahead_bytes);
+        self.begin(py, id, response);
+        for part in parts {
+            let part = part.as_bytes(py).to_vec();
+            self.shared.post(py, id, Command::Write(part));
+        }
+        if is_complete {
+            self.shared.post(py, id, Command::Finish);
+        }
+        Ok(())
+    }
+
+    fn begin(&self, py: Python<'_>, id: ExchangeId, response: Response) {
+        // What the application still says of an answer without content goes nowhere.
+        let is_discarding = self.with(py, |state| state.is_head).unwrap_or(false)
+            || !wire::may_generate_content(response.status);
+        if is_discarding {
+            self.shared.change(id, |open| open.is_discarding = true);
+        }
+        self.shared.post(py, id, Command::Begin(response));
     }
 
     /// Whether the answer is complete.
     pub(crate) fn is_complete(&self, py: Python<'_>) -> bool {
-        let is_complete =
-            |state: &mut State| matches!(state.response, Outgoing::Complete | Outgoing::Whole(_));
-        self.with(py, is_complete).unwrap_or(false)
-    }
-
-    /// Whether something of the answer may have reached the client.
-    pub(crate) fn has_begun(&self, py: Python<'_>) -> bool {
-        let has_begun =
-            |state: &mut State| !matches!(state.response, Outgoing::Nothing | Outgoing::Started(_));
-        self.with(py, has_begun).unwrap_or(false)
+        self.with(py, |state| state.progress == Progress::Complete)
+            .unwrap_or(false)
     }
 
     /// Forgets the exchange.
-    pub(crate) fn close(&self) {
-        drop(self.shared.close(self.id));
+    pub(crate) fn close(&self, py: Python<'_>) {
+        if let Ok(id) = self.id(py) {
+            drop(self.shared.close(id));
+        }
     }
 
     /// The answer cannot be completed.
     pub(crate) fn fail(&self, py: Python<'_>) {
-        self.shared.post(py, self.id, Command::Fail);
-    }
-
-    /// Ends an answer that was begun in the first step.
-    pub(crate) fn end_cut(&self, py: Python<'_>) {
-        if !self.is_complete(py) {
-            self.fail(py);
+        if let Ok(id) = self.id(py) {
+            self.shared.post(py, id, Command::Fail);
         }
-        self.close();
     }
 
+    /// The application raised.
     pub(crate) fn log_raised(&self, py: Python<'_>, error: &PyErr) {
-        let is_disconnection = self.shared.is_disconnection(py, error);
-        if !is_disconnection {
-            crate::driver::log_application(py, &self.title(), Some(error));
+        if !self.shared.is_disconnection(py, error) {
+            crate::driver::log_application(py, &self.title(py), Some(error));
         }
     }
 
+    /// The application returned without a complete answer.
     pub(crate) fn log_incomplete(&self, py: Python<'_>) {
-        if !self.is_gone() {
-            crate::driver::log_application(py, &self.title(), None);
+        if !self.is_gone(py) {
+            crate::driver::log_application(py, &self.title(py), None);
         }
     }
 
-    /// The client has gone, or the server has forgotten the exchange.
-    fn is_gone(&self) -> bool {
-        let exchanges = self.shared.exchanges();
-        exchanges
-            .get(&self.id)
-            .is_some_and(|open| open.is_disconnected)
+    fn title(&self, py: Python<'_>) -> String {
+        let title = self.with(py, |state| state.title.escape_ascii().to_string());
+        title.unwrap_or_default()
     }
 
-    /// The next message for the application, or None as long as there is none.
-    fn next_message<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let is_complete = self.is_complete(py);
-        let standing = {
-            let mut exchanges = self.shared.exchanges();
-            exchanges.get_mut(&self.id).map(|open| {
-                let part = open.content.pop_front();
-                let is_last = open.content_ended && open.content.is_empty();
-                (part, is_last, open.is_disconnected, open.peer_ended)
-            })
-        };
-        let (part, is_last, is_gone, peer_ended) = standing.unwrap_or((None, false, false, false));
-        let ends = self.with(py, |state| match &mut state.request {
+    /// The client has gone. In the first step nobody has looked.
+    fn is_gone(&self, py: Python<'_>) -> bool {
+        let id = self.with(py, |state| state.id.filter(|_| !state.is_direct));
+        let Ok(Some(id)) = id else { return false };
+        let exchanges = self.shared.exchanges();
+        exchanges.get(&id).is_some_and(|open| open.is_disconnected)
+    }
+
+    /// The content of the request that can be given now, and whether it is the last of it.
+    pub(crate) fn next_content(
+        &self,
+        py: Python<'_>,
+        part: Option<Py<PyBytes>>,
+        is_last: bool,
+    ) -> PyResult<Option<(Option<Py<PyBytes>>, bool)>> {
+        self.with(py, |state| match &mut state.request {
             Incoming::Whole(content) => {
-                let content = std::mem::take(content);
+                let content = content.take();
                 state.request = Incoming::Ended;
                 Some((content, true))
             }
@@ -188,233 +258,205 @@ impl Exchange {
                 if is_last {
                     state.request = Incoming::Ended;
                 }
-                Some((part.unwrap_or_default(), is_last))
+                Some((part, is_last))
             }
             Incoming::Parts | Incoming::Ended => None,
-        })?;
-        if is_complete || is_gone {
-            return Ok(Some(disconnect(py)?));
-        }
-        if let Some((content, is_last)) = ends {
-            let message = PyDict::new(py);
-            message.set_item(pyo3::intern!(py, "type"), pyo3::intern!(py, "http.request"))?;
-            message.set_item(pyo3::intern!(py, "body"), PyBytes::new(py, &content))?;
-            message.set_item(pyo3::intern!(py, "more_body"), !is_last)?;
-            return Ok(Some(message));
-        }
-        if peer_ended {
-            return Ok(Some(disconnect(py)?));
-        }
-        Ok(None)
+        })
     }
 
-    /// A future that is done when there may be a message.
-    fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let future = self.shared.wait_to_read(py, self.id)?;
-        if self.with(py, |state| matches!(state.request, Incoming::Parts))? {
-            self.shared.post(py, self.id, Command::Read);
-        }
-        Ok(future)
+    /// Whether more of the content has to be asked for.
+    pub(crate) fn has_more(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |state| matches!(state.request, Incoming::Parts))
     }
 
-    fn start(&self, py: Python<'_>, response: Response) -> PyResult<()> {
-        self.with(py, |state| match state.response {
-            Outgoing::Nothing => {
-                state.response = Outgoing::Started(response);
-                Ok(())
-            }
+    fn start(&self, py: Python<'_>, start: &Start<'_>) -> PyResult<()> {
+        // Reading it may run the application's own iterator, so it is not read into the state.
+        let mut head = self.with(py, |state| match state.progress {
+            Progress::Nothing => Ok(std::mem::take(&mut state.head)),
             _ => Err(PyRuntimeError::new_err(
                 "send(): http.response.start was sent before",
             )),
-        })?
+        })??;
+        head.clear();
+        let read = start.read(&mut head);
+        self.with(py, |state| {
+            state.head = head;
+            if read.is_ok() {
+                state.progress = Progress::Started;
+            }
+        })?;
+        read
     }
 
-    /// Takes a part of the content. Gives the bytes to wait for, if they have to be sent now.
+    /// Takes a part of the content; gives what to wait for until it is accepted, if it is not at once.
     fn body<'py>(
         &self,
         py: Python<'py>,
-        content: Vec<u8>,
+        part: Option<Bound<'py, PyBytes>>,
         more: bool,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (before, is_direct) = self.with(py, |state| {
-            (std::mem::take(&mut state.response), state.is_direct)
-        })?;
-        let mut awaitable = None;
-        let after = match (before, more) {
-            (Outgoing::Started(mut response), false) if self.is_whole(&response, &content) => {
-                response.content = content;
-                if is_direct {
-                    Outgoing::Whole(response)
-                } else {
-                    self.post_whole(py, response);
-                    Outgoing::Complete
+            let before = state.progress;
+            if matches!(before, Progress::Started | Progress::Streaming) {
+                state.progress = match more {
+                    true => Progress::Streaming,
+                    false => Progress::Complete,
+                };
+                state.is_streamed |= more;
+                if state.is_direct {
+                    state.keep(part.as_ref());
                 }
             }
-            (Outgoing::Started(response), true) if self.has_no_content(response.status) => {
-                self.shared.open(self.id, |open| open.is_discarding = true);
-                self.shared.post(py, self.id, Command::Begin(response));
-                Outgoing::Discarding
+            (before, state.is_direct)
+        })?;
+        match before {
+            Progress::Nothing => Err(PyRuntimeError::new_err(
+                "send(): http.response.body came before http.response.start",
+            )),
+            Progress::Complete => Err(PyRuntimeError::new_err("send(): the response is complete")),
+            Progress::Started | Progress::Streaming if is_direct => self.kept(py, more),
+            Progress::Started | Progress::Streaming => {
+                let part = part.as_ref().map_or(&b""[..], |part| part.as_bytes());
+                self.post_body(py, part, before == Progress::Started, more)
             }
-            (Outgoing::Started(response), _) => {
-                self.shared.open(self.id, |_| {});
-                self.shared.post(py, self.id, Command::Begin(response));
-                self.part(py, content, more, &mut awaitable)
-            }
-            (Outgoing::Streaming, _) => self.part(py, content, more, &mut awaitable),
-            (Outgoing::Discarding, true) => Outgoing::Discarding,
-            (Outgoing::Discarding, false) => Outgoing::Complete,
-            (Outgoing::Nothing, _) => {
-                return Err(PyRuntimeError::new_err(
-                    "send(): http.response.body came before http.response.start",
-                ));
-            }
-            (done @ (Outgoing::Complete | Outgoing::Whole(_)), _) => {
-                self.with(py, |state| state.response = done)?;
-                return Err(PyRuntimeError::new_err("send(): the response is complete"));
-            }
-        };
-        let is_complete = matches!(after, Outgoing::Complete);
-        self.with(py, |state| state.response = after)?;
-        if is_complete {
-            self.wake_reader(py);
         }
-        awaitable.unwrap_or_else(|| self.shared.done(py))
     }
 
-    /// Sends a part of a streamed content. Behind the last one there is nothing to wait for.
-    fn part<'py>(
+    /// A part was kept: sees to it that no more is kept than an answer may be ahead.
+    fn kept<'py>(&self, py: Python<'py>, more: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let ahead_bytes = self.with(py, |state| state.parts_bytes)?;
+        if !more {
+            self.shared.wake_readers(py, self.id(py)?);
+        }
+        if !more || ahead_bytes <= STREAM_AHEAD_BYTES {
+            return Ok(None);
+        }
+        self.post_parts(py)?;
+        self.shared.wait_to_write(py, self.id(py)?).map(Some)
+    }
+
+    /// Sends a part behind the first step.
+    fn post_body<'py>(
         &self,
         py: Python<'py>,
-        content: Vec<u8>,
+        part: &[u8],
+        is_first: bool,
         more: bool,
-        awaitable: &mut Option<PyResult<Bound<'py, PyAny>>>,
-    ) -> Outgoing {
-        if more {
-            *awaitable = Some(self.shared.write(py, self.id, content));
-            return Outgoing::Streaming;
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let id = self.id(py)?;
+        if is_first {
+            let (response, is_whole, is_headed) = self.with(py, |state| {
+                let is_headed = state.has_no_content();
+                let response = std::mem::take(&mut state.head.response);
+                let length = part.len() as u64;
+                let is_whole = !more && response.length.is_none_or(|said| said == length);
+                (response, is_whole, is_headed)
+            })?;
+            if is_whole && !(is_headed && part.is_empty()) {
+                let content = part.to_vec();
+                let whole = Response {
+                    content,
+                    ..response
+                };
+                self.shared.post(py, id, Command::Respond(whole));
+                self.shared.wake_readers(py, id);
+                return Ok(None);
+            }
+            self.begin(py, id, response);
         }
-        if !content.is_empty() {
-            self.shared.post(py, self.id, Command::Write(content));
+        let is_discarded = self.shared.change(id, |open| open.is_discarding) == Some(true);
+        if !more {
+            if !part.is_empty() && !is_discarded {
+                self.shared.post(py, id, Command::Write(part.to_vec()));
+            }
+            self.shared.post(py, id, Command::Finish);
+            self.shared.wake_readers(py, id);
+            return Ok(None);
         }
-        self.shared.post(py, self.id, Command::Finish);
-        Outgoing::Complete
-    }
-
-    /// Whether a content that came at once is what its length says, so that the server may frame it anew. Where none is sent, the
-    /// length may tell of another one (RFC 9110 section 8.6).
-    fn is_whole(&self, response: &Response, content: &[u8]) -> bool {
-        let is_as_said = |length| length == content.len() as u64;
-        response.length.is_none_or(is_as_said)
-            || (content.is_empty() && self.has_no_content(response.status))
-    }
-
-    /// Whether the head is all there is to send, with the length that the application says.
-    pub(crate) fn is_head_only(&self, response: &Response) -> bool {
-        response.content.is_empty() && self.has_no_content(response.status)
-    }
-
-    fn has_no_content(&self, status: u16) -> bool {
-        self.is_head || !wire::may_generate_content(status)
-    }
-
-    fn post_whole(&self, py: Python<'_>, response: Response) {
-        let command = match self.is_head_only(&response) {
-            true => Command::Begin(response),
-            false => Command::Respond(response),
-        };
-        self.shared.post(py, self.id, command);
-    }
-
-    /// Whoever waits in `receive()` learns that the answer is complete.
-    fn wake_reader(&self, py: Python<'_>) {
-        let reader = self.shared.change(self.id, |open| open.reader.take());
-        if let Some(reader) = reader.flatten() {
-            crate::shared::wake(py, &reader);
+        match is_discarded {
+            true => Ok(None),
+            false => self.shared.write(py, id, part.to_vec()).map(Some),
         }
     }
 }
 
-fn disconnect(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let message = PyDict::new(py);
-    message.set_item(
-        pyo3::intern!(py, "type"),
-        pyo3::intern!(py, "http.disconnect"),
-    )?;
-    Ok(message)
+impl State {
+    fn has_no_content(&self) -> bool {
+        self.is_head || !wire::may_generate_content(self.head.response.status)
+    }
+
+    /// Keeps a part of the content for the end of the first step.
+    fn keep(&mut self, part: Option<&Bound<'_, PyBytes>>) {
+        let Some(part) = part.filter(|part| !part.as_bytes().is_empty()) else {
+            return;
+        };
+        self.parts_bytes += part.as_bytes().len();
+        self.parts.push(part.clone().unbind());
+    }
+
+    /// Whether the content that was sent is as long as the application says, if it says. Where none is sent, the length may tell of another
+    /// one (RFC 9110 section 8.6).
+    fn has_its_length(&self) -> bool {
+        let is_as_said = |length| length == self.parts_bytes as u64;
+        self.head.response.length.is_none_or(is_as_said)
+            || (self.parts.is_empty() && self.has_no_content())
+    }
+
+    /// Writes an answer that is complete.
+    fn write(&mut self, py: Python<'_>, responder: &mut Responder<'_>) {
+        let (response, fields) = (&self.head.response, self.head.fields());
+        if self.is_streamed {
+            if responder.begin(response.status, fields, response.length) {
+                for part in &self.parts {
+                    responder.push_part(part.as_bytes(py));
+                }
+                responder.finish();
+            }
+        } else if self.parts.is_empty() && self.has_no_content() {
+            responder.begin(response.status, fields, response.length);
+        } else {
+            let content = self.parts.first().map(|part| part.as_bytes(py));
+            responder.respond(response.status, fields, content.unwrap_or_default());
+        }
+        self.parts.clear();
+        if self.head.response.fields.capacity() > KEPT_BYTES {
+            self.head.response.fields = Vec::new();
+        }
+    }
 }
 
 #[pymethods]
 impl Exchange {
-    /// `send`: takes a message and gives an awaitable.
-    fn __call__<'py>(
+    /// Takes a message for the client and gives an awaitable.
+    fn send<'py>(
         &self,
         py: Python<'py>,
         message: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        if self.is_gone() {
+        if self.is_gone(py) {
             return Err(self.shared.disconnection(py));
         }
-        match Message::read(message)? {
-            Message::Start(response) => {
-                self.start(py, response)?;
-                self.shared.done(py)
+        let awaitable = match Message::read(message)? {
+            Message::Start(start) => {
+                self.start(py, &start)?;
+                None
             }
-            Message::Body { body, more } => {
-                let content = match &body {
-                    Some(body) => content_of(body)?,
-                    None => Vec::new(),
-                };
-                self.body(py, content, more)
-            }
-        }
+            Message::Body { body, more } => self.body(py, body, more)?,
+        };
+        awaitable.map_or_else(|| self.shared.done(py), Ok)
+    }
+
+    /// Gives an awaitable of the next message from the client.
+    fn receive(slf: Bound<'_, Exchange>) -> Receiving {
+        Receiving::of(slf)
     }
 }
 
-/// The bytes of a body, copied: the application may change what it has sent.
-fn content_of(body: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-    if let Ok(bytes) = body.cast::<PyBytes>() {
-        return Ok(bytes.as_bytes().to_vec());
+/// The answer of an application that failed before it began one.
+pub(crate) fn failure(responder: &mut Responder<'_>) -> Outcome {
+    if !responder.is_answered() {
+        let fields = Fields::constant(crate::answer::TEXT);
+        responder.respond(500, fields, b"500 Internal Server Error\n");
     }
-    let buffer = pyo3::buffer::PyBuffer::<u8>::get(body)
-        .map_err(|_| PyTypeError::new_err("send(): the body is a byte string"))?;
-    buffer.to_vec(body.py())
+    Outcome::Answered
 }
-
-/// `receive`.
-#[pyclass(module = "bolide._core", frozen)]
-pub(crate) struct Receive {
-    exchange: Py<Exchange>,
-}
-
-impl Receive {
-    pub(crate) fn of(exchange: &Bound<'_, Exchange>) -> Receive {
-        Receive {
-            exchange: exchange.clone().unbind(),
-        }
-    }
-}
-
-#[pymethods]
-impl Receive {
-    fn __call__(&self, py: Python<'_>) -> Receiving {
-        Receiving {
-            exchange: self.exchange.clone_ref(py),
-        }
-    }
-}
-
-/// The awaitable that `receive()` gives: it takes its message when it goes on, so that none is lost if it is cancelled.
-#[pyclass(module = "bolide._core", frozen)]
-pub(crate) struct Receiving {
-    exchange: Py<Exchange>,
-}
-
-awaitable!(Receiving {
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let exchange = self.exchange.get();
-        match exchange.next_message(py)? {
-            Some(message) => Err(PyStopIteration::new_err((message.unbind(),))),
-            None => exchange.wait(py),
-        }
-    }
-});

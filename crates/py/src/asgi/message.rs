@@ -3,15 +3,169 @@
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
-use server::Response;
+use server::{Fields, Response};
+
+use crate::ffi;
 
 /// A message of the application's.
 pub(crate) enum Message<'py> {
-    Start(Response),
+    Start(Start<'py>),
     Body {
-        body: Option<Bound<'py, PyAny>>,
+        body: Option<Bound<'py, PyBytes>>,
         more: bool,
     },
+}
+
+/// `http.response.start`, not read yet.
+pub(crate) struct Start<'py> {
+    status: Option<Bound<'py, PyAny>>,
+    headers: Option<Bound<'py, PyAny>>,
+}
+
+/// The entries of a message that mean something.
+#[derive(Default)]
+struct Entries<'py> {
+    kind: Option<Bound<'py, PyAny>>,
+    status: Option<Bound<'py, PyAny>>,
+    headers: Option<Bound<'py, PyAny>>,
+    body: Option<Bound<'py, PyAny>>,
+    more_body: Option<Bound<'py, PyAny>>,
+}
+
+impl<'py> Entries<'py> {
+    fn of(message: &Bound<'py, PyDict>) -> Entries<'py> {
+        let mut entries = Entries::default();
+        let mut position = 0;
+        while let Some((key, value)) = ffi::next_entry(message, &mut position) {
+            if let Some(place) = entries.place(&key) {
+                *place = Some(value);
+            }
+        }
+        entries
+    }
+
+    /// Where the value of a key belongs. Keys that are written out in a program are interned: comparing them as text is seldom needed.
+    #[inline]
+    fn place(&mut self, key: &Bound<'py, PyAny>) -> Option<&mut Option<Bound<'py, PyAny>>> {
+        let py = key.py();
+        if key.is(pyo3::intern!(py, "type")) {
+            return Some(&mut self.kind);
+        }
+        if key.is(pyo3::intern!(py, "body")) {
+            return Some(&mut self.body);
+        }
+        if key.is(pyo3::intern!(py, "more_body")) {
+            return Some(&mut self.more_body);
+        }
+        if key.is(pyo3::intern!(py, "status")) {
+            return Some(&mut self.status);
+        }
+        if key.is(pyo3::intern!(py, "headers")) {
+            return Some(&mut self.headers);
+        }
+        self.place_of_text(key)
+    }
+
+    #[cold]
+    fn place_of_text(&mut self, key: &Bound<'py, PyAny>) -> Option<&mut Option<Bound<'py, PyAny>>> {
+        let key = key.cast::<PyString>().ok()?;
+        match ffi::ascii(key)? {
+            b"type" => Some(&mut self.kind),
+            b"body" => Some(&mut self.body),
+            b"more_body" => Some(&mut self.more_body),
+            b"status" => Some(&mut self.status),
+            b"headers" => Some(&mut self.headers),
+            _ => None,
+        }
+    }
+}
+
+impl<'py> Message<'py> {
+    /// Reads a message, of which only the kind if it is the start: see [`Start::read`].
+    ///
+    /// # Errors
+    /// `TypeError` or `RuntimeError`, with what is wrong about it.
+    pub(crate) fn read(message: &Bound<'py, PyAny>) -> PyResult<Message<'py>> {
+        let message = message
+            .cast::<PyDict>()
+            .map_err(|_| PyTypeError::new_err("send() takes a dict"))?;
+        let entries = Entries::of(message);
+        let kind = entries.kind.as_ref().and_then(|kind| kind.cast().ok());
+        let Some(kind): Option<&Bound<'_, PyString>> = kind else {
+            return Err(PyTypeError::new_err("send(): the message has no type"));
+        };
+        match ffi::ascii(kind).unwrap_or_default() {
+            b"http.response.body" => Ok(Message::Body {
+                body: entries.body.map(bytes_of).transpose()?,
+                more: match entries.more_body {
+                    Some(more) => more.is_truthy()?,
+                    None => false,
+                },
+            }),
+            b"http.response.start" => Ok(Message::Start(Start {
+                status: entries.status,
+                headers: entries.headers,
+            })),
+            _ => Err(PyRuntimeError::new_err(format!(
+                "send(): {:?} is no message of this protocol",
+                kind.to_string_lossy()
+            ))),
+        }
+    }
+}
+
+/// The bytes of a body. What is not bytes is copied: the application may change what it has sent.
+fn bytes_of(body: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyBytes>> {
+    let body = match body.cast_into_exact::<PyBytes>() {
+        Ok(bytes) => return Ok(bytes),
+        Err(other) => other.into_inner(),
+    };
+    let buffer = pyo3::buffer::PyBuffer::<u8>::get(&body)
+        .map_err(|_| PyTypeError::new_err("send(): the body is a byte string"))?;
+    PyBytes::new_with(body.py(), buffer.len_bytes(), |bytes| {
+        buffer.copy_to_slice(body.py(), bytes)
+    })
+}
+
+impl Start<'_> {
+    /// Reads it into `head`, which is empty.
+    ///
+    /// # Errors
+    /// `TypeError` or `ValueError`, with what is wrong about it.
+    pub(crate) fn read(&self, head: &mut Head) -> PyResult<()> {
+        let status = self.status.as_ref();
+        let status: Option<u16> = status.and_then(|status| status.extract().ok());
+        let Some(status) = status.filter(|status| (200..=599).contains(status)) else {
+            return Err(PyValueError::new_err(
+                "send(): the status of http.response.start is an int from 200 to 599",
+            ));
+        };
+        head.response.status = status;
+        match &self.headers {
+            Some(headers) => push_headers(head, headers),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The head of an answer, read.
+#[derive(Default)]
+pub(crate) struct Head {
+    pub(crate) response: Response,
+    has_date: bool,
+    has_server: bool,
+}
+
+impl Head {
+    pub(crate) fn clear(&mut self) {
+        self.response.clear();
+        (self.has_date, self.has_server) = (false, false);
+    }
+
+    /// The field lines for a [`server::Responder`].
+    pub(crate) fn fields(&self) -> Fields<'_> {
+        Fields::looked_through(&self.response.fields, self.has_date, self.has_server)
+    }
 }
 
 /// Fields that frame a message or manage a connection: the server's to set (RFC 9110 section 7.6.1).
@@ -23,73 +177,26 @@ const OURS: [&[u8]; 5] = [
     b"upgrade",
 ];
 
-impl<'py> Message<'py> {
-    /// Reads a message.
-    ///
-    /// # Errors
-    /// `TypeError`, `ValueError` or `RuntimeError`, with what is wrong about it.
-    pub(crate) fn read(message: &Bound<'py, PyAny>) -> PyResult<Message<'py>> {
-        let py = message.py();
-        let message = message
-            .cast::<PyDict>()
-            .map_err(|_| PyTypeError::new_err("send() takes a dict"))?;
-        let kind = message.get_item(pyo3::intern!(py, "type"))?;
-        let kind = kind.as_ref().and_then(|kind| kind.cast::<PyString>().ok());
-        match kind.map(|kind| kind.to_str()).transpose()? {
-            Some("http.response.body") => Message::body(message),
-            Some("http.response.start") => Message::start(message),
-            Some(other) => Err(PyRuntimeError::new_err(format!(
-                "send(): {other:?} is no message of this protocol"
-            ))),
-            None => Err(PyTypeError::new_err("send(): the message has no type")),
-        }
-    }
-
-    fn body(message: &Bound<'py, PyDict>) -> PyResult<Message<'py>> {
-        let py = message.py();
-        let more = match message.get_item(pyo3::intern!(py, "more_body"))? {
-            Some(more) => more.is_truthy()?,
-            None => false,
-        };
-        let body = message.get_item(pyo3::intern!(py, "body"))?;
-        Ok(Message::Body { body, more })
-    }
-
-    fn start(message: &Bound<'py, PyDict>) -> PyResult<Message<'py>> {
-        let py = message.py();
-        let status = message.get_item(pyo3::intern!(py, "status"))?;
-        let status: Option<u16> = status.as_ref().and_then(|status| status.extract().ok());
-        let Some(status) = status.filter(|status| (200..=599).contains(status)) else {
-            return Err(PyValueError::new_err(
-                "send(): the status of http.response.start is an int from 200 to 599",
-            ));
-        };
-        let mut response = Response {
-            status,
-            ..Response::default()
-        };
-        if let Some(headers) = message.get_item(pyo3::intern!(py, "headers"))? {
-            push_headers(&mut response, &headers)?;
-        }
-        Ok(Message::Start(response))
-    }
-}
-
-fn push_headers(response: &mut Response, headers: &Bound<'_, PyAny>) -> PyResult<()> {
+fn push_headers(head: &mut Head, headers: &Bound<'_, PyAny>) -> PyResult<()> {
     if let Ok(list) = headers.cast_exact::<PyList>() {
-        return list.iter().try_for_each(|pair| push_pair(response, &pair));
+        return list.iter().try_for_each(|pair| push_pair(head, &pair));
     }
     for pair in headers.try_iter()? {
-        push_pair(response, &pair?)?;
+        push_pair(head, &pair?)?;
     }
     Ok(())
 }
 
-fn push_pair(response: &mut Response, pair: &Bound<'_, PyAny>) -> PyResult<()> {
+fn push_pair(head: &mut Head, pair: &Bound<'_, PyAny>) -> PyResult<()> {
     if let Ok(pair) = pair.cast_exact::<PyTuple>()
         && pair.len() == 2
     {
-        return push_header(response, &pair.get_item(0)?, &pair.get_item(1)?);
+        return push_header(head, &pair.get_item(0)?, &pair.get_item(1)?);
+    }
+    if let Ok(pair) = pair.cast_exact::<PyList>()
+        && pair.len() == 2
+    {
+        return push_header(head, &pair.get_item(0)?, &pair.get_item(1)?);
     }
     let mut items = pair.try_iter()?;
     let (Some(name), Some(value), None) = (items.next(), items.next(), items.next()) else {
@@ -97,14 +204,10 @@ fn push_pair(response: &mut Response, pair: &Bound<'_, PyAny>) -> PyResult<()> {
             "send(): a header is a pair of byte strings, name and value",
         ));
     };
-    push_header(response, &name?, &value?)
+    push_header(head, &name?, &value?)
 }
 
-fn push_header(
-    response: &mut Response,
-    name: &Bound<'_, PyAny>,
-    value: &Bound<'_, PyAny>,
-) -> PyResult<()> {
+fn push_header(head: &mut Head, name: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
     let (Ok(name), Ok(value)) = (name.cast::<PyBytes>(), value.cast::<PyBytes>()) else {
         return Err(PyTypeError::new_err(
             "send(): the name and the value of a header are byte strings",
@@ -125,15 +228,18 @@ fn push_header(
         let Some(length) = length else {
             return Err(PyValueError::new_err("send(): content-length is no number"));
         };
-        response.length = Some(length);
+        head.response.length = Some(length);
         return Ok(());
     }
     if OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
         return Ok(());
     }
-    response.fields.reserve(name.len() + value.len() + 4);
+    head.has_date |= name.eq_ignore_ascii_case(b"date");
+    head.has_server |= name.eq_ignore_ascii_case(b"server");
+    let fields = &mut head.response.fields;
+    fields.reserve(name.len() + value.len() + 4);
     for part in [name, b": ", value, b"\r\n"] {
-        response.fields.extend_from_slice(part);
+        fields.extend_from_slice(part);
     }
     Ok(())
 }

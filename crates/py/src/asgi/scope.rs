@@ -2,27 +2,69 @@
 
 use net::Peer;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
-use wire::Version;
+use pyo3::types::{PyBytes, PyDict, PyString};
+use wire::{Method, Version};
 
+use super::fresh::Fresh;
+use super::memo::{Addresses, Sections};
 use crate::request::decoded;
 
-/// Makes scopes. What repeats from request to request is made once: the constant items, the addresses and the last header list.
+/// Makes scopes. What repeats from request to request is made once.
 pub(crate) struct Scopes {
+    keys: Keys,
+    /// The last scope: most of it is the same the next time. What of it can be changed is used again only if nobody did or can.
     template: Py<PyDict>,
-    state: Option<Py<PyDict>>,
+    last: Last,
+    versions: Fresh<PyDict>,
+    state: Option<Fresh<PyDict>>,
     root_path: String,
-    client: Option<(Peer, Py<PyAny>)>,
-    server: Option<(Peer, Py<PyAny>)>,
-    /// The last field section and its list. Not for sections with credentials: see `wire::SectionMemo`.
-    section: Vec<u8>,
-    headers: Option<Py<PyList>>,
+    clients: Addresses,
+    servers: Addresses,
+    sections: Sections,
 }
 
-/// What only one client should know: how long a comparison takes must not tell another.
-const CREDENTIALS: [&[u8]; 3] = [b"cookie", b"authorization", b"proxy-authorization"];
-/// Longer sections are decoded each time.
-const SECTION_BYTES_MAX: usize = 4096;
+/// What the template stands for.
+#[derive(Default)]
+struct Last {
+    is_http10: bool,
+    is_other_method: bool,
+    path: Vec<u8>,
+    query: Vec<u8>,
+    client: Peer,
+    server: Peer,
+}
+
+/// The keys of what differs from request to request.
+struct Keys {
+    asgi: Py<PyString>,
+    http_version: Py<PyString>,
+    method: Py<PyString>,
+    path: Py<PyString>,
+    raw_path: Py<PyString>,
+    query_string: Py<PyString>,
+    headers: Py<PyString>,
+    client: Py<PyString>,
+    server: Py<PyString>,
+    state: Py<PyString>,
+}
+
+impl Keys {
+    fn new(py: Python<'_>) -> Keys {
+        let key = |name| PyString::intern(py, name).unbind();
+        Keys {
+            asgi: key("asgi"),
+            http_version: key("http_version"),
+            method: key("method"),
+            path: key("path"),
+            raw_path: key("raw_path"),
+            query_string: key("query_string"),
+            headers: key("headers"),
+            client: key("client"),
+            server: key("server"),
+            state: key("state"),
+        }
+    }
+}
 
 impl Scopes {
     pub(crate) fn new(
@@ -34,34 +76,41 @@ impl Scopes {
         versions.set_item("version", "3.0")?;
         versions.set_item("spec_version", "2.5")?;
         let template = PyDict::new(py);
-        template.set_item("type", "http")?;
-        template.set_item("asgi", versions)?;
-        template.set_item("http_version", "1.1")?;
-        template.set_item("method", "GET")?;
-        template.set_item("scheme", "http")?;
-        template.set_item("root_path", root_path)?;
-        // All keys are there, so that a copy never has to grow.
+        let constants = [
+            ("type", "http"),
+            ("http_version", "1.1"),
+            ("method", "GET"),
+            ("scheme", "http"),
+            ("root_path", root_path),
+        ];
+        for (key, value) in constants {
+            template.set_item(PyString::intern(py, key), PyString::intern(py, value))?;
+        }
+        let keys = Keys::new(py);
         for key in [
-            "path",
-            "raw_path",
-            "query_string",
-            "headers",
-            "client",
-            "server",
+            &keys.asgi,
+            &keys.path,
+            &keys.raw_path,
+            &keys.headers,
+            &keys.client,
+            &keys.server,
         ] {
             template.set_item(key, py.None())?;
         }
+        template.set_item(&keys.query_string, PyBytes::new(py, b""))?;
         if state.is_some() {
-            template.set_item("state", py.None())?;
+            template.set_item(&keys.state, py.None())?;
         }
         Ok(Scopes {
+            keys,
             template: template.unbind(),
-            state,
+            last: Last::default(),
+            versions: Fresh::new(versions.unbind()),
+            state: state.map(Fresh::new),
             root_path: root_path.to_owned(),
-            client: None,
-            server: None,
-            section: Vec::new(),
-            headers: None,
+            clients: Addresses::default(),
+            servers: Addresses::default(),
+            sections: Sections::default(),
         })
     }
 
@@ -71,93 +120,82 @@ impl Scopes {
         py: Python<'py>,
         request: &server::Request<'_>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let head = request.head;
-        let scope = self.template.bind(py).copy()?;
-        let versions = scope.get_item(pyo3::intern!(py, "asgi"))?;
-        if let Some(versions) = versions {
-            scope.set_item(
-                pyo3::intern!(py, "asgi"),
-                versions.cast::<PyDict>()?.copy()?,
-            )?;
+        let keys = &self.keys;
+        let template = self.template.bind(py);
+        if let Some(versions) = self.versions.renewed(py)? {
+            template.set_item(&keys.asgi, versions)?;
         }
-        if head.version == Version::Http10 {
-            scope.set_item(pyo3::intern!(py, "http_version"), "1.0")?;
+        if let Some(state) = &mut self.state
+            && let Some(state) = state.renewed(py)?
+        {
+            template.set_item(&keys.state, state)?;
         }
-        if head.method_name != b"GET" {
+        let slot = request.id.connection() as usize;
+        let section = request.head.field_section;
+        if let Some(headers) = self.sections.renewed(py, slot, section)? {
+            template.set_item(&keys.headers, headers)?;
+        }
+        self.fill_template(py, request)?;
+        self.template.bind(py).copy()
+    }
+
+    /// Sets what is not as it was the last time.
+    fn fill_template(&mut self, py: Python<'_>, request: &server::Request<'_>) -> PyResult<()> {
+        let (head, keys) = (request.head, &self.keys);
+        let template = self.template.bind(py);
+        let is_http10 = head.version == Version::Http10;
+        if is_http10 != std::mem::replace(&mut self.last.is_http10, is_http10) {
+            let version = if is_http10 { "1.0" } else { "1.1" };
+            template.set_item(&keys.http_version, version)?;
+        }
+        let is_other_method = head.method != Method::Get;
+        if is_other_method || self.last.is_other_method {
+            self.last.is_other_method = is_other_method;
             let method = String::from_utf8_lossy(head.method_name).to_uppercase();
-            scope.set_item(pyo3::intern!(py, "method"), method)?;
+            template.set_item(&keys.method, method)?;
         }
         let path = match head.path {
             b"" => b"/",
             path => path,
         };
-        let text = decoded(py, path);
-        let text = match self.root_path.is_empty() {
-            true => text,
-            false => PyString::new(py, &format!("{}{}", self.root_path, text.to_str()?)),
-        };
-        scope.set_item(pyo3::intern!(py, "path"), text)?;
-        scope.set_item(pyo3::intern!(py, "raw_path"), PyBytes::new(py, path))?;
-        let query = PyBytes::new(py, head.query.unwrap_or_default());
-        scope.set_item(pyo3::intern!(py, "query_string"), query)?;
-        let headers = self.headers(py, head.field_section)?;
-        scope.set_item(pyo3::intern!(py, "headers"), headers)?;
-        let client = address(py, &mut self.client, *request.client)?;
-        scope.set_item(pyo3::intern!(py, "client"), client)?;
-        let server = address(py, &mut self.server, *request.server)?;
-        scope.set_item(pyo3::intern!(py, "server"), server)?;
-        if let Some(state) = &self.state {
-            scope.set_item(pyo3::intern!(py, "state"), state.bind(py).copy()?)?;
+        if changes(&mut self.last.path, path) {
+            template.set_item(&keys.path, path_of(py, &self.root_path, path)?)?;
+            template.set_item(&keys.raw_path, PyBytes::new(py, path))?;
         }
-        Ok(scope)
-    }
-
-    /// A list of its own, of pairs that may be shared: they cannot be changed.
-    fn headers<'py>(&mut self, py: Python<'py>, section: &[u8]) -> PyResult<Bound<'py, PyList>> {
-        if let Some(headers) = &self.headers
-            && wire::is_same(&self.section, section)
-        {
-            let headers = headers.bind(py);
-            return Ok(headers.get_slice(0, headers.len()));
+        let query = head.query.unwrap_or_default();
+        if changes(&mut self.last.query, query) {
+            template.set_item(&keys.query_string, PyBytes::new(py, query))?;
         }
-        let headers = PyList::empty(py);
-        let mut has_credentials = false;
-        for (name, value) in wire::field_lines(section) {
-            has_credentials |= CREDENTIALS.iter().any(|own| name.eq_ignore_ascii_case(own));
-            let name = PyBytes::new_with(py, name.len(), |bytes| {
-                bytes.copy_from_slice(name);
-                bytes.make_ascii_lowercase();
-                Ok(())
-            })?;
-            headers.append(PyTuple::new(py, [name, PyBytes::new(py, value)])?)?;
+        let slot = request.id.connection() as usize;
+        if self.last.client != *request.client {
+            self.last.client = *request.client;
+            let client = self.clients.address(py, slot, request.client)?;
+            template.set_item(&keys.client, client)?;
         }
-        self.headers = None;
-        if section.len() <= SECTION_BYTES_MAX && !has_credentials {
-            self.section.clear();
-            self.section.extend_from_slice(section);
-            self.headers = Some(headers.get_slice(0, headers.len()).unbind());
+        if self.last.server != *request.server {
+            self.last.server = *request.server;
+            let server = self.servers.address(py, 0, request.server)?;
+            template.set_item(&keys.server, server)?;
         }
-        Ok(headers)
+        Ok(())
     }
 }
 
-/// `(host, port)`, or None for a peer without an address.
-fn address<'py>(
-    py: Python<'py>,
-    last: &mut Option<(Peer, Py<PyAny>)>,
-    peer: Peer,
-) -> PyResult<Bound<'py, PyAny>> {
-    if let Some((known, address)) = last
-        && *known == peer
-    {
-        return Ok(address.bind(py).clone());
+fn path_of<'py>(py: Python<'py>, root_path: &str, raw: &[u8]) -> PyResult<Bound<'py, PyString>> {
+    let path = decoded(py, raw);
+    if root_path.is_empty() {
+        return Ok(path);
     }
-    let made = match peer {
-        Peer::Internet(address) => (address.ip().to_string(), address.port())
-            .into_pyobject(py)?
-            .into_any(),
-        Peer::Local => py.None().into_bound(py),
-    };
-    *last = Some((peer, made.clone().unbind()));
-    Ok(made)
+    let path = path.to_str()?;
+    Ok(PyString::new(py, &format!("{root_path}{path}")))
+}
+
+/// Whether `value` is not what is kept; then it is from now on.
+fn changes(kept: &mut Vec<u8>, value: &[u8]) -> bool {
+    if wire::is_same(kept, value) {
+        return false;
+    }
+    kept.clear();
+    kept.extend_from_slice(value);
+    true
 }

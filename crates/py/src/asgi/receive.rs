@@ -1,0 +1,89 @@
+//! `receive()`: the messages from the client.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use server::Command;
+
+use super::exchange::Exchange;
+use crate::ffi::{Awaitable, Sent};
+use crate::stream::awaitable;
+
+/// The awaitable that `receive()` gives: it takes its message when it goes on, so that none is lost if it is cancelled.
+#[pyclass(module = "bolide._core", frozen)]
+pub(crate) struct Receiving {
+    exchange: Py<Exchange>,
+}
+
+impl Receiving {
+    pub(crate) fn of(exchange: Bound<'_, Exchange>) -> Receiving {
+        Receiving {
+            exchange: exchange.unbind(),
+        }
+    }
+}
+
+impl Awaitable for Receiving {
+    fn step<'py>(&self, py: Python<'py>) -> Sent<'py> {
+        let exchange = self.exchange.get();
+        match next_message(py, exchange) {
+            Ok(Some(message)) => Sent::Returned(message.into_any()),
+            Ok(None) => wait(py, exchange).map_or_else(Sent::Raised, Sent::Yielded),
+            Err(error) => Sent::Raised(error),
+        }
+    }
+}
+
+awaitable!(Receiving);
+
+/// The next message for the application, or None as long as there is none.
+fn next_message<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let is_complete = exchange.is_complete(py);
+    let id = exchange.id(py)?;
+    let standing = exchange.shared().change(id, |open| {
+        let part = open.content.pop_front();
+        let is_last = open.content_ended && open.content.is_empty();
+        (part, is_last, open.is_disconnected, open.peer_ended)
+    });
+    let (part, is_last, is_gone, peer_ended) = standing.unwrap_or((None, false, false, false));
+    let content = exchange.next_content(py, part, is_last)?;
+    if is_complete || is_gone {
+        return disconnect(py).map(Some);
+    }
+    if let Some((content, is_last)) = content {
+        return request(py, content, is_last).map(Some);
+    }
+    if peer_ended {
+        return disconnect(py).map(Some);
+    }
+    Ok(None)
+}
+
+fn request(
+    py: Python<'_>,
+    content: Option<Py<PyBytes>>,
+    is_last: bool,
+) -> PyResult<Bound<'_, PyDict>> {
+    let content = content.unwrap_or_else(|| PyBytes::new(py, b"").unbind());
+    let message = PyDict::new(py);
+    message.set_item(pyo3::intern!(py, "type"), pyo3::intern!(py, "http.request"))?;
+    message.set_item(pyo3::intern!(py, "body"), content)?;
+    message.set_item(pyo3::intern!(py, "more_body"), !is_last)?;
+    Ok(message)
+}
+
+fn disconnect(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let message = PyDict::new(py);
+    let kind = pyo3::intern!(py, "http.disconnect");
+    message.set_item(pyo3::intern!(py, "type"), kind)?;
+    Ok(message)
+}
+
+/// A future that is done when there may be a message.
+fn wait<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Bound<'py, PyAny>> {
+    let id = exchange.id(py)?;
+    let future = exchange.shared().wait_to_read(py, id)?;
+    if exchange.has_more(py)? {
+        exchange.shared().post(py, id, Command::Read);
+    }
+    Ok(future)
+}
