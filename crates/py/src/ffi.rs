@@ -365,6 +365,21 @@ pub(crate) fn borrow_fd<'fd>(fd: i32) -> std::os::fd::BorrowedFd<'fd> {
     unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) }
 }
 
+/// Lets the allocator keep so many freed bytes, in place of giving them back to the system at once and asking for them again: parts of
+/// contents come and go by the megabyte. Nothing happens where the C library is not glibc.
+pub(crate) fn keep_freed(bytes: std::ffi::c_int) {
+    #[cfg(target_env = "gnu")]
+    {
+        const M_TRIM_THRESHOLD: std::ffi::c_int = -1;
+        // SAFETY: the declaration is the C library's own (malloc.h).
+        unsafe extern "C" {
+            fn mallopt(parameter: std::ffi::c_int, value: std::ffi::c_int) -> std::ffi::c_int;
+        }
+        // SAFETY: any value may be passed; one that is not taken leaves everything as it is.
+        unsafe { mallopt(M_TRIM_THRESHOLD, bytes) };
+    }
+}
+
 /// How many references to an object there are.
 pub(crate) fn references<T>(object: &Py<T>) -> isize {
     // SAFETY: the reference that is passed keeps the object alive.

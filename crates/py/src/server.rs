@@ -15,6 +15,9 @@ use crate::interface::Interface;
 use crate::selector::Selector;
 use crate::shared::Shared;
 
+/// Freed memory that a worker keeps for the next content.
+const FREED_BYTES_KEPT: i32 = 8 << 20;
+
 /// One worker's reactor with HTTP on it.
 #[pyclass(module = "bolide._core", frozen, weakref)]
 pub(crate) struct Server {
@@ -31,6 +34,7 @@ pub(crate) struct Server {
 impl Server {
     #[new]
     fn new(app: &Bound<'_, PyAny>, options: &Bound<'_, PyDict>) -> PyResult<Server> {
+        ffi::keep_freed(FREED_BYTES_KEPT);
         let config = config_of(options)?;
         let log_format = match options
             .get_item("access_log_format")?

@@ -116,6 +116,22 @@ impl Incoming {
         Ok(Fed::Complete)
     }
 
+    /// The next part of a content of known length, where somebody waits for just that: it goes to the taker without being kept.
+    fn feed_directly<'a>(&mut self, input: &mut &'a [u8], bytes_max: u64) -> Option<&'a [u8]> {
+        let is_waited_for =
+            matches!(self.taker, Taker::Exchange { wants: true, .. }) && self.content.is_empty();
+        let owed = self.decoder.remaining().filter(|&owed| owed > 0)?;
+        if !is_waited_for || self.total_bytes.saturating_add(owed) > bytes_max {
+            return None;
+        }
+        let Ok(Decoded::Content(part)) = self.decoder.decode(input) else {
+            return None;
+        };
+        self.total_bytes += part.len() as u64;
+        self.is_complete = self.decoder.remaining() == Some(0);
+        Some(part)
+    }
+
     /// Only a handler that reads part by part is given time to fetch what is held.
     fn is_full(&self, buffer_bytes_max: u64) -> bool {
         matches!(self.taker, Taker::Exchange { .. })
@@ -173,6 +189,9 @@ impl Connection {
         let Reading::Content(incoming) = &mut self.reading else {
             return;
         };
+        if let Some(part) = incoming.feed_directly(rest, core.limits.body_bytes_max) {
+            return self.hand_over_part(core, app, Some(part));
+        }
         match incoming.feed(
             rest,
             core.limits.body_bytes_max,
@@ -194,18 +213,24 @@ impl Connection {
 
     /// Gives content to whom it belongs, and ends its reading when it is complete and taken.
     pub(super) fn hand_over<A: App>(&mut self, core: &mut Core, app: &mut A) {
+        self.hand_over_part(core, app, None);
+    }
+
+    /// As [`Connection::hand_over`]; `part` is what was not kept, and then nothing else is held.
+    fn hand_over_part<A: App>(&mut self, core: &mut Core, app: &mut A, part: Option<&[u8]>) {
         let Reading::Content(incoming) = &mut self.reading else {
             return;
         };
         let is_complete = incoming.is_complete;
         match &mut incoming.taker {
             Taker::Exchange { id, wants } => {
-                if *wants && (is_complete || !incoming.content.is_empty()) {
+                let held = part.unwrap_or(&incoming.content);
+                if *wants && (is_complete || !held.is_empty()) {
                     *wants = false;
                     if let Some(reader) = self.pending.back_mut() {
                         reader.started_ms = core.clock.now_ms();
                     }
-                    app.content(*id, &incoming.content, is_complete);
+                    app.content(*id, held, is_complete);
                     incoming.content.clear();
                 } else if is_complete {
                     // It stays here until the handler asks for it or answers.
