@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
+from environments import UnavailableError, environment, frameworks, japronto
+from peers import PEERS
+from verify import verify
 from workloads import Workload
 
 HERE = Path(__file__).resolve().parent
@@ -38,10 +40,6 @@ http {{
 IS_RELEASE = "from bolide import _core; print(_core.is_release_build)"
 
 
-class UnavailableError(Exception):
-    """A contestant cannot run here; the text says why."""
-
-
 @dataclass
 class Server:
     """A contestant that runs and answers."""
@@ -51,6 +49,15 @@ class Server:
     core: int
     log: Path
     body: bytes = b""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a command may need: a folder of its own, cargo's target, the size of the answers."""
+
+    folder: Path
+    target: Path
+    size: int
 
 
 def programs(target: Path) -> tuple[Path, Path]:
@@ -69,70 +76,30 @@ def pinned(core: int, command: list[str]) -> list[str]:
     return [taskset, "-c", str(core), *command]
 
 
-def japronto_python() -> Path:
-    """Give an interpreter that has Japronto, made with CPython 3.7 when it is not there yet.
-
-    Raises: UnavailableError.
-    """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "bolide" / "japronto"
-    python = folder / "bin" / "python"
-    if python.exists() and _succeeds([str(python), "-c", "import japronto"]):
-        return python
-    base = _python37()
-    print("making an environment for Japronto ...", file=sys.stderr)
-    steps = (
-        [base, "-m", "venv", "--clear", str(folder)],
-        [str(python), "-m", "pip", "install", "--quiet", "japronto==0.1.2"],
-    )
-    for step in steps:
-        if not _succeeds(step):
-            raise UnavailableError(f"`{' '.join(step)}` failed")
-    return python
-
-
-def _python37() -> str:
-    pyenv = shutil.which("pyenv")
-    if pyenv:
-        listed = subprocess.run(
-            [pyenv, "versions", "--bare"], capture_output=True, text=True, check=False
-        )
-        for version in listed.stdout.split():
-            if version.startswith("3.7."):
-                prefix = subprocess.run(
-                    [pyenv, "prefix", version], capture_output=True, text=True, check=False
-                )
-                found = Path(prefix.stdout.strip()) / "bin" / "python3.7"
-                if found.exists():
-                    return str(found)
-    found_on_path = shutil.which("python3.7")
-    if found_on_path and _succeeds([found_on_path, "--version"]):
-        return found_on_path
-    raise UnavailableError("no CPython 3.7 (`pyenv install 3.7`)")
-
-
-def _succeeds(command: list[str]) -> bool:
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
-    return done.returncode == 0
-
-
-def command(name: str, port: int, folder: Path, target: Path, size: int) -> list[str]:
+def command(name: str, workload: Workload, port: int, place: Place) -> list[str]:
     """Give the command that starts a contestant on a port.
 
     Raises: UnavailableError.
     """
+    if name in PEERS:
+        peer = PEERS[name]
+        return peer.command(environment(name, peer.requirements), workload, str(port))
     if name == "ceiling":
-        ceiling, _ = programs(target)
-        return [str(ceiling), "--port", str(port), "--size", str(size)]
+        ceiling, _ = programs(place.target)
+        return [str(ceiling), "--port", str(port), "--size", str(place.size)]
     if name == "nginx":
         nginx = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
         if nginx is None:
             raise UnavailableError("no nginx (`apt-get install nginx-light`)")
-        conf = folder / "nginx.conf"
-        conf.write_text(NGINX_CONF.format(folder=folder, port=port))
-        return [nginx, "-c", str(conf), "-e", str(folder / "error.log")]
+        conf = place.folder / "nginx.conf"
+        conf.write_text(NGINX_CONF.format(folder=place.folder, port=port))
+        return [nginx, "-c", str(conf), "-e", str(place.folder / "error.log")]
     if name == "japronto":
-        return [str(japronto_python()), str(HERE / "japronto_app.py"), str(port)]
+        return [str(japronto()), str(HERE / "japronto_app.py"), str(port)]
+    return _bolide(workload, port)
+
+
+def _bolide(workload: Workload, port: int) -> list[str]:
     bolide = Path(sys.executable).parent / "bolide"
     if not bolide.exists():
         bolide = ROOT / ".venv" / "bin" / "bolide"
@@ -143,7 +110,19 @@ def command(name: str, port: int, folder: Path, target: Path, size: int) -> list
     )
     if told.stdout.strip() != b"True":
         raise UnavailableError("the core was built for tests, which is slower (`make setup`)")
-    return [str(bolide), "serve", "benches/app.py:app", "--port", str(port)]
+    options = ["--threads", "1"] if workload.interface == "wsgi" else []
+    return [str(bolide), "serve", workload.application, "--port", str(port), *options]
+
+
+def variables(workload: Workload) -> dict[str, str]:
+    """Give the environment variables of a contestant, with which it finds the application.
+
+    Raises: UnavailableError.
+    """
+    folders = [str(HERE / "applications")]
+    if workload.is_framework:
+        folders.append(str(frameworks()))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
 
 
 @contextmanager
@@ -161,8 +140,9 @@ def running(
         log = folder / "log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                pinned(core, command(name, port, folder, target, size)),
+                pinned(core, command(name, workload, port, Place(folder, target, size))),
                 cwd=ROOT,
+                env=variables(workload),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -214,52 +194,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
                 return
             time.sleep(0.02)
     process.wait()
-
-
-def request_bytes(port: int, workload: Workload) -> bytes:
-    """Give the request that the generator sends."""
-    lines = [f"GET {workload.target} HTTP/1.1", f"Host: 127.0.0.1:{port}"]
-    lines += [f"{name}: {value}" for name, value in workload.fields]
-    if not workload.persistent:
-        lines.append("Connection: close")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode()
-
-
-def verify(port: int, workload: Workload) -> bytes:
-    """Prove that a server answers a workload's request right, and give the content.
-
-    One request, then three in one send where connections persist; each answer must have status
-    200, the same content, and nothing behind the last.
-
-    Raises: UnavailableError.
-    """
-    request = request_bytes(port, workload)
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5.0) as stream:
-            reader = stream.makefile("rb")
-            stream.sendall(request)
-            body = _read_answer(reader)
-            if workload.persistent:
-                stream.sendall(request * 3)
-                if [_read_answer(reader) for _ in range(3)] != [body] * 3:
-                    raise UnavailableError("pipelined answers differ from a single one")
-                stream.shutdown(socket.SHUT_WR)
-            if reader.read() != b"":
-                raise UnavailableError("bytes behind the last answer")
-    except OSError as error:
-        raise UnavailableError(f"verification failed: {error}") from error
-    return body
-
-
-def _read_answer(reader: BinaryIO) -> bytes:
-    status = reader.readline()
-    if status.split()[1:2] != [b"200"]:
-        raise UnavailableError(f"answered {status!r}")
-    length = None
-    while (line := reader.readline()) not in (b"\r\n", b""):
-        name, _, value = line.partition(b":")
-        if name.lower() == b"content-length":
-            length = int(value)
-    if length is None:
-        raise UnavailableError("an answer without Content-Length")
-    return reader.read(length)

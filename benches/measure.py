@@ -6,12 +6,15 @@ import resource
 import select
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from contestants import Server, UnavailableError, pinned, programs, request_bytes
-from workloads import CONNECTIONS, DEF_1, IDLE_CONNECTIONS, Workload
+from contestants import HERE, Server, pinned, programs, variables
+from environments import UnavailableError
+from verify import request_bytes
+from workloads import DEF_1, IDLE_CONNECTIONS, Workload
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -24,13 +27,15 @@ def trial(
     Raises: UnavailableError: the generator itself failed.
     """
     _, generator = programs(target)
-    command = [str(generator), "-c", str(CONNECTIONS)]
+    command = [str(generator), "-c", str(workload.connections)]
     command += ["-p", str(workload.depth), "-d", str(seconds), "--warm-up", "0.5"]
     command += ["--length", str(len(server.body)), "--status", "200"]
     for name, value in workload.fields:
         command += ["-H", f"{name}: {value}"]
     if not workload.persistent:
         command.append("--close")
+    if workload.upload_bytes is not None:
+        command += ["-X", "POST", "--content", str(workload.upload_bytes)]
     command.append(f"http://127.0.0.1:{server.port}{workload.target}")
 
     cores = {server.core, core}
@@ -53,6 +58,27 @@ def trial(
     report["others_cpu"] = max(0.0, others)
     report["load_average"] = os.getloadavg()[0]
     return report
+
+
+def application_cost(workload: Workload, core: int, seconds: float) -> dict[str, Any]:
+    """Measure what a workload's application takes by itself, called without a server.
+
+    Raises: UnavailableError.
+    """
+    command = [sys.executable, str(HERE / "application_cost.py")]
+    command += [workload.application, workload.interface, str(seconds)]
+    done = subprocess.run(
+        pinned(core, command),
+        env=variables(workload),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=seconds + 30,
+    )
+    if done.returncode != 0:
+        raise UnavailableError(f"the application failed: {done.stderr.strip()[-200:]}")
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report | {"others_cpu": 0.0}
 
 
 def session_processes(leader: int) -> list[int]:

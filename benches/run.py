@@ -1,4 +1,4 @@
-"""Measure Bolide against the ceiling, Japronto and nginx, and print the table (`make bench`)."""
+"""Measure Bolide against the ceiling and other servers, and print the tables (`make bench`)."""
 
 import argparse
 import json
@@ -9,14 +9,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from contestants import ROOT, UnavailableError, running
-from measure import is_noisy, memory, trial
+from contestants import ROOT, running
+from environments import UnavailableError, environment, frameworks, versions
+from measure import application_cost, is_noisy, memory, trial
+from peers import PEERS
+from rows import GROUPS, NATIVE_GROUPS
 from table import table
-from workloads import BROWSER, DEF_1, GROUPS, Workload
+from workloads import BROWSER, DEF_1, Workload
 
 SCHEMA_VERSION = 1
 # How often a trial is repeated beside which something else took more than a tenth of a core.
@@ -35,6 +39,7 @@ def main() -> int:
     if server_core == generator_core:
         print("one core only: server and generator share it", file=sys.stderr)
     bench = Bench(target, server_core, generator_core, arguments.seconds)
+    bench.prepare(arguments.only)
     for number in range(1, arguments.rounds + 1):
         groups = [name for name in (*GROUPS, "memory") if name in arguments.only]
         random.shuffle(groups)
@@ -60,6 +65,23 @@ class Bench:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / time.strftime("%Y%m%dT%H%M%S.jsonl")
         self._write({"schema": SCHEMA_VERSION, "kind": "machine", **_machine()})
+
+    def prepare(self, groups: list[str]) -> None:
+        """Make what the groups need and write down its versions, before anything is measured."""
+        pairs = [pair for group in groups for pair in GROUPS.get(group, ())]
+        for name in sorted({contestant for contestant, _ in pairs} & PEERS.keys()):
+            self._prepare(name, lambda name=name: environment(name, PEERS[name].requirements))
+        if any(workload.is_framework for _, workload in pairs):
+            self._prepare("frameworks", frameworks)
+
+    def _prepare(self, name: str, make: Callable[[], Path]) -> None:
+        try:
+            folder = make()
+        except UnavailableError as error:
+            self.unavailable[name] = str(error)
+            return
+        folder = folder.parent if folder.name == "bin" else folder
+        self._write({"schema": SCHEMA_VERSION, "kind": "versions", "of": name, **versions(folder)})
 
     def run_group(self, group: str, number: int) -> None:
         """Run every trial of a group once, in random order."""
@@ -93,9 +115,7 @@ class Bench:
             record["failure"] = f"requests failed: {failed}"
         self._keep(record)
         self._write(record)
-        rate = record.get("requests_per_s")
-        shown = record["failure"] or (f"{rate:,.0f} requests/s" if rate is not None else "done")
-        print(f"round {number}: {contestant} {name}: {shown}", file=sys.stderr, flush=True)
+        print(f"round {number}: {contestant} {name}: {_shown(record)}", file=sys.stderr, flush=True)
         return record
 
     def _keep(self, record: dict[str, Any]) -> None:
@@ -109,6 +129,8 @@ class Bench:
         self.trials.append(record)
 
     def _measure(self, contestant: str, name: str, workload: Workload) -> dict[str, Any]:
+        if contestant == "application":
+            return application_cost(workload, self.server_core, self.seconds)
         size = 13
         if contestant == "ceiling" and workload is BROWSER:
             size = self._json_length()
@@ -130,6 +152,15 @@ class Bench:
     def _write(self, record: dict[str, Any]) -> None:
         with self.path.open("a") as file:
             file.write(json.dumps(record) + "\n")
+
+
+def _shown(record: dict[str, Any]) -> str:
+    if record["failure"] is not None:
+        return str(record["failure"])
+    if "application_us" in record:
+        return f"{record['application_us']:.1f} us"
+    rate = record.get("requests_per_s")
+    return f"{rate:,.0f} requests/s" if rate is not None else "done"
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:
@@ -161,13 +192,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="rounds (5)")
     parser.add_argument("--seconds", type=float, default=3.0, help="seconds per trial (3)")
     parser.add_argument("--quick", action="store_true", help="one round of one second")
+    parser.add_argument("--all", action="store_true", help="also ASGI, WSGI and frameworks")
     parser.add_argument(
         "--only", action="append", choices=[*GROUPS, "memory"], help="only this group; repeatable"
     )
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.rounds, arguments.seconds = 1, 1.0
-    arguments.only = arguments.only or [*GROUPS, "memory"]
+    groups = [*(GROUPS if arguments.all else NATIVE_GROUPS), "memory"]
+    arguments.only = arguments.only or groups
     return arguments
 
 

@@ -5,17 +5,23 @@ from statistics import median
 from typing import Any
 
 from measure import is_noisy
-from workloads import IDLE_MEMORY_MAX, ROWS, START_MEMORY_MAX, Bar, Row
+from rows import IDLE_MEMORY_MAX, OWN_SHARE_MAX, ROWS, START_MEMORY_MAX, Bar, Row
 
 Trial = dict[str, Any]
 Trials = list[Trial]
 Rounds = dict[int, Trial]
 
 HEAD = (
-    "| workload (100 connections) | Bolide, requests/s | against | requests/s "
+    "| workload | Bolide, requests/s | against | requests/s "
     "| ratio (least to most) | per server CPU | must reach | verdict "
     "| CPU of server / generator | remarks |\n"
     "| --- | ---: | --- | ---: | ---: | ---: | ---: | --- | ---: | --- |"
+)
+
+SHARE_HEAD = (
+    "| framework | by itself, us per call | Bolide's own share, us per request | against "
+    "| its own share | ratio (least to most) | at most | verdict |\n"
+    "| --- | ---: | ---: | --- | ---: | ---: | ---: | --- |"
 )
 
 
@@ -27,6 +33,7 @@ def table(trials: Trials) -> str:
             _of(trials, bar.contestant, bar.workload.name) for bar in row.bars
         ):
             lines += [_line(trials, row, bar) for bar in row.bars]
+    lines += _share_lines(trials)
     lines += _memory_lines([trial for trial in trials if trial["workload"] == "memory"])
     return "\n".join(lines)
 
@@ -55,7 +62,10 @@ def _line(trials: Trials, row: Row, bar: Bar) -> str:
         judged = median(ratios)
         per_cpu = median(_ratios(ours, theirs, _rate_per_cpu))
         shown_per_cpu = f"{per_cpu:.2f}"
-        if _is_generator_bound(ours) and _is_generator_bound(theirs):
+        if row.is_per_cpu:
+            judged = per_cpu
+            remarks.append("judged per server CPU")
+        elif _is_generator_bound(ours) and _is_generator_bound(theirs):
             judged = per_cpu
             remarks.append("the generator was the limit of both: judged per server CPU")
         elif _is_generator_bound(ours) or _is_generator_bound(theirs):
@@ -127,6 +137,47 @@ def _remarks(ours: Trials, theirs: Trials, contestant: str) -> list[str]:
     if noisy:
         remarks.append(f"noisy: other work in {len(noisy)} of {len(ours) + len(theirs)} trials")
     return remarks
+
+
+def _share_lines(trials: Trials) -> list[str]:
+    """Give the table of the servers' own shares: what a request costs beside the framework."""
+    lines = []
+    for row in ROWS:
+        if not row.workload.is_framework:
+            continue
+        alone = _good(_of(trials, "application", row.workload.name))
+        ours = _own_share_us(trials, "bolide", row, alone)
+        for bar in row.bars:
+            theirs = _own_share_us(trials, bar.contestant, row, alone)
+            both = sorted(set(ours) & set(theirs))
+            if both:
+                lines.append(_share_line(row, bar, alone, [(ours[at], theirs[at]) for at in both]))
+    return ["", SHARE_HEAD, *lines] if lines else []
+
+
+def _share_line(row: Row, bar: Bar, alone: Rounds, pairs: list[tuple[float, float]]) -> str:
+    ratios = [ours / theirs if theirs > 0 else float("inf") for ours, theirs in pairs]
+    cells = (
+        row.title,
+        f"{median(trial['application_us'] for trial in alone.values()):.1f}",
+        f"{median(ours for ours, _ in pairs):.1f}",
+        bar.contestant,
+        f"{median(theirs for _, theirs in pairs):.1f}",
+        _spread(ratios),
+        f"{OWN_SHARE_MAX:.2f}",
+        "reached" if median(ratios) <= OWN_SHARE_MAX else "**missed**",
+    )
+    return "| " + " | ".join(cells) + " |"
+
+
+def _own_share_us(trials: Trials, contestant: str, row: Row, alone: Rounds) -> dict[int, float]:
+    """Give, for each round, the processor time per request without what the framework takes."""
+    good = _good(_of(trials, contestant, row.workload.name))
+    return {
+        at: 1e6 / _rate_per_cpu(good[at]) - alone[at]["application_us"]
+        for at in set(good) & set(alone)
+        if good[at]["requests_per_s"] > 0
+    }
 
 
 def _memory_lines(trials: Trials) -> list[str]:

@@ -1,8 +1,14 @@
-"""What is measured, and the bars that Bolide must reach."""
+"""What is measured: the requests, and the application that answers them."""
 
 from dataclasses import dataclass
+from typing import Any
 
 HELLO = b"Hello, World!"
+STREAMED = b"x" * 65536
+UPLOAD_BYTES = 1 << 20
+
+CONNECTIONS = 100
+IDLE_CONNECTIONS = 10_000
 
 # What a browser sends (with Host, which the generator adds, 12 field lines and about 600 bytes).
 BROWSER_FIELDS = (
@@ -26,81 +32,50 @@ BROWSER_FIELDS = (
 
 @dataclass(frozen=True)
 class Workload:
-    """One kind of load; always 100 connections and one generator thread."""
+    """One kind of load, by one generator thread."""
 
     name: str
-    target: str
+    target: str = "/"
     depth: int = 1
     persistent: bool = True
     fields: tuple[tuple[str, str], ...] = ()
+    interface: str = "native"
+    """native, asgi or wsgi."""
+    application: str = "benches/app.py:app"
+    is_framework: bool = False
+    connections: int = CONNECTIONS
+    upload_bytes: int | None = None
+    """How much content each request has, which makes it a POST."""
+    answer: bytes | None = HELLO
+    """What each answer must hold; None: whatever the first one holds."""
 
 
 DEF_24 = Workload("def-24", "/", depth=24)
 ASYNC_24 = Workload("async-24", "/async", depth=24)
 DEF_1 = Workload("def-1", "/")
 ASYNC_1 = Workload("async-1", "/async")
-BROWSER = Workload("browser", "/users/42/posts/a-first-post", fields=BROWSER_FIELDS)
+BROWSER = Workload("browser", "/users/42/posts/a-first-post", fields=BROWSER_FIELDS, answer=None)
 CLOSE = Workload("close", "/", persistent=False)
 
-CONNECTIONS = 100
-IDLE_CONNECTIONS = 10_000
+
+def _asgi(name: str, application: str = "hello_asgi:hello", **more: Any) -> Workload:
+    return Workload(name, interface="asgi", application=application, **more)
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A contestant that Bolide is held against, and the least ratio to it."""
-
-    contestant: str
-    workload: Workload
-    ratio: float
+def _wsgi(name: str, application: str = "hello_wsgi:hello", **more: Any) -> Workload:
+    return Workload(name, interface="wsgi", application=application, **more)
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line of the table: Bolide under one workload against one or two others."""
-
-    title: str
-    workload: Workload
-    bars: tuple[Bar, ...]
-
-
-ROWS = (
-    Row(
-        "`def`, 24-deep pipelining",
-        DEF_24,
-        (Bar("ceiling", DEF_24, 0.60), Bar("japronto", DEF_24, 2.0)),
-    ),
-    Row(
-        "`async def`, 24-deep pipelining",
-        ASYNC_24,
-        (Bar("ceiling", DEF_24, 0.42), Bar("japronto", DEF_24, 1.5)),
-    ),
-    Row("`def`, keep-alive", DEF_1, (Bar("ceiling", DEF_1, 0.95),)),
-    Row("`async def`, keep-alive", ASYNC_1, (Bar("ceiling", DEF_1, 0.90),)),
-    Row(
-        "browser's request, 2 path parameters, JSON",
-        BROWSER,
-        (Bar("ceiling", BROWSER, 0.80),),
-    ),
-    Row(
-        "new connection per request",
-        CLOSE,
-        (Bar("ceiling", CLOSE, 0.90), Bar("nginx", CLOSE, 1.0)),
-    ),
+ASGI = _asgi("asgi")
+ASGI_24 = _asgi("asgi-deep", depth=24)
+ASGI_BROWSER = _asgi("asgi-browser", fields=BROWSER_FIELDS)
+ASGI_SLEEP = _asgi("asgi-sleep", "hello_asgi:sleep", connections=512)
+ASGI_STREAM = _asgi("asgi-stream", "hello_asgi:stream", answer=STREAMED)
+ASGI_UPLOAD = _asgi(
+    "asgi-upload", "hello_asgi:upload", upload_bytes=UPLOAD_BYTES, answer=b"%d" % UPLOAD_BYTES
 )
-
-# A group's trials follow each other, in shuffled order: a ratio compares neighbours in time.
-GROUPS = {
-    "deep": (
-        ("bolide", DEF_24),
-        ("bolide", ASYNC_24),
-        ("ceiling", DEF_24),
-        ("japronto", DEF_24),
-    ),
-    "keep-alive": (("bolide", DEF_1), ("bolide", ASYNC_1), ("ceiling", DEF_1)),
-    "browser": (("bolide", BROWSER), ("ceiling", BROWSER)),
-    "close": (("bolide", CLOSE), ("ceiling", CLOSE), ("nginx", CLOSE)),
-}
-
-START_MEMORY_MAX = 30 * 1024 * 1024
-IDLE_MEMORY_MAX = 2 * 1024
+WSGI = _wsgi("wsgi")
+WSGI_24 = _wsgi("wsgi-deep", depth=24)
+FASTAPI = _asgi("fastapi", "hello_fastapi:app", is_framework=True)
+FLASK = _wsgi("flask", "hello_flask:app", is_framework=True)
+DJANGO = _wsgi("django", "hello_django:app", is_framework=True)

@@ -61,6 +61,8 @@ pub struct Options {
     pub host: String,
     /// Further field lines, in order.
     pub field_lines: Vec<(String, String)>,
+    /// How much content each request has; `None`: it has no `Content-Length` either.
+    pub content_bytes: Option<usize>,
     /// When the run ends.
     pub limit: Limit,
     /// Time at the start in which answers are checked but not counted (errors are).
@@ -85,6 +87,7 @@ impl Default for Options {
             target: String::from("/"),
             host: String::new(),
             field_lines: Vec::new(),
+            content_bytes: None,
             limit: Limit::Duration(Duration::from_secs(10)),
             warm_up: Duration::ZERO,
             timeout: Duration::from_secs(5),
@@ -110,8 +113,14 @@ impl Options {
         if !self.is_persistent {
             request.push_str("Connection: close\r\n");
         }
+        let content_bytes = self.content_bytes.unwrap_or(0);
+        if self.content_bytes.is_some() {
+            request.push_str(&format!("Content-Length: {content_bytes}\r\n"));
+        }
         request.push_str("\r\n");
-        request.into_bytes()
+        let mut request = request.into_bytes();
+        request.resize(request.len() + content_bytes, b'x');
+        request
     }
 
     fn check(&self) -> Result<(), &'static str> {

@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,6 +39,27 @@ fn every_framing_is_understood() {
         assert_eq!(outcome(&asked), (4, NO_ERRORS), "{answer}");
         asked.is_persistent = false;
         assert_eq!(outcome(&asked), (4, NO_ERRORS), "{answer}");
+    }
+}
+
+#[test]
+fn requests_carry_as_much_content_as_was_asked_for() {
+    for content_bytes in [0, 5, 1 << 20] {
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {content_bytes}\r\n\r\n");
+        let request = [head.into_bytes(), vec![b'x'; content_bytes]].concat();
+        let expected = request.clone();
+        let address = server(move |mut stream| {
+            let mut received = vec![0; expected.len()];
+            while stream.read_exact(&mut received).is_ok() && received == expected {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            }
+        });
+        let mut asked = options(address, 6, 2);
+        asked.method = String::from("POST");
+        asked.host = String::from("a");
+        asked.content_bytes = Some(content_bytes);
+        assert_eq!(asked.request(), request);
+        assert_eq!(outcome(&asked), (6, NO_ERRORS), "{content_bytes}");
     }
 }
 

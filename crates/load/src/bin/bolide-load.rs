@@ -11,7 +11,7 @@ use std::time::Duration;
 use load::generator::{self, Address, Limit, Options};
 
 const USAGE: &str = "usage: bolide-load [-c CONNECTIONS] [-p PIPELINE_DEPTH] [-d SECONDS | -n REQUESTS] [--warm-up SECONDS] \
-[--timeout SECONDS] [--close] [--sources N] [-X METHOD] [-H 'Name: value']... [--host HOST] [--target TARGET] \
+[--timeout SECONDS] [--close] [--sources N] [-X METHOD] [-H 'Name: value']... [--content BYTES] [--host HOST] [--target TARGET] \
 [--status CODE] [--length BYTES] URL";
 
 fn main() -> ExitCode {
@@ -67,6 +67,7 @@ fn set(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
                 .field_lines
                 .push((field.to_owned(), content.trim().to_owned()));
         }
+        "--content" => options.content_bytes = Some(number(name, value)?),
         "--host" => value.clone_into(&mut options.host),
         "--target" => value.clone_into(&mut options.target),
         "--status" => options.expected_status = number(name, value)?,
