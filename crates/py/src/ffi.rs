@@ -321,17 +321,19 @@ pub(crate) fn next_entry<'py>(
     Some((key, value))
 }
 
-/// The addresses of a list's items.
+/// Whether a list holds just these objects.
 #[inline]
-pub(crate) fn items<'a>(list: &'a Bound<'_, PyList>) -> &'a [usize] {
-    let object = list.as_ptr().cast::<ffi::PyListObject>();
-    // SAFETY: it is a list, and the interpreter is attached: as long as no Python runs, which the caller sees to, nobody changes it.
-    let items = unsafe { (*object).ob_item };
-    if items.is_null() {
-        return &[];
+pub(crate) fn holds<T>(list: &Bound<'_, PyList>, objects: &[Py<T>]) -> bool {
+    let items = list.as_ptr().cast::<ffi::PyListObject>();
+    // SAFETY: it is a list, and the interpreter is attached: nobody changes it meanwhile.
+    let items = unsafe { (*items).ob_item };
+    if list.len() != objects.len() || items.is_null() {
+        return list.len() == objects.len();
     }
-    // SAFETY: a list holds that many items in a row; a reference is an address.
-    unsafe { std::slice::from_raw_parts(items.cast(), list.len()) }
+    // SAFETY: a list holds that many references in a row.
+    let items = unsafe { std::slice::from_raw_parts(items, list.len()) };
+    let addresses = objects.iter().map(Py::as_ptr);
+    items.iter().copied().eq(addresses)
 }
 
 /// The characters of a str that holds nothing but ASCII, without a call.

@@ -117,6 +117,13 @@ pub struct FieldLines<'a> {
     rest: &'a [u8],
 }
 
+impl<'a> FieldLines<'a> {
+    /// The lines that were not walked yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
 impl<'a> Iterator for FieldLines<'a> {
     /// A field name as received, and its value without the OWS around it.
     type Item = (&'a [u8], &'a [u8]);

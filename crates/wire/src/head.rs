@@ -156,22 +156,13 @@ fn request_head<'a>(
     };
     let fields = input.get(line.len..).unwrap_or_default();
     let mut control = Control::new(line.version);
-    let recalled = match &memo {
-        Some(memo) => memo.recall(fields, &mut control),
-        None => None,
+    let section_len = match field_section(fields, limits, &mut control, memo.as_deref()) {
+        Ok(len) => len,
+        Err(stop) => return field_section_stop(stop, fields, line.len, limits),
     };
-    let section_len = match recalled {
-        Some(len) => len,
-        None => match field_section(fields, limits, &mut control) {
-            Ok(len) => {
-                if let Some(memo) = &mut memo {
-                    memo.keep(&fields[..len + CRLF.len()], &control);
-                }
-                len
-            }
-            Err(stop) => return field_section_stop(stop, fields, line.len, limits),
-        },
-    };
+    if let Some(memo) = &mut memo {
+        memo.keep(&fields[..section_len], &control);
+    }
     // In range here and below: the parsers measured these lengths in this very input.
     let (method_name, from_method_end) = input.split_at(line.method_len);
     let target = &from_method_end[1..][..line.target_len];
@@ -205,17 +196,20 @@ fn field_section<'a>(
     fields: &'a [u8],
     limits: &HeadLimits,
     control: &mut Control<'a>,
+    memo: Option<&SectionMemo>,
 ) -> Result<usize, Stop> {
     let window = window(fields, limits.header_section_bytes_max);
     let mut rest = window;
-    let mut lines_left = limits.field_lines_max;
-    if let Some((host, after_host)) = host::usual_host_line(window)
-        && lines_left > 0
+    if let Some(after_remembered) = memo.and_then(|memo| memo.recall(window, control)) {
+        rest = after_remembered;
+    } else if let Some((host, after_host)) = host::usual_host_line(window)
+        && limits.field_lines_max > 0
     {
         control.host = Some(host);
+        control.lines = 1;
         rest = after_host;
-        lines_left -= 1;
     }
+    let lines_left = limits.field_lines_max.saturating_sub(control.lines);
     parse_section(rest, window.len(), lines_left, |name, value| {
         control.read(name, value)
     })
@@ -230,8 +224,22 @@ pub(crate) struct Control<'a> {
     pub(crate) close: bool,
     pub(crate) keep_alive: bool,
     expects_continue: bool,
-    /// The section holds what only this client should know.
-    pub(crate) has_credentials: bool,
+    /// The lines that were read.
+    pub(crate) lines: usize,
+    /// How much of the section was remembered.
+    pub(crate) remembered_bytes: usize,
+    /// What held before the first line that must not be remembered.
+    pub(crate) before_private: Option<BeforePrivate<'a>>,
+}
+
+/// What the lines before one said, and that line's name.
+#[derive(Clone, Copy)]
+pub(crate) struct BeforePrivate<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) lines: usize,
+    pub(crate) host: Option<&'a [u8]>,
+    pub(crate) close: bool,
+    pub(crate) keep_alive: bool,
 }
 
 impl<'a> Control<'a> {
@@ -245,29 +253,46 @@ impl<'a> Control<'a> {
             close: false,
             keep_alive: false,
             expects_continue: false,
-            has_credentials: false,
+            lines: 0,
+            remembered_bytes: 0,
+            before_private: None,
         }
-    }
-
-    /// Whether the section says how a content is framed, or asks how to go on with one.
-    pub(crate) fn frames_content(&self) -> bool {
-        self.content_length.is_some() || self.chunked || self.expects_continue
     }
 
     /// Reads one field line, if it is one of those that matter here.
     #[inline]
-    fn read(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), ErrorKind> {
+    fn read(&mut self, name: &'a [u8], value: &'a [u8]) -> Result<(), ErrorKind> {
+        self.lines += 1;
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => self.host(trim_ows(value)),
-            6 if name.eq_ignore_ascii_case(b"expect") => self.expect(value),
             10 if name.eq_ignore_ascii_case(b"connection") => self.connection(value),
-            14 if name.eq_ignore_ascii_case(b"content-length") => self.content_length(value),
-            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.transfer_encoding(value),
-            6 | 13 | 19 => {
-                self.has_credentials |= is_credential(name);
-                Ok(())
-            }
+            6 | 13 | 14 | 17 | 19 => self.read_private(name, value),
             _ => Ok(()),
+        }
+    }
+
+    /// Reads a line that frames a content or holds credentials, if it is one of those.
+    fn read_private(&mut self, name: &'a [u8], value: &[u8]) -> Result<(), ErrorKind> {
+        let kind = PRIVATE
+            .iter()
+            .find(|(private, _)| name.eq_ignore_ascii_case(private));
+        let Some((_, kind)) = kind else {
+            return Ok(());
+        };
+        if self.before_private.is_none() {
+            self.before_private = Some(BeforePrivate {
+                name,
+                lines: self.lines - 1,
+                host: self.host,
+                close: self.close,
+                keep_alive: self.keep_alive,
+            });
+        }
+        match kind {
+            Private::Credentials => Ok(()),
+            Private::Expect => self.expect(value),
+            Private::ContentLength => self.content_length(value),
+            Private::TransferEncoding => self.transfer_encoding(value),
         }
     }
 
@@ -358,12 +383,23 @@ impl<'a> Control<'a> {
     }
 }
 
-fn is_credential(name: &[u8]) -> bool {
-    let names: [&[u8]; 3] = [b"cookie", b"authorization", b"proxy-authorization"];
-    names
-        .iter()
-        .any(|credential| name.eq_ignore_ascii_case(credential))
+/// Fields that are not remembered: see [`SectionMemo`].
+#[derive(Clone, Copy)]
+enum Private {
+    Credentials,
+    Expect,
+    ContentLength,
+    TransferEncoding,
 }
+
+const PRIVATE: [(&[u8], Private); 6] = [
+    (b"cookie", Private::Credentials),
+    (b"authorization", Private::Credentials),
+    (b"proxy-authorization", Private::Credentials),
+    (b"expect", Private::Expect),
+    (b"content-length", Private::ContentLength),
+    (b"transfer-encoding", Private::TransferEncoding),
+];
 
 /// Parses a head that the one permitted empty line precedes (RFC 9112 2.2).
 #[cold]

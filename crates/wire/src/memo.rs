@@ -1,23 +1,24 @@
-//! The field section of the request before, so that one that is the same need not be read again.
+//! The field lines of the request before, so that those that are the same need not be read again.
 //!
 //! Clients send the same field lines with every request of a connection. Comparing them costs a
 //! tenth of reading them. What is remembered depends on nothing but the bytes.
 //!
-//! Not remembered: sections that frame a content, which are rarely the same twice, and sections
-//! with credentials, so that how long a comparison takes tells no client about another's.
+//! Remembered are the lines up to the first that frames a content, which is rarely the same twice,
+//! or that holds credentials: how long a comparison takes would tell a client about another's.
 
-use crate::head::Control;
+use crate::head::{BeforePrivate, Control};
 use crate::method::Version;
 use crate::scan::is_same;
 
-/// Longer sections are read each time: bounds what a worker keeps.
+/// More is read each time: bounds what a worker keeps.
 const SECTION_BYTES_MAX: usize = 4096;
 
-/// One field section and what it says. Use one memo with one set of limits only.
+/// Field lines and what they say. Use one memo with one set of limits only.
 #[derive(Clone, Debug, Default)]
 pub struct SectionMemo {
-    /// All field lines and the empty line; empty when nothing is remembered.
+    /// Whole lines from the start of a section; empty when nothing is remembered.
     bytes: Vec<u8>,
+    lines: usize,
     is_http10: bool,
     host: Option<(usize, usize)>,
     close: bool,
@@ -29,6 +30,7 @@ impl SectionMemo {
     pub const fn new() -> SectionMemo {
         SectionMemo {
             bytes: Vec::new(),
+            lines: 0,
             is_http10: false,
             host: None,
             close: false,
@@ -36,37 +38,60 @@ impl SectionMemo {
         }
     }
 
-    /// Fills `control` if `fields` begins with the section that is remembered; gives its length
-    /// without the empty line.
+    /// Fills `control` if `fields` begins with the lines that are remembered; gives what follows them.
     #[inline]
-    pub(crate) fn recall<'a>(&self, fields: &'a [u8], control: &mut Control<'a>) -> Option<usize> {
-        let section = fields.get(..self.bytes.len())?;
+    pub(crate) fn recall<'a>(
+        &self,
+        fields: &'a [u8],
+        control: &mut Control<'a>,
+    ) -> Option<&'a [u8]> {
+        let (section, rest) = fields.split_at_checked(self.bytes.len())?;
         let is_http10 = control.version == Version::Http10;
         if section.is_empty() || !is_same(section, &self.bytes) || is_http10 != self.is_http10 {
             return None;
         }
+        control.lines = self.lines;
+        control.remembered_bytes = section.len();
         control.host = self.host.and_then(|(from, to)| section.get(from..to));
         control.close = self.close;
         control.keep_alive = self.keep_alive;
-        Some(section.len() - 2)
+        Some(rest)
     }
 
-    /// Remembers `section` (with its empty line), which was read into `control`.
+    /// Remembers what may be of `section`, which was read into `control`.
+    #[inline]
     pub(crate) fn keep(&mut self, section: &[u8], control: &Control<'_>) {
+        let end = match &control.before_private {
+            // The name is a part of the section: it was read from there.
+            Some(line) => (line.name.as_ptr() as usize).wrapping_sub(section.as_ptr() as usize),
+            None => section.len(),
+        };
+        if end > control.remembered_bytes {
+            self.keep_lines(section.get(..end).unwrap_or_default(), control);
+        }
+    }
+
+    fn keep_lines(&mut self, section: &[u8], control: &Control<'_>) {
         self.bytes.clear();
-        if control.frames_content() || control.has_credentials || section.len() > SECTION_BYTES_MAX
-        {
+        if section.len() > SECTION_BYTES_MAX {
             return;
         }
         self.bytes.extend_from_slice(section);
+        let said = control.before_private.unwrap_or(BeforePrivate {
+            name: b"",
+            lines: control.lines,
+            host: control.host,
+            close: control.close,
+            keep_alive: control.keep_alive,
+        });
+        self.lines = said.lines;
         self.is_http10 = control.version == Version::Http10;
-        self.host = control.host.and_then(|host| {
-            // The value is a part of the section: it was read from there.
+        self.host = said.host.and_then(|host| {
             let from = (host.as_ptr() as usize).checked_sub(section.as_ptr() as usize)?;
             Some((from, from + host.len()))
         });
-        self.close = control.close;
-        self.keep_alive = control.keep_alive;
+        self.close = said.close;
+        self.keep_alive = said.keep_alive;
     }
 }
 
@@ -93,7 +118,7 @@ mod tests {
     fn a_remembered_section_says_what_a_read_one_says() {
         let limits = HeadLimits::default();
         let mut memo = SectionMemo::new();
-        let heads: [&[u8]; 12] = [
+        let heads: [&[u8]; 22] = [
             b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
             b"GET /x HTTP/1.1\r\nHost: a\r\n\r\nGET",
             b"GET / HTTP/1.1\r\nHost: a\r\n\r",
@@ -106,6 +131,16 @@ mod tests {
             b"GET / HTTP/1.0\r\nHost:\r\nConnection: keep-alive\r\n\r\n",
             b"GET / HTTP/1.0\r\nHost:\r\nConnection: keep-alive\r\n\r\n",
             b"GET http://b/ HTTP/1.0\r\nHost:\r\nConnection: keep-alive\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nA: b\r\nCookie: c\r\nConnection: close\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nA: b\r\nCookie: d\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nA: b\r\nCookie: d\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nA: b\r\nConnection: close\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nA: b\r\nHost: a\r\n\r\n",
+            b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nX: y\r\n\r\nabc",
+            b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+            b"GET / HTTP/1.1\r\nCookie: d\r\nHost: a\r\n\r\n",
+            b"GET / HTTP/1.1\r\nA: b\r\nCookie: d\r\nHost: a\r\nHost: a\r\n\r\n",
+            b"GET / HTTP/1.1\r\nA: b\r\nCookie: d\r\n\r\n",
         ];
         for head in heads.iter().chain(&heads) {
             let read = summary(parse_request(head, &limits));
@@ -127,9 +162,15 @@ mod tests {
             ("Proxy-Authorization: Basic eA==", false),
         ] {
             let mut memo = SectionMemo::new();
-            let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{line}\r\n\r\n");
+            let before = "Host: a\r\nA: b\r\n";
+            let head = format!("GET / HTTP/1.1\r\n{before}{line}\r\nC: d\r\n\r\n");
             assert!(parse_request_with(head.as_bytes(), &limits, &mut memo).is_ok());
-            assert_eq!(!memo.bytes.is_empty(), is_kept, "{line}");
+            let remembered = if is_kept {
+                format!("{before}{line}\r\nC: d\r\n")
+            } else {
+                before.to_owned()
+            };
+            assert_eq!(memo.bytes, remembered.as_bytes());
         }
     }
 }

@@ -66,9 +66,12 @@ pub fn is_same(left: &[u8], right: &[u8]) -> bool {
     if left.len() != right.len() {
         return false;
     }
+    let (blocks, left) = left.as_chunks::<16>();
+    let (other_blocks, right) = right.as_chunks::<16>();
     let (words, tail) = left.as_chunks::<8>();
     let (other_words, other_tail) = right.as_chunks::<8>();
-    words.iter().zip(other_words).all(|(a, b)| a == b)
+    blocks.iter().zip(other_blocks).all(|(a, b)| a == b)
+        && words.iter().zip(other_words).all(|(a, b)| a == b)
         && tail.iter().zip(other_tail).all(|(a, b)| a == b)
 }
 

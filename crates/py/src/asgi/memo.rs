@@ -4,7 +4,8 @@ use net::Peer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use super::fresh::Fresh;
+use super::fresh::REFERENCES;
+use crate::ffi;
 
 /// The addresses of the connections, as applications see them.
 #[derive(Default)]
@@ -42,88 +43,175 @@ impl Addresses {
     }
 }
 
-/// Field sections and their lists of headers.
+/// Field sections, line by line, and their lists of headers.
 ///
-/// A client sends the same fields with each request of a connection, and clients of one kind send the same.
+/// A client sends most of its fields with each request of a connection, and clients of one kind send the same.
 pub(crate) struct Sections {
     /// By connection, of which several may share a place.
-    known: Box<[Option<Section>]>,
+    known: Box<[Vec<Line>]>,
     /// The place of the section that came last.
     last: usize,
+    /// The pairs of the section at hand, and the list of them that was given last.
+    pairs: Vec<Py<PyTuple>>,
+    list: Option<Py<PyList>>,
 }
 
-struct Section {
+/// A field line and its pair of name and value. Of one that holds credentials only the name is kept: they are for one client alone, and
+/// how long a comparison takes would tell another.
+struct Line {
+    /// As it was received, with its end; the name alone as long as there is no pair.
     bytes: Vec<u8>,
-    headers: Fresh<PyList>,
+    name: Py<PyBytes>,
+    name_bytes: usize,
+    holds_credentials: bool,
+    pair: Option<Py<PyTuple>>,
 }
 
 /// Sections that a worker remembers: some 3 KB each with a browser's fields.
 const SECTIONS: usize = 64;
-/// Longer sections are decoded each time.
-const SECTION_BYTES_MAX: usize = 4096;
-/// What only one client should know: how long a comparison takes must not tell another. Not remembered, see `wire::SectionMemo`.
+/// Lines that are remembered of each, and the longest such line.
+const LINES_MAX: usize = 32;
+const LINE_BYTES_MAX: usize = 512;
+/// Clients whose sections begin with the same lines are taken for one kind.
+const LINES_OF_KIND: usize = 2;
 const CREDENTIALS: [&[u8]; 3] = [b"cookie", b"authorization", b"proxy-authorization"];
 
 impl Default for Sections {
     fn default() -> Sections {
         Sections {
-            known: (0..SECTIONS).map(|_| None).collect(),
+            known: (0..SECTIONS).map(|_| Vec::new()).collect(),
             last: 0,
+            pairs: Vec::new(),
+            list: None,
         }
     }
 }
 
 impl Sections {
-    /// The list for a section, of pairs that may be shared: they cannot be changed. None when the list that was given last is as good as new.
+    /// The list for a section, of pairs that may be shared: they cannot be changed. None when the list that was given last is as good as
+    /// new: it is the same, and nobody holds or has changed it.
     pub(crate) fn renewed<'py>(
         &mut self,
         py: Python<'py>,
         connection: usize,
         section: &[u8],
     ) -> PyResult<Option<Bound<'py, PyList>>> {
-        if let Some(Some(last)) = self.known.get_mut(self.last) {
-            if wire::is_same(&last.bytes, section) {
-                return last.headers.renewed(py);
-            }
-            last.headers.forget();
+        let is_last_kind = self
+            .known
+            .get(self.last)
+            .is_some_and(|lines| begins_with(section, lines));
+        if !is_last_kind {
+            self.last = connection % SECTIONS;
         }
-        let own = connection % SECTIONS;
-        if let Some(Some(known)) = self.known.get_mut(own)
-            && wire::is_same(&known.bytes, section)
+        if let Some(lines) = self.known.get_mut(self.last) {
+            read(py, section, lines, &mut self.pairs)?;
+        }
+        if let Some(list) = &self.list
+            && ffi::references(list) == REFERENCES
+            && ffi::holds(list.bind(py), &self.pairs)
         {
-            self.last = own;
-            return known.headers.renewed(py);
+            self.pairs.clear();
+            return Ok(None);
         }
-        let (headers, has_credentials) = decoded(py, section)?;
-        if section.len() > SECTION_BYTES_MAX || has_credentials {
-            return Ok(Some(headers));
-        }
-        let bytes = section.to_vec();
-        let mut known = Section {
-            bytes,
-            headers: Fresh::new(headers.unbind()),
-        };
-        let headers = known.headers.renewed(py)?;
-        if let Some(place) = self.known.get_mut(own) {
-            *place = Some(known);
-            self.last = own;
-        }
-        Ok(headers)
+        let list = PyList::new(py, self.pairs.drain(..))?;
+        self.list = Some(list.clone().unbind());
+        Ok(Some(list))
     }
 }
 
-/// The pairs of a section, and whether there are credentials among them.
-fn decoded<'py>(py: Python<'py>, section: &[u8]) -> PyResult<(Bound<'py, PyList>, bool)> {
-    let headers = PyList::empty(py);
-    let mut has_credentials = false;
-    for (name, value) in wire::field_lines(section) {
-        has_credentials |= CREDENTIALS.iter().any(|own| name.eq_ignore_ascii_case(own));
-        let name = PyBytes::new_with(py, name.len(), |bytes| {
+fn begins_with(mut section: &[u8], lines: &[Line]) -> bool {
+    let mut first = lines.iter().take(LINES_OF_KIND);
+    !lines.is_empty()
+        && first.all(|line| {
+            let rest = line.strip(section);
+            section = rest.unwrap_or_default();
+            rest.is_some()
+        })
+}
+
+/// Pushes the pairs of a section, of which `lines` is what is remembered.
+fn read(
+    py: Python<'_>,
+    section: &[u8],
+    lines: &mut Vec<Line>,
+    pairs: &mut Vec<Py<PyTuple>>,
+) -> PyResult<()> {
+    let mut rest = section;
+    for index in 0.. {
+        let known = lines.get_mut(index);
+        if let Some(line) = &known
+            && let Some(after) = line.strip(rest)
+            && let Some(pair) = &line.pair
+        {
+            pairs.push(pair.clone_ref(py));
+            rest = after;
+            continue;
+        }
+        let mut following = wire::field_lines(rest);
+        let Some((name, value)) = following.next() else {
+            break;
+        };
+        let mut other = None;
+        let line = match known {
+            Some(line) if line.has_name(name) => line,
+            _ => other.insert(Line::new(py, name)?),
+        };
+        let pair = [line.name.bind(py), &PyBytes::new(py, value)];
+        let pair = PyTuple::new(py, pair)?.unbind();
+        pairs.push(pair.clone_ref(py));
+        let end = rest.len() - following.rest().len();
+        line.keep(rest.get(..end).unwrap_or_default(), pair);
+        rest = following.rest();
+        if let Some(line) = other {
+            put(lines, index, line);
+        }
+    }
+    Ok(())
+}
+
+fn put(lines: &mut Vec<Line>, index: usize, line: Line) {
+    match lines.get_mut(index) {
+        Some(place) => *place = line,
+        None if index < LINES_MAX => lines.push(line),
+        None => {}
+    }
+}
+
+impl Line {
+    fn new(py: Python<'_>, name: &[u8]) -> PyResult<Line> {
+        let lower_case = PyBytes::new_with(py, name.len(), |bytes| {
             bytes.copy_from_slice(name);
             bytes.make_ascii_lowercase();
             Ok(())
         })?;
-        headers.append(PyTuple::new(py, [name, PyBytes::new(py, value)])?)?;
+        Ok(Line {
+            bytes: name.to_vec(),
+            name: lower_case.unbind(),
+            name_bytes: name.len(),
+            holds_credentials: CREDENTIALS.iter().any(|own| name.eq_ignore_ascii_case(own)),
+            pair: None,
+        })
     }
-    Ok((headers, has_credentials))
+
+    fn has_name(&self, name: &[u8]) -> bool {
+        self.bytes.get(..self.name_bytes) == Some(name)
+    }
+
+    /// Keeps a line of that name and its pair, unless they are nobody else's.
+    fn keep(&mut self, bytes: &[u8], pair: Py<PyTuple>) {
+        if self.holds_credentials || bytes.len() > LINE_BYTES_MAX {
+            self.pair = None;
+            return;
+        }
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+        self.pair = Some(pair);
+    }
+
+    /// What follows this very line in a section that begins with it.
+    #[inline]
+    fn strip<'a>(&self, section: &'a [u8]) -> Option<&'a [u8]> {
+        let (start, rest) = section.split_at_checked(self.bytes.len())?;
+        (self.pair.is_some() && wire::is_same(start, &self.bytes)).then_some(rest)
+    }
 }

@@ -15,8 +15,8 @@ pub(crate) struct Scopes {
     /// The last scope: most of it is the same the next time. What of it can be changed is used again only if nobody did or can.
     template: Py<PyDict>,
     last: Last,
-    versions: Fresh<PyDict>,
-    state: Option<Fresh<PyDict>>,
+    versions: Fresh,
+    state: Option<Fresh>,
     root_path: String,
     clients: Addresses,
     servers: Addresses,
