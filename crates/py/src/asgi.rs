@@ -13,7 +13,7 @@ use std::sync::Arc;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use server::{Abort, App, Content, ExchangeId, Outcome, Pulled, Responder};
+use server::{Abort, App, ExchangeId, Outcome, Pulled, Responder};
 
 use self::exchange::{Direct, Exchange, failure};
 use self::kit::{Kit, Kits};
@@ -88,9 +88,6 @@ impl Asgi {
     ) -> PyResult<Outcome> {
         self.runner.call_begins(py)?;
         let scope = self.scopes.scope(py, request)?;
-        if request.content == Content::Later {
-            self.runner.shared.open(request.id, |_| {});
-        }
         let kit = self.kits.take(py, &self.runner.shared, request)?;
         let result = self.first_step(py, &kit, scope)?;
         let exchange = kit.exchange.get();
@@ -152,9 +149,7 @@ impl Asgi {
         if let Direct::Answered = exchange.first_step_ends(py, responder)? {
             return Ok(Outcome::Answered);
         }
-        let before = self.runner.shared.open(exchange.id(py)?, |open| {
-            std::mem::replace(&mut open.task, task)
-        });
+        let before = exchange.open(py, |open| std::mem::replace(&mut open.task, task))?;
         drop(before);
         Ok(Outcome::Pending)
     }

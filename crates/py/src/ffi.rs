@@ -120,28 +120,89 @@ unsafe extern "C" fn send_slot<T: Awaitable>(
     _value: *mut ffi::PyObject,
     result: *mut *mut ffi::PyObject,
 ) -> ffi::PySendResult {
-    let step = || {
-        Python::attach(|py| {
-            // SAFETY: the caller holds a reference over the call.
-            let receiver = unsafe { Bound::from_borrowed_ptr(py, receiver) };
-            // SAFETY: the slot is that of `T`'s own type, which cannot be subclassed.
-            let sent = unsafe { receiver.cast_unchecked::<T>() }.get().step(py);
-            let (value, status) = match sent {
-                Sent::Yielded(value) => (value.into_ptr(), ffi::PySendResult::PYGEN_NEXT),
-                Sent::Returned(value) => (value.into_ptr(), ffi::PySendResult::PYGEN_RETURN),
-                Sent::Raised(error) => {
-                    error.restore(py);
-                    (ptr::null_mut(), ffi::PySendResult::PYGEN_ERROR)
-                }
-            };
-            // SAFETY: the caller's place for it.
-            unsafe { *result = value };
-            status
+    let sent = guarded(|py| {
+        // SAFETY: the caller holds a reference over the call.
+        let receiver = unsafe { Bound::from_borrowed_ptr(py, receiver) };
+        // SAFETY: the slot is that of `T`'s own type, which cannot be subclassed.
+        let (value, status) = match unsafe { receiver.cast_unchecked::<T>() }.get().step(py) {
+            Sent::Yielded(value) => (value, ffi::PySendResult::PYGEN_NEXT),
+            Sent::Returned(value) => (value, ffi::PySendResult::PYGEN_RETURN),
+            Sent::Raised(error) => return Err(error),
+        };
+        Ok((value.into_ptr(), status))
+    });
+    let (value, status) = sent.unwrap_or((ptr::null_mut(), ffi::PySendResult::PYGEN_ERROR));
+    // SAFETY: the caller's place for it.
+    unsafe { *result = value };
+    status
+}
+
+/// What a method of one argument does. CPython calls it without a tuple, and without looking for names.
+pub(crate) trait Method:
+    PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync
+{
+    /// Its name in tracebacks.
+    const METHOD_NAME: &'static std::ffi::CStr;
+
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        argument: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>>;
+}
+
+/// A `PyMethodDef`, which is read only.
+struct Definition(ffi::PyMethodDef);
+
+// SAFETY: its pointers are to constants.
+unsafe impl Sync for Definition {}
+
+/// The method of an object, as an object of its own.
+pub(crate) fn method<'py, T: Method>(receiver: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
+    let definition: &'static Definition = const {
+        &Definition(ffi::PyMethodDef {
+            ml_name: T::METHOD_NAME.as_ptr(),
+            ml_meth: ffi::PyMethodDefPointer {
+                PyCFunction: call_method::<T>,
+            },
+            ml_flags: ffi::METH_O,
+            ml_doc: ptr::null(),
         })
     };
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(step)).unwrap_or_else(|_| {
+    let definition = (&raw const definition.0).cast_mut();
+    // SAFETY: the definition lives for ever and is only read; the function keeps the receiver.
+    let function =
+        unsafe { ffi::PyCFunction_NewEx(definition, receiver.as_ptr(), ptr::null_mut()) };
+    // SAFETY: a new reference, or null with the error set.
+    unsafe { Bound::from_owned_ptr_or_err(receiver.py(), function) }
+}
+
+/// `T::call` as CPython calls it.
+///
+/// # Safety
+/// `receiver` is an instance of `T`, and `argument` an object.
+unsafe extern "C" fn call_method<T: Method>(
+    receiver: *mut ffi::PyObject,
+    argument: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let result = guarded(|py| {
+        // SAFETY: the caller holds a reference over the call.
+        let receiver = unsafe { Bound::from_borrowed_ptr(py, receiver) };
+        // SAFETY: the same holds for the argument.
+        let argument = unsafe { Bound::from_borrowed_ptr(py, argument) };
+        // SAFETY: the function was made with an instance of `T`, which cannot be subclassed.
+        let receiver = unsafe { receiver.cast_unchecked::<T>() };
+        Ok(receiver.get().call(py, &argument)?.into_ptr())
+    });
+    result.unwrap_or(ptr::null_mut())
+}
+
+/// Runs what CPython called. A failure, or a panic, is left behind as the exception that is set.
+fn guarded<R>(run: impl FnOnce(Python<'_>) -> PyResult<R>) -> Option<R> {
+    let run = || Python::attach(|py| run(py).map_err(|error| error.restore(py)).ok());
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|_| {
         Python::attach(|py| PyRuntimeError::new_err("the server panicked").restore(py));
-        ffi::PySendResult::PYGEN_ERROR
+        None
     })
 }
 

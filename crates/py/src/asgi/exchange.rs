@@ -1,5 +1,6 @@
 //! One request's `receive` and `send`, and how far both are.
 
+use std::ffi::CStr;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeError;
@@ -9,8 +10,8 @@ use server::{Command, Content, ExchangeId, Fields, Outcome, Responder, Response}
 
 use super::message::{Head, Message, Start};
 use super::receive::Receiving;
-use crate::ffi::Held;
-use crate::shared::{STREAM_AHEAD_BYTES, Shared};
+use crate::ffi::{Held, Method};
+use crate::shared::{OpenExchange, STREAM_AHEAD_BYTES, Shared};
 
 /// A field section that grew beyond this is not kept for the next request.
 const KEPT_BYTES: usize = 4096;
@@ -29,6 +30,8 @@ struct State {
     /// Method and path as they were received, for the log.
     title: Vec<u8>,
     is_head: bool,
+    /// It is among the open exchanges: there is something to reach it for.
+    is_open: bool,
     request: Incoming,
     /// The application is in its first step: what it sends is kept for the caller, which writes it at once.
     is_direct: bool,
@@ -89,6 +92,9 @@ impl Exchange {
     /// # Errors
     /// `RuntimeError` when it is in use.
     pub(crate) fn fill(&self, py: Python<'_>, request: &server::Request<'_>) -> PyResult<()> {
+        if request.content == Content::Later {
+            self.shared.open(request.id, |_| {});
+        }
         let content = match request.content {
             Content::Whole(b"") => Incoming::Whole(None),
             Content::Whole(content) => Incoming::Whole(Some(PyBytes::new(py, content).unbind())),
@@ -102,6 +108,7 @@ impl Exchange {
                 state.title.extend_from_slice(part);
             }
             state.is_head = head.method == wire::Method::Head;
+            state.is_open = matches!(content, Incoming::Parts);
             state.request = content;
             state.is_direct = true;
             state.progress = Progress::Nothing;
@@ -120,6 +127,24 @@ impl Exchange {
     pub(crate) fn id(&self, py: Python<'_>) -> PyResult<ExchangeId> {
         let id = self.with(py, |state| state.id)?;
         id.ok_or_else(|| PyRuntimeError::new_err("this exchange has no request"))
+    }
+
+    /// Makes it one of the open exchanges, and changes it there.
+    pub(crate) fn open<T>(
+        &self,
+        py: Python<'_>,
+        change: impl FnOnce(&mut OpenExchange) -> T,
+    ) -> PyResult<T> {
+        self.with(py, |state| state.is_open = true)?;
+        Ok(self.shared.open(self.id(py)?, change))
+    }
+
+    /// Whoever waits in `receive()` learns that the answer is complete.
+    fn wake_readers(&self, py: Python<'_>) -> PyResult<()> {
+        if self.with(py, |state| state.is_open)? {
+            self.shared.wake_readers(py, self.id(py)?);
+        }
+        Ok(())
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -172,7 +197,7 @@ impl Exchange {
         let Some((id, response, parts, ahead_bytes, is_complete)) = kept else {
             return Ok(());
         };
-        self.shared.open(id, |open| open.ahead_bytes = ahead_bytes);
+        self.open(py, |open| open.ahead_bytes = ahead_bytes)?;
         self.begin(py, id, response);
         for part in parts {
             let part = part.as_bytes(py).to_vec();
@@ -202,7 +227,8 @@ impl Exchange {
 
     /// Forgets the exchange.
     pub(crate) fn close(&self, py: Python<'_>) {
-        if let Ok(id) = self.id(py) {
+        let open = self.with(py, |state| state.id.filter(|_| state.is_open));
+        if let Ok(Some(id)) = open {
             drop(self.shared.close(id));
         }
     }
@@ -326,7 +352,7 @@ impl Exchange {
     fn kept<'py>(&self, py: Python<'py>, more: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
         let ahead_bytes = self.with(py, |state| state.parts_bytes)?;
         if !more {
-            self.shared.wake_readers(py, self.id(py)?);
+            self.wake_readers(py)?;
         }
         if !more || ahead_bytes <= STREAM_AHEAD_BYTES {
             return Ok(None);
@@ -359,7 +385,7 @@ impl Exchange {
                     ..response
                 };
                 self.shared.post(py, id, Command::Respond(whole));
-                self.shared.wake_readers(py, id);
+                self.wake_readers(py)?;
                 return Ok(None);
             }
             self.begin(py, id, response);
@@ -370,7 +396,7 @@ impl Exchange {
                 self.shared.post(py, id, Command::Write(part.to_vec()));
             }
             self.shared.post(py, id, Command::Finish);
-            self.shared.wake_readers(py, id);
+            self.wake_readers(py)?;
             return Ok(None);
         }
         match is_discarded {
@@ -425,10 +451,11 @@ impl State {
     }
 }
 
-#[pymethods]
-impl Exchange {
-    /// Takes a message for the client and gives an awaitable.
-    fn send<'py>(
+/// `send`: takes a message for the client and gives an awaitable.
+impl Method for Exchange {
+    const METHOD_NAME: &'static CStr = c"send";
+
+    fn call<'py>(
         &self,
         py: Python<'py>,
         message: &Bound<'py, PyAny>,
@@ -445,7 +472,10 @@ impl Exchange {
         };
         awaitable.map_or_else(|| self.shared.done(py), Ok)
     }
+}
 
+#[pymethods]
+impl Exchange {
     /// Gives an awaitable of the next message from the client.
     fn receive(slf: Bound<'_, Exchange>) -> Receiving {
         Receiving::of(slf)

@@ -23,7 +23,7 @@ impl Kit {
         let exchange = Bound::new(py, Exchange::new(shared))?;
         Ok(Kit {
             receive: exchange.getattr("receive")?.unbind(),
-            send: exchange.getattr("send")?.unbind(),
+            send: ffi::method(&exchange)?.unbind(),
             exchange: exchange.unbind(),
         })
     }

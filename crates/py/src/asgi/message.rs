@@ -36,7 +36,10 @@ impl<'py> Entries<'py> {
     fn of(message: &Bound<'py, PyDict>) -> Entries<'py> {
         let mut entries = Entries::default();
         let mut position = 0;
-        while let Some((key, value)) = ffi::next_entry(message, &mut position) {
+        for _ in 0..message.len() {
+            let Some((key, value)) = ffi::next_entry(message, &mut position) else {
+                break;
+            };
             if let Some(place) = entries.place(&key) {
                 *place = Some(value);
             }

@@ -81,6 +81,7 @@ fn disconnect(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 /// A future that is done when there may be a message.
 fn wait<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Bound<'py, PyAny>> {
     let id = exchange.id(py)?;
+    exchange.open(py, |_| {})?;
     let future = exchange.shared().wait_to_read(py, id)?;
     if exchange.has_more(py)? {
         exchange.shared().post(py, id, Command::Read);
