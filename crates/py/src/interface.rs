@@ -10,6 +10,7 @@ use crate::shared::Shared;
 use crate::table::NativeApp;
 
 /// An application of either kind. A worker serves one.
+#[expect(clippy::large_enum_variant, reason = "a worker has one")]
 pub(crate) enum Interface {
     Native(Native),
     Asgi(Asgi),
