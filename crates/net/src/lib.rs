@@ -13,4 +13,4 @@ pub use clock::{Clock, precise_ns};
 pub use listener::{Accepted, Listener};
 pub use poller::{Events, Interest, Interrupted, Poller, Readiness, Token};
 pub use timer::{TICK_MS, TimerWheel};
-pub use transport::{Peer, Received, Sent, Transport};
+pub use transport::{FileSent, Peer, Received, Sent, Transport};

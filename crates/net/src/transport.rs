@@ -1,10 +1,13 @@
-//! A connected socket: five functions that TLS will answer too.
+//! A connected socket: six functions that TLS will answer too.
 
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
+use rustix::fs::sendfile;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SendFlags, Shutdown, SocketAddrAny, getpeername, getsockname, send, shutdown};
 
@@ -45,6 +48,22 @@ pub enum Sent {
     Broken(io::Error),
 }
 
+/// What one attempt to send a part of a file did.
+#[derive(Debug)]
+pub enum FileSent {
+    /// That many bytes were taken (never 0). Only [`FileSent::Blocked`] means that the socket is full.
+    Bytes(u64),
+    /// The socket is full.
+    Blocked,
+    /// The file ends before that part, or cannot be read.
+    Unreadable,
+    /// The connection is broken.
+    Broken(io::Error),
+}
+
+/// Bytes of a file that are read at once, where the kernel cannot send from the file itself.
+const FILE_READ_BYTES: u64 = 65_536;
+
 impl Transport {
     /// Takes over a connected socket that is non-blocking already.
     pub fn new(socket: OwnedFd) -> Transport {
@@ -79,11 +98,11 @@ impl Transport {
         self.send_with(bytes, SendFlags::NOSIGNAL)
     }
 
-    /// Writes the end of what is sent: once all of it is taken, the connection or its sending side must be closed at once. Both leave in
-    /// one packet then, which spares each side a wake-up.
+    /// As [`Transport::send`], of bytes that something follows at once, so that both leave in one packet: more bytes, part of a file, or
+    /// the end of the connection or of its sending side.
     ///
     /// Cost: one system call.
-    pub fn send_last(&self, bytes: &[u8]) -> Sent {
+    pub fn send_more(&self, bytes: &[u8]) -> Sent {
         self.send_with(bytes, SendFlags::NOSIGNAL | SendFlags::MORE)
     }
 
@@ -92,6 +111,41 @@ impl Transport {
             Ok(count) => Sent::Bytes(count),
             Err(Errno::AGAIN) => Sent::Bytes(0),
             Err(error) => Sent::Broken(error.into()),
+        }
+    }
+
+    /// Sends up to `length` bytes, which is not 0, of `file` from `offset` on, without reading them into memory if that can be done.
+    /// What is not in the page cache is waited for.
+    ///
+    /// A broken connection raises SIGPIPE, which CPython and Rust's programs ignore: this call cannot be told not to.
+    ///
+    /// Cost: one system call.
+    pub fn send_file(&self, file: &File, offset: u64, length: u64) -> FileSent {
+        let count = usize::try_from(length).unwrap_or(usize::MAX);
+        let sent = retry_on_intr(|| {
+            let mut at = offset;
+            sendfile(&self.socket, file, Some(&mut at), count)
+        });
+        match sent {
+            Ok(0) => FileSent::Unreadable,
+            Ok(count) => FileSent::Bytes(count as u64),
+            Err(Errno::AGAIN) => FileSent::Blocked,
+            // It does not tell which of the two failed, or whether only both together do not work.
+            Err(_) => self.send_file_by_reading(file, offset, length),
+        }
+    }
+
+    /// As [`Transport::send_file`], for files that the kernel cannot send from, and for what has to be changed on its way.
+    #[cold]
+    fn send_file_by_reading(&self, file: &File, offset: u64, length: u64) -> FileSent {
+        let mut content = vec![0; length.min(FILE_READ_BYTES) as usize];
+        let Ok(count @ 1..) = retry_on_interruption(|| file.read_at(&mut content, offset)) else {
+            return FileSent::Unreadable;
+        };
+        match self.send(content.get(..count).unwrap_or_default()) {
+            Sent::Bytes(0) => FileSent::Blocked,
+            Sent::Bytes(count) => FileSent::Bytes(count as u64),
+            Sent::Broken(error) => FileSent::Broken(error),
         }
     }
 
@@ -120,6 +174,15 @@ impl Transport {
     /// Sends small writes at once instead of waiting for more (TCP_NODELAY). Nothing happens on a UNIX socket.
     pub fn set_no_delay(&self) {
         let _ = rustix::net::sockopt::set_tcp_nodelay(&self.socket, true);
+    }
+}
+
+fn retry_on_interruption<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
     }
 }
 

@@ -49,7 +49,8 @@ pub enum Outcome {
     Answered,
     /// The responder holds the head of a streamed answer; the server asks for the rest with [`App::pull`].
     Streaming,
-    /// The answer comes later, through the mailbox.
+    /// The answer comes through the mailbox, later or already: what a call posts is done in the same pass. So an answer with a file,
+    /// or with interim responses before it, is posted.
     Pending,
     /// Call again when the whole content is there. Only on [`Content::Later`].
     ReadContent,
@@ -88,12 +89,18 @@ pub trait App {
     /// Takes a part of the content it asked for with [`crate::Command::Read`]; `is_last` when no more follows.
     fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool);
 
-    /// All that the exchange wrote has left for the peer: it may write again.
+    /// All that the exchange wrote, interim responses and files too, has left for the peer: it may write again.
     fn writable(&mut self, id: ExchangeId);
 
     /// The peer ended its sending side while this exchange was under way. It may still read; most have gone.
     fn peer_ended(&mut self, id: ExchangeId) {
         let _ = id;
+    }
+
+    /// A file of the answer has so many bytes less than was said, or cannot be read, and the connection is cut: to be logged. If the
+    /// exchange has not ended, [`App::abort`] follows.
+    fn file_was_short(&mut self, id: ExchangeId, missing_bytes: u64) {
+        let _ = (id, missing_bytes);
     }
 
     /// The exchange is over before its answer was complete: forget it. Commands for it are ignored from now on.

@@ -10,6 +10,7 @@
 mod answers;
 mod content;
 mod deadlines;
+mod file;
 mod input;
 
 use std::collections::VecDeque;
@@ -64,6 +65,8 @@ pub(crate) struct Connection {
     /// Bytes that the socket refused, and how many of them have left since.
     backlog: Vec<u8>,
     backlog_sent: usize,
+    /// The socket takes nothing now: `backlog` waits for it, or a file.
+    is_full: bool,
     pending: VecDeque<Exchange>,
     /// It is in the worker's list of connections that go on without waiting.
     pub(crate) goes_again: bool,
@@ -99,6 +102,7 @@ impl Connection {
             has_unread: false,
             backlog: Vec::new(),
             backlog_sent: 0,
+            is_full: false,
             pending: VecDeque::new(),
             goes_again: false,
             interest: None,
@@ -138,17 +142,20 @@ impl Connection {
 
     /// Sends what waits and goes on.
     pub(crate) fn writable<A: App>(&mut self, core: &mut Core, app: &mut A) -> Fate {
-        let unsent = self.backlog.get(self.backlog_sent..).unwrap_or_default();
-        match self.transport.send(unsent) {
-            Sent::Bytes(count) => {
-                self.backlog_sent += count;
-                if count > 0 {
-                    self.sent_ms = core.clock.now_ms();
+        self.is_full = false;
+        if let Some(unsent @ [_, ..]) = self.backlog.get(self.backlog_sent..) {
+            match self.transmit(unsent) {
+                Sent::Bytes(count) => {
+                    self.is_full = count < unsent.len();
+                    self.backlog_sent += count;
+                    if count > 0 {
+                        self.sent_ms = core.clock.now_ms();
+                    }
                 }
+                Sent::Broken(_) => return self.close(core, app, Abort::Disconnected),
             }
-            Sent::Broken(_) => return self.close(core, app, Abort::Disconnected),
         }
-        if self.backlog_sent >= self.backlog.len() {
+        if !self.is_full {
             self.backlog = Vec::new();
             self.backlog_sent = 0;
         }
@@ -173,7 +180,7 @@ impl Connection {
 
     /// What becomes of a connection whose answers are all out.
     fn fate(&mut self, core: &Core) -> Fate {
-        if !self.pending.is_empty() || !self.backlog.is_empty() {
+        if !self.pending.is_empty() || self.is_full {
             return Fate::Open;
         }
         match &self.reading {
@@ -199,7 +206,7 @@ impl Connection {
     /// What the poller has to watch now.
     #[inline]
     pub(crate) fn wanted_interest(&self) -> Interest {
-        let write = !self.backlog.is_empty();
+        let write = self.is_full;
         let takes_input = match &self.reading {
             Reading::Head => true,
             Reading::Content(incoming) => !incoming.is_complete,

@@ -1,8 +1,11 @@
 //! A request whose answer is not complete, in its place in the order of its connection.
 
+use wire::Version;
+
 use crate::access_log::LogRecord;
 use crate::app::ExchangeId;
 use crate::mailbox::Response;
+use crate::output::{FilePart, Output};
 use crate::responder::{Fields, Framing, Responder, Stamp};
 
 /// How far the answer is.
@@ -31,14 +34,14 @@ pub(crate) struct Exchange {
     pub(crate) started_ms: u64,
     /// Written since the application was last told that all had left.
     pub(crate) awaits_writable: bool,
-    pub(crate) out: Vec<u8>,
+    pub(crate) out: Output,
     pub(crate) record: Option<Box<LogRecord>>,
 }
 
 impl Exchange {
     /// Encodes a whole answer.
     pub(crate) fn respond(&mut self, stamp: &mut Stamp, response: &Response) {
-        let mut responder = Responder::new(&mut self.out, stamp, self.framing);
+        let mut responder = Responder::new(self.out.tail(), stamp, self.framing);
         let fields = Fields::of_application(&response.fields);
         responder.respond(response.status, fields, &response.content);
         let (framing, status, bytes) =
@@ -55,7 +58,7 @@ impl Exchange {
         response: &Response,
         progress: Progress,
     ) -> bool {
-        let mut responder = Responder::new(&mut self.out, stamp, self.framing);
+        let mut responder = Responder::new(self.out.tail(), stamp, self.framing);
         let fields = Fields::of_application(&response.fields);
         let has_parts = responder.begin(response.status, fields, response.length);
         let (framing, status) = (responder.framing, responder.status);
@@ -72,19 +75,49 @@ impl Exchange {
             record.content_bytes += part.len() as u64;
         }
         self.awaits_writable = true;
-        self.delimiter.push_part(&mut self.out, part);
+        self.delimiter.push_part(self.out.tail(), part);
     }
 
-    /// Ends the content; cut, if it is shorter than was said.
-    pub(crate) fn finish(&mut self) {
+    /// Adds a part of the content that is in a file.
+    pub(crate) fn write_file(&mut self, mut part: FilePart) {
+        self.awaits_writable = true;
+        part.length = self.delimiter.admit(part.length);
+        if part.length == 0 {
+            return;
+        }
+        if self.delimiter != Delimiter::Chunks {
+            return self.out.push_file(part);
+        }
+        wire::push_chunk_head(self.out.tail(), part.length);
+        self.out.push_file(part);
+        self.out.tail().extend_from_slice(b"\r\n");
+    }
+
+    /// Ends the content; cut, if it is shorter than was said. The trailer section is dropped where there is no place for it.
+    pub(crate) fn finish(&mut self, trailer_section: &[u8]) {
         self.progress = match self.delimiter {
             Delimiter::Length(1..) => Progress::Cut,
             Delimiter::Length(0) | Delimiter::End => Progress::Done,
             Delimiter::Chunks => {
-                self.out.extend_from_slice(wire::LAST_CHUNK);
+                wire::push_last_chunk(self.out.tail(), trailer_section);
                 Progress::Done
             }
         };
+    }
+
+    /// Ends the exchange so that its peer sees it. What stands before its first file still leaves.
+    pub(crate) fn cut(&mut self) {
+        self.progress = Progress::Cut;
+        self.out.drop_files();
+    }
+
+    /// Adds an interim response. HTTP/1.0 knows none (RFC 9110 section 15.2), 100 is the server's own business, and after 101 the
+    /// connection would speak something else.
+    pub(crate) fn inform(&mut self, status: u16, field_section: &[u8]) {
+        if self.framing.version == Version::Http11 && matches!(status, 102..=199) {
+            wire::push_interim(self.out.tail(), status, field_section);
+        }
+        self.awaits_writable = true;
     }
 
     pub(crate) fn is_ended(&self) -> bool {
@@ -116,12 +149,20 @@ impl Delimiter {
         match self {
             Delimiter::Chunks => wire::push_chunk(out, part),
             Delimiter::End => out.extend_from_slice(part),
-            Delimiter::Length(owed) => {
-                let most = usize::try_from(*owed).unwrap_or(usize::MAX);
-                let part = part.get(..most).unwrap_or(part);
-                *owed -= part.len() as u64;
-                out.extend_from_slice(part);
+            Delimiter::Length(_) => {
+                let admitted = self.admit(part.len() as u64) as usize;
+                out.extend_from_slice(part.get(..admitted).unwrap_or(part));
             }
         }
+    }
+
+    /// How many of so many bytes may follow; they are counted.
+    fn admit(&mut self, bytes: u64) -> u64 {
+        let Delimiter::Length(owed) = self else {
+            return bytes;
+        };
+        let admitted = bytes.min(*owed);
+        *owed -= admitted;
+        admitted
     }
 }

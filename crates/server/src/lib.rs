@@ -10,6 +10,7 @@ mod exchange;
 mod limits;
 mod literal;
 mod mailbox;
+mod output;
 mod responder;
 mod router;
 mod setting;
@@ -20,6 +21,7 @@ pub use access_log::{AccessLog, LogFormat};
 pub use app::{Abort, App, Content, ExchangeId, Outcome, Pulled, Request};
 pub use limits::Limits;
 pub use mailbox::{Command, Mailbox, Response};
+pub use output::FilePart;
 pub use responder::{Fields, Responder};
 pub use router::{
     Match, ParameterKind, Parameters, PatternError, Router, pattern_parameters, percent_decode,

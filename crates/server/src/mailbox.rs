@@ -6,6 +6,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::app::ExchangeId;
+use crate::output::FilePart;
 
 /// A whole answer, in owned bytes.
 #[derive(Debug, Default)]
@@ -36,6 +37,14 @@ impl Response {
 pub enum Command {
     /// Give me the next part of the content ([`crate::App::content`]).
     Read,
+    /// An interim response, 102 to 199 but for 101, with encoded field lines (RFC 9110 section 15.2). It leaves in its request's order.
+    /// Nothing is sent to HTTP/1.0, nor once the answer has begun.
+    Inform {
+        /// The status code.
+        status: u16,
+        /// Encoded field lines, each with its CRLF.
+        fields: Vec<u8>,
+    },
     /// This is the answer.
     Respond(Response),
     /// The answer begins: its head. Parts follow as `Write`, then `Finish` (content of the response is ignored).
@@ -44,8 +53,14 @@ pub enum Command {
     Stream(Response),
     /// A part of the answer.
     Write(Vec<u8>),
+    /// A part of the answer that is part of a file. Only behind `Begin`.
+    WriteFile(FilePart),
     /// The answer is complete.
     Finish,
+    /// The answer is complete, and ends with a trailer section: encoded field lines, each with its CRLF. They are dropped if the content
+    /// is not chunked. Whether the client accepts them ([`wire::accepts_trailers`]), and whether those names may stand there
+    /// ([`wire::may_be_trailer`]), the application has to know.
+    FinishWith(Vec<u8>),
     /// The answer cannot be completed: cut the connection so that the peer notices.
     Fail,
 }

@@ -262,13 +262,14 @@ impl<A: App> Worker<A> {
 
     /// Does what handlers posted, and gives how long the next wait may last (`None`: until something happens).
     pub fn before_wait(&mut self) -> Option<u64> {
-        let has_mail = self.take_mail();
         for key in std::mem::take(&mut self.again) {
             self.with_connection(key as usize, |connection, core, app, _| {
                 connection.goes_again = false;
                 connection.settle(core, app)
             });
         }
+        // Last: what goes on may call handlers, and nobody else would wake us for what they post.
+        let has_mail = self.take_mail();
         if let Some(log) = &mut self.core.log {
             log.flush();
         }

@@ -1,8 +1,5 @@
 //! Writing responses: the parts that every one of them has.
 
-/// The chunk that ends a chunked message body, without trailers (RFC 9112 7.1).
-pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
-
 /// The interim response that asks for the content (RFC 9110 15.2.1).
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -124,9 +121,29 @@ pub fn push_chunk(out: &mut Vec<u8>, content: &[u8]) {
     if content.is_empty() {
         return;
     }
-    push_hex(out, content.len() as u64);
-    out.extend_from_slice(b"\r\n");
+    push_chunk_head(out, content.len() as u64);
     out.extend_from_slice(content);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends what stands before a chunk's content; a CRLF has to follow the content. `length` is not 0.
+pub fn push_chunk_head(out: &mut Vec<u8>, length: u64) {
+    push_hex(out, length);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the end of a chunked message body: the last chunk and the trailer section (RFC 9112 7.1.2), encoded field lines each with
+/// its CRLF.
+pub fn push_last_chunk(out: &mut Vec<u8>, trailer_section: &[u8]) {
+    out.extend_from_slice(b"0\r\n");
+    out.extend_from_slice(trailer_section);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends an interim response (RFC 9110 15.2): `field_section` is encoded field lines, each with its CRLF.
+pub fn push_interim(out: &mut Vec<u8>, status: u16, field_section: &[u8]) {
+    push_status_line(out, status);
+    out.extend_from_slice(field_section);
     out.extend_from_slice(b"\r\n");
 }
 

@@ -39,8 +39,8 @@ mod trailer;
 pub use chunked::ChunkedDecoder;
 pub use date::{IMF_FIXDATE_LEN, imf_fixdate};
 pub use encode::{
-    CONTINUE, LAST_CHUNK, has_content, may_generate_content, push_chunk, push_decimal, push_hex,
-    push_status_line, status_line,
+    CONTINUE, has_content, may_generate_content, push_chunk, push_chunk_head, push_decimal,
+    push_hex, push_interim, push_last_chunk, push_status_line, status_line,
 };
 pub use error::{ErrorKind, ProtocolError};
 pub use field::{FieldLines, field_lines, is_field_name, is_field_value};
@@ -53,3 +53,4 @@ pub use memo::SectionMemo;
 pub use method::{Method, Version};
 pub use response::{ResponseBodyLength, ResponseHead, ResponseProgress, parse_response};
 pub use scan::is_same;
+pub use trailer::{accepts_trailers, may_be_trailer};

@@ -1,7 +1,9 @@
-//! Names that a trailer section must not hold (RFC 9110 6.5.1).
+//! Trailer sections: the names they must not hold (RFC 9110 6.5.1), and who accepts one.
 //!
 //! The decoder has no buffer, so a name is compared while its bytes pass: one bit per forbidden
 //! name says that all bytes so far agree with it.
+
+use crate::field::{field_lines, is_field_name, list_members};
 
 /// Fields of message framing, routing, request modification, authentication, response control and
 /// content handling, in lower case: what RFC 9110 6.5.1 says a sender must not move to the end.
@@ -48,6 +50,43 @@ const FORBIDDEN: [&[u8]; 40] = [
     b"x-real-ip",
 ];
 
+/// Names that we would not refuse in a request, where they mean nothing, and that a response must
+/// not move to its end: they say how it is stored or handled (RFC 9110 6.5.1).
+const FORBIDDEN_IN_RESPONSES: [&[u8]; 7] = [
+    b"age",
+    b"content-disposition",
+    b"content-language",
+    b"content-location",
+    b"date",
+    b"expires",
+    b"warning",
+];
+
+/// Whether a field of this name may stand in the trailer section of a response.
+///
+/// RFC 9110 6.5.1 lets only fields move there whose definition allows it; a server cannot know every
+/// definition, so this refuses what is known to be needed before the content: framing, routing,
+/// request modifiers, authentication, response control and content handling. It also refuses what
+/// is no field name.
+pub fn may_be_trailer(field_name: &[u8]) -> bool {
+    let is_same = |forbidden: &&[u8]| forbidden.eq_ignore_ascii_case(field_name);
+    is_field_name(field_name)
+        && !FORBIDDEN.iter().any(is_same)
+        && !FORBIDDEN_IN_RESPONSES.iter().any(is_same)
+}
+
+/// Whether the sender of this field section accepts a trailer section: its TE names `trailers`
+/// (RFC 9110 10.1.4).
+///
+/// Whether Connection names TE, as it should, is not looked at: that is for intermediaries.
+pub fn accepts_trailers(field_section: &[u8]) -> bool {
+    field_lines(field_section)
+        .filter(|(name, _)| name.eq_ignore_ascii_case(b"te"))
+        .any(|(_, value)| {
+            list_members(value).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
+        })
+}
+
 /// A field name on its way in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TrailerName {
@@ -83,5 +122,59 @@ impl TrailerName {
             self.candidates & (1 << index) != 0 && name.len() == usize::from(self.len)
         };
         FORBIDDEN.iter().enumerate().any(whole)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_must_be_known_before_the_content_is_no_trailer() {
+        for name in [
+            "Content-Length",
+            "TRANSFER-ENCODING",
+            "host",
+            "If-Match",
+            "Set-Cookie",
+            "www-authenticate",
+            "Trailer",
+            "Content-Type",
+            "Content-Location",
+            "Date",
+            "Vary",
+            "",
+            "a b",
+            "a\r\nb",
+        ] {
+            assert!(!may_be_trailer(name.as_bytes()), "{name}");
+        }
+        for name in [
+            "ETag",
+            "Server-Timing",
+            "Content-Digest",
+            "grpc-status",
+            "X",
+        ] {
+            assert!(may_be_trailer(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn trailers_are_accepted_by_whoever_names_them() {
+        for (section, accepted) in [
+            ("TE: trailers\r\n", true),
+            ("te: Trailers\r\n", true),
+            ("A: b\r\nTE: gzip;q=0.5 ,\ttrailers\r\nB: c\r\n", true),
+            ("TE: gzip\r\nTE: trailers\r\n", true),
+            ("", false),
+            ("TE:\r\n", false),
+            ("TE: trailer\r\n", false),
+            ("TE: trailers;q=1\r\n", false),
+            ("TE: xtrailers, deflate\r\n", false),
+            ("Trailer: trailers\r\n", false),
+        ] {
+            assert_eq!(accepts_trailers(section.as_bytes()), accepted, "{section}");
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! Writing: status lines, numbers, chunks and dates.
 
 use wire::{
-    BodyDecoder, BodyLength, CONTINUE, Decoded, HeadLimits, LAST_CHUNK, ResponseProgress,
-    has_content, imf_fixdate, is_field_name, is_field_value, may_generate_content, parse_response,
-    push_chunk, push_decimal, push_hex, push_status_line, status_line,
+    BodyDecoder, BodyLength, CONTINUE, Decoded, HeadLimits, ResponseProgress, has_content,
+    imf_fixdate, is_field_name, is_field_value, may_generate_content, parse_response, push_chunk,
+    push_decimal, push_hex, push_interim, push_last_chunk, push_status_line, status_line,
 };
 
 fn pushed(push: impl FnOnce(&mut Vec<u8>)) -> String {
@@ -25,6 +25,12 @@ fn a_registered_status_has_its_line() {
         pushed(|out| push_status_line(out, 505)),
         "HTTP/1.1 505 HTTP Version Not Supported\r\n"
     );
+}
+
+#[test]
+fn an_interim_response_is_a_head_like_any_other() {
+    let early = pushed(|out| push_interim(out, 103, b"Link: </a>\r\n"));
+    assert_eq!(early, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
 }
 
 #[test]
@@ -79,7 +85,8 @@ fn chunks_are_what_the_decoder_reads_back() {
     push_chunk(&mut out, b"hello");
     push_chunk(&mut out, b"");
     push_chunk(&mut out, &[b'x'; 300]);
-    out.extend_from_slice(LAST_CHUNK);
+    push_last_chunk(&mut out, b"A: b\r\n");
+    assert!(out.ends_with(b"\r\n0\r\nA: b\r\n\r\n"));
     assert!(out.starts_with(b"5\r\nhello\r\n12c\r\nxxx"));
     let mut decoder = BodyDecoder::new(BodyLength::Chunked);
     let mut input = out.as_slice();

@@ -109,7 +109,7 @@ impl Connection {
         while self.owed > 0 {
             let part = block.part(self.phase, self.owed);
             let sent = match kind {
-                Kind::Closing => self.transport.send_last(part),
+                Kind::Closing => self.transport.send_more(part),
                 Kind::Persistent | Kind::PersistentStated => self.transport.send(part),
             };
             let Sent::Bytes(count) = sent else {

@@ -4,11 +4,13 @@ use net::Sent;
 use wire::{Method, RequestHead, Version};
 
 use super::content::Taker;
+use super::file::{FileStep, TURN_BYTES};
 use super::{Connection, Fate, Reading};
 use crate::access_log::LogRecord;
 use crate::app::{Abort, App, ExchangeId, Pulled};
 use crate::exchange::{Delimiter, Exchange, Progress};
 use crate::mailbox::{Command, Response};
+use crate::output::Output;
 use crate::responder::Framing;
 use crate::worker::{Core, SEND_BUFFER_KEPT_BYTES};
 
@@ -44,7 +46,7 @@ impl Connection {
                 last.respond(&mut core.stamp, &answer);
             } else if !last.is_ended() {
                 app.abort(last.id, Abort::Refused);
-                last.progress = Progress::Cut;
+                last.cut();
             }
             return;
         }
@@ -66,7 +68,7 @@ impl Connection {
             is_safe: false,
             started_ms,
             awaits_writable: false,
-            out: Vec::new(),
+            out: Output::default(),
             record: core.log.is_some().then(record),
         };
         exchange.respond(&mut core.stamp, &answer);
@@ -93,6 +95,9 @@ impl Connection {
             return;
         };
         match (command, exchange.progress) {
+            (Command::Inform { status, fields }, Progress::Waiting) => {
+                exchange.inform(status, &fields);
+            }
             (Command::Respond(response), Progress::Waiting) => {
                 exchange.framing.persistent &= may_go_on;
                 exchange.respond(&mut core.stamp, &response);
@@ -110,14 +115,14 @@ impl Connection {
                 }
             }
             (Command::Write(part), Progress::Pushed) => exchange.write(&part),
-            (Command::Finish, Progress::Pushed) => exchange.finish(),
+            (Command::WriteFile(part), Progress::Pushed) => exchange.write_file(part),
+            (Command::Finish, Progress::Pushed) => exchange.finish(b""),
+            (Command::FinishWith(trailers), Progress::Pushed) => exchange.finish(&trailers),
             (Command::Fail, Progress::Waiting) => {
                 exchange.framing.persistent &= may_go_on;
                 exchange.respond(&mut core.stamp, &failure_response());
             }
-            (Command::Fail, Progress::Pushed | Progress::Pulled) => {
-                exchange.progress = Progress::Cut
-            }
+            (Command::Fail, Progress::Pushed | Progress::Pulled) => exchange.cut(),
             _ => {}
         }
     }
@@ -125,8 +130,8 @@ impl Connection {
     /// Moves answers that are next in order to the send buffer.
     pub(super) fn emit<A: App>(&mut self, core: &mut Core, app: &mut A) {
         while let Some(front) = self.pending.front_mut() {
-            core.out.append(&mut front.out);
-            if !front.is_ended() {
+            core.out.append(&mut front.out.take_bytes());
+            if front.out.has_file() || !front.is_ended() {
                 return;
             }
             let Some(ended) = self.pending.pop_front() else {
@@ -144,6 +149,8 @@ impl Connection {
                     self.transport.reset_on_close();
                     self.has_unread = false;
                 }
+                // If a file was cut, nobody waits for its room any more.
+                self.is_full = !self.backlog.is_empty();
                 self.input = Vec::new();
                 self.reading = Reading::Closing;
                 self.close(core, app, Abort::Disconnected);
@@ -155,7 +162,7 @@ impl Connection {
     /// Sends what is ready, goes on with what it frees, and says what becomes of the connection.
     #[inline]
     pub(crate) fn settle<A: App>(&mut self, core: &mut Core, app: &mut A) -> Fate {
-        if self.pending.is_empty() && self.backlog.is_empty() && !self.is_blocked {
+        if self.pending.is_empty() && !self.is_full && !self.is_blocked {
             if !core.out.is_empty() && !self.flush(core) {
                 return Fate::Close;
             }
@@ -168,14 +175,19 @@ impl Connection {
     }
 
     pub(super) fn settle_pending<A: App>(&mut self, core: &mut Core, app: &mut A) -> Fate {
-        let mut budget = PULL_BYTES;
+        let (mut budget, mut file_budget) = (PULL_BYTES, TURN_BYTES);
         loop {
             self.emit(core, app);
             if !core.out.is_empty() && !self.flush(core) {
                 return self.close(core, app, Abort::Disconnected);
             }
-            if !self.backlog.is_empty() {
+            if self.is_full {
                 return Fate::Open;
+            }
+            match self.send_file(core, app, &mut file_budget) {
+                FileStep::None => {}
+                FileStep::Over => continue,
+                FileStep::Stopped(fate) => return fate,
             }
             self.tell_writer(app);
             if self.pull(app, &mut budget) {
@@ -201,7 +213,7 @@ impl Connection {
 
     pub(super) fn tell_writer<A: App>(&mut self, app: &mut A) {
         if let Some(front) = self.pending.front_mut()
-            && front.progress == Progress::Pushed
+            && matches!(front.progress, Progress::Waiting | Progress::Pushed)
             && std::mem::take(&mut front.awaits_writable)
         {
             app.writable(front.id);
@@ -229,8 +241,8 @@ impl Connection {
                 }
                 Pulled::More => {}
                 Pulled::End => {
-                    front.delimiter.push_part(&mut front.out, &part);
-                    front.finish();
+                    front.delimiter.push_part(front.out.tail(), &part);
+                    front.finish(b"");
                     return true;
                 }
                 Pulled::Failed => {
@@ -242,7 +254,7 @@ impl Connection {
         if let Some(record) = &mut front.record {
             record.content_bytes += part.len() as u64;
         }
-        front.delimiter.push_part(&mut front.out, &part);
+        front.delimiter.push_part(front.out.tail(), &part);
         *budget = budget.saturating_sub(part.len());
         true
     }
@@ -250,18 +262,14 @@ impl Connection {
     /// Sends the worker's send buffer, and keeps what the socket refuses. False when the connection is broken.
     #[inline]
     pub(super) fn flush(&mut self, core: &mut Core) -> bool {
-        if !self.backlog.is_empty() {
+        if self.is_full {
             self.backlog.append(&mut core.out);
             return true;
         }
-        let is_last = matches!(self.reading, Reading::Closing) && self.pending.is_empty();
-        let result = match is_last {
-            true => self.transport.send_last(&core.out),
-            false => self.transport.send(&core.out),
-        };
-        let is_open = match result {
+        let is_open = match self.transmit(&core.out) {
             Sent::Bytes(count) => {
                 if let Some(unsent @ [_, ..]) = core.out.get(count..) {
+                    self.is_full = true;
                     if unsent.len() > SEND_BUFFER_KEPT_BYTES {
                         self.backlog = std::mem::take(&mut core.out);
                         self.backlog_sent = count;
@@ -279,6 +287,19 @@ impl Connection {
             core.out = Vec::with_capacity(SEND_BUFFER_KEPT_BYTES);
         }
         is_open
+    }
+
+    /// Sends bytes, in one packet with a file or the connection's end, if that is what follows them.
+    #[inline]
+    pub(super) fn transmit(&self, bytes: &[u8]) -> Sent {
+        let is_followed = match self.pending.front() {
+            Some(front) => front.out.has_file(),
+            None => matches!(self.reading, Reading::Closing),
+        };
+        match is_followed {
+            true => self.transport.send_more(bytes),
+            false => self.transport.send(bytes),
+        }
     }
 }
 

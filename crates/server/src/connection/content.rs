@@ -327,7 +327,7 @@ impl Connection {
             && let Some(exchange) = self.pending.back_mut()
             && exchange.progress == Progress::Waiting
         {
-            exchange.out.extend_from_slice(wire::CONTINUE);
+            exchange.out.tail().extend_from_slice(wire::CONTINUE);
         }
         self.is_blocked = false;
         self.hand_over(core, app);

@@ -16,7 +16,7 @@ impl Connection {
     /// When something must have happened; `u64::MAX` for never.
     #[inline]
     pub(crate) fn deadline_ms(&self, core: &Core) -> u64 {
-        let is_idle = self.pending.is_empty() && self.backlog.is_empty() && !self.has_partial;
+        let is_idle = self.pending.is_empty() && !self.is_full && !self.has_partial;
         match &self.reading {
             // What nearly every event leaves behind.
             Reading::Head if is_idle => self.idle_deadline_ms(core),
@@ -27,7 +27,7 @@ impl Connection {
     fn busy_deadline_ms(&self, core: &Core) -> u64 {
         let timeouts = &core.timeouts;
         let mut deadline = u64::MAX;
-        if !self.backlog.is_empty() {
+        if self.is_full {
             deadline = Timeouts::end_ms(self.sent_ms, timeouts.write_timeout_ms);
         }
         if self.is_streamed_to_half_closed() {
@@ -71,7 +71,7 @@ impl Connection {
     #[cold]
     pub(crate) fn expire<A: App>(&mut self, core: &mut Core, app: &mut A) -> Fate {
         let now_ms = core.clock.now_ms();
-        let is_stuck = (!self.backlog.is_empty() || self.is_streamed_to_half_closed())
+        let is_stuck = (self.is_full || self.is_streamed_to_half_closed())
             && Timeouts::end_ms(self.sent_ms, core.timeouts.write_timeout_ms) <= now_ms;
         if is_stuck || matches!(self.reading, Reading::Lingering { .. }) {
             return self.close(core, app, Abort::Disconnected);
@@ -99,7 +99,7 @@ impl Connection {
     /// A peer that sends no more, and is sent nothing either: it may be gone, and only sending would tell.
     fn is_streamed_to_half_closed(&self) -> bool {
         let is_open = |front: &Exchange| front.progress == Progress::Pushed;
-        self.end_of_input && self.backlog.is_empty() && self.pending.front().is_some_and(is_open)
+        self.end_of_input && !self.is_full && self.pending.front().is_some_and(is_open)
     }
 
     /// Answers for every handler whose time is over. True when there was one.

@@ -8,6 +8,7 @@ use super::{Connection, Reading};
 use crate::access_log::LogRecord;
 use crate::app::{App, Content, ExchangeId, Outcome, Request};
 use crate::exchange::{Exchange, Progress};
+use crate::output::Output;
 use crate::responder::{Framing, Responder};
 use crate::worker::Core;
 
@@ -60,7 +61,7 @@ impl Connection {
                             self.reading = Reading::Closing;
                             self.end_of_input = true;
                         }
-                        self.is_blocked = !self.backlog.is_empty();
+                        self.is_blocked = self.is_full;
                     }
                 }
                 Reading::Content(_) => self.content(core, app, &mut rest),
@@ -197,7 +198,7 @@ impl Connection {
             is_safe: head.method.is_safe(),
             started_ms: core.clock.now_ms(),
             awaits_writable: false,
-            out: core.out.split_off(start),
+            out: Output::new(core.out.split_off(start)),
             record: None,
         };
         if core.log.is_some() {
@@ -219,14 +220,14 @@ impl Connection {
         content: Content<'_>,
         is_persistent: bool,
     ) {
-        let is_answered = !exchange.out.is_empty();
+        let is_answered = !exchange.out.tail().is_empty();
         let mut taker = Taker::Nobody;
         match outcome {
             Outcome::ReadContent if content == Content::Later => {
                 taker = Taker::Call(head.bytes.into())
             }
             Outcome::Pending => {
-                exchange.out.clear();
+                exchange.out.tail().clear();
                 exchange.framing.persistent = is_persistent;
                 taker = Taker::Exchange {
                     id: exchange.id,
@@ -237,7 +238,7 @@ impl Connection {
             Outcome::Answered if is_answered => exchange.progress = Progress::Done,
             // The application kept no promise: its answer is missing.
             _ => {
-                exchange.out.clear();
+                exchange.out.tail().clear();
                 exchange.framing.persistent &= is_persistent;
                 exchange.respond(&mut core.stamp, &failure_response());
             }

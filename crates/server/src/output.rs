@@ -1,0 +1,72 @@
+//! What an exchange has written and its connection has not taken yet: bytes, and parts of files among them.
+
+use std::collections::VecDeque;
+use std::fs::File;
+
+/// Bytes of a file that are part of an answer; they are sent without being read into memory.
+#[derive(Debug)]
+pub struct FilePart {
+    /// The file, open for reading. It is closed when the part has left, or when it will not leave any more.
+    pub file: File,
+    /// Where in the file the part begins.
+    pub offset: u64,
+    /// Bytes of the part. If the file turns out to have fewer, the connection is cut.
+    pub length: u64,
+}
+
+/// Bytes and parts of files, in the order of their leaving.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    /// The bytes before the first file.
+    bytes: Vec<u8>,
+    /// Each file with the bytes behind it. Of the first, part may have left already.
+    files: VecDeque<(FilePart, Vec<u8>)>,
+}
+
+impl Output {
+    pub(crate) fn new(bytes: Vec<u8>) -> Output {
+        Output {
+            bytes,
+            files: VecDeque::new(),
+        }
+    }
+
+    /// Where bytes are added that leave behind everything else.
+    pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
+        match self.files.back_mut() {
+            Some((_, behind)) => behind,
+            None => &mut self.bytes,
+        }
+    }
+
+    /// Adds a part of a file behind everything else.
+    pub(crate) fn push_file(&mut self, part: FilePart) {
+        self.files.push_back((part, Vec::new()));
+    }
+
+    /// Takes the bytes that are next; what held them is given away too, so that a stream that rests holds nothing.
+    pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// The part of a file that is next, once the bytes before it are taken.
+    pub(crate) fn file(&mut self) -> Option<&mut FilePart> {
+        self.files.front_mut().map(|(part, _)| part)
+    }
+
+    pub(crate) fn has_file(&self) -> bool {
+        !self.files.is_empty()
+    }
+
+    /// Closes the file that was next: it has left. The bytes behind it are next now.
+    pub(crate) fn end_file(&mut self) {
+        if let Some((_, mut behind)) = self.files.pop_front() {
+            self.bytes.append(&mut behind);
+        }
+    }
+
+    /// Closes all files, without what was behind them.
+    pub(crate) fn drop_files(&mut self) {
+        self.files = VecDeque::new();
+    }
+}
