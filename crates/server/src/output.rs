@@ -70,3 +70,53 @@ impl Output {
         self.files = VecDeque::new();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(length: u64) -> FilePart {
+        FilePart {
+            file: File::open("/dev/null").expect("it is everywhere"),
+            offset: 0,
+            length,
+        }
+    }
+
+    #[test]
+    fn bytes_and_files_keep_their_order() {
+        let mut output = Output::new(b"a".into());
+        output.tail().push(b'b');
+        output.push_file(part(1));
+        output.tail().push(b'c');
+        output.push_file(part(2));
+        output.push_file(part(3));
+        output.tail().push(b'd');
+        for (bytes, length) in [("ab", 1), ("c", 2), ("", 3)] {
+            assert_eq!(output.take_bytes(), bytes.as_bytes());
+            assert_eq!(output.file().map(|part| part.length), Some(length));
+            output.end_file();
+        }
+        assert!(!output.has_file());
+        output.tail().push(b'e');
+        assert_eq!(output.take_bytes(), b"de");
+    }
+
+    #[test]
+    fn what_stands_behind_a_dropped_file_is_dropped_too() {
+        let mut output = Output::new(b"a".into());
+        output.push_file(part(1));
+        output.tail().push(b'b');
+        output.drop_files();
+        assert!(!output.has_file());
+        assert_eq!(output.take_bytes(), b"a");
+        assert!(output.take_bytes().is_empty());
+    }
+
+    #[test]
+    fn what_is_taken_leaves_no_room_behind() {
+        let mut output = Output::new(vec![0; 100_000]);
+        assert_eq!(output.take_bytes().len(), 100_000);
+        assert_eq!(output.tail().capacity(), 0);
+    }
+}

@@ -7,7 +7,7 @@ use std::io::Read as _;
 use std::os::fd::OwnedFd;
 
 use harness::{Server, get, post, post_chunked, response};
-use server::{AccessLog, Command, LogFormat};
+use server::{AccessLog, Command, FilePart, LogFormat, Response};
 
 /// A server that logs, and what gives the log's lines when the server is dropped.
 fn logging() -> (Server, impl FnOnce(Server) -> Vec<String>) {
@@ -26,6 +26,37 @@ fn logging() -> (Server, impl FnOnce(Server) -> Vec<String>) {
         Server::logging(|config| config.limits.body_bytes_max = 1000, Some(log)),
         lines,
     )
+}
+
+#[test]
+fn the_bytes_of_a_file_are_those_that_were_sent() {
+    let (mut server, lines) = logging();
+    let path = "/proc/self/cmdline";
+    let bytes = std::fs::read(path).expect("it can be read").len() as u64;
+    for missing_bytes in [0, 5] {
+        let mut client = server.connect();
+        client.send(&get("/push"));
+        server.settle();
+        let id = server.exchange("/push");
+        let length = bytes + missing_bytes;
+        let head = Response {
+            length: Some(length + 4),
+            ..response(200, "")
+        };
+        server.post(id, Command::Begin(head));
+        server.post(id, Command::Write(b"part".into()));
+        let part = FilePart {
+            file: File::open(path).expect("it can be opened"),
+            offset: 0,
+            length,
+        };
+        server.post(id, Command::WriteFile(part));
+        server.post(id, Command::Finish);
+        server.settle();
+        assert_eq!(client.is_ended(), missing_bytes > 0);
+    }
+    let line = format!("\"GET /push HTTP/1.1\" 200 {} \"-\" \"-\"", bytes + 4);
+    assert_eq!(lines(server), [line.as_str(), line.as_str()]);
 }
 
 #[test]

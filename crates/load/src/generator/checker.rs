@@ -268,7 +268,10 @@ mod tests {
         let other = b"HTTP/1.1 200 OK\r\nDate: b\r\nContent-Length: 3\r\n\r\nyou";
         let wrong = b"HTTP/1.1 500 No\r\nContent-Length: 3\r\n\r\nhey";
         let long = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nlong\r\n0\r\n\r\n";
-        let parts: [&[u8]; 9] = [same, same, same, later, other, wrong, long, later, same];
+        let hint = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nConnection: close\r\n\r\n";
+        let parts: [&[u8]; 12] = [
+            same, same, hint, same, later, other, hint, hint, wrong, long, later, same,
+        ];
         let stream = parts.concat();
         for cut in 0..=stream.len() {
             let found = feed(&stream, cut, 9);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use server::{
-    Abort, App, Command, Content, ExchangeId, Fields, Mailbox, Outcome, Pulled, Request, Responder,
+    Abort, App, Command, Content, ExchangeId, Fields, FilePart, Mailbox, Outcome, Pulled, Request,
+    Responder, Response,
 };
 
 /// A call, as the application saw it.
@@ -15,7 +16,7 @@ pub(crate) struct Called {
 
 /// What it does, by the first segment of the path: `later` and `push` answer through the mailbox when the test says so, `parts` asks
 /// for content at once and again with each part, `read` needs the whole content, `big/N` answers N bytes, `pull/N` streams N parts,
-/// `early` answers whatever comes, `panic*` panics; everything else is answered with its target.
+/// `file` posts the next of `files` during the call, `early` answers whatever comes, `panic*` panics; everything else is answered with its target.
 pub(crate) struct TestApp {
     mailbox: Arc<Mailbox>,
     pub(crate) called: Vec<Called>,
@@ -23,6 +24,9 @@ pub(crate) struct TestApp {
     pub(crate) half_closed: Vec<ExchangeId>,
     pub(crate) contents: Vec<(ExchangeId, String, bool)>,
     pub(crate) writables: Vec<ExchangeId>,
+    pub(crate) files: Vec<FilePart>,
+    /// Files that were shorter than was said, and the bytes that are missing.
+    pub(crate) short_files: Vec<(ExchangeId, u64)>,
     /// Parts that are still to be pulled, and the bytes of each.
     pulls: Vec<(ExchangeId, usize)>,
     pub(crate) pull_bytes: usize,
@@ -44,10 +48,28 @@ impl TestApp {
             half_closed: Vec::new(),
             contents: Vec::new(),
             writables: Vec::new(),
+            files: Vec::new(),
+            short_files: Vec::new(),
             pulls: Vec::new(),
             pull_bytes: 5,
             forgotten_bytes: 0,
             reads_on: true,
+        }
+    }
+
+    fn post_file(&mut self, id: ExchangeId) {
+        let part = self.files.remove(0);
+        let head = Response {
+            status: 200,
+            length: Some(part.length),
+            ..Response::default()
+        };
+        for command in [
+            Command::Begin(head),
+            Command::WriteFile(part),
+            Command::Finish,
+        ] {
+            self.mailbox.post(id, command);
         }
     }
 
@@ -85,6 +107,10 @@ impl App for TestApp {
             ("later" | "push", _) => Outcome::Pending,
             ("parts", _) => {
                 self.mailbox.post(request.id, Command::Read);
+                Outcome::Pending
+            }
+            ("file", _) => {
+                self.post_file(request.id);
                 Outcome::Pending
             }
             ("read", None) => Outcome::ReadContent,
@@ -158,6 +184,10 @@ impl App for TestApp {
 
     fn peer_ended(&mut self, id: ExchangeId) {
         self.half_closed.push(id);
+    }
+
+    fn file_was_short(&mut self, id: ExchangeId, missing_bytes: u64) {
+        self.short_files.push((id, missing_bytes));
     }
 
     fn abort(&mut self, id: ExchangeId, why: Abort) {

@@ -62,6 +62,12 @@ impl Client {
         }
     }
 
+    /// Leaves without a word: the server sees a reset.
+    pub(crate) fn reset(self) {
+        let linger = Some(std::time::Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(&self.socket, linger).expect("an open socket");
+    }
+
     /// Ends the sending side.
     pub(crate) fn end(&self) {
         shutdown(&self.socket, Shutdown::Write).expect("an open socket");
@@ -97,6 +103,11 @@ impl Client {
     /// What was received and not taken.
     pub(crate) fn rest(&self) -> String {
         String::from_utf8_lossy(&self.received).into_owned()
+    }
+
+    /// How much was received and not taken.
+    pub(crate) fn rest_bytes(&self) -> u64 {
+        self.received.len() as u64
     }
 
     /// Drops what was received.

@@ -11,6 +11,7 @@ mod client;
 pub(crate) use app::TestApp;
 pub(crate) use client::{Answer, Client};
 
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -62,6 +63,16 @@ impl Server {
         Client::new(ours)
     }
 
+    /// A connection over TCP.
+    pub(crate) fn connect_by_tcp(&mut self) -> Client {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("a bound socket");
+        let ours = TcpStream::connect(address).expect("a listening socket");
+        let (theirs, _) = listener.accept().expect("a connection that waits");
+        self.adopt(theirs.into());
+        Client::new(ours.into())
+    }
+
     /// A connection that had sent something before the server took it in.
     pub(crate) fn adopt(&mut self, socket: OwnedFd) {
         self.worker.adopt(socket).expect("a usable socket");
@@ -72,7 +83,8 @@ impl Server {
         self.pass_within(0);
     }
 
-    fn pass_within(&mut self, most_ms: u64) {
+    /// One pass that waits until something is ready, but not longer than that.
+    pub(crate) fn pass_within(&mut self, most_ms: u64) {
         let wait_ms = self
             .worker
             .before_wait()
