@@ -416,6 +416,7 @@ fn a_handler_that_fails_behind_a_file_does_not_wait_for_it() {
     server.post(id, Command::Fail);
     server.settle();
     assert!(!is_open("failed"));
+    assert!(server.is_empty(), "it waits for its client to read");
     let mut received = 0;
     server.pass_until(|_| {
         let is_ended = client.is_ended();
