@@ -220,6 +220,22 @@ pub(crate) fn log_application(py: Python<'_>, title: &str, error: Option<&PyErr>
     log(py, message, title, error);
 }
 
+/// Logs, for debugging, that a file had less than an answer was said to have: the peer sees a cut.
+pub(crate) fn log_short_file(py: Python<'_>, missing_bytes: u64) {
+    let message =
+        "a file ended %d bytes before its answer did, or could not be read: the connection is cut";
+    let write = || -> PyResult<()> {
+        let logger = py
+            .import("logging")?
+            .call_method1("getLogger", ("bolide.error",))?;
+        logger.call_method1("debug", (message, missing_bytes))?;
+        Ok(())
+    };
+    if let Err(error) = write() {
+        error.write_unraisable(py, None);
+    }
+}
+
 fn log(py: Python<'_>, message: &str, title: &str, error: Option<&PyErr>) {
     let write = || -> PyResult<()> {
         let logger = py

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use server::{Abort, App, ExchangeId, Outcome, Pulled, Request, Responder};
 
 use crate::asgi::{Asgi, AsgiApp};
+use crate::driver::log_short_file;
 use crate::native::Native;
 use crate::runner::Runner;
 use crate::shared::Shared;
@@ -90,6 +91,10 @@ impl App for Interface {
 
     fn peer_ended(&mut self, id: ExchangeId) {
         either!(self, app => app.peer_ended(id));
+    }
+
+    fn file_was_short(&mut self, _: ExchangeId, missing_bytes: u64) {
+        Python::attach(|py| log_short_file(py, missing_bytes));
     }
 
     fn abort(&mut self, id: ExchangeId, why: Abort) {

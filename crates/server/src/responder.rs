@@ -249,7 +249,7 @@ impl<'a> Responder<'a> {
     /// Ends a content that was written in parts, and is as long as was said.
     pub fn finish(&mut self) {
         if self.delimiter == Delimiter::Chunks {
-            self.out.extend_from_slice(wire::LAST_CHUNK);
+            wire::push_last_chunk(self.out, b"");
         }
     }
 
