@@ -12,6 +12,9 @@ use server::{Abort, Command, ExchangeId, FilePart, Response};
 /// More than the buffers of a connection hold.
 const BIG_BYTES: u64 = 24 << 20;
 
+/// Far more than this process may hold, and more than 32 bits count.
+const HUGE_BYTES: u64 = (1 << 32) + 1;
+
 /// A file that is nowhere on a disk, called as the test is so that [`is_open`] finds it.
 fn file(name: &str, content: &[u8]) -> File {
     let memory = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).expect("a file in memory");
@@ -28,15 +31,27 @@ fn part(name: &str, content: &[u8]) -> FilePart {
     }
 }
 
-/// A file of zero bytes that takes no memory.
 fn big(name: &str) -> FilePart {
+    hollow(name, BIG_BYTES)
+}
+
+/// A file of zero bytes that takes no memory.
+fn hollow(name: &str, length: u64) -> FilePart {
     let file = file(name, b"");
-    file.set_len(BIG_BYTES).expect("a file can be so long");
+    file.set_len(length).expect("a file can be so long");
     FilePart {
         file,
         offset: 0,
-        length: BIG_BYTES,
+        length,
     }
+}
+
+/// What this process holds in memory of its own.
+fn held_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("the system tells");
+    let line = status.lines().find(|line| line.starts_with("RssAnon:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kib.expect("a number") << 10
 }
 
 /// Whether this process holds a file of that name open.
@@ -356,10 +371,14 @@ fn a_big_file_arrives_whole_and_its_writer_is_told_once() {
 fn a_client_that_does_not_read_makes_a_file_wait_and_is_given_up() {
     let mut server = Server::with(|config| config.timeouts.write_timeout_ms = 300);
     let client = server.connect_by_tcp();
-    let id = begin(&mut server, &client, Some(BIG_BYTES));
-    server.post(id, Command::WriteFile(big("stalled")));
+    let id = begin(&mut server, &client, Some(HUGE_BYTES));
+    let before_bytes = held_bytes();
+    server.post(id, Command::WriteFile(hollow("stalled", HUGE_BYTES)));
     server.pass_until(|server| server.worker.before_wait() != Some(0));
     assert!(is_open("stalled"));
+    // Other tests hold something too.
+    let more_bytes = held_bytes().saturating_sub(before_bytes);
+    assert!(more_bytes < 200 << 20, "{more_bytes} bytes more are held");
     assert!(server.worker.app.writables.is_empty());
     // Nothing is done again and again meanwhile.
     let mut passes = 0;
