@@ -1,10 +1,12 @@
 //! ASGI applications (specification 2.5, protocol "http").
 
 mod exchange;
+mod extensions;
 mod fresh;
 mod kit;
 mod memo;
 mod message;
+mod posting;
 mod receive;
 mod scope;
 

@@ -382,6 +382,17 @@ pub(crate) fn next_entry<'py>(
     Some((key, value))
 }
 
+/// A dict's version, which every change makes another (PEP 509); None from CPython 3.14 on, which keeps none.
+#[inline]
+#[allow(deprecated, reason = "3.12 and 3.13 keep it still")]
+pub(crate) fn version(dict: &Bound<'_, PyDict>) -> Option<u64> {
+    #[cfg(Py_3_14)]
+    return None;
+    #[cfg(not(Py_3_14))]
+    // SAFETY: it is a dict, and the interpreter is attached.
+    Some(unsafe { (*dict.as_ptr().cast::<ffi::PyDictObject>()).ma_version_tag })
+}
+
 /// Whether a list holds just these objects.
 #[inline]
 pub(crate) fn holds<T>(list: &Bound<'_, PyList>, objects: &[Py<T>]) -> bool {

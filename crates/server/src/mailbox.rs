@@ -58,7 +58,7 @@ pub enum Command {
     /// The answer is complete.
     Finish,
     /// The answer is complete, and ends with a trailer section: encoded field lines, each with its CRLF. They are dropped if the content
-    /// is not chunked. Whether the client accepts them ([`wire::accepts_trailers`]), and whether those names may stand there
+    /// is not chunked. Whether the client accepts them (`wire::RequestHead::accepts_trailers`), and whether those names may stand there
     /// ([`wire::may_be_trailer`]), the application has to know.
     FinishWith(Vec<u8>),
     /// The answer cannot be completed: cut the connection so that the peer notices.

@@ -48,6 +48,10 @@ pub struct RequestHead<'a> {
     ///
     /// Never set for HTTP/1.0, nor for a request without content.
     pub expects_continue: bool,
+    /// Whether the client accepts a trailer section: TE names `trailers` (RFC 9110 10.1.4).
+    ///
+    /// Whether Connection names TE, as it should, is not looked at: that is for intermediaries.
+    pub accepts_trailers: bool,
 }
 
 /// What the bytes so far amount to.
@@ -187,6 +191,7 @@ fn request_head<'a>(
         body_length,
         persistent: control.persistent(),
         expects_continue: control.expects_continue && body_length != BodyLength::None,
+        accepts_trailers: control.accepts_trailers,
     }))
 }
 
@@ -224,6 +229,7 @@ pub(crate) struct Control<'a> {
     pub(crate) close: bool,
     pub(crate) keep_alive: bool,
     expects_continue: bool,
+    pub(crate) accepts_trailers: bool,
     /// The lines that were read.
     pub(crate) lines: usize,
     /// How much of the section was remembered.
@@ -240,6 +246,7 @@ pub(crate) struct BeforePrivate<'a> {
     pub(crate) host: Option<&'a [u8]>,
     pub(crate) close: bool,
     pub(crate) keep_alive: bool,
+    pub(crate) accepts_trailers: bool,
 }
 
 impl<'a> Control<'a> {
@@ -253,6 +260,7 @@ impl<'a> Control<'a> {
             close: false,
             keep_alive: false,
             expects_continue: false,
+            accepts_trailers: false,
             lines: 0,
             remembered_bytes: 0,
             before_private: None,
@@ -264,6 +272,12 @@ impl<'a> Control<'a> {
     fn read(&mut self, name: &'a [u8], value: &'a [u8]) -> Result<(), ErrorKind> {
         self.lines += 1;
         match name.len() {
+            2 if name.eq_ignore_ascii_case(b"te") => {
+                let mut codings = list_members(value);
+                self.accepts_trailers |=
+                    codings.any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
+                Ok(())
+            }
             4 if name.eq_ignore_ascii_case(b"host") => self.host(trim_ows(value)),
             10 if name.eq_ignore_ascii_case(b"connection") => self.connection(value),
             6 | 13 | 14 | 17 | 19 => self.read_private(name, value),
@@ -286,6 +300,7 @@ impl<'a> Control<'a> {
                 host: self.host,
                 close: self.close,
                 keep_alive: self.keep_alive,
+                accepts_trailers: self.accepts_trailers,
             });
         }
         match kind {

@@ -53,4 +53,4 @@ pub use memo::SectionMemo;
 pub use method::{Method, Version};
 pub use response::{ResponseBodyLength, ResponseHead, ResponseProgress, parse_response};
 pub use scan::is_same;
-pub use trailer::{accepts_trailers, may_be_trailer};
+pub use trailer::may_be_trailer;

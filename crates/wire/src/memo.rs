@@ -23,6 +23,7 @@ pub struct SectionMemo {
     host: Option<(usize, usize)>,
     close: bool,
     keep_alive: bool,
+    accepts_trailers: bool,
 }
 
 impl SectionMemo {
@@ -35,6 +36,7 @@ impl SectionMemo {
             host: None,
             close: false,
             keep_alive: false,
+            accepts_trailers: false,
         }
     }
 
@@ -55,6 +57,7 @@ impl SectionMemo {
         control.host = self.host.and_then(|(from, to)| section.get(from..to));
         control.close = self.close;
         control.keep_alive = self.keep_alive;
+        control.accepts_trailers = self.accepts_trailers;
         Some(rest)
     }
 
@@ -83,6 +86,7 @@ impl SectionMemo {
             host: control.host,
             close: control.close,
             keep_alive: control.keep_alive,
+            accepts_trailers: control.accepts_trailers,
         });
         self.lines = said.lines;
         self.is_http10 = control.version == Version::Http10;
@@ -92,6 +96,7 @@ impl SectionMemo {
         });
         self.close = said.close;
         self.keep_alive = said.keep_alive;
+        self.accepts_trailers = said.accepts_trailers;
     }
 }
 
@@ -100,7 +105,7 @@ mod tests {
     use super::*;
     use crate::{HeadLimits, Progress, ProtocolError, parse_request, parse_request_with};
 
-    type Summary = Result<Option<(Vec<u8>, Option<Vec<u8>>, bool, usize)>, ProtocolError>;
+    type Summary = Result<Option<(Vec<u8>, Option<Vec<u8>>, [bool; 2], usize)>, ProtocolError>;
 
     fn summary(parsed: Result<Progress<'_>, ProtocolError>) -> Summary {
         parsed.map(|progress| match progress {
@@ -108,7 +113,7 @@ mod tests {
             Progress::Complete(head) => Some((
                 head.field_section.to_vec(),
                 head.host.map(<[u8]>::to_vec),
-                head.persistent,
+                [head.persistent, head.accepts_trailers],
                 head.consumed,
             )),
         })
@@ -118,7 +123,7 @@ mod tests {
     fn a_remembered_section_says_what_a_read_one_says() {
         let limits = HeadLimits::default();
         let mut memo = SectionMemo::new();
-        let heads: [&[u8]; 22] = [
+        let heads: [&[u8]; 25] = [
             b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
             b"GET /x HTTP/1.1\r\nHost: a\r\n\r\nGET",
             b"GET / HTTP/1.1\r\nHost: a\r\n\r",
@@ -141,6 +146,9 @@ mod tests {
             b"GET / HTTP/1.1\r\nCookie: d\r\nHost: a\r\n\r\n",
             b"GET / HTTP/1.1\r\nA: b\r\nCookie: d\r\nHost: a\r\nHost: a\r\n\r\n",
             b"GET / HTTP/1.1\r\nA: b\r\nCookie: d\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nCookie: d\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nCookie: e\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nCookie: e\r\nTE: trailers\r\n\r\n",
         ];
         for head in heads.iter().chain(&heads) {
             let read = summary(parse_request(head, &limits));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use server::{Command, Content, ExchangeId, Fields, Outcome, Responder, Response};
+use server::{Command, Content, ExchangeId, Fields, Outcome, Responder};
 
 use super::message::{Head, Message, Start};
 use super::receive::Receiving;
@@ -25,22 +25,24 @@ pub(crate) struct Exchange {
 
 /// What is filled in for each request.
 #[derive(Default)]
-struct State {
-    id: Option<ExchangeId>,
+pub(super) struct State {
+    pub(super) id: Option<ExchangeId>,
     /// Method and path as they were received, for the log.
     title: Vec<u8>,
-    is_head: bool,
+    pub(super) is_head: bool,
+    pub(super) accepts_trailers: bool,
+    pub(super) trailers: Vec<u8>,
     /// It is among the open exchanges: there is something to reach it for.
     is_open: bool,
     request: Incoming,
     /// The application is in its first step: what it sends is kept for the caller, which writes it at once.
-    is_direct: bool,
-    progress: Progress,
+    pub(super) is_direct: bool,
+    pub(super) progress: Progress,
     /// The head of the answer.
-    head: Head,
+    pub(super) head: Head,
     /// The content that was sent in the first step.
-    parts: Vec<Py<PyBytes>>,
-    parts_bytes: usize,
+    pub(super) parts: Vec<Py<PyBytes>>,
+    pub(super) parts_bytes: usize,
     /// The application said that more content follows: it is not framed as a whole.
     is_streamed: bool,
 }
@@ -58,14 +60,16 @@ enum Incoming {
 }
 
 /// How far the answer is.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Progress {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Progress {
     #[default]
     Nothing,
     /// Its start was sent to us.
     Started,
     /// More of its content follows.
     Streaming,
+    /// The content is complete, and a trailer section follows.
+    Trailing,
     Complete,
 }
 
@@ -108,6 +112,8 @@ impl Exchange {
                 state.title.extend_from_slice(part);
             }
             state.is_head = head.method == wire::Method::Head;
+            state.accepts_trailers = head.accepts_trailers;
+            state.trailers.clear();
             state.is_open = matches!(content, Incoming::Parts);
             state.request = content;
             state.is_direct = true;
@@ -119,7 +125,11 @@ impl Exchange {
         })
     }
 
-    fn with<R>(&self, py: Python<'_>, reach: impl FnOnce(&mut State) -> R) -> PyResult<R> {
+    pub(super) fn with<R>(
+        &self,
+        py: Python<'_>,
+        reach: impl FnOnce(&mut State) -> R,
+    ) -> PyResult<R> {
         let reached = self.state.with(py, reach);
         reached.ok_or_else(|| PyRuntimeError::new_err("this exchange is in use already"))
     }
@@ -140,7 +150,7 @@ impl Exchange {
     }
 
     /// Whoever waits in `receive()` learns that the answer is complete.
-    fn wake_readers(&self, py: Python<'_>) -> PyResult<()> {
+    pub(super) fn wake_readers(&self, py: Python<'_>) -> PyResult<()> {
         if self.with(py, |state| state.is_open)? {
             self.shared.wake_readers(py, self.id(py)?);
         }
@@ -172,57 +182,20 @@ impl Exchange {
         })?;
         match direct {
             Direct::Answered => self.close(py),
-            Direct::Posted => self.post_parts(py)?,
+            Direct::Posted => self.leave_first_step(py)?,
             Direct::Nothing => {}
         }
         Ok(direct)
-    }
-
-    /// Leaves the first step: what was kept goes through the mailbox.
-    fn post_parts(&self, py: Python<'_>) -> PyResult<()> {
-        let kept = self.with(py, |state| {
-            if !std::mem::replace(&mut state.is_direct, false) {
-                return None;
-            }
-            let (id, progress) = (state.id?, state.progress);
-            let is_headless = matches!(progress, Progress::Nothing | Progress::Started);
-            if is_headless {
-                return None;
-            }
-            let response = std::mem::take(&mut state.head.response);
-            let parts = std::mem::take(&mut state.parts);
-            let is_complete = progress == Progress::Complete;
-            Some((id, response, parts, state.parts_bytes, is_complete))
-        })?;
-        let Some((id, response, parts, ahead_bytes, is_complete)) = kept else {
-            return Ok(());
-        };
-        self.open(py, |open| open.ahead_bytes = ahead_bytes)?;
-        self.begin(py, id, response);
-        for part in parts {
-            let part = part.as_bytes(py).to_vec();
-            self.shared.post(py, id, Command::Write(part));
-        }
-        if is_complete {
-            self.shared.post(py, id, Command::Finish);
-        }
-        Ok(())
-    }
-
-    fn begin(&self, py: Python<'_>, id: ExchangeId, response: Response) {
-        // What the application still says of an answer without content goes nowhere.
-        let is_discarding = self.with(py, |state| state.is_head).unwrap_or(false)
-            || !wire::may_generate_content(response.status);
-        if is_discarding {
-            self.shared.change(id, |open| open.is_discarding = true);
-        }
-        self.shared.post(py, id, Command::Begin(response));
     }
 
     /// Whether the answer is complete.
     pub(crate) fn is_complete(&self, py: Python<'_>) -> bool {
         self.with(py, |state| state.progress == Progress::Complete)
             .unwrap_or(false)
+    }
+
+    pub(super) fn progress(&self, py: Python<'_>) -> PyResult<Progress> {
+        self.with(py, |state| state.progress)
     }
 
     /// Forgets the exchange.
@@ -311,7 +284,11 @@ impl Exchange {
                 state.progress = Progress::Started;
             }
         })?;
-        read
+        read?;
+        if self.with(py, |state| state.head.has_trailers)? {
+            self.leave_first_step(py)?;
+        }
+        Ok(())
     }
 
     /// Takes a part of the content; gives what to wait for until it is accepted, if it is not at once.
@@ -322,30 +299,17 @@ impl Exchange {
         more: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (before, is_direct) = self.with(py, |state| {
-            let before = state.progress;
-            if matches!(before, Progress::Started | Progress::Streaming) {
-                state.progress = match more {
-                    true => Progress::Streaming,
-                    false => Progress::Complete,
-                };
-                state.is_streamed |= more;
-                if state.is_direct {
-                    state.keep(part.as_ref());
-                }
+            let before = state.advance(more)?;
+            if state.is_direct {
+                state.keep(part.as_ref());
             }
-            (before, state.is_direct)
-        })?;
-        match before {
-            Progress::Nothing => Err(PyRuntimeError::new_err(
-                "send(): http.response.body came before http.response.start",
-            )),
-            Progress::Complete => Err(PyRuntimeError::new_err("send(): the response is complete")),
-            Progress::Started | Progress::Streaming if is_direct => self.kept(py, more),
-            Progress::Started | Progress::Streaming => {
-                let part = part.as_ref().map_or(&b""[..], |part| part.as_bytes());
-                self.post_body(py, part, before == Progress::Started, more)
-            }
+            PyResult::Ok((before, state.is_direct))
+        })??;
+        if is_direct {
+            return self.kept(py, more);
         }
+        let part = part.as_ref().map_or(&b""[..], |part| part.as_bytes());
+        self.post_body(py, part, before == Progress::Started, more)
     }
 
     /// A part was kept: sees to it that no more is kept than an answer may be ahead.
@@ -357,57 +321,38 @@ impl Exchange {
         if !more || ahead_bytes <= STREAM_AHEAD_BYTES {
             return Ok(None);
         }
-        self.post_parts(py)?;
+        self.leave_first_step(py)?;
         self.shared.wait_to_write(py, self.id(py)?).map(Some)
-    }
-
-    /// Sends a part behind the first step.
-    fn post_body<'py>(
-        &self,
-        py: Python<'py>,
-        part: &[u8],
-        is_first: bool,
-        more: bool,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let id = self.id(py)?;
-        if is_first {
-            let (response, is_whole, is_headed) = self.with(py, |state| {
-                let is_headed = state.has_no_content();
-                let response = std::mem::take(&mut state.head.response);
-                let length = part.len() as u64;
-                let is_whole = !more && response.length.is_none_or(|said| said == length);
-                (response, is_whole, is_headed)
-            })?;
-            if is_whole && !(is_headed && part.is_empty()) {
-                let content = part.to_vec();
-                let whole = Response {
-                    content,
-                    ..response
-                };
-                self.shared.post(py, id, Command::Respond(whole));
-                self.wake_readers(py)?;
-                return Ok(None);
-            }
-            self.begin(py, id, response);
-        }
-        let is_discarded = self.shared.change(id, |open| open.is_discarding) == Some(true);
-        if !more {
-            if !part.is_empty() && !is_discarded {
-                self.shared.post(py, id, Command::Write(part.to_vec()));
-            }
-            self.shared.post(py, id, Command::Finish);
-            self.wake_readers(py)?;
-            return Ok(None);
-        }
-        match is_discarded {
-            true => Ok(None),
-            false => self.shared.write(py, id, part.to_vec()).map(Some),
-        }
     }
 }
 
 impl State {
-    fn has_no_content(&self) -> bool {
+    /// A part of the content is sent, or the last of it. Gives how far the answer was before.
+    ///
+    /// # Errors
+    /// `RuntimeError` when none may be sent now.
+    pub(super) fn advance(&mut self, more: bool) -> PyResult<Progress> {
+        let before = self.progress;
+        match before {
+            Progress::Nothing => Err(PyRuntimeError::new_err(
+                "send(): content came before http.response.start",
+            )),
+            Progress::Trailing | Progress::Complete => {
+                Err(PyRuntimeError::new_err("send(): the response is complete"))
+            }
+            Progress::Started | Progress::Streaming => {
+                self.progress = match (more, self.head.has_trailers) {
+                    (true, _) => Progress::Streaming,
+                    (false, true) => Progress::Trailing,
+                    (false, false) => Progress::Complete,
+                };
+                self.is_streamed |= more;
+                Ok(before)
+            }
+        }
+    }
+
+    pub(super) fn has_no_content(&self) -> bool {
         self.is_head || !wire::may_generate_content(self.head.response.status)
     }
 
@@ -469,6 +414,7 @@ impl Method for Exchange {
                 None
             }
             Message::Body { body, more } => self.body(py, body, more)?,
+            Message::Extension(kind, message) => self.extension(kind, &message)?,
         };
         awaitable.map_or_else(|| self.shared.done(py), Ok)
     }

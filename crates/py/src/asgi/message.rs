@@ -14,12 +14,24 @@ pub(crate) enum Message<'py> {
         body: Option<Bound<'py, PyBytes>>,
         more: bool,
     },
+    /// One of an extension.
+    Extension(Extension, Bound<'py, PyDict>),
+}
+
+/// The messages beyond start and body (asgiref, "Extensions").
+#[derive(Clone, Copy)]
+pub(crate) enum Extension {
+    EarlyHint,
+    PathSend,
+    ZeroCopySend,
+    Trailers,
 }
 
 /// `http.response.start`, not read yet.
 pub(crate) struct Start<'py> {
     status: Option<Bound<'py, PyAny>>,
     headers: Option<Bound<'py, PyAny>>,
+    trailers: Option<Bound<'py, PyAny>>,
 }
 
 /// The entries of a message that mean something.
@@ -28,6 +40,7 @@ struct Entries<'py> {
     kind: Option<Bound<'py, PyAny>>,
     status: Option<Bound<'py, PyAny>>,
     headers: Option<Bound<'py, PyAny>>,
+    trailers: Option<Bound<'py, PyAny>>,
     body: Option<Bound<'py, PyAny>>,
     more_body: Option<Bound<'py, PyAny>>,
 }
@@ -78,6 +91,7 @@ impl<'py> Entries<'py> {
             b"more_body" => Some(&mut self.more_body),
             b"status" => Some(&mut self.status),
             b"headers" => Some(&mut self.headers),
+            b"trailers" => Some(&mut self.trailers),
             _ => None,
         }
     }
@@ -108,13 +122,22 @@ impl<'py> Message<'py> {
             b"http.response.start" => Ok(Message::Start(Start {
                 status: entries.status,
                 headers: entries.headers,
+                trailers: entries.trailers,
             })),
+            b"http.response.early_hint" => Ok(extension(Extension::EarlyHint, message)),
+            b"http.response.pathsend" => Ok(extension(Extension::PathSend, message)),
+            b"http.response.zerocopysend" => Ok(extension(Extension::ZeroCopySend, message)),
+            b"http.response.trailers" => Ok(extension(Extension::Trailers, message)),
             _ => Err(PyRuntimeError::new_err(format!(
                 "send(): {:?} is no message of this protocol",
                 kind.to_string_lossy()
             ))),
         }
     }
+}
+
+fn extension<'py>(kind: Extension, message: &Bound<'py, PyDict>) -> Message<'py> {
+    Message::Extension(kind, message.clone())
 }
 
 /// The bytes of a body. What is not bytes is copied: the application may change what it has sent.
@@ -144,8 +167,11 @@ impl Start<'_> {
             ));
         };
         head.response.status = status;
+        if let Some(trailers) = &self.trailers {
+            head.has_trailers = trailers.is_truthy()?;
+        }
         match &self.headers {
-            Some(headers) => push_headers(head, headers),
+            Some(headers) => for_each_header(headers, |name, value| push_header(head, name, value)),
             None => Ok(()),
         }
     }
@@ -155,6 +181,8 @@ impl Start<'_> {
 #[derive(Default)]
 pub(crate) struct Head {
     pub(crate) response: Response,
+    /// A trailer section follows the content.
+    pub(crate) has_trailers: bool,
     has_date: bool,
     has_server: bool,
 }
@@ -162,6 +190,7 @@ pub(crate) struct Head {
 impl Head {
     pub(crate) fn clear(&mut self) {
         self.response.clear();
+        self.has_trailers = false;
         (self.has_date, self.has_server) = (false, false);
     }
 
@@ -180,26 +209,36 @@ const OURS: [&[u8]; 5] = [
     b"upgrade",
 ];
 
-fn push_headers(head: &mut Head, headers: &Bound<'_, PyAny>) -> PyResult<()> {
+/// Gives each header of an iterable of pairs, as names and values that may be sent.
+///
+/// # Errors
+/// `TypeError` or `ValueError`, with what is wrong about it; what `take` returns.
+pub(crate) fn for_each_header(
+    headers: &Bound<'_, PyAny>,
+    mut take: impl FnMut(&[u8], &[u8]) -> PyResult<()>,
+) -> PyResult<()> {
     if let Ok(list) = headers.cast_exact::<PyList>() {
-        return list.iter().try_for_each(|pair| push_pair(head, &pair));
+        return list.iter().try_for_each(|pair| read_pair(&pair, &mut take));
     }
     for pair in headers.try_iter()? {
-        push_pair(head, &pair?)?;
+        read_pair(&pair?, &mut take)?;
     }
     Ok(())
 }
 
-fn push_pair(head: &mut Head, pair: &Bound<'_, PyAny>) -> PyResult<()> {
+fn read_pair(
+    pair: &Bound<'_, PyAny>,
+    take: &mut impl FnMut(&[u8], &[u8]) -> PyResult<()>,
+) -> PyResult<()> {
     if let Ok(pair) = pair.cast_exact::<PyTuple>()
         && pair.len() == 2
     {
-        return push_header(head, &pair.get_item(0)?, &pair.get_item(1)?);
+        return read_header(&pair.get_item(0)?, &pair.get_item(1)?, take);
     }
     if let Ok(pair) = pair.cast_exact::<PyList>()
         && pair.len() == 2
     {
-        return push_header(head, &pair.get_item(0)?, &pair.get_item(1)?);
+        return read_header(&pair.get_item(0)?, &pair.get_item(1)?, take);
     }
     let mut items = pair.try_iter()?;
     let (Some(name), Some(value), None) = (items.next(), items.next(), items.next()) else {
@@ -207,10 +246,14 @@ fn push_pair(head: &mut Head, pair: &Bound<'_, PyAny>) -> PyResult<()> {
             "send(): a header is a pair of byte strings, name and value",
         ));
     };
-    push_header(head, &name?, &value?)
+    read_header(&name?, &value?, take)
 }
 
-fn push_header(head: &mut Head, name: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+fn read_header(
+    name: &Bound<'_, PyAny>,
+    value: &Bound<'_, PyAny>,
+    take: &mut impl FnMut(&[u8], &[u8]) -> PyResult<()>,
+) -> PyResult<()> {
     let (Ok(name), Ok(value)) = (name.cast::<PyBytes>(), value.cast::<PyBytes>()) else {
         return Err(PyTypeError::new_err(
             "send(): the name and the value of a header are byte strings",
@@ -224,6 +267,18 @@ fn push_header(head: &mut Head, name: &Bound<'_, PyAny>, value: &Bound<'_, PyAny
             value.escape_ascii()
         )));
     }
+    take(name, value)
+}
+
+/// Appends an encoded field line.
+pub(crate) fn push_line(lines: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    lines.reserve(name.len() + value.len() + 4);
+    for part in [name, b": ", value, b"\r\n"] {
+        lines.extend_from_slice(part);
+    }
+}
+
+fn push_header(head: &mut Head, name: &[u8], value: &[u8]) -> PyResult<()> {
     if name.eq_ignore_ascii_case(b"content-length") {
         let length = std::str::from_utf8(value)
             .ok()
@@ -239,10 +294,6 @@ fn push_header(head: &mut Head, name: &Bound<'_, PyAny>, value: &Bound<'_, PyAny
     }
     head.has_date |= name.eq_ignore_ascii_case(b"date");
     head.has_server |= name.eq_ignore_ascii_case(b"server");
-    let fields = &mut head.response.fields;
-    fields.reserve(name.len() + value.len() + 4);
-    for part in [name, b": ", value, b"\r\n"] {
-        fields.extend_from_slice(part);
-    }
+    push_line(&mut head.response.fields, name, value);
     Ok(())
 }

@@ -5,7 +5,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use wire::{Method, Version};
 
-use super::fresh::Fresh;
+use super::extensions;
+use super::fresh::{Extensions, Fresh};
 use super::memo::{Addresses, Sections};
 use crate::request::decoded;
 
@@ -16,6 +17,7 @@ pub(crate) struct Scopes {
     template: Py<PyDict>,
     last: Last,
     versions: Fresh,
+    extensions: Extensions,
     state: Option<Fresh>,
     root_path: String,
     clients: Addresses,
@@ -37,6 +39,7 @@ struct Last {
 /// The keys of what differs from request to request.
 struct Keys {
     asgi: Py<PyString>,
+    extensions: Py<PyString>,
     http_version: Py<PyString>,
     method: Py<PyString>,
     path: Py<PyString>,
@@ -53,6 +56,7 @@ impl Keys {
         let key = |name| PyString::intern(py, name).unbind();
         Keys {
             asgi: key("asgi"),
+            extensions: key("extensions"),
             http_version: key("http_version"),
             method: key("method"),
             path: key("path"),
@@ -89,6 +93,7 @@ impl Scopes {
         let keys = Keys::new(py);
         for key in [
             &keys.asgi,
+            &keys.extensions,
             &keys.path,
             &keys.raw_path,
             &keys.headers,
@@ -106,6 +111,7 @@ impl Scopes {
             template: template.unbind(),
             last: Last::default(),
             versions: Fresh::new(versions.unbind()),
+            extensions: Extensions::new(py, &extensions::NAMES),
             state: state.map(Fresh::new),
             root_path: root_path.to_owned(),
             clients: Addresses::default(),
@@ -124,6 +130,9 @@ impl Scopes {
         let template = self.template.bind(py);
         if let Some(versions) = self.versions.renewed(py)? {
             template.set_item(&keys.asgi, versions)?;
+        }
+        if let Some(extensions) = self.extensions.renewed(py)? {
+            template.set_item(&keys.extensions, extensions)?;
         }
         if let Some(state) = &mut self.state
             && let Some(state) = state.renewed(py)?

@@ -1,0 +1,174 @@
+//! What an application may send beyond start and body: early hints, files and a trailer section (asgiref, "Extensions").
+
+use std::fs::File;
+
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use server::{Command, FilePart};
+
+use super::exchange::{Exchange, Progress};
+use super::message::{Extension, for_each_header, push_line};
+use crate::ffi;
+
+/// Their names in a scope. Each works with every request; an HTTP/1.0 client gets no hints and no trailer section.
+pub(crate) const NAMES: [&str; 4] = [
+    "http.response.early_hint",
+    "http.response.pathsend",
+    "http.response.trailers",
+    "http.response.zerocopysend",
+];
+
+impl Exchange {
+    /// Takes a message of an extension; gives what to wait for, if it is not accepted at once.
+    pub(super) fn extension<'py>(
+        &self,
+        kind: Extension,
+        message: &Bound<'py, PyDict>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = message.py();
+        match kind {
+            Extension::EarlyHint => self.early_hint(message),
+            Extension::PathSend => {
+                let path = required(message, "path")?.extract::<std::path::PathBuf>()?;
+                let part = whole(File::open(&path)?, &path.display().to_string())?;
+                self.file(py, part, false)
+            }
+            Extension::ZeroCopySend => {
+                let part = part_of(message)?;
+                self.file(py, part, is_true(message, "more_body")?)
+            }
+            Extension::Trailers => self.trailers(message),
+        }
+    }
+
+    /// Sends a 103 with the links (RFC 8297).
+    fn early_hint<'py>(&self, message: &Bound<'py, PyDict>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = message.py();
+        let mut fields = Vec::new();
+        for link in required(message, "links")?.try_iter()? {
+            let link = link?;
+            let Ok(link) = link.cast::<PyBytes>() else {
+                return Err(PyTypeError::new_err("send(): links are byte strings"));
+            };
+            if !wire::is_field_value(link.as_bytes()) {
+                return Err(PyValueError::new_err("send(): malformed link"));
+            }
+            push_line(&mut fields, b"link", link.as_bytes());
+        }
+        if self.progress(py)? != Progress::Nothing {
+            return Err(PyRuntimeError::new_err(
+                "send(): http.response.early_hint came after http.response.start",
+            ));
+        }
+        // What leaves before the answer goes the way that the answer has to go too, to stay in front of it.
+        self.leave_first_step(py)?;
+        let status = 103;
+        self.post(py, Command::Inform { status, fields })?;
+        Ok(None)
+    }
+
+    /// Sends a part of a file as content.
+    fn file<'py>(
+        &self,
+        py: Python<'py>,
+        part: FilePart,
+        more: bool,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.leave_first_step(py)?;
+        let length = (!more).then_some(part.length);
+        let is_sent = self.content_comes(py, more, length)? && part.length > 0;
+        if is_sent {
+            self.post(py, Command::WriteFile(part))?;
+        }
+        self.content_ends(py)?;
+        if more && is_sent {
+            // Files that wait hold descriptors: the next one has to wait until this one has left.
+            return self.shared().wait_to_write(py, self.id(py)?).map(Some);
+        }
+        Ok(None)
+    }
+
+    /// Takes the fields of the trailer section.
+    fn trailers<'py>(&self, message: &Bound<'py, PyDict>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = message.py();
+        if self.progress(py)? != Progress::Trailing {
+            return Err(PyRuntimeError::new_err(
+                "send(): http.response.trailers comes behind the content, and is announced in http.response.start",
+            ));
+        }
+        let mut lines = Vec::new();
+        if let Some(headers) = message.get_item("headers")? {
+            for_each_header(&headers, |name, value| {
+                if !wire::may_be_trailer(name) {
+                    return Err(PyValueError::new_err(format!(
+                        "send(): {} may not stand in a trailer section (RFC 9110 section 6.5.1)",
+                        name.escape_ascii()
+                    )));
+                }
+                push_line(&mut lines, name, value);
+                Ok(())
+            })?;
+        }
+        let is_last = !is_true(message, "more_trailers")?;
+        self.push_trailers(py, &lines, is_last)?;
+        Ok(None)
+    }
+}
+
+fn required<'py>(message: &Bound<'py, PyDict>, key: &str) -> PyResult<Bound<'py, PyAny>> {
+    message
+        .get_item(key)?
+        .ok_or_else(|| PyTypeError::new_err(format!("send(): the message has no {key}")))
+}
+
+fn is_true(message: &Bound<'_, PyDict>, key: &str) -> PyResult<bool> {
+    message
+        .get_item(key)?
+        .map_or(Ok(false), |value| value.is_truthy())
+}
+
+/// All of a file.
+fn whole(file: File, name: &str) -> PyResult<FilePart> {
+    let length = length_of(&file, name)?;
+    Ok(FilePart {
+        file,
+        offset: 0,
+        length,
+    })
+}
+
+/// The part of a file that a message names. The descriptor is duplicated: the application may close its own.
+fn part_of(message: &Bound<'_, PyDict>) -> PyResult<FilePart> {
+    let object = required(message, "file")?;
+    let fd: i32 = object.call_method0("fileno")?.extract()?;
+    if fd < 0 {
+        return Err(PyValueError::new_err("send(): the file is closed"));
+    }
+    let file = File::from(ffi::borrow_fd(fd).try_clone_to_owned()?);
+    let offset = match message.get_item("offset")? {
+        Some(offset) if !offset.is_none() => offset,
+        _ => object.call_method0("tell")?,
+    };
+    let offset: u64 = offset.extract()?;
+    let rest = length_of(&file, &object.to_string())?.saturating_sub(offset);
+    let length = match message.get_item("count")? {
+        Some(count) if !count.is_none() => rest.min(count.extract()?),
+        _ => rest,
+    };
+    Ok(FilePart {
+        file,
+        offset,
+        length,
+    })
+}
+
+fn length_of(file: &File, name: &str) -> PyResult<u64> {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(PyValueError::new_err(format!(
+            "send(): {name} is not a regular file"
+        )));
+    }
+    Ok(metadata.len())
+}

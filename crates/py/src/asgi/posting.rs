@@ -1,0 +1,151 @@
+//! Answers that go through the mailbox: those that take longer than the first step, and those that are more than bytes.
+
+use pyo3::prelude::*;
+use server::{Command, Response};
+
+use super::exchange::{Exchange, Progress};
+
+impl Exchange {
+    /// From now on everything goes through the mailbox, and first what was kept.
+    pub(super) fn leave_first_step(&self, py: Python<'_>) -> PyResult<()> {
+        let kept = self.with(py, |state| {
+            if !std::mem::replace(&mut state.is_direct, false) {
+                return None;
+            }
+            let has_begun = !matches!(state.progress, Progress::Nothing | Progress::Started);
+            let response = has_begun.then(|| std::mem::take(&mut state.head.response));
+            let parts = std::mem::take(&mut state.parts);
+            Some((response, parts, state.parts_bytes, state.progress))
+        })?;
+        let Some((response, parts, ahead_bytes, progress)) = kept else {
+            return Ok(());
+        };
+        self.open(py, |open| open.ahead_bytes = ahead_bytes)?;
+        let Some(response) = response else {
+            return Ok(());
+        };
+        self.begin(py, response)?;
+        for part in parts {
+            self.post(py, Command::Write(part.as_bytes(py).to_vec()))?;
+        }
+        match progress {
+            Progress::Complete => self.post(py, Command::Finish),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn post(&self, py: Python<'_>, command: Command) -> PyResult<()> {
+        self.shared().post(py, self.id(py)?, command);
+        Ok(())
+    }
+
+    fn begin(&self, py: Python<'_>, response: Response) -> PyResult<()> {
+        // What the application still says of an answer without content goes nowhere.
+        let is_head = self.with(py, |state| state.is_head)?;
+        if is_head || !wire::may_generate_content(response.status) {
+            self.open(py, |open| open.is_discarding = true)?;
+        }
+        self.post(py, Command::Begin(response))
+    }
+
+    /// Sends a part of the content.
+    pub(super) fn post_body<'py>(
+        &self,
+        py: Python<'py>,
+        part: &[u8],
+        is_first: bool,
+        more: bool,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if is_first && self.post_whole(py, part)? {
+            return Ok(None);
+        }
+        let id = self.id(py)?;
+        let is_discarded = self.shared().change(id, |open| open.is_discarding) == Some(true);
+        if more && !is_discarded {
+            return self.shared().write(py, id, part.to_vec()).map(Some);
+        }
+        if !part.is_empty() && !is_discarded {
+            self.post(py, Command::Write(part.to_vec()))?;
+        }
+        self.content_ends(py)?;
+        Ok(None)
+    }
+
+    /// Sends the head, and the content with it if that is all of it. False when more has to be said.
+    fn post_whole(&self, py: Python<'_>, part: &[u8]) -> PyResult<bool> {
+        let (response, is_whole) = self.with(py, |state| {
+            let is_headed = part.is_empty() && state.has_no_content();
+            let response = std::mem::take(&mut state.head.response);
+            let is_as_said = |said| said == part.len() as u64;
+            let is_whole = state.progress == Progress::Complete
+                && !is_headed
+                && response.length.is_none_or(is_as_said);
+            (response, is_whole)
+        })?;
+        if !is_whole {
+            self.begin(py, response)?;
+            return Ok(false);
+        }
+        let content = part.to_vec();
+        let whole = Response {
+            content,
+            ..response
+        };
+        self.post(py, Command::Respond(whole))?;
+        self.wake_readers(py)?;
+        Ok(true)
+    }
+
+    /// A part of the content comes from elsewhere. `length` is that of all content, if it is known. False when none may be sent.
+    pub(super) fn content_comes(
+        &self,
+        py: Python<'_>,
+        more: bool,
+        length: Option<u64>,
+    ) -> PyResult<bool> {
+        if self.with(py, |state| state.advance(more))?? == Progress::Started {
+            let response = self.with(py, |state| {
+                let mut response = std::mem::take(&mut state.head.response);
+                if !state.head.has_trailers {
+                    response.length = response.length.or(length);
+                }
+                response
+            })?;
+            self.begin(py, response)?;
+        }
+        let id = self.id(py)?;
+        Ok(self.shared().change(id, |open| open.is_discarding) != Some(true))
+    }
+
+    /// The last of the content may have been sent: then the answer is complete, unless a trailer section follows.
+    pub(super) fn content_ends(&self, py: Python<'_>) -> PyResult<()> {
+        if self.progress(py)? == Progress::Complete {
+            self.post(py, Command::Finish)?;
+            self.wake_readers(py)?;
+        }
+        Ok(())
+    }
+
+    /// Adds to the trailer section. To a client that does not ask for it nothing of it is sent (RFC 9110 section 6.5.1).
+    pub(super) fn push_trailers(
+        &self,
+        py: Python<'_>,
+        lines: &[u8],
+        is_last: bool,
+    ) -> PyResult<()> {
+        let trailers = self.with(py, |state| {
+            if state.accepts_trailers {
+                state.trailers.extend_from_slice(lines);
+            }
+            if is_last {
+                state.progress = Progress::Complete;
+            }
+            is_last.then(|| std::mem::take(&mut state.trailers))
+        })?;
+        if let Some(trailers) = trailers {
+            self.post(py, Command::FinishWith(trailers))?;
+            self.wake_readers(py)?;
+        }
+        Ok(())
+    }
+}
