@@ -35,6 +35,7 @@ class AsgiApplication:
     def __init__(self, app: Callback) -> None:
         self._app = app
         self._state: dict[str, Any] = {}
+        self._is_started = False
         self._task: asyncio.Task[None] | None = None
         self._to_app: asyncio.Queue[Message] = asyncio.Queue()
         self._from_app: asyncio.Queue[Message | None] = asyncio.Queue()
@@ -55,6 +56,7 @@ class AsgiApplication:
         answer = await self._ask("lifespan.startup")
         if answer is not None and answer["type"] == "lifespan.startup.failed":
             raise LifespanError(str(answer.get("message", "")) or "no reason given")
+        self._is_started = answer is not None
 
     async def shutdown(self) -> None:
         """Run the rest of the lifespan.
@@ -81,7 +83,10 @@ class AsgiApplication:
         try:
             await self._app(scope, self._to_app.get, self._take)
         except Exception as error:
-            logger.debug("the application has no lifespan: %r", error)
+            if self._is_started:
+                logger.exception("the application's lifespan failed")
+            else:
+                logger.debug("the application has no lifespan: %r", error)
         finally:
             self._from_app.put_nowait(None)
 

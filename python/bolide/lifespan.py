@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bolide.asgi import LifespanError
 from bolide.errors import Error
 from bolide.logs import logger
 
@@ -27,6 +28,8 @@ async def startup(app: Application) -> None:
     """
     try:
         await app.startup()
+    except LifespanError as error:
+        raise StartupError(f"the application's startup failed: {error}") from None
     except Exception as error:
         import traceback
 
@@ -40,5 +43,7 @@ async def shutdown(app: Application) -> None:
     """Run the application's shutdown; what it raises is logged, for the process ends anyway."""
     try:
         await app.shutdown()
+    except LifespanError as error:
+        logger.error("the application's shutdown failed: %s", error)
     except Exception:
         logger.exception("the application's shutdown failed")

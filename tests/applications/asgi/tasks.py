@@ -1,0 +1,120 @@
+"""What runs beside and behind requests: tasks, contexts, and what asyncio and anyio promise."""
+
+import asyncio
+import contextvars
+import importlib
+import json
+import traceback
+import types
+from typing import Any
+
+from kinds import Kinds, Receive, Send, answer, part, word
+
+kinds = Kinds()
+mark: contextvars.ContextVar[str] = contextvars.ContextVar("mark", default="unset")
+
+
+@kinds
+async def behind(scope: Any, receive: Receive, send: Send) -> None:
+    """Work on behind an answer that was sent at once, later or in parts, until it is let."""
+    way = word(scope, 2)
+    if way == "later":
+        await asyncio.sleep(0)
+    if way == "parts":
+        await send({"type": "http.response.start", "status": 200})
+        await part(send, b"do")
+        await part(send, b"ne", more=False)
+    else:
+        await answer(send, b"done", status=204 if way == "empty" else 200)
+    await kinds.held()
+    kinds.count("ended")
+
+
+@kinds
+async def context(scope: Any, receive: Receive, send: Send) -> None:
+    """Tell what the variable was, and set it, at once or behind a suspension."""
+    before = mark.get()
+    mark.set("in the first step")
+    if word(scope, 2) == "later":
+        await asyncio.sleep(0)
+        before += mark.get().replace("in the first step", "")
+        mark.set("later")
+    await answer(send, before.encode())
+
+
+@kinds
+async def task(scope: Any, receive: Receive, send: Send) -> None:
+    """Tell whether each of two suspensions ends in the same task, and no other request's."""
+    current = asyncio.current_task()
+    assert current is not None
+    kept = [hasattr(current, "mark")]
+    for _ in range(2):
+        await asyncio.sleep(0)
+        kept.append(asyncio.current_task() is not current)
+    await answer(send, json.dumps(kept).encode())
+
+
+@kinds
+async def probes(scope: Any, receive: Receive, send: Send) -> None:
+    """Run a check of one of the applications that are made of them."""
+    _, _, file, stage, name = scope["path"].split("/")
+    if stage == "later":
+        await asyncio.sleep(0.001)
+    try:
+        await getattr(importlib.import_module(file), name)()
+    except Exception:
+        return await answer(send, traceback.format_exc().encode(), status=500)
+    await answer(send, b"ok")
+
+
+@kinds
+async def state(scope: Any, receive: Receive, send: Send) -> None:
+    """Show the state."""
+    await answer(send, repr(scope.get("state")).encode())
+
+
+class Awaitable:
+    """An awaitable that is no coroutine."""
+
+    def __init__(self, scope: Any, receive: Receive, send: Send) -> None:
+        self.coroutine = kinds.app(scope, receive, send)
+
+    def __await__(self) -> Any:
+        return self.coroutine.__await__()
+
+
+@types.coroutine
+def generator(scope: Any, receive: Receive, send: Send) -> Any:
+    """Be a coroutine of the old kind."""
+    return (yield from kinds.app(scope, receive, send).__await__())
+
+
+async def app(scope: Any, receive: Receive, send: Send) -> None:
+    """Serve with the functions."""
+    await kinds.app(scope, receive, send)
+
+
+def plain(scope: Any, receive: Receive, send: Send) -> Any:
+    """Be a plain function that gives another application's coroutine."""
+    return kinds.app(scope, receive, send)
+
+
+def awaitable(scope: Any, receive: Receive, send: Send) -> Any:
+    """Give an awaitable."""
+    return Awaitable(scope, receive, send)
+
+
+def future(scope: Any, receive: Receive, send: Send) -> Any:
+    """Give a task."""
+    return asyncio.ensure_future(kinds.app(scope, receive, send))
+
+
+class Instance:
+    """An application whose `__call__` is a coroutine function."""
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Serve."""
+        await kinds.app(scope, receive, send)
+
+
+instance = Instance()

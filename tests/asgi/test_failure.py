@@ -1,0 +1,99 @@
+"""Applications that fail, and clients that go (points 27 and 28)."""
+
+from __future__ import annotations
+
+import pytest
+
+from asgi.conftest import Seen, end, head, wait_until
+from reply import Connection
+from running import Server
+
+APP = "asgi/sending.py"
+
+
+def logged(server: Server, where: str) -> int:
+    """Count the errors logged for a request, when all of them must have been."""
+    with server.connect() as client:
+        client.get("/raises/now/marker")
+    server.wait_line("/raises/now/marker: the application")
+    return sum(f"/raises/{where}: the application" in line for line in server.lines)
+
+
+WHERE = ("now", "later", "silent", "later-silent", "started", "later-started", "started-silent")
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_27_a_failure_before_the_answer_is_500_logged_once_and_the_connection_goes_on(
+    server: Server, client: Connection, where: str
+) -> None:
+    before = logged(server, where)
+    client.send(head("GET", f"/raises/{where}") + head("GET", "/sized/5"))
+    assert client.read().status == 500
+    assert client.read().content == b"abcde"
+    assert logged(server, where) == before + 1
+
+
+CUT = ("begun", "later-begun", "begun-silent", "later-begun-silent")
+
+
+@pytest.mark.parametrize("where", CUT)
+def test_27_a_failure_inside_an_answer_cuts_it_and_is_logged_once(
+    server: Server, client: Connection, where: str
+) -> None:
+    before = logged(server, where)
+    client.send(head("GET", f"/raises/{where}"))
+    assert client.read_head().status == 200
+    assert client.read_to_end() == b"4\r\npart\r\n"
+    assert logged(server, where) == before + 1
+
+
+@pytest.mark.parametrize("where", ["answered", "later-answered"])
+def test_27_a_failure_behind_an_answer_is_logged_once_and_changes_nothing(
+    server: Server, client: Connection, where: str
+) -> None:
+    before = logged(server, where)
+    client.send(head("GET", f"/raises/{where}") * 2)
+    assert [client.read().content for _ in range(2)] == [b"answered"] * 2
+    assert logged(server, where) == before + 2
+
+
+def test_27_the_log_names_the_error_and_where_it_was_raised(server: Server) -> None:
+    with server.connect() as client:
+        client.get("/raises/now")
+    server.wait_line("GET /raises/now: the application")
+    server.wait_line("Traceback")
+    server.wait_line("sending.py")
+    server.wait_line("RuntimeError: on purpose")
+
+
+def test_27_an_application_that_cancels_itself_is_500(client: Connection) -> None:
+    client.send(head("GET", "/raises/cancels") + head("GET", "/sized/5"))
+    assert client.read().status == 500
+    assert client.read().content == b"abcde"
+
+
+@pytest.mark.parametrize("way", ["catches", "raises"])
+def test_28_send_to_a_client_that_has_gone_raises_an_oserror_that_is_not_logged(
+    server: Server, seen: Seen, way: str
+) -> None:
+    left = seen("left")
+    with server.connect() as client:
+        client.send(head("GET", f"/gone/{way}"))
+        assert client.read_head().status == 200
+    wait_until(lambda: seen("left") == left + 1)
+    for name in ("gone", "gone again"):
+        assert {"ClientDisconnected", "OSError"} <= set(seen(name))
+    logged(server, "nothing")
+    assert f"GET /gone/{way}" not in "".join(server.lines)
+
+
+def test_28_a_whole_answer_to_a_client_that_has_gone_raises_it_too(
+    server: Server, seen: Seen
+) -> None:
+    client = server.connect()
+    client.send(head("GET", "/late"))
+    wait_until(lambda: seen("waiting") == 1)
+    end(client, "reset")
+    wait_until(lambda: seen("late") == "ClientDisconnected")
+    logged(server, "nothing")
+    assert "GET /late" not in "".join(server.lines)

@@ -1,0 +1,150 @@
+"""The lifespan around the requests (points 43 to 45)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from asgi.conftest import head
+from conftest import Start
+from reply import Connection
+from running import Server, wait_for_end
+
+APP = "asgi/life.py"
+
+
+@pytest.fixture
+def fifo(tmp_path: Path) -> Path:
+    """Make a FIFO that an application waits for."""
+    path = tmp_path / "release"
+    os.mkfifo(path)
+    return path
+
+
+def release(fifo: Path) -> None:
+    """Let the application go on that waits for the FIFO."""
+    fifo.write_bytes(b"x")
+
+
+def first(lines: list[str], *parts: str) -> list[int]:
+    """Give the places of the first lines with these parts."""
+    return [next(at for at, line in enumerate(lines) if part in line) for part in parts]
+
+
+def test_43_startup_is_awaited_before_anything_is_served(
+    start: Start, loop: str, tmp_path: Path, fifo: Path
+) -> None:
+    path = tmp_path / "socket"
+    env = {"LIFESPAN": "held", "RELEASE": str(fifo)}
+    server = start(APP, "--uds", str(path), "--loop", loop, env=env, ready=False)
+    server.wait_line("lifespan.startup")
+    with Connection(str(path)) as client:
+        client.send(head("GET", "/"))
+        release(fifo)
+        server.wait_line("startup ends with 0 requests")
+        assert client.read().content.endswith(b" True")
+
+
+def test_43_shutdown_is_sent_when_the_last_request_has_ended(
+    start: Start, loop: str, fifo: Path
+) -> None:
+    server = start(APP, "--loop", loop, env={"RELEASE": str(fifo)})
+    with server.connect() as client, server.connect():
+        client.send(head("GET", "/held"))
+        server.wait_line("request begins")
+        server.signal(signal.SIGTERM)
+        server.wait_line("stopping")
+        release(fifo)
+        assert client.read().content == b"held"
+        assert server.wait() == 0
+    ended, shutdown, complete = first(
+        server.lines, "request ends", "lifespan.shutdown after 1 requests", "shutdown is complete"
+    )
+    assert ended < shutdown < complete
+
+
+def test_43_shutdown_is_awaited_for_a_bounded_time(start: Start, loop: str) -> None:
+    env = {"LIFESPAN": "never-shuts-down"}
+    server = start(APP, "--loop", loop, "--graceful-timeout-ms", "700", env=env)
+    server.signal(signal.SIGTERM)
+    server.wait_line("lifespan.shutdown")
+    server.wait_line("the graceful time is over; killing 1 worker")
+    server.wait()
+
+
+@pytest.mark.parametrize("way", ["raises", "returns", "raises-at-startup"])
+def test_44_an_application_without_a_lifespan_is_served_without(
+    start: Start, loop: str, way: str
+) -> None:
+    server = start(APP, "--loop", loop, env={"LIFESPAN": way})
+    with server.connect() as client:
+        assert client.get("/").status == 200
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert "Traceback" not in server.errors
+    assert "lifespan.shutdown" not in server.errors
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize(
+    ("way", "reason"), [("startup-failed", "no database"), ("startup-failed-silently", "no reason")]
+)
+def test_44_a_failed_startup_is_said_and_ends_the_server(
+    start: Start, loop: str, way: str, reason: str, workers: str
+) -> None:
+    options = ("--loop", loop, "--workers", workers)
+    server = start(APP, *options, env={"LIFESPAN": way}, ready=False)
+    assert server.wait() == 3
+    assert f"error: the application's startup failed: {reason}" in server.errors
+    assert server.errors.count("lifespan.startup") <= int(workers)
+    assert "the next one starts" not in server.errors
+    assert "Traceback" not in server.errors
+
+
+@pytest.mark.parametrize("way", ["shutdown-failed", "raises-at-shutdown"])
+def test_44_a_failed_shutdown_is_said_and_the_server_ends(
+    start: Start, loop: str, way: str
+) -> None:
+    server = start(APP, "--loop", loop, env={"LIFESPAN": way})
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert server.errors.count(": no goodbye\n") == 1
+    assert ("Traceback" in server.errors) == (way == "raises-at-shutdown")
+
+
+def test_44_a_lifespan_that_ends_behind_its_startup_ends_nothing(start: Start, loop: str) -> None:
+    server = start(APP, "--loop", loop, env={"LIFESPAN": "ends-after-startup"})
+    with server.connect() as client:
+        assert client.get("/").content.endswith(b" True")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert "Traceback" not in server.errors
+
+
+def started(server: Server) -> list[int]:
+    """Give the processes that were told to start up, in order."""
+    lines = [line.split() for line in server.lines if line.startswith("lifespan.startup ")]
+    return [int(words[1]) for words in lines]
+
+
+def test_45_lifespan_and_requests_share_a_loop_and_a_state(start: Start, loop: str) -> None:
+    server = start(APP, "--loop", loop)
+    with server.connect() as client:
+        assert client.get("/").content == f"{server.workers()[0]} True".encode()
+    assert server.lines[0].rstrip().endswith("['asgi', 'state', 'type']")
+
+
+def test_45_there_is_one_for_each_worker_and_each_that_takes_its_place(
+    start: Start, loop: str
+) -> None:
+    server = start(APP, "--loop", loop, "--workers", "2")
+    workers = server.workers()
+    assert sorted(started(server)) == sorted(workers)
+    os.kill(workers[0], signal.SIGKILL)
+    assert wait_for_end(workers[0])
+    server.wait_line("lifespan.startup")
+    assert len(started(server)) == 3
+    assert started(server)[-1] not in workers

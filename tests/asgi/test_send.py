@@ -1,0 +1,224 @@
+"""What `send()` makes of an application's messages (points 20, 22 to 26 and 29)."""
+
+from __future__ import annotations
+
+import ast
+import select
+
+import pytest
+
+from asgi.conftest import Seen, head, release, wait_held, wait_until
+from conftest import APPLICATIONS
+from reply import Connection
+from running import Server
+
+APP = "asgi/sending.py"
+
+
+def keys(name: str) -> list[str]:
+    """Give the keys of a table in the application."""
+    for node in ast.parse((APPLICATIONS / APP).read_text()).body:
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == name:
+            assert isinstance(node.value, ast.Dict)
+            return [ast.literal_eval(key) for key in node.value.keys if key]
+    raise LookupError(name)
+
+
+def test_20_nothing_is_sent_before_the_first_body(
+    server: Server, client: Connection, seen: Seen
+) -> None:
+    held = seen("held")
+    client.send(head("GET", "/held"))
+    wait_held(seen, held)
+    assert not select.select([client.socket], [], [], 0)[0]
+    release(server)
+    reply = client.read()
+    assert (reply.get("x-start"), reply.content) == ("sent", b"content")
+
+
+def test_20_parts_are_streamed(client: Connection) -> None:
+    reply = client.get("/stream")
+    assert (reply.get("transfer-encoding"), reply.content) == ("chunked", b"012")
+    assert client.get("/stream").status == 200
+
+
+SHAPES = ("tuples", "lists", "tuple", "generator", "generators", "iterator")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_22_headers_come_in_every_iterable_shape_and_leave_in_order(
+    client: Connection, shape: str
+) -> None:
+    client.send(head("GET", f"/headers/{shape}"))
+    client.socket.settimeout(10)
+    reply = client.read()
+    ours = ("server", "date", "content-length")
+    assert [field for field in reply.fields if field[0] not in ours] == [
+        ("x-a", "1"),
+        ("x-b", "2"),
+        ("x-a", "3"),
+        ("x-mixed", ""),
+    ]
+
+
+def test_22_names_are_sent_as_the_application_wrote_them(client: Connection) -> None:
+    client.send(head("GET", "/headers/tuples", "Connection: close"))
+    answer = client.read_to_end()
+    assert b"\r\nx-a: 1\r\nx-b: 2\r\nx-a: 3\r\nX-Mixed: \r\n" in answer
+
+
+@pytest.mark.parametrize("name", keys("REFUSED"))
+def test_22_what_is_no_header_raises(client: Connection, name: str) -> None:
+    reply = client.get(f"/refused/{name}")
+    assert (reply.status, reply.content in (b"TypeError", b"ValueError")) == (200, True)
+
+
+def test_23_framing_and_the_connection_are_the_servers(client: Connection) -> None:
+    reply = client.get("/ours")
+    assert (reply.get("transfer-encoding"), reply.get("content-length")) == (None, "4")
+    assert (reply.get("connection"), reply.get("keep-alive")) == (None, None)
+    assert client.get("/ours").content == b"mine"
+
+
+@pytest.mark.parametrize(("said", "content"), [(5, b"abcde"), (4, b"abcd"), (3, b"abc")])
+def test_23_a_length_is_kept_and_what_is_beyond_it_dropped(
+    client: Connection, said: int, content: bytes
+) -> None:
+    reply = client.get(f"/sized/{said}")
+    assert (reply.get("content-length"), reply.content) == (str(said), content)
+    assert client.get("/stream").status == 200
+
+
+def test_23_an_answer_shorter_than_its_length_is_cut(client: Connection) -> None:
+    client.send(head("GET", "/sized/9"))
+    assert client.read_head().get("content-length") == "9"
+    assert client.read_to_end() == b"abcde"
+
+
+def test_23_an_empty_answer_of_another_length_is_cut_and_nothing_takes_its_place(
+    client: Connection,
+) -> None:
+    client.send(head("GET", "/sized/9/empty") * 2)
+    assert client.read_head().get("content-length") == "9"
+    assert client.read_to_end() == b""
+
+
+def test_23_an_empty_answer_of_no_length_is_empty(client: Connection) -> None:
+    client.send(head("GET", "/sized/0/empty") * 2)
+    for _ in range(2):
+        assert client.read().get("content-length") == "0"
+
+
+def test_23_without_a_length_the_end_of_the_connection_is_the_end_for_http_1_0(
+    client: Connection,
+) -> None:
+    client.send(b"GET /stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    reply = client.read()
+    assert (reply.get("transfer-encoding"), reply.is_last, reply.content) == (None, True, b"012")
+
+
+def test_23_with_a_length_a_connection_of_http_1_0_goes_on(client: Connection) -> None:
+    for _ in range(2):
+        client.send(b"GET /sized/5 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+        reply = client.read()
+        assert (reply.get("connection"), reply.content) == ("keep-alive", b"abcde")
+
+
+def test_24_date_and_server_are_sent_once(client: Connection) -> None:
+    for path in ("/sized/5", "/stream", "/ours"):
+        reply = client.get(path)
+        assert reply.get("server") == "bolide"
+        assert (reply.get("date") or "").endswith(" GMT")
+
+
+def test_24_those_of_the_application_take_their_place(client: Connection) -> None:
+    reply = client.get("/named")
+    assert reply.get("date") == "Thu, 01 Jan 1970 00:00:00 GMT"
+    assert reply.get("server") == "mine"
+
+
+LENGTH_IS_LOST = pytest.mark.xfail(reason="a whole answer with 304 loses its content-length")
+STATUSES = [
+    (200, "4", "whole"),
+    (200, "4", "parts"),
+    (204, None, "whole"),
+    (204, None, "parts"),
+    pytest.param(304, "4", "whole", marks=LENGTH_IS_LOST),
+    (304, "4", "parts"),
+]
+
+
+@pytest.mark.parametrize(("status", "length", "way"), STATUSES)
+@pytest.mark.parametrize("method", ["HEAD", "GET"])
+def test_25_head_204_and_304_have_no_content(
+    client: Connection, seen: Seen, method: str, status: int, length: str | None, way: str
+) -> None:
+    before = seen("statuses")
+    client.send(head(method, f"/status/{status}/{way}") * 2)
+    for _ in range(2):
+        reply = client.read(method)
+        assert (reply.status, reply.get("content-length")) == (status, length)
+        assert reply.content == (b"body" if (method, status) == ("GET", 200) else b"")
+        assert reply.get("transfer-encoding") is None
+    wait_until(lambda: seen("statuses") == before + 2)
+
+
+@pytest.mark.parametrize("said", [5, 9])
+@pytest.mark.parametrize("kind", ["", "/empty"])
+def test_25_head_keeps_the_length(client: Connection, said: int, kind: str) -> None:
+    client.send(head("HEAD", f"/sized/{said}{kind}") * 2)
+    for _ in range(2):
+        assert client.read("HEAD").get("content-length") == str(said)
+
+
+def test_25_head_of_a_stream_ends_with_its_head(
+    server: Server, client: Connection, seen: Seen
+) -> None:
+    before = seen("streams")
+    client.send(head("HEAD", "/stream"))
+    assert client.read("HEAD").status == 200
+    wait_until(lambda: seen("streams") == before + 1)
+    assert client.get("/stream").content == b"012"
+    assert "HEAD /stream" not in "".join(server.lines)
+
+
+@pytest.mark.parametrize("status", ["0", "99", "100", "101", "199", "600", "1000"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_25_no_final_answer_has_such_a_status(client: Connection, method: str, status: str) -> None:
+    client.send(head(method, f"/no_status/{status}"))
+    assert client.read(method).get("content-length") == str(len("ValueError"))
+
+
+@pytest.mark.parametrize("status", ["str", "none", "float"])
+def test_25_a_status_is_a_number(client: Connection, status: str) -> None:
+    assert client.get(f"/no_status/{status}").content in (b"TypeError", b"ValueError")
+
+
+CONTENTS = {"second-start": b"end", "start-inside": b"partend", "body-behind-parts": b"part"}
+CONTENTS |= {"start-behind": b"whole", "body-behind": b"whole", "unknown-inside": b"partend"}
+CONTENTS |= {"str-body": b"partend"}
+
+
+@pytest.mark.parametrize("when", ["now", "later"])
+@pytest.mark.parametrize("name", keys("ORDERS"))
+def test_26_a_message_out_of_order_raises_and_does_not_reach_the_client(
+    client: Connection, seen: Seen, name: str, when: str
+) -> None:
+    client.send(head("GET", f"/order/{name}/{when}") * 2)
+    for _ in range(2):
+        reply = client.read()
+        assert (reply.status, reply.content) == (200, CONTENTS.get(name, b"end"))
+    wait_until(lambda: seen(name) in ("RuntimeError", "TypeError"))
+
+
+@pytest.mark.parametrize("when", ["now", "later"])
+@pytest.mark.parametrize("size", ["whole", "parts"])
+@pytest.mark.parametrize("way", ["bytearray", "memoryview", "strided"])
+def test_29_a_buffer_may_be_changed_when_send_has_returned(
+    client: Connection, way: str, size: str, when: str
+) -> None:
+    assert client.get(f"/buffers/{way}/{size}/{when}").content == b"original"
+
+
+def test_29_what_send_gives_may_be_awaited_later(client: Connection) -> None:
+    assert client.get("/unawaited").content == b"in order"
