@@ -172,7 +172,6 @@ def test_17_a_receive_cancelled_as_its_message_arrives_loses_nothing(
     assert seen("raced") == raced + 1
 
 
-@pytest.mark.xfail(reason="a second receive() displaces the first, which then waits for ever")
 def test_17_two_receives_at_once_have_a_message_each(server: Server, seen: Seen) -> None:
     before = seen("two")
     with server.connect() as client:

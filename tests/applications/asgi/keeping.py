@@ -1,0 +1,87 @@
+"""Keeps what requests were called with, and looks at it, changes it or uses it in later ones."""
+
+import asyncio
+import copy
+import json
+import weakref
+from typing import Any
+
+from kinds import START, Kinds, Receive, Send, answer, word
+
+kinds = Kinds()
+app = kinds.app
+KEPT: list[tuple[Any, Any]] = []
+"""What was kept, and how it looked."""
+
+
+@kinds
+async def keep(scope: Any, receive: Receive, send: Send) -> None:
+    """Keep a part of what the request has."""
+    if word(scope, 3) == "later":
+        await asyncio.sleep(0)
+    things: dict[str, Any] = {
+        "scope": scope,
+        "headers": scope["headers"],
+        "asgi": scope["asgi"],
+        "state": scope["state"],
+        "items": scope.items(),
+        "iterator": iter(scope["headers"]),
+        "receive": receive,
+        "send": send,
+        "awaitable": receive(),
+        "weakly": weakref.ref(send),
+    }
+    kept = things[word(scope, 2)]
+    KEPT.append((kept, shown(kept)))
+    await answer(send, b"kept")
+
+
+def shown(kept: Any) -> Any:
+    """Show what must stay as it is."""
+    if isinstance(kept, dict | list):
+        return copy.deepcopy(kept)
+    return list(kept) if isinstance(kept, type({}.items())) else None
+
+
+@kinds
+async def compare(scope: Any, receive: Receive, send: Send) -> None:
+    """Tell whether all is as it was, and no part of this request's; forget it."""
+    mine = (scope, scope["headers"], scope["asgi"], scope["state"], receive, send)
+    same = []
+    for kept, before in KEPT:
+        is_as_it_was = before is None or shown(kept) == before
+        inner = kept() if isinstance(kept, weakref.ref) else kept
+        same.append(is_as_it_was and not any(inner is each for each in mine))
+    KEPT.clear()
+    await answer(send, json.dumps(same).encode())
+
+
+@kinds
+async def change(scope: Any, receive: Receive, send: Send) -> None:
+    """Change what was kept; tell whether it is seen here; forget it."""
+    for kept, _ in KEPT:
+        if isinstance(kept, list):
+            kept.append((b"changed", b"changed"))
+        else:
+            kept["changed"] = "changed"
+    KEPT.clear()
+    await answer(send, json.dumps("changed" in repr(scope)).encode())
+
+
+@kinds
+async def use(scope: Any, receive: Receive, send: Send) -> None:
+    """Use what was kept inside this request's answer; tell what came of it; forget it."""
+    found = []
+    await send(START)
+    for kept, _ in KEPT:
+        try:
+            if hasattr(kept, "__await__"):
+                found.append((await kept)["type"])
+            elif kept.__name__ == "receive":
+                found.append((await kept())["type"])
+            else:
+                await kept({"type": "http.response.body", "body": b"of another"})
+        except (RuntimeError, OSError) as error:
+            found.append(type(error).__name__)
+    KEPT.clear()
+    await send({"type": "http.response.body", "body": json.dumps(found).encode()})
