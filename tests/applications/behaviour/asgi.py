@@ -1,0 +1,37 @@
+"""The ASGI applications: one that answers in its first step, and one that suspends first."""
+
+import asyncio
+from typing import Any
+
+from acts import Act, act, failure
+
+
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    """Answer at once."""
+    if scope["type"] == "lifespan":
+        raise NotImplementedError
+    content, more = b"", True
+    while more:
+        message = await receive()
+        content += message["body"]
+        more = message["more_body"]
+    await answer(send, act(scope["method"], scope["path"], scope["query_string"], content))
+
+
+async def later(scope: Any, receive: Any, send: Any) -> None:
+    """Answer behind a suspension."""
+    await asyncio.sleep(0)
+    await app(scope, receive, send)
+
+
+async def answer(send: Any, act: Act) -> None:
+    """Send the answer."""
+    if act.fails == "before":
+        raise failure()
+    headers = [(name.encode(), value.encode()) for name, value in act.fields]
+    await send({"type": "http.response.start", "status": act.status, "headers": headers})
+    for part in act.parts:
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+    if act.fails == "inside":
+        raise failure()
+    await send({"type": "http.response.body", "body": act.content})

@@ -1,0 +1,42 @@
+"""The native applications: of plain functions, and of coroutines that suspend first."""
+
+import asyncio
+from collections.abc import Iterator
+
+from acts import Act, act, failure
+
+from bolide import App, Request, Response
+
+METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"]
+
+app = App()
+later = App()
+
+
+@app.route("/{path:path}", METHODS)
+def answer(request: Request) -> Response:
+    """Answer at once."""
+    return response(act(request.method, request.path, request.query_string, request.body()))
+
+
+@later.route("/{path:path}", METHODS)
+async def answer_later(request: Request) -> Response:
+    """Answer behind a suspension."""
+    await asyncio.sleep(0)
+    content = await request.body()
+    return response(act(request.method, request.path, request.query_string, content))
+
+
+def response(act: Act) -> Response:
+    """Make the answer."""
+    if act.fails == "before":
+        raise failure()
+    content = parts(act) if act.parts else act.content or None
+    return Response(content, act.status, headers=act.fields)
+
+
+def parts(act: Act) -> Iterator[bytes]:
+    """Yield the parts."""
+    yield from act.parts
+    if act.fails == "inside":
+        raise failure()
