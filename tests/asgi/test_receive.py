@@ -50,6 +50,16 @@ def test_12_content_in_single_bytes_has_no_empty_message_before_the_last(
     assert (sum(length for length, _ in messages), messages[-1][1]) == (10, False)
 
 
+def test_12_parts_that_arrive_together_are_all_given(client: Connection, seen: Seen) -> None:
+    before = seen("uploading")
+    client.send(head("POST", "/upload/now", CHUNKED))
+    wait_until(lambda: seen("uploading") == before + 1)
+    client.send(b"5\r\nhello\r\n" * 3 + b"1\r\n!\r\n0\r\n\r\n")
+    messages = client.read().json()
+    assert sum(length for length, _ in messages) == 16
+    assert [more for _, more in messages] == [True] * (len(messages) - 1) + [False]
+
+
 EMPTY = {
     "get": head("GET", "/blocks"),
     "post": head("POST", "/blocks"),
@@ -102,9 +112,12 @@ def test_15_after_the_answer_receive_gives_the_disconnect(
     assert client.get(f"/after/{way}").content == b"done"
 
 
-def test_15_the_answers_end_wakes_a_pending_receive(client: Connection, seen: Seen) -> None:
-    assert client.get("/watched").content == b"done"
-    wait_until(lambda: seen("watched") == "http.disconnect")
+@pytest.mark.parametrize("way", ["whole", "parts"])
+def test_15_the_answers_end_wakes_a_pending_receive(
+    client: Connection, seen: Seen, way: str
+) -> None:
+    assert client.get(f"/watched/{way}").content == b"done"
+    wait_until(lambda: seen(f"watched {way}") == "http.disconnect")
 
 
 REQUESTS = {

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies
 
 from asgi.conftest import Serving, head
 from conftest import Start
@@ -131,6 +132,30 @@ def test_6_headers_are_those_of_each_request(client: Connection) -> None:
     for value in ("1", "1", "2", "1"):
         assert scope_of(client.get("/", f"X-A: {value}"))["headers"][1] == (b"x-a", value.encode())
         assert scope_of(client.get("/", f"Cookie: {value}"))["headers"][1][1] == value.encode()
+
+
+NAMES = ("X-A", "x-a", "X-AB", "X", "Accept", "Cookie", "Authorization")
+VALUES = ("", "1", "2", "1, 2", "v" * 600)
+SECTIONS = strategies.lists(
+    strategies.lists(
+        strategies.tuples(strategies.sampled_from(NAMES), strategies.sampled_from(VALUES)),
+        max_size=40,
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(sections=SECTIONS)
+def test_6_headers_are_those_of_each_request_whatever_came_before(
+    server: Server, sections: list[list[tuple[str, str]]]
+) -> None:
+    with server.connect() as client, server.connect() as other:
+        for number, section in enumerate(sections):
+            lines = [f"{name}: {value}" for name, value in section]
+            scope = scope_of((other if number % 3 == 2 else client).get("/", *lines))
+            expected = [(name.lower().encode(), value.encode()) for name, value in section]
+            assert scope["headers"] == [(b"host", b"test"), *expected]
 
 
 def test_8_addresses_of_ipv6(start: Start, loop: str) -> None:

@@ -30,6 +30,7 @@ async def answer_json(send: Send, value: Any) -> None:
 @kinds
 async def upload(scope: Any, receive: Receive, send: Send) -> None:
     """Answer with the sizes of the messages, and whether each says that more comes."""
+    kinds.count("uploading")
     if word(scope, 2) == "late":
         await turns()
     found = await messages(receive)
@@ -80,11 +81,17 @@ async def after(scope: Any, receive: Receive, send: Send) -> None:
 @kinds
 async def watched(scope: Any, receive: Receive, send: Send) -> None:
     """Answer while a task waits in `receive()`, which the answer's end must wake."""
+    way = word(scope, 2)
     await messages(receive)
     watcher = asyncio.ensure_future(receive())
     await turns(3)
-    await answer(send, b"done")
-    kinds.seen["watched"] = (await watcher)["type"]
+    if way == "whole":
+        await answer(send, b"done")
+    else:
+        await send(START)
+        await part(send, b"do")
+        await part(send, b"ne", more=False)
+    kinds.seen[f"watched {way}"] = (await watcher)["type"]
 
 
 @kinds
