@@ -173,6 +173,7 @@ class AsgiApp:
         cls,
         app: Callable[..., Any],
         *,
+        as_coroutine: Callable[..., Any],
         root_path: str,
         state: dict[str, Any] | None,
         disconnected: type[Exception],

@@ -43,7 +43,11 @@ class AsgiApplication:
     def core(self) -> _core.AsgiApp:
         """Give what the core serves."""
         return _core.AsgiApp(
-            self._app, root_path="", state=self._state, disconnected=ClientDisconnected
+            self._app,
+            as_coroutine=_as_coroutine,
+            root_path="",
+            state=self._state,
+            disconnected=ClientDisconnected,
         )
 
     async def startup(self) -> None:
@@ -92,3 +96,7 @@ class AsgiApplication:
 
     async def _take(self, message: Message) -> None:
         self._from_app.put_nowait(message)
+
+
+async def _as_coroutine(awaitable: Awaitable[None]) -> None:
+    await awaitable

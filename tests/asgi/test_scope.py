@@ -182,7 +182,6 @@ def test_8_a_client_on_a_unix_socket_has_no_address(
     assert local_scope(start, loop, tmp_path / "socket")["client"] is None
 
 
-@pytest.mark.xfail(reason="the scope's server is None for a UNIX socket")
 def test_8_the_server_on_a_unix_socket_is_its_path(start: Start, loop: str, tmp_path: Path) -> None:
     path = tmp_path / "socket"
     assert tuple(local_scope(start, loop, path)["server"]) == (str(path), None)

@@ -66,15 +66,7 @@ def test_33_asyncio_and_anyio_keep_their_promises(
     assert (reply.status, reply.content.decode()) == (200, "ok")
 
 
-ONLY_COROUTINES = pytest.mark.xfail(reason="only coroutine functions are taken for applications")
-CALLABLES = [
-    "app",
-    "instance",
-    *(
-        pytest.param(name, marks=ONLY_COROUTINES)
-        for name in ("generator", "plain", "awaitable", "future")
-    ),
-]
+CALLABLES = ("app", "instance", "generator", "plain", "awaitable", "future")
 
 
 @pytest.mark.parametrize("name", CALLABLES)

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, acceptfrom_with, getsockname};
+use rustix::net::{SocketAddrUnix, SocketFlags, acceptfrom_with, getsockname};
 
 use crate::{Peer, Transport};
 
@@ -50,9 +51,16 @@ impl Listener {
         }
     }
 
-    /// The address it listens on; [`Peer::Local`] for a UNIX socket.
+    /// The address it listens on.
     pub fn local(&self) -> Peer {
-        Peer::from(getsockname(&self.socket).ok())
+        let address = getsockname(&self.socket).ok();
+        let unix = address.clone().map(SocketAddrUnix::try_from);
+        match unix {
+            Some(Ok(unix)) => unix.path().map_or(Peer::Local, |path| {
+                Peer::Unix(kept(&path.to_string_lossy()))
+            }),
+            _ => Peer::from(address),
+        }
     }
 }
 
@@ -69,5 +77,19 @@ fn refused(error: Errno) -> Accepted {
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// A path for as long as the process lives: addresses are copied with each connection, and listeners are few.
+fn kept(path: &str) -> &'static str {
+    static PATHS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+    let mut paths = PATHS.lock().unwrap_or_else(PoisonError::into_inner);
+    match paths.iter().find(|known| **known == path) {
+        Some(known) => known,
+        None => {
+            let new: &'static str = Box::leak(path.into());
+            paths.push(new);
+            new
+        }
     }
 }

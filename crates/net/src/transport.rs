@@ -21,7 +21,9 @@ pub struct Transport {
 pub enum Peer {
     /// An Internet address and port.
     Internet(SocketAddr),
-    /// A UNIX socket, or a connection that is gone: no address worth the name.
+    /// The path of a listening UNIX socket.
+    Unix(&'static str),
+    /// A client on a UNIX socket, or a connection that is gone: no address worth the name.
     #[default]
     Local,
 }

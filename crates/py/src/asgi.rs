@@ -12,7 +12,6 @@ mod scope;
 
 use std::sync::Arc;
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use server::{Abort, App, ExchangeId, Outcome, Pulled, Responder};
@@ -30,6 +29,8 @@ use crate::shared::Shared;
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct AsgiApp {
     app: Py<PyAny>,
+    /// Makes a coroutine of any other awaitable.
+    as_coroutine: Py<PyAny>,
     root_path: String,
     /// The lifespan's state, of which each request has a shallow copy.
     state: Option<Py<PyDict>>,
@@ -39,15 +40,17 @@ pub(crate) struct AsgiApp {
 #[pymethods]
 impl AsgiApp {
     #[new]
-    #[pyo3(signature = (app, *, root_path, state, disconnected))]
+    #[pyo3(signature = (app, *, as_coroutine, root_path, state, disconnected))]
     fn new(
         app: Py<PyAny>,
+        as_coroutine: Py<PyAny>,
         root_path: String,
         state: Option<Py<PyDict>>,
         disconnected: Py<PyAny>,
     ) -> AsgiApp {
         AsgiApp {
             app,
+            as_coroutine,
             root_path,
             state,
             disconnected,
@@ -65,6 +68,7 @@ impl AsgiApp {
 /// The application as the server calls it.
 pub(crate) struct Asgi {
     app: Py<PyAny>,
+    as_coroutine: Py<PyAny>,
     scopes: Scopes,
     kits: Kits,
     pub(crate) runner: Runner,
@@ -76,6 +80,7 @@ impl Asgi {
         let state = own.state.as_ref().map(|state| state.clone_ref(py));
         Ok(Asgi {
             app: own.app.clone_ref(py),
+            as_coroutine: own.as_coroutine.clone_ref(py),
             scopes: Scopes::new(py, &own.root_path, state)?,
             kits: Kits::default(),
             runner: Runner::new(shared),
@@ -113,15 +118,16 @@ impl Asgi {
         scope: Bound<'py, PyDict>,
     ) -> PyResult<Step<'py>> {
         let arguments = [scope.as_any(), kit.receive.bind(py), kit.send.bind(py)];
-        let coroutine = match ffi::call(py, &self.app, arguments) {
+        let called = match ffi::call(py, &self.app, arguments) {
+            Ok(called) if !ffi::is_coroutine(&called) => {
+                ffi::call(py, &self.as_coroutine, [&called])
+            }
+            called => called,
+        };
+        let coroutine = match called {
             Ok(coroutine) => coroutine,
             Err(error) => return Ok(Step::Ended(Err(error))),
         };
-        if !ffi::is_coroutine(&coroutine) {
-            let kind = coroutine.get_type().name()?;
-            let message = format!("an ASGI application gives a coroutine, not {kind}");
-            return Ok(Step::Ended(Err(PyTypeError::new_err(message))));
-        }
         Ok(match self.runner.step(py, &coroutine) {
             Sent::Yielded(future) => Step::Suspended(coroutine, future),
             Sent::Returned(_) => {

@@ -239,7 +239,7 @@ fn address<'py>(py: Python<'py>, peer: Peer) -> PyResult<Option<Bound<'py, PyTup
             let items = (address.ip().to_string(), address.port());
             Ok(Some(items.into_pyobject(py)?))
         }
-        Peer::Local => Ok(None),
+        Peer::Unix(_) | Peer::Local => Ok(None),
     }
 }
 

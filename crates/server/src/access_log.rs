@@ -203,7 +203,7 @@ fn push_client(line: &mut Vec<u8>, client: Peer) {
         Peer::Internet(address) => {
             let _ = write!(line, "{}", address.ip());
         }
-        Peer::Local => line.push(b'-'),
+        Peer::Unix(_) | Peer::Local => line.push(b'-'),
     }
 }
 

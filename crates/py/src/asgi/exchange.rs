@@ -383,8 +383,10 @@ impl State {
                 }
                 responder.finish();
             }
-        } else if self.parts.is_empty() && self.has_no_content() {
-            responder.begin(response.status, fields, response.length);
+        } else if self.has_no_content() {
+            // What was sent, if anything was, is as long as the content would be.
+            let sent = (!self.parts.is_empty()).then_some(self.parts_bytes as u64);
+            responder.begin(response.status, fields, response.length.or(sent));
         } else {
             let content = self.parts.first().map(|part| part.as_bytes(py));
             responder.respond(response.status, fields, content.unwrap_or_default());

@@ -14,7 +14,7 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// `(host, port)`, or None for a peer without an address.
+    /// `(host, port)`, `(path, None)`, or None for a peer without an address.
     pub(crate) fn address<'py>(
         &mut self,
         py: Python<'py>,
@@ -31,6 +31,7 @@ impl Addresses {
             Peer::Internet(address) => (address.ip().to_string(), address.port())
                 .into_pyobject(py)?
                 .into_any(),
+            Peer::Unix(path) => (*path, py.None()).into_pyobject(py)?.into_any(),
             Peer::Local => py.None().into_bound(py),
         };
         if self.by_connection.len() <= connection {

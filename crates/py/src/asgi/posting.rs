@@ -74,12 +74,16 @@ impl Exchange {
     /// Sends the head, and the content with it if that is all of it. False when more has to be said.
     fn post_whole(&self, py: Python<'_>, part: &[u8]) -> PyResult<bool> {
         let (response, is_whole) = self.with(py, |state| {
-            let is_headed = part.is_empty() && state.has_no_content();
-            let response = std::mem::take(&mut state.head.response);
-            let is_as_said = |said| said == part.len() as u64;
-            let is_whole = state.progress == Progress::Complete
-                && !is_headed
-                && response.length.is_none_or(is_as_said);
+            let mut response = std::mem::take(&mut state.head.response);
+            let length = part.len() as u64;
+            let is_last = state.progress == Progress::Complete;
+            let is_headed = state.is_head || !wire::may_generate_content(response.status);
+            if is_headed && is_last && length > 0 {
+                // What was sent is as long as the content would be.
+                response.length = response.length.or(Some(length));
+            }
+            let is_whole =
+                is_last && !is_headed && response.length.is_none_or(|said| said == length);
             (response, is_whole)
         })?;
         if !is_whole {

@@ -1,0 +1,145 @@
+"""Early hints, files and trailer sections."""
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from kinds import Kinds, Receive, Send, answer, word
+
+kinds = Kinds()
+app = kinds.app
+
+CONTENT = bytes(range(256)) * 1024
+FILE = Path(tempfile.mkdtemp()) / "file"
+FILE.write_bytes(CONTENT)
+
+
+def start(*headers: tuple[bytes, bytes], **more: Any) -> dict[str, Any]:
+    return {"type": "http.response.start", "status": 200, "headers": list(headers), **more}
+
+
+async def pause(scope: Any) -> None:
+    """Leave the first step, if the path says so."""
+    if word(scope, 2) == "later":
+        await asyncio.sleep(0)
+
+
+@kinds
+async def hint(scope: Any, receive: Receive, send: Send) -> None:
+    """Send two interim answers and a final one."""
+    await pause(scope)
+    links = [b"</a.css>; rel=preload", b"</b.js>; rel=preload"]
+    await send({"type": "http.response.early_hint", "links": links})
+    await send({"type": "http.response.early_hint", "links": (b"</c>; rel=x",)})
+    await answer(send, b"final")
+
+
+@kinds
+async def path(scope: Any, receive: Receive, send: Send) -> None:
+    """Send a file by its path."""
+    await pause(scope)
+    await send(start((b"x-file", b"path")))
+    await send({"type": "http.response.pathsend", "path": str(FILE)})
+
+
+@kinds
+async def short(scope: Any, receive: Receive, send: Send) -> None:
+    """Send a file that is shorter than was said."""
+    await send(start((b"content-length", b"%d" % (len(CONTENT) + 1))))
+    await send({"type": "http.response.pathsend", "path": str(FILE)})
+
+
+@kinds
+async def missing(scope: Any, receive: Receive, send: Send) -> None:
+    """Send a file that is not there; the failure is the application's to handle."""
+    await send(start())
+    try:
+        await send({"type": "http.response.pathsend", "path": str(FILE) + ".missing"})
+    except FileNotFoundError:
+        await send({"type": "http.response.body", "body": b"no such file"})
+
+
+@kinds
+async def folder(scope: Any, receive: Receive, send: Send) -> None:
+    """Send what is no regular file."""
+    await send(start())
+    try:
+        await send({"type": "http.response.pathsend", "path": str(FILE.parent)})
+    except ValueError:
+        await send({"type": "http.response.body", "body": b"no file"})
+
+
+@kinds
+async def copied(scope: Any, receive: Receive, send: Send) -> None:
+    """Send parts of an open file, and bytes between them; close it before they have left."""
+    await pause(scope)
+    with FILE.open("rb") as file:
+        file.seek(1000)
+        await send(start())
+        message = {"type": "http.response.zerocopysend", "file": file}
+        await send({**message, "count": 5, "more_body": True})
+        await send({"type": "http.response.body", "body": b"-between-", "more_body": True})
+        await send({**message, "offset": len(CONTENT) - 3})
+
+
+@kinds
+async def pipe(scope: Any, receive: Receive, send: Send) -> None:
+    """Send from what is no regular file."""
+    reading, writing = os.pipe()
+    os.close(writing)
+    await send(start())
+    with open(reading, "rb") as file:
+        try:
+            await send({"type": "http.response.zerocopysend", "file": file, "offset": 0})
+        except ValueError:
+            await send({"type": "http.response.body", "body": b"no file"})
+
+
+@kinds
+async def trailers(scope: Any, receive: Receive, send: Send) -> None:
+    """Send content, and a trailer section in two messages."""
+    await pause(scope)
+    await send(start((b"trailer", b"x-sum"), trailers=True))
+    await send({"type": "http.response.body", "body": b"content"})
+    message = {"type": "http.response.trailers"}
+    await send({**message, "headers": [(b"x-sum", b"1")], "more_trailers": True})
+    await send({**message, "headers": [[b"x-more", b"2"]]})
+
+
+@kinds
+async def forbidden(scope: Any, receive: Receive, send: Send) -> None:
+    """Try a trailer that may not be one."""
+    await send(start(trailers=True))
+    await send({"type": "http.response.body", "body": b"content"})
+    try:
+        headers = [(b"Content-Length", b"1")]
+        await send({"type": "http.response.trailers", "headers": headers})
+    except ValueError:
+        kinds.count("refused")
+    await send({"type": "http.response.trailers", "headers": []})
+
+
+@kinds
+async def misplaced(scope: Any, receive: Receive, send: Send) -> None:
+    """Send extensions where they may not stand."""
+    refused = 0
+    for message in (
+        {"type": "http.response.pathsend", "path": str(FILE)},
+        {"type": "http.response.zerocopysend", "file": None},
+        {"type": "http.response.trailers", "headers": []},
+        {"type": "http.response.early_hint"},
+        {"type": "http.response.early_hint", "links": [b"a\r\nb"]},
+        {"type": "http.response.early_hint", "links": ["text"]},
+    ):
+        try:
+            await send(message)
+        except (RuntimeError, TypeError, ValueError, AttributeError):
+            refused += 1
+    await send(start())
+    try:
+        await send({"type": "http.response.early_hint", "links": []})
+    except RuntimeError:
+        refused += 1
+    await send({"type": "http.response.body", "body": b"%d refused" % refused})

@@ -1,0 +1,118 @@
+"""What goes beyond start and body (points 11, 30 and 31)."""
+
+from __future__ import annotations
+
+import pytest
+
+from asgi.conftest import Seen, head
+from reply import Connection
+from running import Server
+
+APP = "asgi/extended.py"
+CONTENT = bytes(range(256)) * 1024
+STEPS = pytest.mark.parametrize("step", ["first", "later"])
+METHODS = pytest.mark.parametrize("method", ["GET", "HEAD"])
+
+
+@STEPS
+def test_30_trailers_go_to_a_client_that_accepts_them(client: Connection, step: str) -> None:
+    client.send(head("GET", f"/trailers/{step}", "TE: trailers", "Connection: TE, close"))
+    _, _, answer = client.read_to_end().partition(b"\r\n\r\n")
+    assert answer == b"7\r\ncontent\r\n0\r\nx-sum: 1\r\nx-more: 2\r\n\r\n"
+
+
+@STEPS
+def test_30_and_to_no_other(client: Connection, step: str) -> None:
+    client.send(head("GET", f"/trailers/{step}", "Connection: close"))
+    _, _, answer = client.read_to_end().partition(b"\r\n\r\n")
+    assert answer == b"7\r\ncontent\r\n0\r\n\r\n"
+
+
+@STEPS
+def test_30_nor_to_http_1_0_nor_head(server: Server, step: str) -> None:
+    with server.connect() as client:
+        client.send(f"GET /trailers/{step} HTTP/1.0\r\nTE: trailers\r\n\r\n".encode())
+        assert client.read_to_end().endswith(b"\r\n\r\ncontent")
+    with server.connect() as client:
+        client.send(head("HEAD", f"/trailers/{step}", "TE: trailers"))
+        assert client.read("HEAD").content == b""
+        assert client.get("/path").content == CONTENT
+
+
+def test_30_fields_that_frame_are_no_trailers(client: Connection, seen: Seen) -> None:
+    before = seen("refused")
+    assert client.get("/forbidden", "TE: trailers").content == b"content"
+    assert seen("refused") == before + 1
+
+
+@STEPS
+def test_31_hints_leave_before_the_answer(client: Connection, step: str) -> None:
+    client.send(head("GET", f"/hint/{step}", "Connection: close"))
+    answer = client.read_to_end()
+    hints = (
+        b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n"
+        b"link: </b.js>; rel=preload\r\n\r\n"
+        b"HTTP/1.1 103 Early Hints\r\nlink: </c>; rel=x\r\n\r\nHTTP/1.1 200 OK\r\n"
+    )
+    assert answer.startswith(hints)
+    assert answer.endswith(b"\r\n\r\nfinal")
+
+
+def test_31_hints_are_not_for_http_1_0(client: Connection) -> None:
+    client.send(b"GET /hint HTTP/1.0\r\n\r\n")
+    answer = client.read_to_end()
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"\r\n\r\nfinal")
+
+
+def test_31_hints_keep_to_their_request_in_a_pipeline(client: Connection) -> None:
+    client.send(head("GET", "/path") + head("GET", "/hint", "Connection: close"))
+    assert client.read().content == CONTENT
+    assert client.read_to_end().count(b"HTTP/1.1 103 Early Hints\r\n") == 2
+
+
+@STEPS
+@METHODS
+def test_31_a_path_is_sent_with_its_length(client: Connection, method: str, step: str) -> None:
+    for _ in range(2):
+        client.send(head(method, f"/path/{step}") * 2)
+        for _ in range(2):
+            reply = client.read(method)
+            assert reply.get("content-length") == str(len(CONTENT))
+            assert reply.get("x-file") == "path"
+            assert reply.content == (CONTENT if method == "GET" else b"")
+
+
+def test_31_a_file_that_is_too_short_ends_the_connection(client: Connection) -> None:
+    client.send(head("GET", "/short"))
+    _, _, content = client.read_to_end().partition(b"\r\n\r\n")
+    assert content == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [("/missing", b"no such file"), ("/folder", b"no file"), ("/pipe", b"no file")],
+)
+def test_31_what_cannot_be_sent_is_the_applications_to_handle(
+    client: Connection, path: str, content: bytes
+) -> None:
+    reply = client.get(path)
+    assert (reply.status, reply.content) == (200, content)
+
+
+@STEPS
+def test_31_parts_of_a_file_keep_their_order(client: Connection, step: str) -> None:
+    expected = CONTENT[1000:1005] + b"-between-" + CONTENT[-3:]
+    for _ in range(3):
+        client.send(head("GET", f"/copied/{step}") * 2)
+        for _ in range(2):
+            reply = client.read()
+            assert (reply.get("transfer-encoding"), reply.content) == ("chunked", expected)
+    client.send(head("HEAD", f"/copied/{step}"))
+    assert client.read("HEAD").content == b""
+    assert client.get("/path").content == CONTENT
+
+
+def test_26_extensions_out_of_place_raise_and_harm_nothing(client: Connection) -> None:
+    assert client.get("/misplaced").content == b"7 refused"
+    assert client.get("/path").content == CONTENT
