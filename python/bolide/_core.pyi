@@ -7,11 +7,13 @@ from typing import Any, Self, final
 
 __all__ = [
     "AsgiApp",
+    "FileWrapper",
     "NativeApp",
     "Request",
     "Selector",
     "Server",
     "Stream",
+    "WsgiApp",
     "__version__",
     "ceiling",
     "is_release_build",
@@ -181,14 +183,43 @@ class AsgiApp:
         """Take an ASGI 3 callable; each request has a shallow copy of `state`."""
 
 @final
+class WsgiApp:
+    """A WSGI application, and what the environs of its requests begin with."""
+
+    def __new__(
+        cls,
+        app: Callable[..., Any],
+        *,
+        root_path: str,
+        errors: Any,
+        disconnected: type[Exception],
+    ) -> Self:
+        """Take a callable of PEP 3333; `errors` is the stream `wsgi.errors`."""
+
+    @property
+    def dropped_fields(self) -> int:
+        """Fields that no environ holds because their name has an underscore."""
+
+@final
+class FileWrapper:
+    """What `wsgi.file_wrapper` makes: reads a file from where it stands, block by block."""
+
+    def __new__(cls, file: Any, block_bytes: int = 65536, /) -> Self: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Any: ...
+    def close(self) -> None:
+        """Close the file, if it can be closed."""
+
+@final
 class Server:
     """One worker's reactor with HTTP on it."""
 
-    def __new__(cls, app: NativeApp | AsgiApp, options: dict[str, Any]) -> Self:
+    def __new__(cls, app: NativeApp | AsgiApp | WsgiApp, options: dict[str, Any]) -> Self:
         """Make a server without listeners.
 
         `options` may hold every name of `settings()`, `server_header` (bool), `access_log` (a
-        descriptor or None) and `access_log_format` ("combined" or "json").
+        descriptor or None), `access_log_format` ("combined" or "json"), and for WSGI `threads` and
+        `workers` (counts).
         """
 
     def add_listener(self, fd: int) -> None:

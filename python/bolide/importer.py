@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bolide.asgi import AsgiApplication
 from bolide.errors import ConfigError
+from bolide.wsgi import WsgiApplication
 
 if TYPE_CHECKING:
     from bolide.web import App
 
-    Application: TypeAlias = App | AsgiApplication
+    Application: TypeAlias = App | AsgiApplication | WsgiApplication
 
 ATTRIBUTE = "app"
 
@@ -81,7 +82,7 @@ def check(found: object, name: str) -> Application:
                 "wrap it with asgiref.compatibility.guarantee_single_callable"
             )
         if parameters == 2:
-            raise ConfigError(f"{name} is a WSGI application; those are not served yet")
+            return WsgiApplication(found)
     raise ConfigError(
         f"{name} is neither a bolide.App nor an ASGI application but {_described(found)}"
     )

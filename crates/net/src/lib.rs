@@ -8,9 +8,11 @@ mod listener;
 mod poller;
 mod timer;
 mod transport;
+mod waker;
 
 pub use clock::{Clock, precise_ns};
 pub use listener::{Accepted, Listener};
 pub use poller::{Events, Interest, Interrupted, Poller, Readiness, Token};
 pub use timer::{TICK_MS, TimerWheel};
 pub use transport::{FileSent, Peer, Received, Sent, Transport};
+pub use waker::Waker;

@@ -423,6 +423,24 @@ pub(crate) fn ascii<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
     Some(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), usize::try_from(length).ok()?) })
 }
 
+/// A str of which each character is one byte (Latin-1).
+#[inline]
+pub(crate) fn latin1<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyString> {
+    let length = bytes.len().cast_signed();
+    // SAFETY: the kind says one byte for each character, of which `length` are there; any byte is one. They are copied.
+    let text = unsafe {
+        ffi::PyUnicode_FromKindAndData(
+            ffi::PyUnicode_1BYTE_KIND as i32,
+            bytes.as_ptr().cast(),
+            length,
+        )
+    };
+    // SAFETY: a new reference, or null where no memory is left, which panics as everywhere.
+    let text = unsafe { Bound::from_owned_ptr(py, text) };
+    // SAFETY: the function gives a str.
+    unsafe { text.cast_into_unchecked() }
+}
+
 /// The number of items of a container, 0 when it cannot be told.
 pub(crate) fn length(object: &Bound<'_, PyAny>) -> usize {
     // SAFETY: any object may be asked; a failure sets an error, which is cleared below.

@@ -9,25 +9,31 @@ use crate::native::Native;
 use crate::runner::Runner;
 use crate::shared::Shared;
 use crate::table::NativeApp;
+use crate::wsgi::{Placement, Wsgi, WsgiApp};
 
-/// An application of either kind. A worker serves one.
+/// An application of any kind. A worker serves one.
 #[expect(clippy::large_enum_variant, reason = "a worker has one")]
 pub(crate) enum Interface {
     Native(Native),
     Asgi(Asgi),
+    Wsgi(Wsgi),
 }
 
 impl Interface {
     /// Reads what Python passes as the application.
     ///
     /// # Errors
-    /// `TypeError` for anything but a `NativeApp` or an `AsgiApp`.
+    /// `TypeError` for anything but a `NativeApp`, an `AsgiApp` or a `WsgiApp`.
     pub(crate) fn of(
         app: &Bound<'_, PyAny>,
         shared: std::sync::Arc<Shared>,
+        placement: Placement,
     ) -> PyResult<Interface> {
         if let Ok(app) = app.cast::<AsgiApp>() {
             return Ok(Interface::Asgi(Asgi::new(app, shared)?));
+        }
+        if let Ok(app) = app.cast::<WsgiApp>() {
+            return Ok(Interface::Wsgi(Wsgi::new(app, shared, placement)?));
         }
         let native = app.cast::<NativeApp>()?.clone().unbind();
         Ok(Interface::Native(Native::new(native, shared)))
@@ -42,6 +48,9 @@ impl Interface {
         if let Ok(app) = app.cast::<AsgiApp>() {
             return Ok(app.get().disconnected().clone_ref(py));
         }
+        if let Ok(app) = app.cast::<WsgiApp>() {
+            return Ok(app.get().disconnected().clone_ref(py));
+        }
         let table = app.cast::<NativeApp>()?.get().table();
         Ok(table.disconnected.clone_ref(py))
     }
@@ -50,6 +59,7 @@ impl Interface {
         match self {
             Interface::Native(native) => &mut native.calls.runner,
             Interface::Asgi(asgi) => &mut asgi.runner,
+            Interface::Wsgi(wsgi) => &mut wsgi.runner,
         }
     }
 
@@ -62,11 +72,12 @@ impl Interface {
 }
 
 /// Hands a call on to whichever it is.
-macro_rules! either {
+macro_rules! whichever {
     ($self:ident, $app:ident => $call:expr) => {
         match $self {
             Interface::Native($app) => $call,
             Interface::Asgi($app) => $call,
+            Interface::Wsgi($app) => $call,
         }
     };
 }
@@ -74,23 +85,23 @@ macro_rules! either {
 impl App for Interface {
     #[inline]
     fn call(&mut self, request: &Request<'_>, responder: &mut Responder<'_>) -> Outcome {
-        either!(self, app => app.call(request, responder))
+        whichever!(self, app => app.call(request, responder))
     }
 
     fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
-        either!(self, app => app.pull(id, out))
+        whichever!(self, app => app.pull(id, out))
     }
 
     fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
-        either!(self, app => app.content(id, content, is_last));
+        whichever!(self, app => app.content(id, content, is_last));
     }
 
     fn writable(&mut self, id: ExchangeId) {
-        either!(self, app => app.writable(id));
+        whichever!(self, app => app.writable(id));
     }
 
     fn peer_ended(&mut self, id: ExchangeId) {
-        either!(self, app => app.peer_ended(id));
+        whichever!(self, app => app.peer_ended(id));
     }
 
     fn file_was_short(&mut self, _: ExchangeId, missing_bytes: u64) {
@@ -98,6 +109,6 @@ impl App for Interface {
     }
 
     fn abort(&mut self, id: ExchangeId, why: Abort) {
-        either!(self, app => app.abort(id, why));
+        whichever!(self, app => app.abort(id, why));
     }
 }

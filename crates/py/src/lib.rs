@@ -19,6 +19,7 @@ mod stream;
 mod table;
 mod task;
 mod tools;
+mod wsgi;
 
 use pyo3::prelude::*;
 
@@ -36,6 +37,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stream::Stream>()?;
     module.add_class::<table::NativeApp>()?;
     module.add_class::<asgi::AsgiApp>()?;
+    module.add_class::<wsgi::WsgiApp>()?;
+    module.add_class::<wsgi::FileWrapper>()?;
     module.add_class::<server::Server>()?;
     module.add_class::<selector::Selector>()?;
     Ok(())

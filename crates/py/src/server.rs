@@ -14,6 +14,7 @@ use crate::ffi;
 use crate::interface::Interface;
 use crate::selector::Selector;
 use crate::shared::Shared;
+use crate::wsgi::Placement;
 
 /// Freed memory that a worker keeps for the next content.
 const FREED_BYTES_KEPT: i32 = 8 << 20;
@@ -59,7 +60,7 @@ impl Server {
         // The mailbox is the worker's, and the application needs it before the worker is made of it.
         let mailbox = Arc::default();
         let shared = Arc::new(Shared::new(Arc::clone(&mailbox), disconnected));
-        let interface = Interface::of(app, Arc::clone(&shared))?;
+        let interface = Interface::of(app, Arc::clone(&shared), placement_of(options)?)?;
         let worker = Worker::new(interface, config, log, mailbox)?;
         Ok(Server {
             poller: worker.poller(),
@@ -259,13 +260,29 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
             .or_else(|| config.timeouts.get_mut(&name))
         {
             *number = value.extract()?;
-        } else if !matches!(name.as_str(), "access_log" | "access_log_format") {
+        } else if !matches!(
+            name.as_str(),
+            "access_log" | "access_log_format" | "threads" | "workers"
+        ) {
             return Err(PyValueError::new_err(format!(
                 "the server has no option {name}"
             )));
         }
     }
     Ok(config)
+}
+
+/// Where a WSGI application runs; nothing to the others.
+fn placement_of(options: &Bound<'_, PyDict>) -> PyResult<Placement> {
+    let number = |name: &str| match options.get_item(name)? {
+        Some(value) => value.extract(),
+        None => Ok(1),
+    };
+    let workers: usize = number("workers")?;
+    Ok(Placement {
+        threads: number("threads")?,
+        is_multiprocess: workers > 1,
+    })
 }
 
 fn access_log(fd: i32, format: LogFormat) -> PyResult<AccessLog> {

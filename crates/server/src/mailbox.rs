@@ -78,6 +78,12 @@ impl Mailbox {
         commands.push((id, command));
     }
 
+    /// Whether nothing is posted.
+    pub fn is_empty(&self) -> bool {
+        let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        commands.is_empty()
+    }
+
     /// Swaps the posted commands with `taken`, which must be empty.
     pub(crate) fn take(&self, taken: &mut Vec<(ExchangeId, Command)>) {
         let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);

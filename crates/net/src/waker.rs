@@ -1,0 +1,43 @@
+//! Wakes a reactor from another thread.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::poller::{Interest, Poller, Token};
+
+/// The token of a waker; its readiness says nothing but that the wait is over.
+const WAKER: Token = Token::MAX - 1;
+
+/// A descriptor that a reactor watches for nothing but to be woken.
+pub struct Waker {
+    counter: OwnedFd,
+}
+
+impl Waker {
+    /// A waker that wakes nobody yet.
+    ///
+    /// # Errors
+    /// When the process or the system has no descriptor left.
+    pub fn new() -> io::Result<Waker> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Waker {
+            counter: eventfd(0, flags)?,
+        })
+    }
+
+    /// Lets it wake who waits for `poller`. Edge-triggered: each wake-up is reported once, and the counter is never read.
+    ///
+    /// # Errors
+    /// As [`Poller::add`].
+    pub fn watch(&self, poller: &Poller) -> io::Result<()> {
+        poller.add_edge(&self.counter, WAKER, Interest::READ)
+    }
+
+    /// Ends the wait under way, or the next one.
+    pub fn wake(&self) {
+        // Fails only when nobody has waited for 2^64 wake-ups: then one is due anyway.
+        let _ = rustix::io::write(&self.counter, &1u64.to_ne_bytes());
+    }
+}

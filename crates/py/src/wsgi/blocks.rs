@@ -1,0 +1,154 @@
+//! What an application returned: an iterable of blocks.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyIterator, PyList, PyTuple};
+
+use super::log;
+
+/// The content of an answer, as far as it is known without waiting for more than its first block.
+pub(super) enum Answer<'py> {
+    /// All of it.
+    Whole(Content<'py>),
+    /// Its first block, which is not empty; more may follow.
+    Blocks(Bound<'py, PyBytes>, Blocks<'py>),
+}
+
+/// A content that is there as a whole.
+pub(super) enum Content<'py> {
+    Block(Bound<'py, PyBytes>),
+    Joined(Vec<u8>),
+}
+
+impl Content<'_> {
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Content::Block(block) => block.as_bytes(),
+            Content::Joined(bytes) => bytes,
+        }
+    }
+}
+
+impl<'py> Answer<'py> {
+    /// Reads what the application returned. Lists and tuples have nothing to wait for and nothing to close; of everything else the
+    /// first block is asked for.
+    ///
+    /// # Errors
+    /// What the iterable raises, which is closed then; `TypeError` for a block that is not bytes.
+    #[inline]
+    pub(super) fn read(returned: Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
+        if let Ok(list) = returned.cast_exact::<PyList>() {
+            if list.len() == 1 {
+                return Ok(Answer::Whole(Content::Block(block(list.get_item(0)?)?)));
+            }
+            return joined(list.iter());
+        }
+        if let Ok(tuple) = returned.cast_exact::<PyTuple>() {
+            return joined(tuple.iter());
+        }
+        Answer::read_iterable(returned)
+    }
+
+    fn read_iterable(returned: Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
+        let mut blocks = Blocks::of(returned)?;
+        match blocks.next() {
+            Ok(Some(first)) => Ok(Answer::Blocks(first, blocks)),
+            Ok(None) => {
+                blocks.close();
+                Ok(Answer::Whole(Content::Joined(Vec::new())))
+            }
+            Err(error) => {
+                blocks.close();
+                Err(error)
+            }
+        }
+    }
+}
+
+fn joined<'py>(items: impl Iterator<Item = Bound<'py, PyAny>>) -> PyResult<Answer<'py>> {
+    let mut content = Vec::new();
+    for item in items {
+        content.extend_from_slice(block(item)?.as_bytes());
+    }
+    Ok(Answer::Whole(Content::Joined(content)))
+}
+
+#[inline]
+fn block(item: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyBytes>> {
+    item.cast_into::<PyBytes>().map_err(|error| {
+        let kind = error.into_inner().get_type().name();
+        let kind = kind.map_or_else(|_| "something else".to_owned(), |kind| kind.to_string());
+        PyTypeError::new_err(format!("an application's blocks are bytes, not {kind}"))
+    })
+}
+
+/// An iterable that is walked, and must be closed.
+pub(super) struct Blocks<'py> {
+    iterable: Bound<'py, PyAny>,
+    iterator: Bound<'py, PyIterator>,
+}
+
+impl<'py> Blocks<'py> {
+    fn of(iterable: Bound<'py, PyAny>) -> PyResult<Blocks<'py>> {
+        match iterable.try_iter() {
+            Ok(iterator) => Ok(Blocks { iterable, iterator }),
+            Err(error) => {
+                close(&iterable);
+                Err(error)
+            }
+        }
+    }
+
+    /// One that is gone on with, later.
+    pub(super) fn bind(py: Python<'py>, kept: &KeptBlocks) -> Blocks<'py> {
+        Blocks {
+            iterable: kept.iterable.bind(py).clone(),
+            iterator: kept.iterator.bind(py).clone(),
+        }
+    }
+
+    /// To be gone on with later.
+    pub(super) fn keep(self) -> KeptBlocks {
+        KeptBlocks {
+            iterable: self.iterable.unbind(),
+            iterator: self.iterator.unbind(),
+        }
+    }
+
+    /// The next block that is not empty; `None` at the end.
+    ///
+    /// # Errors
+    /// What the iterator raises; `TypeError` for a block that is not bytes.
+    pub(super) fn next(&mut self) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        for item in &mut self.iterator {
+            let block = block(item?)?;
+            if !block.as_bytes().is_empty() {
+                return Ok(Some(block));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Closes the iterable that the application returned: its own `close`, not its iterator's.
+    pub(super) fn close(self) {
+        close(&self.iterable);
+    }
+}
+
+/// [`Blocks`] that wait for their turn.
+pub(super) struct KeptBlocks {
+    iterable: Py<PyAny>,
+    iterator: Py<PyIterator>,
+}
+
+fn close(iterable: &Bound<'_, PyAny>) {
+    let py = iterable.py();
+    let close = match iterable.getattr_opt(pyo3::intern!(py, "close")) {
+        Ok(Some(close)) => close,
+        Ok(None) => return,
+        Err(error) => return log::failed_to_close(py, &error),
+    };
+    if let Err(error) = close.call0() {
+        log::failed_to_close(py, &error);
+    }
+}

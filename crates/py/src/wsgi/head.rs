@@ -1,0 +1,235 @@
+//! The head of an answer as an application gives it to `start_response`.
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+use server::{Fields, Response};
+
+use crate::ffi;
+
+/// What may be the final status of an answer (RFC 9110 section 15).
+const STATUSES: std::ops::RangeInclusive<u16> = 200..=599;
+
+/// Fields about this connection only, which the server manages (RFC 9110 section 7.6.1).
+const HOP_BY_HOP: [&[u8]; 7] = [
+    b"connection",
+    b"keep-alive",
+    b"proxy-connection",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+];
+
+/// Longer lists are not compared.
+const KEY_PAIRS_MAX: usize = 16;
+
+/// A status and field lines, encoded. It stays until the next one: an application mostly gives the very same objects again.
+#[derive(Default)]
+pub(super) struct Head {
+    pub(super) status: u16,
+    fields: Vec<u8>,
+    has_date: bool,
+    has_server: bool,
+    /// What Content-Length says.
+    pub(super) length: Option<u64>,
+    /// The objects this was encoded from, which cannot change: the status and the pairs. Empty when they could.
+    key: Vec<Py<PyAny>>,
+}
+
+impl Head {
+    /// The field lines but Content-Length.
+    pub(super) fn fields(&self) -> Fields<'_> {
+        Fields::looked_through(&self.fields, self.has_date, self.has_server)
+    }
+
+    /// The same in owned bytes, for the mailbox.
+    pub(super) fn to_response(&self, content: Vec<u8>) -> Response {
+        Response {
+            status: self.status,
+            fields: self.fields.clone(),
+            content,
+            length: self.length,
+        }
+    }
+
+    /// Takes over what an application says.
+    ///
+    /// # Errors
+    /// `TypeError` or `ValueError`, with what is wrong about it.
+    #[inline]
+    pub(super) fn read(
+        &mut self,
+        status: &Bound<'_, PyAny>,
+        headers: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        match headers.cast_exact::<PyList>() {
+            Ok(list) if self.is_of(status, list) => Ok(()),
+            Ok(list) => self.read_list(status, list),
+            Err(_) => {
+                let list = PyList::empty(headers.py());
+                for pair in headers.try_iter()? {
+                    list.append(pair?)?;
+                }
+                self.read_list(status, &list)
+            }
+        }
+    }
+
+    /// Whether it was encoded from these very objects.
+    #[inline]
+    fn is_of(&self, status: &Bound<'_, PyAny>, headers: &Bound<'_, PyList>) -> bool {
+        let Some((own_status, own_pairs)) = self.key.split_first() else {
+            return false;
+        };
+        own_status.is(status)
+            && own_pairs.len() == headers.len()
+            && own_pairs
+                .iter()
+                .zip(headers.iter())
+                .all(|(own, pair)| own.is(&pair))
+    }
+
+    fn read_list(
+        &mut self,
+        status: &Bound<'_, PyAny>,
+        headers: &Bound<'_, PyList>,
+    ) -> PyResult<()> {
+        self.key.clear();
+        self.fields.clear();
+        (self.has_date, self.has_server, self.length) = (false, false, None);
+        self.status = read_status(status)?;
+        let mut is_constant = status.is_exact_instance_of::<PyString>();
+        for pair in headers {
+            is_constant &= self.push_pair(&pair)?;
+        }
+        if is_constant && headers.len() <= KEY_PAIRS_MAX {
+            self.key.push(status.clone().unbind());
+            self.key.extend(headers.iter().map(Bound::unbind));
+        }
+        Ok(())
+    }
+
+    /// True when the pair is made of objects that cannot change.
+    fn push_pair(&mut self, pair: &Bound<'_, PyAny>) -> PyResult<bool> {
+        if let Ok(pair) = pair.cast_exact::<PyTuple>()
+            && pair.len() == 2
+        {
+            let (name, value) = (pair.get_borrowed_item(0)?, pair.get_borrowed_item(1)?);
+            let is_constant =
+                name.is_exact_instance_of::<PyString>() && value.is_exact_instance_of::<PyString>();
+            self.push(&name, &value)?;
+            return Ok(is_constant);
+        }
+        let mut items = pair.try_iter()?;
+        let (Some(name), Some(value), None) = (items.next(), items.next(), items.next()) else {
+            return Err(PyTypeError::new_err(
+                "start_response(): a header is a tuple of two str, name and value",
+            ));
+        };
+        self.push(&name?, &value?)?;
+        Ok(false)
+    }
+
+    fn push(&mut self, name: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (Ok(name), Ok(value)) = (name.cast::<PyString>(), value.cast::<PyString>()) else {
+            return Err(PyTypeError::new_err(format!(
+                "start_response(): the name and the value of a header are str, not {} and {}",
+                name.get_type().name()?,
+                value.get_type().name()?
+            )));
+        };
+        match (ffi::ascii(name), ffi::ascii(value)) {
+            (Some(name), Some(value)) => self.push_bytes(name, value),
+            _ => self.push_bytes(latin1(name)?.as_bytes(), latin1(value)?.as_bytes()),
+        }
+    }
+
+    fn push_bytes(&mut self, name: &[u8], value: &[u8]) -> PyResult<()> {
+        if !wire::is_field_name(name) || !wire::is_field_value(value) {
+            return Err(malformed(name, value));
+        }
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"date") => self.has_date = true,
+            6 if name.eq_ignore_ascii_case(b"server") => self.has_server = true,
+            14 if name.eq_ignore_ascii_case(b"content-length") => return self.set_length(value),
+            _ => {}
+        }
+        if HOP_BY_HOP
+            .iter()
+            .any(|hop| name.len() == hop.len() && name.eq_ignore_ascii_case(hop))
+        {
+            return Err(PyValueError::new_err(format!(
+                "start_response(): {} is about the connection, which is the server's business; leave it out",
+                name.escape_ascii()
+            )));
+        }
+        self.fields.reserve(name.len() + value.len() + 4);
+        for part in [name, b": ", value, b"\r\n"] {
+            self.fields.extend_from_slice(part);
+        }
+        Ok(())
+    }
+
+    fn set_length(&mut self, value: &[u8]) -> PyResult<()> {
+        let is_digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+        let text = std::str::from_utf8(value).ok().filter(|_| is_digits);
+        let length: Option<u64> = text.and_then(|text| text.parse().ok());
+        if length.is_none() || self.length.is_some_and(|before| length != Some(before)) {
+            return Err(malformed(b"Content-Length", value));
+        }
+        self.length = length;
+        Ok(())
+    }
+}
+
+#[cold]
+fn malformed(name: &[u8], value: &[u8]) -> PyErr {
+    PyValueError::new_err(format!(
+        "start_response(): malformed header {}: {}",
+        name.escape_ascii(),
+        value.escape_ascii()
+    ))
+}
+
+/// Reads "200 OK". The reason is for readers of the code: what is sent is the registered one.
+fn read_status(status: &Bound<'_, PyAny>) -> PyResult<u16> {
+    let Ok(text) = status.cast::<PyString>() else {
+        let kind = status.get_type().name()?;
+        return Err(PyTypeError::new_err(format!(
+            "start_response(): the status is a str such as '200 OK', not {kind}"
+        )));
+    };
+    let number = ffi::ascii(text).and_then(|bytes| match bytes {
+        digits if digits.len() == 3 => number_of(digits),
+        [a, b, c, b' ', reason @ ..] if wire::is_field_value(reason) => number_of(&[*a, *b, *c]),
+        _ => None,
+    });
+    match number.filter(|number| STATUSES.contains(number)) {
+        Some(number) => Ok(number),
+        None => Err(PyValueError::new_err(format!(
+            "start_response(): the status is a str such as '200 OK' from 200 to 599, not {}",
+            text.repr()?
+        ))),
+    }
+}
+
+fn number_of(digits: &[u8]) -> Option<u16> {
+    digits.iter().try_fold(0, |number, digit| {
+        digit
+            .is_ascii_digit()
+            .then(|| number * 10 + u16::from(digit - b'0'))
+    })
+}
+
+#[cold]
+fn latin1<'py>(text: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyBytes>> {
+    let encoded = text.call_method1(pyo3::intern!(text.py(), "encode"), ("latin-1",));
+    match encoded {
+        Ok(bytes) => Ok(bytes.cast_into()?),
+        Err(_) => Err(PyValueError::new_err(format!(
+            "start_response(): a header holds characters beyond Latin-1: {}",
+            text.repr()?
+        ))),
+    }
+}

@@ -1,0 +1,319 @@
+//! The application on the reactor's thread (`--threads 1`): nothing is handed over, and nothing else is served meanwhile.
+//!
+//! What the application writes with `write` leaves when it has returned; blocks of an iterable leave one by one.
+
+use std::collections::HashMap;
+
+use pyo3::prelude::*;
+use server::{Content, ExchangeId, Fields, Outcome, Pulled, Responder};
+use wire::Method;
+
+use super::blocks::{Answer, Blocks, KeptBlocks};
+use super::environ::{Circumstances, Environs};
+use super::exchange::{Exchange, Framing, Lender, Progress, silent};
+use super::input::Input;
+use super::{Placement, WsgiApp, log};
+use crate::context::run_in;
+use crate::driver::ends_task;
+use crate::ffi;
+use crate::runner::Runner;
+
+/// What calls the application.
+pub(super) struct Inline {
+    app: Py<PyAny>,
+    environs: Environs,
+    lender: Lender,
+    streams: HashMap<ExchangeId, Stream>,
+}
+
+/// An answer of which the rest is still to come.
+struct Stream {
+    /// What was there when its head was written.
+    first: Vec<u8>,
+    blocks: Option<KeptBlocks>,
+    /// The context of the call.
+    context: Py<PyAny>,
+    /// What Content-Length leaves.
+    owed: Option<u64>,
+    title: String,
+}
+
+/// What became of an answer of which the content is there.
+enum Whole {
+    /// It is written.
+    Written,
+    /// Its head is; the content is shorter than what Content-Length says.
+    Short(Vec<u8>, Option<u64>),
+}
+
+impl Inline {
+    pub(super) fn new(app: &Bound<'_, WsgiApp>, placement: Placement) -> PyResult<Inline> {
+        let (py, own) = (app.py(), app.get());
+        let constants = own.constants(py, placement)?;
+        Ok(Inline {
+            app: own.app.clone_ref(py),
+            environs: Environs::new(&constants, &own.root_path, own.dropped.clone())?,
+            lender: Lender::new(None),
+            streams: HashMap::new(),
+        })
+    }
+
+    pub(super) fn call(
+        &mut self,
+        runner: &mut Runner,
+        request: &server::Request<'_>,
+        responder: &mut Responder<'_>,
+    ) -> Outcome {
+        if request.content == Content::Later {
+            return Outcome::ReadContent;
+        }
+        let py = ffi::attached();
+        let outcome = runner
+            .call_begins(py)
+            .and_then(|()| self.answer(py, runner, request, responder));
+        runner.call_ends(py);
+        outcome.unwrap_or_else(|error| {
+            if ends_task(py, &error) {
+                runner.keep_fatal(py, error);
+            } else {
+                log::raised(py, &log::title(request.head), &error);
+            }
+            failure(responder)
+        })
+    }
+
+    /// Calls the application and writes what it answers.
+    #[inline]
+    fn answer(
+        &mut self,
+        py: Python<'_>,
+        runner: &mut Runner,
+        request: &server::Request<'_>,
+        responder: &mut Responder<'_>,
+    ) -> PyResult<Outcome> {
+        let head = request.head;
+        let input = match request.content {
+            Content::Whole(content @ [_, ..]) => Some(Bound::new(py, Input::whole(content))?),
+            _ => None,
+        };
+        let circumstances = Circumstances {
+            client: request.client,
+            server: request.server,
+        };
+        let environ = self.environs.environ(py, head, &circumstances, input)?;
+        let lent = self
+            .lender
+            .lend(py, request.id, head.method == Method::Head)?;
+        let start_response = lent.start_response.bind(py);
+        let returned = ffi::call(py, &self.app, [environ.as_any(), start_response]);
+        drop(environ);
+        let answer = returned.and_then(Answer::read);
+        let exchange = lent.exchange.get();
+        let outcome = match answer {
+            Ok(Answer::Whole(content)) => {
+                match self.whole(py, exchange, content.as_bytes(), responder) {
+                    Ok(Whole::Written) => Ok(Outcome::Answered),
+                    // Only the head is written: the rest follows as a stream, which ends too early.
+                    Ok(Whole::Short(first, owed)) => {
+                        self.keep(py, runner, request, (first, owed), None)
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+            Ok(Answer::Blocks(first, blocks)) => {
+                match begin_stream(py, exchange, first.as_bytes(), responder) {
+                    Ok(Some(first)) => self.keep(py, runner, request, first, Some(blocks)),
+                    nothing_follows => {
+                        blocks.close();
+                        nothing_follows.map(|_| Outcome::Answered)
+                    }
+                }
+            }
+            Err(error) => Err(error),
+        };
+        if exchange.end(py)?.has_surplus {
+            log::wrong_length(py, &log::title(head), false);
+        }
+        self.lender.give_back(lent);
+        outcome
+    }
+
+    /// Writes an answer of which the content is there.
+    #[inline]
+    fn whole(
+        &mut self,
+        py: Python<'_>,
+        exchange: &Exchange,
+        content: &[u8],
+        responder: &mut Responder<'_>,
+    ) -> PyResult<Whole> {
+        exchange.with(py, |state| {
+            if state.progress != Progress::Said {
+                return Err(silent());
+            }
+            let merged;
+            let content = match state.written.is_empty() {
+                true => content,
+                false => {
+                    merged = [&std::mem::take(&mut state.written), content].concat();
+                    &merged
+                }
+            };
+            let framing = state.framing(content.len());
+            let (status, fields) = (state.head.status, state.head.fields());
+            Ok(match framing {
+                Framing::Whole(length) => {
+                    let within = content.get(..length).unwrap_or(content);
+                    responder.respond(status, fields, within);
+                    Whole::Written
+                }
+                Framing::HeadOnly(length) => {
+                    responder.begin(status, fields, length);
+                    Whole::Written
+                }
+                Framing::Short => {
+                    responder.begin(status, fields, state.head.length);
+                    Whole::Short(content.to_vec(), state.head.length)
+                }
+            })
+        })?
+    }
+
+    /// Keeps what follows the head that is written.
+    fn keep(
+        &mut self,
+        py: Python<'_>,
+        runner: &mut Runner,
+        request: &server::Request<'_>,
+        (first, owed): (Vec<u8>, Option<u64>),
+        blocks: Option<Blocks<'_>>,
+    ) -> PyResult<Outcome> {
+        let stream = Stream {
+            first,
+            blocks: blocks.map(Blocks::keep),
+            context: runner.contexts.take(py)?,
+            owed,
+            title: log::title(request.head),
+        };
+        self.streams.insert(request.id, stream);
+        Ok(Outcome::Streaming)
+    }
+
+    /// Gives the next block of an answer.
+    pub(super) fn pull(
+        &mut self,
+        runner: &mut Runner,
+        id: ExchangeId,
+        out: &mut Vec<u8>,
+    ) -> Pulled {
+        let py = ffi::attached();
+        let Some(mut stream) = self.streams.remove(&id) else {
+            return Pulled::Failed;
+        };
+        runner.contexts.leave(py);
+        match stream.next(py, out) {
+            Ok(true) => {
+                self.streams.insert(id, stream);
+                Pulled::More
+            }
+            Ok(false) => {
+                stream.close(py);
+                if stream.owed.is_some_and(|owed| owed > 0) {
+                    log::wrong_length(py, &stream.title, true);
+                }
+                Pulled::End
+            }
+            Err(error) => {
+                stream.close(py);
+                if ends_task(py, &error) {
+                    runner.keep_fatal(py, error);
+                } else {
+                    log::raised(py, &stream.title, &error);
+                }
+                Pulled::Failed
+            }
+        }
+    }
+
+    /// The client of an answer is gone.
+    pub(super) fn abort(&mut self, id: ExchangeId) {
+        if let Some(mut stream) = self.streams.remove(&id) {
+            stream.close(ffi::attached());
+        }
+    }
+}
+
+/// Writes the head of an answer of which the blocks are pulled. Gives what is to be sent first and what Content-Length says, or `None`
+/// when no content may follow.
+fn begin_stream(
+    py: Python<'_>,
+    exchange: &Exchange,
+    first: &[u8],
+    responder: &mut Responder<'_>,
+) -> PyResult<Option<(Vec<u8>, Option<u64>)>> {
+    exchange.with(py, |state| {
+        if state.progress != Progress::Said {
+            return Err(silent());
+        }
+        let mut parts = std::mem::take(&mut state.written);
+        parts.extend_from_slice(first);
+        let (status, length) = (state.head.status, state.head.length);
+        let has_parts = responder.begin(status, state.head.fields(), length);
+        Ok(has_parts.then_some((parts, length)))
+    })?
+}
+
+impl Stream {
+    /// Appends the next block to `out`; false at the end.
+    fn next(&mut self, py: Python<'_>, out: &mut Vec<u8>) -> PyResult<bool> {
+        if !self.first.is_empty() {
+            out.append(&mut self.first);
+            return Ok(self.take_from_owed(py, out));
+        }
+        let Some(kept) = &self.blocks else {
+            return Ok(false);
+        };
+        let mut blocks = Blocks::bind(py, kept);
+        let block = run_in(self.context.bind(py), || blocks.next())?;
+        let Some(block) = block else {
+            return Ok(false);
+        };
+        out.extend_from_slice(block.as_bytes());
+        Ok(self.take_from_owed(py, out))
+    }
+
+    /// Counts a block; false when it goes beyond the announced length, so that no more is asked for.
+    fn take_from_owed(&mut self, py: Python<'_>, block: &[u8]) -> bool {
+        let Some(owed) = self.owed else {
+            return true;
+        };
+        let length = block.len() as u64;
+        self.owed = Some(owed.saturating_sub(length));
+        if length > owed {
+            log::wrong_length(py, &self.title, false);
+        }
+        length <= owed
+    }
+
+    fn close(&mut self, py: Python<'_>) {
+        let Some(kept) = self.blocks.take() else {
+            return;
+        };
+        let closed = run_in(self.context.bind(py), || {
+            Blocks::bind(py, &kept).close();
+            Ok(())
+        });
+        if let Err(error) = closed {
+            error.write_unraisable(py, None);
+        }
+    }
+}
+
+/// The answer of last resort.
+pub(super) fn failure(responder: &mut Responder<'_>) -> Outcome {
+    if !responder.is_answered() {
+        let fields = Fields::constant(crate::answer::TEXT);
+        responder.respond(500, fields, b"500 Internal Server Error\n");
+    }
+    Outcome::Answered
+}

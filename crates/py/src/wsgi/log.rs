@@ -1,0 +1,67 @@
+//! What the server says about applications: on the logger `bolide.error`.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use wire::RequestHead;
+
+/// Method and path as they were received.
+pub(super) fn title(head: &RequestHead<'_>) -> String {
+    let (method, path) = (head.method_name, head.path);
+    format!("{} {}", method.escape_ascii(), path.escape_ascii())
+}
+
+/// The application raised; the client sees a 500, or that its answer is cut.
+#[cold]
+pub(super) fn raised(py: Python<'_>, title: &str, error: &PyErr) {
+    log(
+        py,
+        "error",
+        &format!("{title}: the application raised"),
+        Some(error),
+    );
+}
+
+/// The `close` of what the application returned raised; the answer is not touched by it.
+#[cold]
+pub(super) fn failed_to_close(py: Python<'_>, error: &PyErr) {
+    log(
+        py,
+        "error",
+        "close() of what the application returned raised",
+        Some(error),
+    );
+}
+
+/// The content is not what Content-Length announced.
+#[cold]
+pub(super) fn wrong_length(py: Python<'_>, title: &str, is_short: bool) {
+    let message = match is_short {
+        true => "its content is shorter than its Content-Length: the connection is closed",
+        false => "its content is longer than its Content-Length: the rest is dropped",
+    };
+    log(py, "error", &format!("{title}: {message}"), None);
+}
+
+/// Something that an operator should know.
+#[cold]
+pub(super) fn warning(py: Python<'_>, message: &str) {
+    log(py, "warning", message, None);
+}
+
+fn log(py: Python<'_>, level: &str, message: &str, error: Option<&PyErr>) {
+    let write = || -> PyResult<()> {
+        let logger = py
+            .import("logging")?
+            .call_method1("getLogger", ("bolide.error",))?;
+        let keywords = PyDict::new(py);
+        if let Some(error) = error {
+            // With its traceback, which `value()` leaves out before 3.12.
+            keywords.set_item("exc_info", error.clone_ref(py).into_value(py))?;
+        }
+        logger.call_method(level, ("%s", message), Some(&keywords))?;
+        Ok(())
+    };
+    if let Err(error) = write() {
+        error.write_unraisable(py, None);
+    }
+}

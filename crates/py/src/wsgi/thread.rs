@@ -1,0 +1,259 @@
+//! What a thread of the pool does with its jobs.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use server::{Command, ExchangeId};
+use wire::{HeadLimits, Method, Progress as Parsed, RequestHead, SectionMemo};
+
+use super::blocks::{Answer, Blocks};
+use super::environ::{Circumstances, Environs};
+use super::exchange::{Exchange, Framing, Lender, Progress, silent};
+use super::input::Input;
+use super::lane::Lane;
+use super::pool::{Job, Pool};
+use super::{Placement, WsgiApp, log};
+use crate::context::Contexts;
+use crate::ffi;
+
+/// The server has applied its limits already.
+const ANY_HEAD: HeadLimits = HeadLimits {
+    request_line_bytes_max: usize::MAX,
+    header_section_bytes_max: usize::MAX,
+    field_lines_max: usize::MAX,
+};
+
+/// What one thread keeps from job to job.
+pub(super) struct Thread {
+    app: Py<PyAny>,
+    pool: Arc<Pool>,
+    lane: Arc<Lane>,
+    environs: Environs,
+    lender: Lender,
+    contexts: Contexts,
+    memo: SectionMemo,
+    disconnected: Py<PyAny>,
+}
+
+impl Thread {
+    /// `None` when the pool has all its threads.
+    pub(super) fn new(
+        py: Python<'_>,
+        app: &WsgiApp,
+        pool: &Arc<Pool>,
+        placement: Placement,
+    ) -> PyResult<Option<Thread>> {
+        let Some(lane) = pool.lane() else {
+            return Ok(None);
+        };
+        let constants = app.constants(py, placement)?;
+        Ok(Some(Thread {
+            app: app.app.clone_ref(py),
+            pool: Arc::clone(pool),
+            environs: Environs::new(&constants, &app.root_path, Arc::clone(&app.dropped))?,
+            lender: Lender::new(Some(Arc::clone(&lane))),
+            lane,
+            contexts: Contexts::default(),
+            memo: SectionMemo::new(),
+            disconnected: app.disconnected.clone_ref(py),
+        }))
+    }
+
+    /// Takes jobs until the pool is closed.
+    pub(super) fn run(mut self, py: Python<'_>) {
+        let mut answers = 0;
+        loop {
+            let job = match self.pool.take(&self.lane) {
+                Some(job) => job,
+                None => {
+                    self.pool.answered(&mut answers, true);
+                    let Some(job) = py.detach(|| self.pool.wait(&self.lane)) else {
+                        return;
+                    };
+                    job
+                }
+            };
+            self.pool.answered(&mut answers, false);
+            let id = job.id;
+            let done = catch_unwind(AssertUnwindSafe(|| self.job(py, job)));
+            if done.is_err() {
+                self.forget_panicked(py, id);
+            }
+            self.lane.end();
+            answers += 1;
+        }
+    }
+
+    /// Whatever a call that panicked left is not for the next.
+    #[cold]
+    fn forget_panicked(&mut self, py: Python<'_>, id: ExchangeId) {
+        self.lane.post(id, Command::Fail);
+        self.contexts.discard(py);
+        self.lender = Lender::new(Some(Arc::clone(&self.lane)));
+    }
+
+    fn job(&mut self, py: Python<'_>, job: Job) {
+        let Ok(Parsed::Complete(head)) =
+            wire::parse_request_with(&job.head, &ANY_HEAD, &mut self.memo)
+        else {
+            return self.lane.post(job.id, Command::Fail);
+        };
+        let result = self
+            .contexts
+            .enter(py)
+            .and_then(|()| self.answer(py, &job, &head));
+        self.contexts.ended(py);
+        if let Err(error) = result {
+            self.lane.post(job.id, Command::Fail);
+            if !error.matches(py, &self.disconnected).unwrap_or(false) || !self.lane.is_gone() {
+                log::raised(py, &log::title(&head), &error);
+            }
+        }
+    }
+
+    /// Calls the application and posts what it answers.
+    fn answer(&mut self, py: Python<'_>, job: &Job, head: &RequestHead<'_>) -> PyResult<()> {
+        let input = match job.content.as_deref() {
+            Some([]) => None,
+            Some(content) => Some(Bound::new(py, Input::whole(content))?),
+            None => Some(Bound::new(py, Input::later(Arc::clone(&self.lane), job.id))?),
+        };
+        let circumstances = Circumstances {
+            client: &job.client,
+            server: &job.server,
+        };
+        let environ = self.environs.environ(py, head, &circumstances, input)?;
+        let lent = self.lender.lend(py, job.id, head.method == Method::Head)?;
+        let start_response = lent.start_response.bind(py);
+        let returned = ffi::call(py, &self.app, [environ.as_any(), start_response]);
+        drop(environ);
+        let exchange = lent.exchange.get();
+        let posted = returned.and_then(Answer::read).and_then(|answer| match answer {
+            Answer::Whole(content) => self.post_whole(py, exchange, job.id, content.as_bytes()),
+            Answer::Blocks(first, blocks) => {
+                send_blocks(py, exchange, first.as_bytes(), blocks)?;
+                Ok(Whole::No)
+            }
+        });
+        let ending = exchange.end(py)?;
+        self.lender.give_back(lent);
+        let is_short = match posted? {
+            Whole::Complete => false,
+            Whole::Short => true,
+            Whole::No => {
+                self.lane.post(job.id, Command::Finish);
+                ending.is_short
+            }
+        };
+        if ending.has_surplus || is_short {
+            log::wrong_length(py, &log::title(head), is_short);
+        }
+        Ok(())
+    }
+
+    /// Posts an answer of which the rest, or all, is there.
+    fn post_whole(
+        &self,
+        py: Python<'_>,
+        exchange: &Exchange,
+        id: ExchangeId,
+        content: &[u8],
+    ) -> PyResult<Whole> {
+        if exchange.with(py, |state| state.progress == Progress::Sent)? {
+            exchange.send(py, content)?;
+            return Ok(Whole::No);
+        }
+        let (command, rest) = exchange.with(py, |state| {
+            if state.progress != Progress::Said {
+                return Err(silent());
+            }
+            Ok(match state.framing(content.len()) {
+                Framing::Whole(length) => {
+                    let within = content.get(..length).unwrap_or(content);
+                    (Command::Respond(state.head.to_response(within.to_vec())), None)
+                }
+                Framing::HeadOnly(length) => {
+                    let mut response = state.head.to_response(Vec::new());
+                    response.length = length;
+                    (Command::Begin(response), None)
+                }
+                Framing::Short => {
+                    let response = state.head.to_response(Vec::new());
+                    (Command::Begin(response), Some(content.to_vec()))
+                }
+            })
+        })??;
+        self.lane.post(id, command);
+        let Some(rest) = rest else {
+            return Ok(Whole::Complete);
+        };
+        self.lane.post(id, Command::Write(rest));
+        self.lane.post(id, Command::Finish);
+        Ok(Whole::Short)
+    }
+}
+
+/// What became of an answer that was there as a whole.
+enum Whole {
+    /// It was sent as such.
+    Complete,
+    /// So was what there was of it.
+    Short,
+    /// It was not: its end has to be sent.
+    No,
+}
+
+/// Sends block after block, and closes what they come from, whatever happens.
+fn send_blocks(
+    py: Python<'_>,
+    exchange: &Exchange,
+    first: &[u8],
+    mut blocks: Blocks<'_>,
+) -> PyResult<()> {
+    let sent = send_all(py, exchange, first, &mut blocks);
+    blocks.close();
+    sent
+}
+
+fn send_all(
+    py: Python<'_>,
+    exchange: &Exchange,
+    first: &[u8],
+    blocks: &mut Blocks<'_>,
+) -> PyResult<()> {
+    exchange.send(py, first)?;
+    while !exchange.with(py, |state| state.is_satisfied())? {
+        match blocks.next()? {
+            Some(block) => exchange.send(py, block.as_bytes())?,
+            None => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+/// Logs refusals until the pool is closed.
+pub(super) fn report(py: Python<'_>, pool: &Pool) -> PyResult<()> {
+    while let Some(counts) = py.detach(|| pool.refusals.wait()) {
+        if counts.full > 0 {
+            log::warning(py, &format!(
+                "{} request(s) refused with 503: every thread is busy and the queue is full (threads, queued_requests_max)",
+                counts.full
+            ));
+        }
+        if counts.late > 0 {
+            log::warning(py, &format!(
+                "{} request(s) refused with 503: no thread took them in time (threads, queue_timeout_ms)",
+                counts.late
+            ));
+        }
+        py.detach(|| pool.refusals.pause());
+    }
+    Ok(())
+}
+
+/// The pool has no place for another thread.
+pub(super) fn too_many() -> PyErr {
+    PyRuntimeError::new_err("the server has all its threads already")
+}

@@ -1,0 +1,367 @@
+"""A WSGI application without a framework: what it does stands in the path."""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+Environ = dict[str, Any]
+Start = Callable[..., Callable[[bytes], object]]
+
+SEEN: dict[str, Any] = {"closed": {}, "errors": {}, "first_steps": 0}
+GATES = {str(number): threading.Event() for number in range(16)}
+VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+KEPT: list[Any] = []
+TEXT = [("Content-Type", "text/plain")]
+
+
+class Closing:
+    """An iterable whose iterator is another object, and which counts how often it is closed."""
+
+    def __init__(self, name: str, blocks: Iterable[bytes]) -> None:
+        self._name, self._blocks = name, blocks
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Iterate over the blocks."""
+        return iter(self._blocks)
+
+    def close(self) -> None:
+        """Count."""
+        SEEN["closed"][self._name] = SEEN["closed"].get(self._name, 0) + 1
+
+
+def app(environ: Environ, start_response: Start) -> Iterable[bytes]:
+    """Do what the path says."""
+    kind = environ["PATH_INFO"].removeprefix("/").split("/")[0]
+    return KINDS.get(kind, echo)(environ, start_response)
+
+
+def argument(environ: Environ, index: int = 0) -> str:
+    """Return a later segment of the path."""
+    return str(environ["PATH_INFO"].split("/")[2 + index])
+
+
+def echo(environ: Environ, start_response: Start) -> list[bytes]:
+    shown = {key: value for key, value in environ.items() if isinstance(value, str | bool | tuple)}
+    shown["kinds"] = {key: type(value).__name__ for key, value in environ.items()}
+    is_real = type(environ) is dict and all(type(key) is str for key in environ)
+    shown["is_real"] = is_real
+    environ["mark"] = environ["REQUEST_METHOD"] = "changed"
+    body = json.dumps(shown).encode()
+    start_response("200 OK", [("Content-Type", "application/json")])
+    return [body]
+
+
+def seen(environ: Environ, start_response: Start) -> list[bytes]:
+    start_response("200 OK", [("Content-Type", "application/json")])
+    return [json.dumps({**SEEN, "threads": threading.active_count()}).encode()]
+
+
+def hello(environ: Environ, start_response: Start) -> list[bytes]:
+    headers = [("Content-Type", "text/plain"), ("Content-Length", "13")]
+    start_response("200 OK", headers)
+    return [b"Hello, world!"]
+
+
+def status(environ: Environ, start_response: Start) -> list[bytes]:
+    start_response(argument(environ).replace("_", " "), TEXT)
+    return [b"content"]
+
+
+def sized(environ: Environ, start_response: Start) -> Iterable[bytes]:
+    """Say one length and give another: /sized/SAID/HOW."""
+    start_response("200 OK", [("Content-Length", argument(environ))])
+    blocks = [b"abc", b"de"]
+    return {"list": blocks, "one": [b"abcde"], "iterator": iter(blocks), "none": []}[
+        argument(environ, 1)
+    ]
+
+
+def unsized(environ: Environ, start_response: Start) -> Iterable[bytes]:
+    start_response("200 OK", TEXT)
+    how = {"list": [b"abcde"], "tuple": (b"abcde",), "many": [b"abc", b"", b"de"], "none": []}
+    return how[argument(environ)]
+
+
+def blocks(environ: Environ, start_response: Start) -> Iterable[bytes]:
+    start_response("200 OK", TEXT)
+    return Closing("blocks", [b"", b"one", b"", b"two", b""])
+
+
+def empty(environ: Environ, start_response: Start) -> Iterable[bytes]:
+    start_response("200 OK", TEXT)
+    return Closing("empty", [b"", b""])
+
+
+def late_start(environ: Environ, start_response: Start) -> Iterator[bytes]:
+    start_response("202 Accepted", TEXT)
+    yield b""
+    yield b"late"
+
+
+def gated(environ: Environ, start_response: Start) -> Iterator[bytes]:
+    """Give a block, then wait for a gate before the next."""
+    start_response("200 OK", TEXT)
+    yield b"before"
+    GATES[argument(environ)].wait(20)
+    yield b"behind"
+
+
+def wait(environ: Environ, start_response: Start) -> list[bytes]:
+    """Wait for a gate."""
+    GATES[argument(environ)].wait(20)
+    start_response("200 OK", TEXT)
+    return [b"waited"]
+
+
+def open_gate(environ: Environ, start_response: Start) -> list[bytes]:
+    GATES[argument(environ)].set()
+    start_response("200 OK", TEXT)
+    return [b"open"]
+
+
+def write(environ: Environ, start_response: Start) -> list[bytes]:
+    send = start_response("200 OK", TEXT)
+    send(b"one,")
+    send(b"")
+    send(b"two,")
+    return [b"three,", b"four"]
+
+
+def endless(environ: Environ, start_response: Start) -> Iterable[bytes]:
+    """Give blocks until the client is gone: /endless/NAME/write or /endless/NAME."""
+    name = argument(environ)
+    send = start_response("200 OK", TEXT)
+    if environ["PATH_INFO"].endswith("/write"):
+        try:
+            while True:
+                send(b"x" * 65536)
+        except OSError as error:
+            SEEN["errors"][name] = type(error).__name__
+            raise
+    return Closing(name, iter(lambda: b"x" * 65536, b""))
+
+
+def closing(environ: Environ, start_response: Start) -> Iterable[bytes]:
+    """Return an iterable that is to be closed: /closing/NAME/HOW."""
+    name, how = argument(environ), argument(environ, 1)
+    if how == "204":
+        start_response("204 No Content", [])
+        return Closing(name, [b"never sent"])
+    if how == "silent":
+        return Closing(name, [b"never sent"])
+    start_response("200 OK", TEXT)
+
+    def failing() -> Iterator[bytes]:
+        if how == "late":
+            yield b"block"
+        raise RuntimeError(f"on purpose: {name}")
+
+    return Closing(name, [b"all"] if how == "normal" else failing())
+
+
+def raises(environ: Environ, start_response: Start) -> list[bytes]:
+    if argument(environ) == "started":
+        start_response("200 OK", TEXT)
+    if argument(environ) == "exit":
+        raise SystemExit(3)
+    raise RuntimeError("on purpose")
+
+
+def wrong(environ: Environ, start_response: Start) -> Iterable[Any]:
+    """Misuse the interface and tell what was raised: /wrong/HOW."""
+    how = argument(environ)
+    calls: dict[str, tuple[Any, ...]] = {
+        "status-bytes": (b"200 OK", []),
+        "status-short": ("20 OK", []),
+        "status-glued": ("200OK", []),
+        "status-line": ("200 OK\r\nX: y", []),
+        "status-interim": ("103 Early Hints", []),
+        "status-int": (200, []),
+        "hop": ("200 OK", [("Connection", "close")]),
+        "coding": ("200 OK", [("Transfer-Encoding", "chunked")]),
+        "value-line": ("200 OK", [("X-A", "a\r\nX-B: b")]),
+        "value-wide": ("200 OK", [("X-A", "\u20ac")]),
+        "value-bytes": ("200 OK", [("X-A", b"a")]),
+        "name": ("200 OK", [("X A", "a")]),
+        "length": ("200 OK", [("Content-Length", "-1")]),
+        "lengths": ("200 OK", [("Content-Length", "1"), ("Content-Length", "2")]),
+        "pair": ("200 OK", ["ab"[:1]]),
+    }
+    try:
+        if how == "twice":
+            start_response("200 OK", TEXT)
+            start_response("200 OK", TEXT)
+        start_response(*calls[how])
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}".encode()
+    else:
+        message = b"nothing"
+    if how != "twice":
+        start_response("200 OK", TEXT)
+    return [message]
+
+
+def block_kind(environ: Environ, start_response: Start) -> Iterable[Any]:
+    start_response("200 OK", TEXT)
+    return {"str": ["text"], "iterator": iter([bytearray(b"x")])}[argument(environ)]
+
+
+def replaced(environ: Environ, start_response: Start) -> Iterable[bytes]:
+    """Begin an answer and replace it: /replaced/before or /replaced/behind."""
+    import sys
+
+    send = start_response("200 OK", [("X-First", "1")])
+    if argument(environ) == "behind":
+        send(b"begun")
+    try:
+        raise ValueError("the first answer failed")
+    except ValueError:
+        start_response("500 Failed", TEXT, sys.exc_info())
+    return [b"replaced"]
+
+
+def cookies(environ: Environ, start_response: Start) -> list[bytes]:
+    start_response("200 OK", [("Set-Cookie", "a=1"), ("Set-Cookie", "b=2"), ("X-L", "caf\u00e9")])
+    return [b""]
+
+
+def read(environ: Environ, start_response: Start) -> list[bytes]:
+    """Read the content: /read/HOW."""
+    source, how = environ["wsgi.input"], argument(environ)
+    if how == "all":
+        parts = [source.read(), source.read(), source.read(5)]
+    elif how == "pieces":
+        parts = list(iter(lambda: source.read(7), b""))
+    elif how == "lines":
+        parts = [*source, source.readline()]
+    elif how == "short-lines":
+        parts = list(iter(lambda: source.readline(3), b""))
+    elif how == "readlines":
+        parts = source.readlines()
+    elif how == "hint":
+        parts = [*source.readlines(1), b"|", *source.readlines()]
+    else:
+        parts = [b"%d" % len(source.read())]
+    start_response("200 OK", [("Content-Type", "application/json")])
+    return [json.dumps([part.decode("latin-1") for part in parts]).encode()]
+
+
+def read_fails(environ: Environ, start_response: Start) -> list[bytes]:
+    try:
+        environ["wsgi.input"].read()
+    except OSError as error:
+        SEEN["errors"][argument(environ)] = type(error).__name__
+        raise
+    start_response("200 OK", TEXT)
+    return [b"read"]
+
+
+def unread(environ: Environ, start_response: Start) -> list[bytes]:
+    KEPT.append(environ["wsgi.input"])
+    start_response("200 OK", TEXT)
+    return [b"unread"]
+
+
+def kept(environ: Environ, start_response: Start) -> list[bytes]:
+    """Use what an earlier request left."""
+    try:
+        message = KEPT.pop().read()
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}".encode()
+    start_response("200 OK", TEXT)
+    return [message]
+
+
+def file(environ: Environ, start_response: Start) -> Iterable[bytes]:
+    """Send a file: /file/HOW."""
+    how = argument(environ)
+    stream = tempfile.TemporaryFile()
+    stream.write(bytes(range(256)) * 1000)
+    stream.seek(100)
+    if how == "reader":
+        stream = OnlyRead([b"abc", b"de", b""])  # type: ignore[assignment]
+    headers = [*TEXT, ("Content-Length", "1000")] if how == "sized" else TEXT
+    start_response("200 OK", headers)
+    KEPT.append(stream)
+    return environ["wsgi.file_wrapper"](stream, 4096)  # type: ignore[no-any-return]
+
+
+class OnlyRead:
+    """A file-like object that can do nothing but read."""
+
+    def __init__(self, parts: list[bytes]) -> None:
+        self._parts = parts
+        self.closed = "cannot be closed"
+
+    def read(self, size: int) -> bytes:
+        """Return the next part."""
+        return self._parts.pop(0)
+
+
+def file_closed(environ: Environ, start_response: Start) -> list[bytes]:
+    start_response("200 OK", TEXT)
+    return [str(KEPT.pop().closed).encode()]
+
+
+def errors(environ: Environ, start_response: Start) -> list[bytes]:
+    print("a line for the log", file=environ["wsgi.errors"])
+    environ["wsgi.errors"].write("flushed")
+    environ["wsgi.errors"].flush()
+    environ["wsgi.errors"].writelines(["one\n", "two\n"])
+    start_response("200 OK", TEXT)
+    return [b"ok"]
+
+
+def context(environ: Environ, start_response: Start) -> list[bytes]:
+    before = VARIABLE.get()
+    VARIABLE.set("left behind")
+    start_response("200 OK", TEXT)
+    return [before.encode()]
+
+
+def thread(environ: Environ, start_response: Start) -> list[bytes]:
+    start_response("200 OK", [("Content-Type", "application/json")])
+    own = threading.current_thread()
+    is_main = own is threading.main_thread()
+    return [json.dumps([own.name, is_main, own.daemon, os.getpid()]).encode()]
+
+
+KINDS: dict[str, Callable[[Environ, Start], Iterable[Any]]] = {
+    name.replace("_", "-"): function
+    for name, function in {
+        "seen": seen,
+        "hello": hello,
+        "status": status,
+        "sized": sized,
+        "unsized": unsized,
+        "blocks": blocks,
+        "empty": empty,
+        "late_start": late_start,
+        "gated": gated,
+        "wait": wait,
+        "open": open_gate,
+        "write": write,
+        "endless": endless,
+        "closing": closing,
+        "raises": raises,
+        "wrong": wrong,
+        "block_kind": block_kind,
+        "replaced": replaced,
+        "cookies": cookies,
+        "read": read,
+        "read_fails": read_fails,
+        "unread": unread,
+        "kept": kept,
+        "file": file,
+        "file_closed": file_closed,
+        "errors": errors,
+        "context": context,
+        "thread": thread,
+    }.items()
+}

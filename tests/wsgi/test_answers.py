@@ -1,0 +1,255 @@
+"""Answers of WSGI applications; the numbers are those of the points that servers get wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import Start
+from reply import Connection
+from running import Server
+from seeing import seen, wait_seen
+
+
+def request(method: str, path: str) -> bytes:
+    """Return a request without content."""
+    return f"{method} {path} HTTP/1.1\r\nHost: test\r\n\r\n".encode()
+
+
+@pytest.mark.parametrize("path", ["/hello", "/blocks", "/late-start", "/write", "/file/x", "/p"])
+def test_46_the_validator_is_silent(start: Start, threads: str, path: str) -> None:
+    server = start("wsgi_validated.py", "--threads", threads)
+    with server.connect() as client:
+        for method in ("GET", "HEAD", "POST"):
+            client.send(request(method, path))
+            assert client.read(method).status in (200, 202), server.errors
+    assert "ssertion" not in "".join(server.lines)
+
+
+def test_51_write_and_the_iterable_keep_their_order(client: Connection) -> None:
+    assert client.get("/write").content == b"one,two,three,four"
+    assert client.get("/write").content == b"one,two,three,four"
+
+
+def test_52_the_head_waits_for_the_first_block(client: Connection) -> None:
+    reply = client.get("/late-start")
+    assert (reply.status, reply.content) == (202, b"late")
+
+
+def test_52_an_error_before_the_first_block_is_500(server: Server, client: Connection) -> None:
+    for path in ("/raises/started", "/closing/first/early", "/raises/plain"):
+        assert client.get(path).status == 500
+        server.wait_line(f"GET {path}: the application raised")
+    assert client.get("/hello").content == b"Hello, world!"
+
+
+def test_53_exc_info_replaces_a_head_that_was_not_sent(client: Connection) -> None:
+    reply = client.get("/replaced/before")
+    assert (reply.status, reply.content, reply.get("x-first")) == (500, b"replaced", None)
+
+
+def test_53_exc_info_is_raised_again_behind_the_head(server: Server, threads: str) -> None:
+    with server.connect() as client:
+        client.send(request("GET", "/replaced/behind"))
+        if threads == "1":
+            # There write() sends nothing before the application returns.
+            assert client.read().content == b"replaced"
+        else:
+            assert client.read_head().status == 200
+            assert client.read_to_end() == b"5\r\nbegun\r\n"
+            server.wait_line("GET /replaced/behind: the application raised")
+            server.wait_line("ValueError: the first answer failed")
+
+
+def test_53_a_second_call_is_an_error(client: Connection) -> None:
+    assert client.get("/wrong/twice").content.startswith(b"RuntimeError: start_response() was")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    ("how", "status"), [("normal", 200), ("early", 500), ("silent", 500), ("204", 204)]
+)
+def test_54_close_is_called_once(
+    server: Server, client: Connection, threads: str, how: str, status: int, method: str
+) -> None:
+    name = f"{how}-{method}-{threads}"
+    client.send(request(method, f"/closing/{name}/{how}"))
+    assert client.read(method).status == status
+    assert wait_seen(server, lambda found: name in found["closed"])["closed"][name] == 1
+
+
+def test_54_close_is_called_once_when_the_answer_is_cut(server: Server, threads: str) -> None:
+    name = f"late-{threads}"
+    with server.connect() as client:
+        client.send(request("GET", f"/closing/{name}/late"))
+        assert client.read_head().status == 200
+        assert client.read_to_end() == b"5\r\nblock\r\n"
+    assert wait_seen(server, lambda found: name in found["closed"])["closed"][name] == 1
+    server.wait_line(f"GET /closing/{name}/late: the application raised")
+
+
+def test_54_and_60_a_client_that_has_gone_ends_the_answer(server: Server, threads: str) -> None:
+    name = f"gone-{threads}"
+    with server.connect() as client:
+        client.send(request("GET", f"/endless/{name}"))
+        assert client.read_head().status == 200
+    assert wait_seen(server, lambda found: name in found["closed"])["closed"][name] == 1
+    assert f"/endless/{name}" not in "".join(server.lines)
+
+
+def test_55_empty_blocks_are_skipped(client: Connection) -> None:
+    client.send(request("GET", "/blocks"))
+    assert client.read_head().get("transfer-encoding") == "chunked"
+    with_end = b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
+    client.send(b"GET /hello HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")
+    assert client.read_to_end().startswith(with_end)
+
+
+def test_55_an_iterable_of_nothing_is_an_empty_answer(client: Connection) -> None:
+    reply = client.get("/empty")
+    assert (reply.status, reply.get("content-length"), reply.content) == (200, "0", b"")
+
+
+@pytest.mark.parametrize("how", ["list", "tuple", "many"])
+def test_56_what_is_there_as_a_whole_has_a_length(client: Connection, how: str) -> None:
+    reply = client.get(f"/unsized/{how}")
+    assert (reply.get("content-length"), reply.content) == ("5", b"abcde")
+    client.send(request("HEAD", f"/unsized/{how}"))
+    assert client.read("HEAD").get("content-length") == "5"
+
+
+def test_56_nothing_has_the_length_0(client: Connection) -> None:
+    assert client.get("/unsized/none").get("content-length") == "0"
+
+
+@pytest.mark.parametrize("how", ["list", "one", "iterator"])
+def test_56_a_right_length_is_kept(client: Connection, how: str) -> None:
+    reply = client.get(f"/sized/5/{how}")
+    assert (reply.get("content-length"), reply.content) == ("5", b"abcde")
+    client.send(request("HEAD", f"/sized/5/{how}"))
+    assert client.read("HEAD").get("content-length") == "5"
+
+
+@pytest.mark.parametrize("how", ["list", "one", "iterator"])
+def test_56_what_is_beyond_the_length_is_dropped_and_logged(
+    server: Server, client: Connection, how: str
+) -> None:
+    reply = client.get(f"/sized/4/{how}")
+    assert (reply.get("content-length"), reply.content) == ("4", b"abcd")
+    server.wait_line(f"GET /sized/4/{how}: its content is longer than its Content-Length")
+    assert client.get("/hello").status == 200
+
+
+@pytest.mark.parametrize(
+    ("how", "rest"), [("list", b"abcde"), ("iterator", b"abcde"), ("none", b"")]
+)
+def test_56_an_answer_shorter_than_its_length_is_cut_and_logged(
+    server: Server, client: Connection, how: str, rest: bytes
+) -> None:
+    client.send(request("GET", f"/sized/9/{how}"))
+    assert client.read_head().get("content-length") == "9"
+    assert client.read_to_end() == rest
+    server.wait_line(f"GET /sized/9/{how}: its content is shorter than its Content-Length")
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("status-bytes", b"TypeError: start_response(): the status is a str such as '200 OK', not"),
+        ("status-short", b"ValueError: start_response(): the status is a str such as"),
+        ("status-glued", b"ValueError: start_response(): the status is a str such as"),
+        ("status-line", b"ValueError: start_response(): the status is a str such as"),
+        ("status-interim", b"ValueError: start_response(): the status is a str such as"),
+        ("status-int", b"TypeError: start_response(): the status is a str such as"),
+        ("hop", b"ValueError: start_response(): Connection is about the connection"),
+        ("coding", b"ValueError: start_response(): Transfer-Encoding is about the connection"),
+        ("value-line", b"ValueError: start_response(): malformed header X-A: a\\r\\nX-B: b"),
+        ("value-wide", b"ValueError: start_response(): a header holds characters beyond Latin-1"),
+        ("value-bytes", b"TypeError: start_response(): the name and the value of a header are str"),
+        ("name", b"ValueError: start_response(): malformed header X A: a"),
+        ("length", b"ValueError: start_response(): malformed header Content-Length: -1"),
+        ("lengths", b"ValueError: start_response(): malformed header Content-Length: 2"),
+        ("pair", b"TypeError: start_response(): a header is a tuple of two str, name and value"),
+    ],
+)
+def test_57_what_start_response_refuses(client: Connection, how: str, message: bytes) -> None:
+    assert client.get(f"/wrong/{how}").content.startswith(message)
+    assert client.get("/hello").content == b"Hello, world!"
+
+
+@pytest.mark.parametrize("said", ["404_Not_Found", "404", "404_Whatever"])
+def test_57_the_status_is_the_registered_one(client: Connection, said: str) -> None:
+    assert client.get(f"/status/{said}").status == 404
+
+
+def test_57_set_cookie_stays_twice_and_values_are_latin_1(client: Connection) -> None:
+    client.send(b"GET /cookies HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")
+    head = client.read_to_end()
+    assert b"Set-Cookie: a=1\r\nSet-Cookie: b=2\r\nX-L: caf\xe9\r\n" in head
+
+
+@pytest.mark.parametrize(("status", "length"), [("204", None), ("304", None), ("205", "0")])
+def test_57_some_statuses_have_no_content(
+    client: Connection, status: str, length: str | None
+) -> None:
+    client.send(request("GET", f"/status/{status}") + request("GET", "/hello"))
+    reply = client.read()
+    assert (reply.status, reply.content) == (int(status), b"")
+    if status != "304":
+        assert reply.get("content-length") == length
+    assert client.read().content == b"Hello, world!"
+
+
+@pytest.mark.parametrize("how", ["str", "iterator"])
+def test_57_blocks_are_bytes(server: Server, client: Connection, how: str) -> None:
+    assert client.get(f"/block-kind/{how}").status == 500
+    server.wait_line("TypeError: an application's blocks are bytes, not ")
+
+
+@pytest.mark.parametrize(("how", "length"), [("sized", 1000), ("whole", 255_900)])
+def test_58_a_file_is_sent_from_where_it_stands(client: Connection, how: str, length: int) -> None:
+    content = (bytes(range(256)) * 1000)[100 : 100 + length]
+    assert client.get(f"/file/{how}").content == content
+    assert client.get("/file-closed").content == b"True"
+
+
+def test_58_a_reader_needs_not_be_a_file(client: Connection) -> None:
+    assert client.get("/file/reader").content == b"abcde"
+    assert client.get("/file-closed").content == b"cannot be closed"
+
+
+def test_58_head_of_a_file(client: Connection) -> None:
+    client.send(request("HEAD", "/file/sized"))
+    assert client.read("HEAD").get("content-length") == "1000"
+    assert client.get("/file-closed").content == b"True"
+
+
+def test_a_failure_is_logged_once(server: Server, client: Connection) -> None:
+    before = "".join(server.lines).count("Traceback")
+    assert client.get("/raises/exactly-once").status == 500
+    server.wait_line("GET /raises/exactly-once: the application raised")
+    server.wait_line("RuntimeError: on purpose")
+    assert client.get("/hello").status == 200
+    assert "".join(server.lines).count("exactly-once") == 1
+    assert "".join(server.lines).count("Traceback") == before + 1
+
+
+def test_contexts_are_fresh(client: Connection) -> None:
+    for _ in range(3):
+        assert client.get("/context").content == b"unset"
+
+
+def test_pipelined_answers_come_in_order(client: Connection) -> None:
+    paths = ["/hello", "/late-start", "/unsized/many", "/write", "/empty"] * 4
+    client.send(b"".join(request("GET", path) for path in paths))
+    wanted = [b"Hello, world!", b"late", b"abcde", b"one,two,three,four", b""] * 4
+    assert [client.read().content for _ in paths] == wanted
+
+
+def test_http_1_0_has_no_chunks(client: Connection) -> None:
+    client.send(b"GET /blocks HTTP/1.0\r\n\r\n")
+    reply = client.read()
+    assert (reply.get("transfer-encoding"), reply.content) == (None, b"onetwo")
+
+
+def test_nothing_is_left_open(server: Server) -> None:
+    assert all(count == 1 for name, count in seen(server)["closed"].items() if "-" in name)

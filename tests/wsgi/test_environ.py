@@ -1,0 +1,175 @@
+"""The environ over the socket; the numbers are those of the points that servers get wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from bolide.service import Service
+from bolide.settings import resolve
+from bolide.wsgi import WsgiApplication
+from reply import Connection
+from running import Server
+
+
+def test_46_environ_is_a_real_dict(client: Connection) -> None:
+    shown = client.get("/a").json()
+    assert shown["is_real"] is True
+    assert client.get("/a").json() == shown, "what the first has changed, the second sees"
+
+
+def test_46_path_info_is_the_decoded_path_as_latin_1(client: Connection) -> None:
+    shown = client.get("/caf%C3%A9%20%252F").json()
+    assert shown["PATH_INFO"] == "/caf\u00c3\u00a9 %2F"
+    assert shown["RAW_URI"] == shown["REQUEST_URI"] == "/caf%C3%A9%20%252F"
+
+
+def test_47_constants_and_addresses(server: Server, client: Connection) -> None:
+    shown = client.get("/a/b?x=%20&y").json()
+    host, port = client.socket.getsockname()
+    wanted = {
+        "REQUEST_METHOD": "GET",
+        "SCRIPT_NAME": "",
+        "PATH_INFO": "/a/b",
+        "QUERY_STRING": "x=%20&y",
+        "RAW_URI": "/a/b?x=%20&y",
+        "SERVER_NAME": "127.0.0.1",
+        "SERVER_PORT": str(server.address[1]),
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "REMOTE_ADDR": host,
+        "REMOTE_PORT": str(port),
+        "HTTP_HOST": "test",
+        "wsgi.url_scheme": "http",
+        "wsgi.version": [1, 0],
+        "wsgi.input_terminated": True,
+    }
+    assert {key: shown.get(key) for key in wanted} == wanted
+
+
+@pytest.mark.parametrize(("path", "query"), [("/a", ""), ("/a?", ""), ("/a?b?c", "b?c")])
+def test_47_query_string_is_always_there(client: Connection, path: str, query: str) -> None:
+    assert client.get(path).json()["QUERY_STRING"] == query
+
+
+def test_47_the_authority_of_the_target_replaces_host(client: Connection) -> None:
+    client.send(b"GET http://other:81/p HTTP/1.1\r\nHost: other:81\r\n\r\n")
+    shown = client.read().json()
+    assert (shown["HTTP_HOST"], shown["PATH_INFO"]) == ("other:81", "/p")
+    assert shown["RAW_URI"] == "http://other:81/p"
+
+
+def test_47_asterisk_form_has_no_path(client: Connection) -> None:
+    client.send(b"OPTIONS * HTTP/1.1\r\nHost: test\r\n\r\n")
+    shown = client.read().json()
+    assert (shown["REQUEST_METHOD"], shown["PATH_INFO"], shown["RAW_URI"]) == ("OPTIONS", "", "*")
+
+
+def test_47_http_1_0(client: Connection) -> None:
+    client.send(b"PATCH /p HTTP/1.0\r\n\r\n")
+    shown = client.read("PATCH").json()
+    assert (shown["SERVER_PROTOCOL"], shown["REQUEST_METHOD"]) == ("HTTP/1.0", "PATCH")
+
+
+def test_47_unix_socket(start: Any, tmp_path: Any, threads: str) -> None:
+    server = start("wsgi_plain.py", "--uds", str(tmp_path / "s"), "--threads", threads)
+    with server.connect() as client:
+        shown = client.get("/p").json()
+    assert (shown["SERVER_NAME"], shown["SERVER_PORT"]) == ("localhost", "80")
+    assert (shown["REMOTE_ADDR"], "REMOTE_PORT" in shown) == ("", False)
+
+
+@pytest.mark.parametrize(
+    ("path", "info"),
+    [("/mount/x", "/x"), ("/mount", ""), ("/mountain", "/mountain"), ("/x%20y", "/x y")],
+)
+def test_47_script_name_and_path_info(path: str, info: str) -> None:
+    environ = asyncio.run(environ_below("/mount", path))
+    assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("/mount", info)
+
+
+async def environ_below(root_path: str, path: str) -> dict[str, Any]:
+    """Serve one request of an application below a root path; return its environ."""
+    environs: list[dict[str, Any]] = []
+
+    def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        environs.append(environ)
+        start_response("204 No Content", [])
+        return []
+
+    service = Service(WsgiApplication(app, root_path=root_path), resolve({"threads": 1}), None)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        await service.start([listening.fileno()], own_selector=False)
+        reader, writer = await asyncio.open_connection(*listening.getsockname())
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n".encode())
+        assert (await reader.read()).startswith(b"HTTP/1.1 204 ")
+        writer.close()
+        await writer.wait_closed()
+        await service.stop(1)
+    return environs[0]
+
+
+def test_48_content_fields_have_no_twins(client: Connection) -> None:
+    fields = "Host: test\r\nContent-Type: a/b\r\nContent-Length: 2\r\n\r\n"
+    client.send(f"POST /p HTTP/1.1\r\n{fields}hi".encode())
+    shown = client.read().json()
+    assert (shown["CONTENT_TYPE"], shown["CONTENT_LENGTH"]) == ("a/b", "2")
+    assert not {"HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH"} & shown.keys()
+
+
+def test_48_a_request_without_content_has_no_content_fields(client: Connection) -> None:
+    assert not {"CONTENT_TYPE", "CONTENT_LENGTH"} & client.get("/p").json().keys()
+
+
+def test_49_duplicates_are_joined(client: Connection) -> None:
+    lines = ["X-A: 1", "x-a:  2 ", "X-a: 3", "Cookie: a=1", "cookie: b=2"]
+    shown = client.get("/p", *lines).json()
+    assert (shown["HTTP_X_A"], shown["HTTP_COOKIE"]) == ("1,2,3", "a=1; b=2")
+
+
+def test_49_a_value_is_latin_1(client: Connection) -> None:
+    client.send(b"GET /p HTTP/1.1\r\nHost: test\r\nX-A: caf\xe9\r\n\r\n")
+    assert client.read().json()["HTTP_X_A"] == "caf\u00e9"
+
+
+def test_49_names_with_an_underscore_are_dropped(client: Connection) -> None:
+    for _ in range(2):
+        shown = client.get("/p", "X_Real_Ip: 6.6.6.6", "X-Other: 1").json()
+        assert "HTTP_X_REAL_IP" not in shown
+        assert shown["HTTP_X_OTHER"] == "1"
+
+
+def test_49_a_section_is_remembered_and_another_is_not_taken_for_it(client: Connection) -> None:
+    for value in ("1", "1", "2", "1"):
+        shown = client.get("/p", f"X-A: {value}", f"X-{value}: x").json()
+        names = {key for key in shown if key.startswith("HTTP_X_")}
+        assert (shown["HTTP_X_A"], names) == (value, {"HTTP_X_A", f"HTTP_X_{value}"})
+
+
+def test_49_credentials_are_not_given_to_another(client: Connection) -> None:
+    assert client.get("/p", "Authorization: Basic x").json()["HTTP_AUTHORIZATION"] == "Basic x"
+    assert "HTTP_AUTHORIZATION" not in client.get("/p").json()
+    assert client.get("/p", "Authorization: Basic y").json()["HTTP_AUTHORIZATION"] == "Basic y"
+
+
+def test_59_what_is_said_of_threads_and_processes_is_true(
+    client: Connection, threads: str, start: Any
+) -> None:
+    shown = client.get("/p").json()
+    names = ("wsgi.multithread", "wsgi.multiprocess", "wsgi.run_once")
+    assert [shown[name] for name in names] == [threads != "1", False, False]
+    server = start("wsgi_plain.py", "--workers", "2", "--threads", threads)
+    with server.connect() as other:
+        assert other.get("/p").json()["wsgi.multiprocess"] is True
+
+
+def test_59_errors_are_written_to_the_log(server: Server, client: Connection) -> None:
+    assert client.get("/errors").content == b"ok"
+    for line in ("a line for the log", "flushed", "one", "two"):
+        server.wait_line(f"ERROR bolide.error: {line}$")
+
+
+def test_61_server_software(client: Connection) -> None:
+    assert client.get("/p").json()["SERVER_SOFTWARE"].startswith("bolide/")
