@@ -197,6 +197,23 @@ class WsgiApp:
         """Take a callable of PEP 3333; `errors` is the stream `wsgi.errors`."""
 
     @property
+    def threads(self) -> int:
+        """Threads that are to call `run_thread`; 0 when the server's own calls the application."""
+
+    def run_thread(self) -> None:
+        """Answer requests until `close`.
+
+        Raises:
+            RuntimeError: There are as many threads as there should be, or no server.
+        """
+
+    def run_reports(self) -> None:
+        """Log refused requests until `close`."""
+
+    def close(self) -> None:
+        """End the threads, each when it has answered its request."""
+
+    @property
     def dropped_fields(self) -> int:
         """Fields that no environ holds because their name has an underscore."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -14,28 +15,47 @@ from bolide.errors import ClientDisconnected
 __all__ = ["ErrorLog", "WsgiApplication"]
 
 Callback = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+LAST_WORDS_S: Final = 0.5
+"""What threads have at the end: their requests are over, so only a view that waits needs longer."""
 UNFINISHED_MAX: Final = 65_536
 """Characters of an unfinished line that are held; beyond it they are logged as they are."""
 
 
 class WsgiApplication:
-    """A callable of PEP 3333. It has no hooks: its startup is its import."""
+    """A callable of PEP 3333, and the threads that call it.
+
+    With one thread it is the server's own, and none is started here.
+    """
 
     def __init__(self, app: Callback, *, root_path: str = "") -> None:
         errors = ErrorLog(logging.getLogger("bolide.error"))
         self._core = _core.WsgiApp(
             app, root_path=root_path, errors=errors, disconnected=ClientDisconnected
         )
+        self._threads: list[threading.Thread] = []
 
     def core(self) -> _core.WsgiApp:
         """Give what the core serves."""
         return self._core
 
     async def startup(self) -> None:
-        """Do nothing yet."""
+        """Start the threads."""
+        if self._core.threads:
+            self._start(self._core.run_reports, "bolide-reports")
+        for number in range(self._core.threads):
+            self._start(self._core.run_thread, f"bolide-{number + 1}")
 
     async def shutdown(self) -> None:
-        """Do nothing yet."""
+        """End the threads; one whose view does not return is left behind, the process may end."""
+        self._core.close()
+        end = time.monotonic() + LAST_WORDS_S
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+
+    def _start(self, target: Callable[[], None], name: str) -> None:
+        thread = threading.Thread(target=target, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
 
 
 class ErrorLog(io.TextIOBase):

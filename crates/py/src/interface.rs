@@ -1,7 +1,8 @@
 //! The interface that an application speaks, behind one face for the server.
 
+use net::Poller;
 use pyo3::prelude::*;
-use server::{Abort, App, ExchangeId, Outcome, Pulled, Request, Responder};
+use server::{Abort, App, Config, ExchangeId, Outcome, Pulled, Request, Responder};
 
 use crate::asgi::{Asgi, AsgiApp};
 use crate::driver::log_short_file;
@@ -28,12 +29,13 @@ impl Interface {
         app: &Bound<'_, PyAny>,
         shared: std::sync::Arc<Shared>,
         placement: Placement,
+        config: &Config,
     ) -> PyResult<Interface> {
         if let Ok(app) = app.cast::<AsgiApp>() {
             return Ok(Interface::Asgi(Asgi::new(app, shared)?));
         }
         if let Ok(app) = app.cast::<WsgiApp>() {
-            return Ok(Interface::Wsgi(Wsgi::new(app, shared, placement)?));
+            return Ok(Interface::Wsgi(Wsgi::new(app, shared, placement, config)?));
         }
         let native = app.cast::<NativeApp>()?.clone().unbind();
         Ok(Interface::Native(Native::new(native, shared)))
@@ -67,6 +69,37 @@ impl Interface {
     pub(crate) fn pass_begins(&mut self) {
         if let Interface::Native(native) = self {
             native.pass_begins();
+        }
+    }
+
+    /// Whether the reactor needs no interpreter: threads of the application's own have it.
+    pub(crate) fn is_pooled(&self) -> bool {
+        matches!(self, Interface::Wsgi(wsgi) if wsgi.is_pooled())
+    }
+
+    /// Lets whoever else answers wake who waits for `poller`.
+    ///
+    /// # Errors
+    /// When the system's limit of watches is reached.
+    pub(crate) fn watch(&self, poller: &Poller) -> std::io::Result<()> {
+        match self {
+            Interface::Wsgi(wsgi) => wsgi.watch(poller),
+            _ => Ok(()),
+        }
+    }
+
+    /// The reactor is about to wait for `wait_ms` at most. Gives how long it may.
+    pub(crate) fn wait_begins(&mut self, wait_ms: Option<u64>) -> Option<u64> {
+        match self {
+            Interface::Wsgi(wsgi) => wsgi.wait_begins(wait_ms),
+            _ => wait_ms,
+        }
+    }
+
+    /// The reactor is at work again.
+    pub(crate) fn wait_ends(&self) {
+        if let Interface::Wsgi(wsgi) = self {
+            wsgi.wait_ends();
         }
     }
 }

@@ -99,6 +99,10 @@ impl Selector {
             Instant::now()
                 + Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX / 4)
         });
+        if worker.app.is_pooled() {
+            let has_work = watch.as_ref().map_or(Ok(false), LoopWatch::has_work)?;
+            return py.detach(|| detached_passes(server, worker, end, has_work));
+        }
         loop {
             server.before_pass(worker);
             let own_ms = worker.before_wait();
@@ -246,6 +250,36 @@ impl Selector {
 
     fn close(&self, py: Python<'_>) {
         self.map.bind(py).clear();
+    }
+}
+
+/// Serves until the loop is needed, without the interpreter: no Python runs on this thread meanwhile, so what the loop has to do does
+/// not change but by its own descriptors, a signal, or time. True when a descriptor of the loop's may be ready.
+fn detached_passes(
+    server: &Server,
+    worker: &mut Worker<Interface>,
+    end: Option<Instant>,
+    has_work: bool,
+) -> PyResult<bool> {
+    loop {
+        server.before_pass(worker);
+        let own_ms = worker.before_wait();
+        if server.is_drained(worker) {
+            return Ok(false);
+        }
+        let loop_ms = match has_work {
+            true => Some(0),
+            false => end.map(milliseconds_until),
+        };
+        let wait_ms = own_ms.into_iter().chain(loop_ms).min();
+        let wait_ms = worker.app.wait_begins(wait_ms);
+        let interrupted = worker.wait(wait_ms)?.0;
+        worker.app.wait_ends();
+        let is_own_ready = worker.dispatch();
+        let is_due = loop_ms == Some(0) || end.is_some_and(|end| Instant::now() >= end);
+        if is_due || interrupted || is_own_ready || server.is_drained(worker) {
+            return Ok(is_own_ready);
+        }
     }
 }
 

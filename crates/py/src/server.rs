@@ -60,8 +60,9 @@ impl Server {
         // The mailbox is the worker's, and the application needs it before the worker is made of it.
         let mailbox = Arc::default();
         let shared = Arc::new(Shared::new(Arc::clone(&mailbox), disconnected));
-        let interface = Interface::of(app, Arc::clone(&shared), placement_of(options)?)?;
+        let interface = Interface::of(app, Arc::clone(&shared), placement_of(options)?, &config)?;
         let worker = Worker::new(interface, config, log, mailbox)?;
+        worker.app.watch(&worker.poller())?;
         Ok(Server {
             poller: worker.poller(),
             open: worker.open_connections(),
@@ -129,7 +130,11 @@ impl Server {
             // A handler runs a nested loop: the outer pass will see to everything.
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
-        let served = self.pass(&mut worker);
+        let passing: &mut Worker<Interface> = &mut worker;
+        let served = match passing.app.is_pooled() {
+            true => py.detach(|| self.pass(passing)),
+            false => self.pass(passing),
+        };
         self.after_pass(py, worker)?;
         served
     }
@@ -139,6 +144,9 @@ impl Server {
         self.drain_asked.store(true, Ordering::Relaxed);
         if let Ok(mut worker) = self.worker.try_lock() {
             self.before_pass(&mut worker);
+            // Whoever was taken in on the way need not wait for the next pass.
+            worker.app.wait_begins(None);
+            worker.app.wait_ends();
             self.after_pass(py, worker)?;
         }
         Ok(())
@@ -191,6 +199,7 @@ impl Server {
         worker.wait(Some(0))?;
         worker.dispatch();
         let wait_ms = worker.before_wait();
+        let wait_ms = worker.app.wait_begins(wait_ms);
         Ok(self.poller.set_alarm(wait_ms)?)
     }
 
@@ -217,6 +226,7 @@ impl Server {
     }
 
     pub(crate) fn before_pass(&self, worker: &mut Worker<Interface>) {
+        worker.app.wait_ends();
         self.shared.pass_begins();
         worker.app.pass_begins();
         if self.drain_asked.swap(false, Ordering::Relaxed) {

@@ -85,6 +85,11 @@ impl Shared {
         self.wake_is_due.store(is_due, Ordering::Relaxed);
     }
 
+    /// The mailbox, for threads that need no interpreter to post.
+    pub(crate) fn mailbox(&self) -> Arc<Mailbox> {
+        Arc::clone(&self.mailbox)
+    }
+
     fn wake(&self) -> MutexGuard<'_, Option<Py<PyAny>>> {
         self.wake.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -14,17 +14,25 @@ mod input;
 mod lane;
 mod log;
 mod outbox;
+mod pool;
+mod refusals;
+mod thread;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use net::Poller;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use server::{Abort, App, ExchangeId, Outcome, Pulled, Responder};
+use server::{Abort, App, Config, Content, ExchangeId, Fields, Outcome, Pulled, Responder};
+use wire::BodyLength;
 
 pub(crate) use self::file_wrapper::FileWrapper;
 use self::inline::Inline;
 use self::input::Input;
+use self::pool::{Intake, Pool};
+use self::thread::Thread;
 use crate::runner::Runner;
 use crate::shared::Shared;
 
@@ -36,6 +44,8 @@ pub(crate) struct WsgiApp {
     errors: Py<PyAny>,
     disconnected: Py<PyAny>,
     dropped: Arc<AtomicU64>,
+    /// The threads of the server that serves it, once there is one.
+    serving: OnceLock<(Arc<Pool>, Placement)>,
 }
 
 #[pymethods]
@@ -54,6 +64,36 @@ impl WsgiApp {
             errors,
             disconnected,
             dropped: Arc::default(),
+            serving: OnceLock::new(),
+        }
+    }
+
+    /// Threads that are to call [`WsgiApp::run_thread`]; 0 when the server's own thread calls the application.
+    #[getter]
+    fn threads(&self) -> usize {
+        self.serving.get().map_or(0, |(pool, _)| pool.threads())
+    }
+
+    /// Answers requests until [`WsgiApp::close`].
+    fn run_thread(&self, py: Python<'_>) -> PyResult<()> {
+        let (pool, placement) = self.serving()?;
+        match Thread::new(py, self, pool, *placement)? {
+            Some(thread) => thread.run(py),
+            None => return Err(thread::too_many()),
+        }
+        Ok(())
+    }
+
+    /// Logs refused requests until [`WsgiApp::close`].
+    fn run_reports(&self, py: Python<'_>) -> PyResult<()> {
+        thread::report(py, &self.serving()?.0);
+        Ok(())
+    }
+
+    /// Ends the threads, each when it has answered its request.
+    fn close(&self) {
+        if let Some((pool, _)) = self.serving.get() {
+            pool.close();
         }
     }
 
@@ -74,6 +114,13 @@ pub(crate) struct Placement {
 }
 
 impl WsgiApp {
+    fn serving(&self) -> PyResult<&(Arc<Pool>, Placement)> {
+        let serving = self.serving.get();
+        serving.ok_or_else(|| {
+            PyRuntimeError::new_err("no server with threads serves this application")
+        })
+    }
+
     /// The exception that tells an application of its client's end.
     pub(crate) fn disconnected(&self) -> &Py<PyAny> {
         &self.disconnected
@@ -112,7 +159,18 @@ impl WsgiApp {
 /// The application as the server calls it.
 pub(crate) struct Wsgi {
     pub(crate) runner: Runner,
-    inline: Inline,
+    calls: Calls,
+}
+
+enum Calls {
+    Inline(Box<Inline>),
+    /// Never needs the interpreter.
+    Pooled(Intake, Limits),
+}
+
+/// What a pooled application needs of the server's configuration.
+struct Limits {
+    whole_content_bytes_max: u64,
 }
 
 impl Wsgi {
@@ -120,28 +178,115 @@ impl Wsgi {
         app: &Bound<'_, WsgiApp>,
         shared: Arc<Shared>,
         placement: Placement,
+        config: &Config,
     ) -> PyResult<Wsgi> {
+        let calls = if placement.threads > 1 {
+            let pool = Arc::new(Pool::new(placement.threads, &shared)?);
+            let serving = (Arc::clone(&pool), placement);
+            if app.get().serving.set(serving).is_err() {
+                let message = "this application is served by another server already";
+                return Err(PyRuntimeError::new_err(message));
+            }
+            let limits = Limits {
+                whole_content_bytes_max: config.limits.whole_content_bytes_max,
+            };
+            Calls::Pooled(Intake::new(pool, config), limits)
+        } else {
+            Calls::Inline(Box::new(Inline::new(app, placement)?))
+        };
         Ok(Wsgi {
             runner: Runner::new(shared),
-            inline: Inline::new(app, placement)?,
+            calls,
         })
+    }
+
+    /// Whether the reactor may do without the interpreter.
+    pub(crate) fn is_pooled(&self) -> bool {
+        matches!(self.calls, Calls::Pooled(..))
+    }
+
+    /// Lets threads wake who waits for `poller`.
+    pub(crate) fn watch(&self, poller: &Poller) -> std::io::Result<()> {
+        match &self.calls {
+            Calls::Inline(_) => Ok(()),
+            Calls::Pooled(intake, _) => intake.pool.outbox.watch(poller),
+        }
+    }
+
+    /// The reactor is about to wait: what a pass has brought is handed over. Gives how long it may wait.
+    pub(crate) fn wait_begins(&mut self, wait_ms: Option<u64>) -> Option<u64> {
+        match &mut self.calls {
+            Calls::Inline(_) => wait_ms,
+            Calls::Pooled(intake, _) => intake.wait_begins(wait_ms),
+        }
+    }
+
+    /// The reactor is at work again.
+    pub(crate) fn wait_ends(&self) {
+        if let Calls::Pooled(intake, _) = &self.calls {
+            intake.pool.outbox.wait_ends();
+        }
     }
 }
 
 impl App for Wsgi {
+    #[inline]
     fn call(&mut self, request: &server::Request<'_>, responder: &mut Responder<'_>) -> Outcome {
-        self.inline.call(&mut self.runner, request, responder)
+        match &mut self.calls {
+            Calls::Inline(inline) => inline.call(&mut self.runner, request, responder),
+            Calls::Pooled(intake, limits) => queue(intake, limits, request, responder),
+        }
     }
 
     fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
-        self.inline.pull(&mut self.runner, id, out)
+        match &mut self.calls {
+            Calls::Inline(inline) => inline.pull(&mut self.runner, id, out),
+            Calls::Pooled(..) => Pulled::Failed,
+        }
     }
 
-    fn content(&mut self, _: ExchangeId, _: &[u8], _: bool) {}
-
-    fn writable(&mut self, _: ExchangeId) {}
-
-    fn abort(&mut self, id: ExchangeId, _: Abort) {
-        self.inline.abort(id);
+    fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
+        if let Calls::Pooled(intake, _) = &self.calls {
+            intake.find(|lane| lane.take_content(id, content, is_last));
+        }
     }
+
+    fn writable(&mut self, id: ExchangeId) {
+        if let Calls::Pooled(intake, _) = &self.calls {
+            intake.find(|lane| lane.writable(id));
+        }
+    }
+
+    fn abort(&mut self, id: ExchangeId, why: Abort) {
+        match &mut self.calls {
+            Calls::Inline(inline) => inline.abort(id),
+            Calls::Pooled(intake, _) => intake.abort(id, why),
+        }
+    }
+}
+
+/// Hands a request over to the threads, or refuses it.
+fn queue(
+    intake: &mut Intake,
+    limits: &Limits,
+    request: &server::Request<'_>,
+    responder: &mut Responder<'_>,
+) -> Outcome {
+    let content = match request.content {
+        Content::Whole(content) => Some(content),
+        Content::Later => match request.head.body_length {
+            BodyLength::Known(length)
+                if length <= limits.whole_content_bytes_max && !request.head.expects_continue =>
+            {
+                return Outcome::ReadContent;
+            }
+            _ => None,
+        },
+    };
+    if intake.push(request, content) {
+        return Outcome::Pending;
+    }
+    let fields = Fields::constant(pool::UNAVAILABLE_FIELDS);
+    responder.respond(503, fields, pool::UNAVAILABLE);
+    Outcome::Answered
 }

@@ -19,6 +19,10 @@ settings! {
             "Answers that wait for a peer to read them; beyond it no further request of that connection is started.";
         pipelined_exchanges_max: 16, "count",
             "Pipelined requests of one connection in work at the same time; beyond it reading pauses.";
+        queued_requests_max: 1024, "count",
+            "Requests that wait for a thread to call a WSGI application; one more is answered 503. Counts requests, not connections: idle ones take no place.";
+        whole_content_bytes_max: 1048576, "bytes",
+            "Content of known length that is read before a thread calls a WSGI application with it, so that a slow upload holds no thread; a longer one is read by the application as it arrives.";
         connections_max: 16384, "count",
             "Open connections of one worker; one more is answered 503 and closed.";
     }

@@ -17,6 +17,8 @@ settings! {
             "An answer of which the peer takes nothing; then the connection is closed.";
         handler_timeout_ms: 60000, "milliseconds",
             "An asynchronous handler that has not begun to answer; then it is cancelled and the answer is 503.";
+        queue_timeout_ms: 30000, "milliseconds",
+            "A request that waits for a thread to call a WSGI application; then 503. Longer than a short overload, shorter than clients wait.";
         linger_timeout_ms: 2000, "milliseconds",
             "Reading on after a refusal, so that the peer sees the answer instead of a reset (RFC 9112 section 9.6); 0 closes at once.";
     }

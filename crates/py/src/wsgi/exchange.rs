@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
-use server::{Command, ExchangeId, Response};
+use server::{ExchangeId, Response};
 
 use super::head::Head;
 use super::lane::Lane;
@@ -64,6 +64,11 @@ impl State {
         self.is_head || !wire::may_generate_content(self.head.status)
     }
 
+    /// Whether nothing that still comes would be sent.
+    pub(super) fn is_satisfied(&self) -> bool {
+        self.has_surplus || self.has_no_content()
+    }
+
     /// How a content of that length is framed.
     pub(super) fn framing(&mut self, length: usize) -> Framing {
         let said = self.head.length;
@@ -99,6 +104,8 @@ impl State {
 struct Posts {
     id: Option<ExchangeId>,
     begin: Option<Response>,
+    has_content: bool,
+    /// How much of the block is sent.
     count: usize,
 }
 
@@ -143,7 +150,7 @@ impl Exchange {
             return Ok(());
         };
         if let Some(response) = posts.begin {
-            lane.post(id, Command::Begin(response));
+            lane.begin_answer(id, response, posts.has_content);
         }
         let part = block.get(..posts.count).unwrap_or(block);
         lane.write(py, id, part.to_vec())
@@ -178,6 +185,7 @@ impl State {
                 return Ok(Posts {
                     id: None,
                     begin: None,
+                    has_content: false,
                     count: 0,
                 });
             }
@@ -188,13 +196,15 @@ impl State {
             }
             Progress::Sent => None,
         };
-        let count = match self.has_no_content() {
-            true => 0,
-            false => self.within_length(block.len()),
+        let has_content = !self.has_no_content();
+        let count = match has_content {
+            true => self.within_length(block.len()),
+            false => 0,
         };
         Ok(Posts {
             id: self.id,
             begin,
+            has_content,
             count,
         })
     }

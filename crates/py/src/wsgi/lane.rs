@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use server::{Command, ExchangeId};
+use server::{Abort, Command, ExchangeId, Response};
 
 use super::outbox::Outbox;
 use crate::shared::{STREAM_AHEAD_BYTES, Shared};
@@ -23,6 +23,8 @@ struct Standing {
     id: Option<ExchangeId>,
     /// Its client is gone, or was answered by the server.
     is_gone: bool,
+    /// Its answer has no content.
+    is_discarding: bool,
     /// Bytes written since the client had everything.
     ahead_bytes: usize,
     /// Content that arrived and was not taken.
@@ -64,6 +66,12 @@ impl Lane {
 
     pub(super) fn post(&self, id: ExchangeId, command: Command) {
         self.outbox.post(id, command);
+    }
+
+    /// Sends the head of an answer, of which the content follows, or has no content.
+    pub(super) fn begin_answer(&self, id: ExchangeId, response: Response, has_content: bool) {
+        self.standing().is_discarding = !has_content;
+        self.post(id, Command::Begin(response));
     }
 
     /// Sends a part of the answer, and waits while the client is too far behind.
@@ -164,7 +172,11 @@ impl Lane {
     }
 
     /// The client is gone.
-    pub(super) fn abort(&self, id: ExchangeId) -> bool {
-        self.change(id, |standing| standing.is_gone = true)
+    pub(super) fn abort(&self, id: ExchangeId, why: Abort) -> bool {
+        self.change(id, |standing| {
+            // An answer without content is complete with its head; what follows goes nowhere.
+            let is_complete = why == Abort::Refused && standing.is_discarding;
+            standing.is_gone |= !is_complete;
+        })
     }
 }

@@ -8,12 +8,13 @@
 //! none was taken for a moment, the threads at work must be waiting, or computing for long, and as many are called as there are jobs.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use net::Peer;
-use server::{ExchangeId, Mailbox, Response};
+use server::{Abort, Command, Config, ExchangeId, Response};
 
 use super::lane::Lane;
 use super::outbox::Outbox;
@@ -64,10 +65,14 @@ struct Queue {
 }
 
 impl Pool {
-    pub(super) fn new(threads: usize, outbox: Outbox, shared: &Arc<Shared>) -> Pool {
-        let outbox = Arc::new(outbox);
+    /// A pool that waits for its threads.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub(super) fn new(threads: usize, shared: &Arc<Shared>) -> io::Result<Pool> {
+        let outbox = Arc::new(Outbox::new(shared.mailbox(), net::Waker::new()?));
         let lane = || Arc::new(Lane::new(Arc::clone(&outbox), Arc::clone(shared)));
-        Pool {
+        Ok(Pool {
             queue: Mutex::new(Queue {
                 jobs: VecDeque::new(),
                 idle: 0,
@@ -80,7 +85,7 @@ impl Pool {
             taken_lanes: AtomicUsize::new(0),
             outbox,
             refusals: Refusals::default(),
-        }
+        })
     }
 
     pub(super) fn threads(&self) -> usize {
@@ -181,15 +186,16 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    pub(super) fn new(pool: Arc<Pool>, limits: &server::Limits, timeouts: &server::Timeouts) -> Intake {
+    pub(super) fn new(pool: Arc<Pool>, config: &Config) -> Intake {
+        let queued_requests_max = config.limits.queued_requests_max;
         Intake {
             pool,
             arriving: Vec::new(),
             queued: 0,
             idle: 0,
             has_handed_over: false,
-            queued_requests_max: usize::try_from(limits.queued_requests_max).unwrap_or(usize::MAX),
-            queue_timeout_ms: timeouts.queue_timeout_ms,
+            queued_requests_max: usize::try_from(queued_requests_max).unwrap_or(usize::MAX),
+            queue_timeout_ms: config.timeouts.queue_timeout_ms,
         }
     }
 
@@ -211,22 +217,21 @@ impl Intake {
     }
 
     /// The request is over before its answer was complete.
-    pub(super) fn abort(&mut self, id: ExchangeId) {
+    pub(super) fn abort(&mut self, id: ExchangeId, why: Abort) {
         self.arriving.retain(|job| job.id != id);
         let mut queue = self.pool.queue();
         queue.jobs.retain(|job| job.id != id);
         drop(queue);
-        self.find(|lane| lane.abort(id));
+        self.find(|lane| lane.abort(id, why));
     }
 
     /// Tells the lane that stands for a request.
     pub(super) fn find(&self, tell: impl FnMut(&Arc<Lane>) -> bool) {
-        let mut tell = tell;
-        let _ = self.pool.lanes.iter().any(|lane| tell(lane));
+        let _ = self.pool.lanes.iter().any(tell);
     }
 
-    /// A pass is over: hands its jobs over, calls threads, and refuses what has waited too long.
-    pub(super) fn hand_over(&mut self) {
+    /// Hands the jobs of a pass over, calls threads, and refuses what has waited too long.
+    fn hand_over(&mut self) {
         if self.arriving.is_empty() && self.queued == 0 {
             return;
         }
@@ -241,7 +246,7 @@ impl Intake {
             && let Some(late) = queue.jobs.pop_front()
         {
             self.pool.refusals.add_late();
-            let answer = server::Command::Respond(unavailable());
+            let answer = Command::Respond(unavailable());
             self.pool.outbox.post(late.id, answer);
         }
         let wanted = queue.wanted_threads(self.pool.threads(), now);
@@ -259,8 +264,9 @@ impl Intake {
 
     /// The reactor is about to wait for `wait_ms` at most. Gives how long it may.
     pub(super) fn wait_begins(&mut self, wait_ms: Option<u64>) -> Option<u64> {
-        let looks_soon = std::mem::take(&mut self.has_handed_over)
-            || (self.queued > 0 && self.idle > 0);
+        self.hand_over();
+        let looks_soon =
+            std::mem::take(&mut self.has_handed_over) || (self.queued > 0 && self.idle > 0);
         let own_ms = match (looks_soon, self.queued > 0) {
             (true, _) => Some(LOOK_MS),
             (false, true) => Some(LATE_MS),
@@ -287,8 +293,3 @@ pub(super) fn unavailable() -> Response {
 pub(super) const UNAVAILABLE_FIELDS: &[u8] =
     b"Content-Type: text/plain; charset=utf-8\r\nRetry-After: 1\r\n";
 pub(super) const UNAVAILABLE: &[u8] = b"The server is busy; try again shortly.\n";
-
-/// What the pool is made of.
-pub(super) fn outbox(mailbox: &Arc<Mailbox>) -> std::io::Result<Outbox> {
-    Ok(Outbox::new(Arc::clone(mailbox), net::Waker::new()?))
-}

@@ -45,9 +45,8 @@ impl Refusals {
 
     /// Waits until there is something to log, and takes it; `None` at the end.
     pub(super) fn wait(&self) -> Option<Counts> {
-        let is_quiet = |counts: &mut Counts| {
-            !counts.is_closed && counts.full == 0 && counts.late == 0
-        };
+        let is_quiet =
+            |counts: &mut Counts| !counts.is_closed && counts.full == 0 && counts.late == 0;
         let waited = self.changed.wait_while(self.counts(), is_quiet);
         let mut counts = waited.unwrap_or_else(PoisonError::into_inner);
         let (full, late) = (counts.full, counts.late);
@@ -63,7 +62,9 @@ impl Refusals {
     /// Lets a while pass, so that a crowd of refusals is one message.
     pub(super) fn pause(&self) {
         let is_open = |counts: &mut Counts| !counts.is_closed;
-        let paused = self.changed.wait_timeout_while(self.counts(), PAUSE, is_open);
+        let paused = self
+            .changed
+            .wait_timeout_while(self.counts(), PAUSE, is_open);
         drop(paused);
     }
 }

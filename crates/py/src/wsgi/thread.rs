@@ -118,7 +118,10 @@ impl Thread {
         let input = match job.content.as_deref() {
             Some([]) => None,
             Some(content) => Some(Bound::new(py, Input::whole(content))?),
-            None => Some(Bound::new(py, Input::later(Arc::clone(&self.lane), job.id))?),
+            None => Some(Bound::new(
+                py,
+                Input::later(Arc::clone(&self.lane), job.id),
+            )?),
         };
         let circumstances = Circumstances {
             client: &job.client,
@@ -130,13 +133,15 @@ impl Thread {
         let returned = ffi::call(py, &self.app, [environ.as_any(), start_response]);
         drop(environ);
         let exchange = lent.exchange.get();
-        let posted = returned.and_then(Answer::read).and_then(|answer| match answer {
-            Answer::Whole(content) => self.post_whole(py, exchange, job.id, content.as_bytes()),
-            Answer::Blocks(first, blocks) => {
-                send_blocks(py, exchange, first.as_bytes(), blocks)?;
-                Ok(Whole::No)
-            }
-        });
+        let posted = returned
+            .and_then(Answer::read)
+            .and_then(|answer| match answer {
+                Answer::Whole(content) => self.post_whole(py, exchange, job.id, content.as_bytes()),
+                Answer::Blocks(first, blocks) => {
+                    send_blocks(py, exchange, first.as_bytes(), blocks)?;
+                    Ok(Whole::No)
+                }
+            });
         let ending = exchange.end(py)?;
         self.lender.give_back(lent);
         let is_short = match posted? {
@@ -172,7 +177,10 @@ impl Thread {
             Ok(match state.framing(content.len()) {
                 Framing::Whole(length) => {
                     let within = content.get(..length).unwrap_or(content);
-                    (Command::Respond(state.head.to_response(within.to_vec())), None)
+                    (
+                        Command::Respond(state.head.to_response(within.to_vec())),
+                        None,
+                    )
                 }
                 Framing::HeadOnly(length) => {
                     let mut response = state.head.to_response(Vec::new());
@@ -234,23 +242,28 @@ fn send_all(
 }
 
 /// Logs refusals until the pool is closed.
-pub(super) fn report(py: Python<'_>, pool: &Pool) -> PyResult<()> {
+pub(super) fn report(py: Python<'_>, pool: &Pool) {
     while let Some(counts) = py.detach(|| pool.refusals.wait()) {
         if counts.full > 0 {
-            log::warning(py, &format!(
-                "{} request(s) refused with 503: every thread is busy and the queue is full (threads, queued_requests_max)",
-                counts.full
-            ));
+            log::warning(
+                py,
+                &format!(
+                    "{} request(s) refused with 503: every thread is busy and the queue is full (threads, queued_requests_max)",
+                    counts.full
+                ),
+            );
         }
         if counts.late > 0 {
-            log::warning(py, &format!(
-                "{} request(s) refused with 503: no thread took them in time (threads, queue_timeout_ms)",
-                counts.late
-            ));
+            log::warning(
+                py,
+                &format!(
+                    "{} request(s) refused with 503: no thread took them in time (threads, queue_timeout_ms)",
+                    counts.late
+                ),
+            );
         }
         py.detach(|| pool.refusals.pause());
     }
-    Ok(())
 }
 
 /// The pool has no place for another thread.
