@@ -100,6 +100,13 @@ class Connection:
         rest, self._received = self._received, b""
         return rest
 
+    def read_until(self, mark: bytes) -> bytes:
+        """Read up to a mark and with it."""
+        while mark not in self._received:
+            assert self._receive(), f"the connection ended in {self._received!r}"
+        before, _, self._received = self._received.partition(mark)
+        return before + mark
+
     def read_head(self) -> Reply:
         """Read a status line and a header section, all there is of an interim response."""
         status = STATUS_LINE.fullmatch(self._read_line())

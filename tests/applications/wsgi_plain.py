@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextvars
+import ctypes
+import io
 import json
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -17,6 +18,7 @@ SEEN: dict[str, Any] = {"closed": {}, "errors": {}, "first_steps": 0}
 GATES = {str(number): threading.Event() for number in range(16)}
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 KEPT: list[Any] = []
+FILE_CLOSED = threading.Event()
 TEXT = [("Content-Type", "text/plain")]
 
 
@@ -117,6 +119,32 @@ def wait(environ: Environ, start_response: Start) -> list[bytes]:
     GATES[argument(environ)].wait(20)
     start_response("200 OK", TEXT)
     return [b"waited"]
+
+
+def pipe(environ: Environ, start_response: Start) -> list[bytes]:
+    """Wait until the named pipe of the query is written to and closed."""
+    with open(environ["QUERY_STRING"], "rb") as source:
+        content = source.read()
+    start_response("200 OK", TEXT)
+    return [content]
+
+
+def pipe_behind(environ: Environ, start_response: Start) -> Iterator[bytes]:
+    """Give a block, then do the same."""
+    yield from ()
+    start_response("200 OK", TEXT)
+    yield b"before,"
+    with open(environ["QUERY_STRING"], "rb") as source:
+        yield source.read()
+
+
+def hog(environ: Environ, start_response: Start) -> list[bytes]:
+    """Wait for the named pipe of the query, with the interpreter held all the time."""
+    held = ctypes.PyDLL(None, use_errno=True)
+    fd = held.open(environ["QUERY_STRING"].encode(), os.O_RDONLY)
+    os.close(fd)
+    start_response("200 OK", TEXT)
+    return [b"hogged"]
 
 
 def open_gate(environ: Environ, start_response: Start) -> list[bytes]:
@@ -281,7 +309,7 @@ def kept(environ: Environ, start_response: Start) -> list[bytes]:
 def file(environ: Environ, start_response: Start) -> Iterable[bytes]:
     """Send a file: /file/HOW."""
     how = argument(environ)
-    stream = tempfile.TemporaryFile()
+    stream = ToldFile(os.memfd_create("content"), "r+")
     stream.write(bytes(range(256)) * 1000)
     stream.seek(100)
     if how == "reader":
@@ -290,6 +318,15 @@ def file(environ: Environ, start_response: Start) -> Iterable[bytes]:
     start_response("200 OK", headers)
     KEPT.append(stream)
     return environ["wsgi.file_wrapper"](stream, 4096)  # type: ignore[no-any-return]
+
+
+class ToldFile(io.FileIO):
+    """A real file that tells of its end."""
+
+    def close(self) -> None:
+        """Close it and tell."""
+        super().close()
+        FILE_CLOSED.set()
 
 
 class OnlyRead:
@@ -305,8 +342,12 @@ class OnlyRead:
 
 
 def file_closed(environ: Environ, start_response: Start) -> list[bytes]:
+    stream = KEPT.pop()
+    if isinstance(stream, ToldFile):
+        assert FILE_CLOSED.wait(10)
+        FILE_CLOSED.clear()
     start_response("200 OK", TEXT)
-    return [str(KEPT.pop().closed).encode()]
+    return [str(stream.closed).encode()]
 
 
 def errors(environ: Environ, start_response: Start) -> list[bytes]:
@@ -346,6 +387,9 @@ KINDS: dict[str, Callable[[Environ, Start], Iterable[Any]]] = {
         "gated": gated,
         "wait": wait,
         "open": open_gate,
+        "pipe": pipe,
+        "pipe_behind": pipe_behind,
+        "hog": hog,
         "write": write,
         "endless": endless,
         "closing": closing,

@@ -78,11 +78,11 @@ def test_50_an_input_is_over_with_its_request(client: Connection, threads: str) 
 
 def test_50_a_content_that_is_cut_is_an_oserror(server: Server, threads: str) -> None:
     name = f"cut-{threads}"
+    fields = "Host: test\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
     with server.connect() as client:
-        head = (
-            f"POST /read-fails/{name} HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
-        )
-        client.send(head.encode() + b"5\r\nhalf")
+        client.send(f"POST /read-fails/{name} HTTP/1.1\r\n{fields}".encode())
+        assert client.read_head().status == 100
+        client.send(b"5\r\nhalf")
     if threads == "1":
         # The application is called when all of it is there: never.
         with server.connect() as client:

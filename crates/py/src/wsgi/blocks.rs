@@ -4,6 +4,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyList, PyTuple};
 
+use super::file_wrapper::FileWrapper;
 use super::log;
 
 /// The content of an answer, as far as it is known without waiting for more than its first block.
@@ -84,6 +85,8 @@ fn block(item: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyBytes>> {
 
 /// An iterable that is walked, and must be closed.
 pub(super) struct Blocks<'py> {
+    /// It is our wrapper of a file, of which an application may send a part by its Content-Length.
+    pub(super) is_file: bool,
     iterable: Bound<'py, PyAny>,
     iterator: Bound<'py, PyIterator>,
 }
@@ -91,7 +94,11 @@ pub(super) struct Blocks<'py> {
 impl<'py> Blocks<'py> {
     fn of(iterable: Bound<'py, PyAny>) -> PyResult<Blocks<'py>> {
         match iterable.try_iter() {
-            Ok(iterator) => Ok(Blocks { iterable, iterator }),
+            Ok(iterator) => Ok(Blocks {
+                is_file: iterable.is_exact_instance_of::<FileWrapper>(),
+                iterable,
+                iterator,
+            }),
             Err(error) => {
                 close(&iterable);
                 Err(error)
@@ -102,6 +109,7 @@ impl<'py> Blocks<'py> {
     /// One that is gone on with, later.
     pub(super) fn bind(py: Python<'py>, kept: &KeptBlocks) -> Blocks<'py> {
         Blocks {
+            is_file: kept.is_file,
             iterable: kept.iterable.bind(py).clone(),
             iterator: kept.iterator.bind(py).clone(),
         }
@@ -110,6 +118,7 @@ impl<'py> Blocks<'py> {
     /// To be gone on with later.
     pub(super) fn keep(self) -> KeptBlocks {
         KeptBlocks {
+            is_file: self.is_file,
             iterable: self.iterable.unbind(),
             iterator: self.iterator.unbind(),
         }
@@ -137,6 +146,7 @@ impl<'py> Blocks<'py> {
 
 /// [`Blocks`] that wait for their turn.
 pub(super) struct KeptBlocks {
+    pub(super) is_file: bool,
     iterable: Py<PyAny>,
     iterator: Py<PyIterator>,
 }

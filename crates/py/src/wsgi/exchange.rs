@@ -64,8 +64,13 @@ impl State {
         self.is_head || !wire::may_generate_content(self.head.status)
     }
 
-    /// Whether nothing that still comes would be sent.
-    pub(super) fn is_satisfied(&self) -> bool {
+    /// Whether nothing that still comes would be sent. Of a file, what lies behind the announced length is not asked for; a generator
+    /// may have something to do behind its last block.
+    pub(super) fn is_satisfied(&mut self, is_file: bool) -> bool {
+        if is_file && self.owed == Some(0) {
+            self.has_surplus = false;
+            return true;
+        }
         self.has_surplus || self.has_no_content()
     }
 

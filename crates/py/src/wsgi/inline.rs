@@ -289,6 +289,10 @@ impl Stream {
         };
         let length = block.len() as u64;
         self.owed = Some(owed.saturating_sub(length));
+        let is_file = self.blocks.as_ref().is_some_and(|blocks| blocks.is_file);
+        if is_file {
+            return length < owed;
+        }
         if length > owed {
             log::wrong_length(py, &self.title, false);
         }

@@ -146,7 +146,24 @@ impl Pool {
     }
 }
 
+/// What of the queue the reactor decides by.
+#[derive(Clone, Copy, Default)]
+struct Standing {
+    jobs: usize,
+    idle: usize,
+    /// Idle threads that were not called.
+    available: usize,
+}
+
 impl Queue {
+    fn standing(&self) -> Standing {
+        Standing {
+            jobs: self.jobs.len(),
+            idle: self.idle,
+            available: self.idle.saturating_sub(self.called),
+        }
+    }
+
     fn take(&mut self, lane: &Lane) -> Option<Job> {
         let job = self.jobs.pop_front()?;
         // Under the queue's lock, so that a job is always found: here or in its lane.
@@ -157,7 +174,7 @@ impl Queue {
 
     /// How many threads it is of use to call now.
     fn wanted_threads(&self, threads: usize, now: Instant) -> usize {
-        let available = self.idle.saturating_sub(self.called);
+        let available = self.standing().available;
         if self.jobs.is_empty() || available == 0 {
             return 0;
         }
@@ -176,10 +193,8 @@ pub(super) struct Intake {
     pub(super) pool: Arc<Pool>,
     /// Jobs of the pass that is under way.
     arriving: Vec<Job>,
-    /// Jobs that were in the queue when it was last looked at.
-    queued: usize,
-    /// Threads that waited then.
-    idle: usize,
+    /// How the queue was when it was last looked at.
+    standing: Standing,
     has_handed_over: bool,
     queued_requests_max: usize,
     queue_timeout_ms: u64,
@@ -191,8 +206,7 @@ impl Intake {
         Intake {
             pool,
             arriving: Vec::new(),
-            queued: 0,
-            idle: 0,
+            standing: Standing::default(),
             has_handed_over: false,
             queued_requests_max: usize::try_from(queued_requests_max).unwrap_or(usize::MAX),
             queue_timeout_ms: config.timeouts.queue_timeout_ms,
@@ -201,9 +215,14 @@ impl Intake {
 
     /// Takes a request in. False when there are as many as there may be.
     pub(super) fn push(&mut self, request: &server::Request<'_>, content: Option<&[u8]>) -> bool {
-        if self.queued + self.arriving.len() >= self.queued_requests_max + self.idle {
-            self.pool.refusals.add_full();
-            return false;
+        if !self.has_room() {
+            // Threads may have taken some since it was looked at.
+            let standing = self.pool.queue().standing();
+            self.standing = standing;
+            if !self.has_room() {
+                self.pool.refusals.add_full();
+                return false;
+            }
         }
         self.arriving.push(Job {
             id: request.id,
@@ -214,6 +233,11 @@ impl Intake {
             queued: Instant::now(),
         });
         true
+    }
+
+    fn has_room(&self) -> bool {
+        let waiting = self.standing.jobs + self.arriving.len();
+        waiting < self.queued_requests_max + self.standing.idle
     }
 
     /// The request is over before its answer was complete.
@@ -232,7 +256,7 @@ impl Intake {
 
     /// Hands the jobs of a pass over, calls threads, and refuses what has waited too long.
     fn hand_over(&mut self) {
-        if self.arriving.is_empty() && self.queued == 0 {
+        if self.arriving.is_empty() && self.standing.jobs == 0 {
             return;
         }
         let now = Instant::now();
@@ -254,8 +278,7 @@ impl Intake {
             queue.called += wanted;
             queue.progress = now;
         }
-        self.queued = queue.jobs.len();
-        self.idle = queue.idle.saturating_sub(queue.called);
+        self.standing = queue.standing();
         drop(queue);
         for _ in 0..wanted {
             self.pool.arrived.notify_one();
@@ -265,9 +288,10 @@ impl Intake {
     /// The reactor is about to wait for `wait_ms` at most. Gives how long it may.
     pub(super) fn wait_begins(&mut self, wait_ms: Option<u64>) -> Option<u64> {
         self.hand_over();
+        let has_jobs = self.standing.jobs > 0;
         let looks_soon =
-            std::mem::take(&mut self.has_handed_over) || (self.queued > 0 && self.idle > 0);
-        let own_ms = match (looks_soon, self.queued > 0) {
+            std::mem::take(&mut self.has_handed_over) || (has_jobs && self.standing.available > 0);
+        let own_ms = match (looks_soon, has_jobs) {
             (true, _) => Some(LOOK_MS),
             (false, true) => Some(LATE_MS),
             (false, false) => None,

@@ -232,7 +232,7 @@ fn send_all(
     blocks: &mut Blocks<'_>,
 ) -> PyResult<()> {
     exchange.send(py, first)?;
-    while !exchange.with(py, |state| state.is_satisfied())? {
+    while !exchange.with(py, |state| state.is_satisfied(blocks.is_file))? {
         match blocks.next()? {
             Some(block) => exchange.send(py, block.as_bytes())?,
             None => return Ok(()),

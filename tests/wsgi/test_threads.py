@@ -1,0 +1,243 @@
+"""Where a WSGI application is called: the pool of threads, its queue and its end; or inline."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
+
+import pytest
+
+from conftest import Start
+from reply import Connection
+from running import Server
+from seeing import seen, wait_seen
+
+
+class Pipe:
+    """A named pipe at which one view waits."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+        self._end: BinaryIO | None = None
+
+    def meet(self) -> None:
+        """Wait until the view is there; it goes on to wait for content."""
+        self._end = open(self.path, "wb")
+
+    def release(self, content: bytes = b"released") -> None:
+        """Let the view go on."""
+        if self._end is None:
+            self.meet()
+        assert self._end is not None
+        with self._end:
+            self._end.write(content)
+
+
+Pipes: TypeAlias = Callable[[], Pipe]
+
+
+@pytest.fixture
+def pipes(tmp_path: Path) -> Iterator[Callable[[], Pipe]]:
+    """Give a function that makes pipes."""
+    made: list[Pipe] = []
+
+    def pipe() -> Pipe:
+        made.append(Pipe(tmp_path / str(len(made))))
+        return made[-1]
+
+    yield pipe
+    for each in made:
+        if each._end is not None:
+            each._end.close()
+
+
+@contextmanager
+def waiting(server: Server, pipes: Pipes, count: int) -> Iterator[list[tuple[Connection, Pipe]]]:
+    """Let `count` views wait, each for a pipe of its own."""
+    with ExitStack() as stack:
+        views = []
+        for _ in range(count):
+            pipe = pipes()
+            views.append((stack.enter_context(ask(server, f"/pipe?{pipe.path}")), pipe))
+            pipe.meet()
+        yield views
+
+
+def finish(views: list[tuple[Connection, Pipe]]) -> None:
+    """Let the views go on, and read what they answer."""
+    for client, pipe in views:
+        pipe.release()
+        assert client.read().content == b"released"
+
+
+def ask(server: Server, path: str) -> Connection:
+    """Send a request on a connection of its own; do not wait for its answer."""
+    client = server.connect()
+    client.send(f"GET {path} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+    return client
+
+
+def test_one_thread_is_the_servers_own(start: Start) -> None:
+    server = start("wsgi_plain.py", "--threads", "1")
+    with server.connect() as client:
+        name, is_main, _, pid = client.get("/thread").json()
+    assert (name, is_main, pid) == ("MainThread", True, server.workers()[0])
+    assert seen(server)["threads"] == 1
+
+
+def test_threads_have_names_and_do_not_hold_the_process(start: Start) -> None:
+    server = start("wsgi_plain.py", "--threads", "3")
+    with server.connect() as client:
+        name, is_main, is_daemon, _ = client.get("/thread").json()
+    assert (name[:-1], is_main, is_daemon) == ("bolide-", False, True)
+    assert seen(server)["threads"] == 1 + 3 + 1, "its own, the pool's, and the one for reports"
+
+
+def test_a_view_that_waits_does_not_stop_others(start: Start) -> None:
+    server = start("wsgi_plain.py")
+    with ExitStack() as stack:
+        waiting = [stack.enter_context(ask(server, f"/wait/{gate}")) for gate in range(7)]
+        for gate in range(7):
+            with server.connect() as client:
+                assert client.get("/hello").content == b"Hello, world!"
+                assert client.get(f"/open/{gate}").content == b"open"
+        assert [client.read().content for client in waiting] == [b"waited"] * 7
+
+
+@pytest.mark.parametrize("threads", ["1", "8"])
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_55_a_block_is_sent_before_the_next_is_asked_for(
+    start: Start, pipes: Pipes, threads: str, loop: str
+) -> None:
+    server = start("wsgi_plain.py", "--threads", threads, "--loop", loop)
+    pipe = pipes()
+    with ask(server, f"/pipe-behind?{pipe.path}") as client:
+        assert client.read_until(b"7\r\nbefore,\r\n")
+        pipe.release()
+        assert client.read_until(b"\r\n0\r\n\r\n") == b"8\r\nreleased\r\n0\r\n\r\n"
+
+
+def test_an_idle_connection_takes_no_thread(start: Start) -> None:
+    server = start("wsgi_plain.py", "--threads", "2", "--queued-requests-max", "1")
+    with ExitStack() as stack:
+        for _ in range(50):
+            client = stack.enter_context(server.connect())
+            assert client.get("/hello").status == 200
+        with server.connect() as client:
+            assert client.get("/hello").status == 200
+        assert seen(server)["threads"] == 1 + 2 + 1
+
+
+def test_requests_beyond_the_queue_are_503_and_logged(start: Start, pipes: Pipes) -> None:
+    server = start("wsgi_plain.py", "--threads", "2", "--queued-requests-max", "1")
+    with waiting(server, pipes, 2) as views, ask(server, "/hello") as queued:
+        with server.connect() as client:
+            reply = client.get("/late")
+            assert (reply.status, reply.get("retry-after")) == (503, "1")
+            finish(views)
+            assert queued.read().status == 200
+            assert client.get("/hello").status == 200
+    server.wait_line(r"WARN +bolide.error: 1 request\(s\) refused with 503: .* queue is full")
+
+
+def test_a_request_that_waits_too_long_is_503(start: Start, pipes: Pipes) -> None:
+    server = start("wsgi_plain.py", "--threads", "2", "--queue-timeout-ms", "50")
+    with waiting(server, pipes, 2) as views, server.connect() as client:
+        assert client.get("/hello").status == 503
+        server.wait_line(r"1 request\(s\) refused with 503: no thread took them in time")
+        finish(views)
+        assert client.get("/hello").status == 200
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_view_that_holds_the_interpreter_stops_no_refusing(
+    start: Start, pipes: Pipes, loop: str
+) -> None:
+    options = ("--threads", "2", "--queued-requests-max", "1", "--loop", loop)
+    server, pipe = start("wsgi_plain.py", *options), pipes()
+    with ask(server, f"/hog?{pipe.path}") as hog, ExitStack() as stack:
+        # One of these may wait for the interpreter, one in the queue; the others are refused.
+        others = [stack.enter_context(ask(server, "/hello")) for _ in range(6)]
+        while len(refused := [client for client in others if arrived(client)]) < 4:
+            pass
+        assert [client.read().status for client in refused] == [503] * len(refused)
+        pipe.release(b"")
+        assert hog.read().content == b"hogged"
+        answered = [client for client in others if client not in refused]
+        assert [client.read().status for client in answered] == [200] * len(answered)
+
+
+def arrived(client: Connection) -> bool:
+    """Tell whether something has come, without taking it."""
+    return bool(select.select([client.socket], [], [], 0)[0])
+
+
+def test_60_write_to_a_client_that_has_gone_raises(start: Start) -> None:
+    server = start("wsgi_plain.py", "--threads", "2")
+    for name in ("first", "second", "third"):
+        with ask(server, f"/endless/{name}/write") as client:
+            assert client.read_head().status == 200
+        found = wait_seen(server, lambda found, name=name: name in found["errors"])
+        assert found["errors"][name] == "ClientDisconnected"
+    assert "/endless/" not in "".join(server.lines)
+
+
+def test_60_a_request_whose_client_has_gone_is_not_begun(start: Start, pipes: Pipes) -> None:
+    server = start("wsgi_plain.py", "--threads", "2")
+    with waiting(server, pipes, 2) as views:
+        with ask(server, "/closing/queued/normal") as gone:
+            # A reset: an end alone may be a client that still reads.
+            gone.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with server.connect() as client:
+            client.send(b"not a request\r\n\r\n")
+            assert client.read().status == 400, "the reactor has seen the reset before this"
+        finish(views)
+    assert "queued" not in seen(server)["closed"]
+
+
+def test_content_beyond_the_limit_is_an_oserror_in_the_view(start: Start) -> None:
+    server = start("wsgi_plain.py", "--body-bytes-max", "1000")
+    with server.connect() as client:
+        fields = "Host: test\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+        client.send(f"POST /read-fails/long HTTP/1.1\r\n{fields}".encode())
+        assert client.read_head().status == 100
+        client.send(b"3e8\r\n" + b"x" * 1000 + b"\r\n1\r\nx\r\n0\r\n\r\n")
+        assert client.read().status == 413
+    found = wait_seen(server, lambda found: "long" in found["errors"])
+    assert found["errors"]["long"] == "ClientDisconnected"
+
+
+def test_a_stop_lets_views_finish(start: Start, pipes: Pipes) -> None:
+    server = start("wsgi_plain.py")
+    with waiting(server, pipes, 1) as [(client, pipe)]:
+        server.signal(signal.SIGTERM)
+        wait_until_refused(server)
+        pipe.release()
+        reply = client.read()
+        assert (reply.content, reply.is_last) == (b"released", True)
+    assert server.wait() == 0
+
+
+def test_a_stop_does_not_wait_for_ever(start: Start, pipes: Pipes) -> None:
+    server = start("wsgi_plain.py", "--graceful-timeout-ms", "1000")
+    with waiting(server, pipes, 1) as [(client, _)]:
+        server.signal(signal.SIGTERM)
+        assert client.is_closed()
+        assert server.wait() == 0
+    assert "closing 1 connection(s) that did not finish" in server.errors
+    assert "Traceback" not in server.errors
+
+
+def wait_until_refused(server: Server) -> None:
+    """Wait until nobody listens any more."""
+    with suppress(ConnectionError):
+        while True:
+            server.connect().socket.close()
