@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bolide.asgi import AsgiApplication
 from bolide.errors import ConfigError
-from bolide.wsgi import WsgiApplication
+from bolide.interface.wsgi import WsgiApplication
 
 if TYPE_CHECKING:
     from bolide.web import App

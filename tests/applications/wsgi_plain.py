@@ -366,6 +366,19 @@ def context(environ: Environ, start_response: Start) -> list[bytes]:
     return [before.encode()]
 
 
+def running_loop(environ: Environ, start_response: Start) -> Iterator[bytes]:
+    """Tell which loop runs, in the call and between blocks; run one of its own."""
+    import asyncio
+
+    async def own() -> bytes:
+        return b"own"
+
+    found = asyncio._get_running_loop()
+    start_response("200 OK", TEXT)
+    yield repr(found).encode()
+    yield repr(asyncio._get_running_loop()).encode() + asyncio.run(own())
+
+
 def thread(environ: Environ, start_response: Start) -> list[bytes]:
     start_response("200 OK", [("Content-Type", "application/json")])
     own = threading.current_thread()
@@ -406,6 +419,7 @@ KINDS: dict[str, Callable[[Environ, Start], Iterable[Any]]] = {
         "file_closed": file_closed,
         "errors": errors,
         "context": context,
+        "running_loop": running_loop,
         "thread": thread,
     }.items()
 }

@@ -206,9 +206,12 @@ def test_57_blocks_are_bytes(server: Server, client: Connection, how: str) -> No
 
 
 @pytest.mark.parametrize(("how", "length"), [("sized", 1000), ("whole", 255_900)])
-def test_58_a_file_is_sent_from_where_it_stands(client: Connection, how: str, length: int) -> None:
+def test_58_a_file_is_sent_from_where_it_stands(
+    server: Server, client: Connection, how: str, length: int
+) -> None:
     content = (bytes(range(256)) * 1000)[100 : 100 + length]
     assert client.get(f"/file/{how}").content == content
+    assert f"/file/{how}" not in "".join(server.lines)
     assert client.get("/file-closed").content == b"True"
 
 
@@ -236,6 +239,11 @@ def test_a_failure_is_logged_once(server: Server, client: Connection) -> None:
 def test_contexts_are_fresh(client: Connection) -> None:
     for _ in range(3):
         assert client.get("/context").content == b"unset"
+
+
+def test_no_loop_runs_where_the_application_does(client: Connection) -> None:
+    for _ in range(2):
+        assert client.get("/running-loop").content == b"NoneNoneown"
 
 
 def test_pipelined_answers_come_in_order(client: Connection) -> None:

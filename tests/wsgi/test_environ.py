@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from bolide.interface.wsgi import WsgiApplication
 from bolide.service import Service
 from bolide.settings import resolve
-from bolide.wsgi import WsgiApplication
 from reply import Connection
 from running import Server
 

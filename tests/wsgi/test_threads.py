@@ -215,8 +215,18 @@ def test_content_beyond_the_limit_is_an_oserror_in_the_view(start: Start) -> Non
     assert found["errors"]["long"] == "ClientDisconnected"
 
 
-def test_a_stop_lets_views_finish(start: Start, pipes: Pipes) -> None:
-    server = start("wsgi_plain.py")
+def test_a_view_that_is_late_is_503_and_runs_on(start: Start, pipes: Pipes) -> None:
+    server = start("wsgi_plain.py", "--threads", "2", "--handler-timeout-ms", "50")
+    with waiting(server, pipes, 1) as [(client, pipe)]:
+        assert client.read().status == 503
+        pipe.release()
+        with server.connect() as other:
+            assert other.get("/hello").content == b"Hello, world!"
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_stop_lets_views_finish(start: Start, pipes: Pipes, loop: str) -> None:
+    server = start("wsgi_plain.py", "--loop", loop)
     with waiting(server, pipes, 1) as [(client, pipe)]:
         server.signal(signal.SIGTERM)
         wait_until_refused(server)
@@ -226,8 +236,9 @@ def test_a_stop_lets_views_finish(start: Start, pipes: Pipes) -> None:
     assert server.wait() == 0
 
 
-def test_a_stop_does_not_wait_for_ever(start: Start, pipes: Pipes) -> None:
-    server = start("wsgi_plain.py", "--graceful-timeout-ms", "1000")
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_stop_does_not_wait_for_ever(start: Start, pipes: Pipes, loop: str) -> None:
+    server = start("wsgi_plain.py", "--graceful-timeout-ms", "1000", "--loop", loop)
     with waiting(server, pipes, 1) as [(client, _)]:
         server.signal(signal.SIGTERM)
         assert client.is_closed()

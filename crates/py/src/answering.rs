@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 use server::{Command, ExchangeId};
 
 use crate::answer::Source;
+use crate::calls::parts::AnswerParts;
 use crate::context::run_in;
 use crate::driver::{After, Purpose, ends_task, log_failure};
 use crate::ffi;
-use crate::parts::AnswerParts;
 use crate::request::Request;
 use crate::shared::Shared;
 use crate::stream::Stream;

@@ -1,6 +1,7 @@
 //! From a request to its handler's call, and through the first step of a coroutine.
 
 mod outcome;
+pub(crate) mod parts;
 
 use std::sync::Arc;
 

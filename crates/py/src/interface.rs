@@ -10,7 +10,7 @@ use crate::native::Native;
 use crate::runner::Runner;
 use crate::shared::Shared;
 use crate::table::NativeApp;
-use crate::wsgi::{Placement, Wsgi, WsgiApp};
+use crate::wsgi::{HiddenLoop, Placement, Wsgi, WsgiApp};
 
 /// An application of any kind. A worker serves one.
 #[expect(clippy::large_enum_variant, reason = "a worker has one")]
@@ -75,6 +75,17 @@ impl Interface {
     /// Whether the reactor needs no interpreter: threads of the application's own have it.
     pub(crate) fn is_pooled(&self) -> bool {
         matches!(self, Interface::Wsgi(wsgi) if wsgi.is_pooled())
+    }
+
+    /// Hides the loop that waits in the reactor from an application that is called there and must not see it.
+    ///
+    /// # Errors
+    /// When asyncio cannot be imported.
+    pub(crate) fn hide_loop<'py>(&self, py: Python<'py>) -> PyResult<Option<HiddenLoop<'py>>> {
+        match self {
+            Interface::Wsgi(wsgi) if !wsgi.is_pooled() => HiddenLoop::hide(py).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Lets whoever else answers wake who waits for `poller`.

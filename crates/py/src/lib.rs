@@ -9,7 +9,6 @@ mod driver;
 mod ffi;
 mod interface;
 mod native;
-mod parts;
 mod request;
 mod runner;
 mod selector;

@@ -77,7 +77,9 @@ impl Selector {
     fn serve(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let server = self.server.get();
         let mut worker = server.worker()?;
+        let hidden = worker.app.hide_loop(py)?;
         let served = self.passes(py, &mut worker, timeout);
+        drop(hidden);
         server.after_pass(py, worker)?;
         served
     }

@@ -82,7 +82,9 @@ impl Server {
     /// Serves a connection that is accepted already; the descriptor is duplicated.
     fn adopt(&self, py: Python<'_>, fd: i32) -> PyResult<()> {
         let mut worker = self.worker()?;
+        let hidden = worker.app.hide_loop(py)?;
         worker.adopt(duplicate(fd)?)?;
+        drop(hidden);
         self.after_pass(py, worker)
     }
 
@@ -130,11 +132,13 @@ impl Server {
             // A handler runs a nested loop: the outer pass will see to everything.
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
+        let hidden = worker.app.hide_loop(py)?;
         let passing: &mut Worker<Interface> = &mut worker;
         let served = match passing.app.is_pooled() {
             true => py.detach(|| self.pass(passing)),
             false => self.pass(passing),
         };
+        drop(hidden);
         self.after_pass(py, worker)?;
         served
     }
@@ -143,7 +147,9 @@ impl Server {
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         self.drain_asked.store(true, Ordering::Relaxed);
         if let Ok(mut worker) = self.worker.try_lock() {
+            let hidden = worker.app.hide_loop(py)?;
             self.before_pass(&mut worker);
+            drop(hidden);
             // Whoever was taken in on the way need not wait for the next pass.
             worker.app.wait_begins(None);
             worker.app.wait_ends();
@@ -165,7 +171,9 @@ impl Server {
     /// Closes everything now.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         let mut worker = self.worker()?;
+        let hidden = worker.app.hide_loop(py)?;
         worker.stop();
+        drop(hidden);
         worker.set_access_log(None);
         worker.app.runner().stop(py);
         drop(worker);

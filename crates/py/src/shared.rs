@@ -9,7 +9,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 use server::{Command, ExchangeId, Mailbox};
 
-use crate::parts::AnswerParts;
+use crate::calls::parts::AnswerParts;
 use crate::request::Request;
 use crate::stream::{Ready, Writing};
 

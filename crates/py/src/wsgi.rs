@@ -9,6 +9,7 @@ mod environ;
 mod exchange;
 mod file_wrapper;
 mod head;
+mod hidden_loop;
 mod inline;
 mod input;
 mod lane;
@@ -29,6 +30,7 @@ use server::{Abort, App, Config, Content, ExchangeId, Fields, Outcome, Pulled, R
 use wire::BodyLength;
 
 pub(crate) use self::file_wrapper::FileWrapper;
+pub(crate) use self::hidden_loop::HiddenLoop;
 use self::inline::Inline;
 use self::input::Input;
 use self::pool::{Intake, Pool};

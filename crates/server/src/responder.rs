@@ -118,16 +118,6 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Lines of an application, of which the caller knows what [`Fields::of_application`] would find.
-    pub fn looked_through(lines: &'a [u8], has_date: bool, has_server: bool) -> Fields<'a> {
-        Fields {
-            lines,
-            has_date,
-            has_server,
-            is_constant: false,
-        }
-    }
-
     fn replaces_ours(&self) -> bool {
         self.has_date || self.has_server
     }

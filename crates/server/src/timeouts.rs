@@ -16,7 +16,7 @@ settings! {
         write_timeout_ms: 30000, "milliseconds",
             "An answer of which the peer takes nothing; then the connection is closed.";
         handler_timeout_ms: 60000, "milliseconds",
-            "An asynchronous handler that has not begun to answer; then it is cancelled and the answer is 503.";
+            "A handler that has not begun to answer, asynchronous or in a thread; then the answer is 503 and it is cancelled (a thread cannot be: its view runs on).";
         queue_timeout_ms: 30000, "milliseconds",
             "A request that waits for a thread to call a WSGI application; then 503. Longer than a short overload, shorter than clients wait.";
         linger_timeout_ms: 2000, "milliseconds",

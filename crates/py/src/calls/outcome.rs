@@ -10,9 +10,9 @@ use server::{Command, Fields, Outcome, Responder};
 use super::{Calls, Subject};
 use crate::answer::{Answer, Source, TEXT};
 use crate::answering::Stage;
+use crate::calls::parts::AnswerParts;
 use crate::driver::{ends_task, log_failure};
 use crate::ffi;
-use crate::parts::AnswerParts;
 use crate::request::Request;
 use crate::stream::Stream;
 
