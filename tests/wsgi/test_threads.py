@@ -190,6 +190,14 @@ def test_60_write_to_a_client_that_has_gone_raises(start: Start) -> None:
     assert "/endless/" not in "".join(server.lines)
 
 
+def test_write_with_one_thread_has_a_bound(start: Start) -> None:
+    server = start("wsgi_plain.py", "--threads", "1")
+    with server.connect() as client:
+        assert client.get("/endless/bounded/write").status == 500
+        server.wait_line("RuntimeError: write.. with one thread keeps everything")
+        assert client.get("/hello").status == 200
+
+
 def test_60_a_request_whose_client_has_gone_is_not_begun(start: Start, pipes: Pipes) -> None:
     server = start("wsgi_plain.py", "--threads", "2")
     with waiting(server, pipes, 2) as views:

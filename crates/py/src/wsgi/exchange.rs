@@ -11,6 +11,9 @@ use super::head::Head;
 use super::lane::Lane;
 use crate::ffi::{self, Held};
 
+/// What `write` may keep on the reactor's thread.
+const WRITTEN_BYTES_MAX: usize = 64 << 20;
+
 /// One call of the application. Its method is `start_response`; called, it is `write`.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Exchange {
@@ -72,6 +75,17 @@ impl State {
             return true;
         }
         self.has_surplus || self.has_no_content()
+    }
+
+    /// Keeps a block for the time when the application has returned.
+    fn keep_written(&mut self, block: &[u8]) -> PyResult<()> {
+        if self.written.len() + block.len() > WRITTEN_BYTES_MAX {
+            return Err(PyRuntimeError::new_err(
+                "write() with one thread keeps everything until the application returns, and that is too much: return an iterable, or use --threads 2",
+            ));
+        }
+        self.written.extend_from_slice(block);
+        Ok(())
     }
 
     /// How a content of that length is framed.
@@ -148,7 +162,7 @@ impl Exchange {
     /// The disconnection, when the client is gone; `RuntimeError` when there is no head to send.
     pub(super) fn send(&self, py: Python<'_>, block: &[u8]) -> PyResult<()> {
         let Some(lane) = &self.lane else {
-            return self.with(py, |state| state.written.extend_from_slice(block));
+            return self.with(py, |state| state.keep_written(block))?;
         };
         let posts = self.with(py, |state| state.posts_of(block))??;
         let Some(id) = posts.id else {
