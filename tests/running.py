@@ -19,9 +19,12 @@ READY = re.compile(r"serving \S+ on (\S.*) \(\d+ workers?, pid (\d+)\)")
 class Server:
     """A running server process; what it writes to standard error arrives line by line."""
 
+    program: tuple[str, ...] = ("-m", "bolide", "serve")
+    """What Python runs."""
+
     def __init__(self, arguments: list[str], cwd: Path, env: dict[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "bolide", "serve", *arguments],
+            [sys.executable, "-W", "error", *self.program, *arguments],
             cwd=cwd,
             env={**clean_environ(), **(env or {})},
             stdin=subprocess.DEVNULL,

@@ -208,7 +208,7 @@ class WsgiApp:
         """
 
     def run_reports(self) -> None:
-        """Log refused requests until `close`."""
+        """Log what the server has to say of its queue until `close`."""
 
     def close(self) -> None:
         """End the threads, each when it has answered its request."""

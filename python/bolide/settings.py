@@ -109,7 +109,7 @@ class Settings:
         Choice(("asyncio", "uvloop", "auto")),
         PROCESSES,
         "Event loop for coroutines. asyncio runs on the server's own reactor and needs no second "
-        "one; auto takes uvloop where it is installed.",
+        "one; auto takes uvloop where it is installed. WSGI applications are served on asyncio's.",
     )
     graceful_timeout_ms: int = row(
         25000,

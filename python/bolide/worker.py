@@ -12,11 +12,12 @@ import json
 import os
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bolide import importer, loop
 from bolide.errors import ConfigError
+from bolide.interface.wsgi import WsgiApplication
 from bolide.lifespan import StartupError
 from bolide.service import Service
 
@@ -55,6 +56,9 @@ def run(job: Job, report_fd: int) -> int:
     try:
         app = importer.load(job.source) if isinstance(job.source, str) else job.source
         service = Service(app, job.settings, job.access_log_fd)
+        if isinstance(app, WsgiApplication):
+            # It runs no coroutine, and under a loop of its own the reactor needs no interpreter.
+            job = replace(job, loop_name="asyncio")
     except ConfigError as error:
         return _report_failure(report_fd, EXIT_MISTAKE, error)
     with asyncio.Runner(loop_factory=lambda: loop.new(job.loop_name, service.server)) as runner:

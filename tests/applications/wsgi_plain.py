@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import ctypes
+import gzip
 import io
 import json
 import os
@@ -309,15 +310,43 @@ def kept(environ: Environ, start_response: Start) -> list[bytes]:
 def file(environ: Environ, start_response: Start) -> Iterable[bytes]:
     """Send a file: /file/HOW."""
     how = argument(environ)
-    stream = ToldFile(os.memfd_create("content"), "r+")
-    stream.write(bytes(range(256)) * 1000)
-    stream.seek(100)
-    if how == "reader":
-        stream = OnlyRead([b"abc", b"de", b""])  # type: ignore[assignment]
-    headers = [*TEXT, ("Content-Length", "1000")] if how == "sized" else TEXT
-    start_response("200 OK", headers)
+    stream = FILES.get(how, plain_file)()
+    said = {"short-part": "1000", "long-part": "200000", "too-long": "300000"}.get(how)
+    headers = [*TEXT, ("Content-Length", said)] if said else TEXT
+    send = start_response("200 OK", headers)
+    if how == "behind-write":
+        send(b"written,")
     KEPT.append(stream)
     return environ["wsgi.file_wrapper"](stream, 4096)  # type: ignore[no-any-return]
+
+
+CONTENT = bytes(range(256)) * 1000
+
+
+def plain_file(kind: type[io.FileIO] = io.FileIO) -> io.FileIO:
+    """Make a real file that stands behind its first 100 bytes."""
+    stream = kind(os.memfd_create("content"), "r+")
+    stream.write(CONTENT)
+    stream.seek(100)
+    return stream
+
+
+def buffered_file() -> io.BufferedRandom:
+    """Make one of which not everything may be in the file yet."""
+    stream = io.BufferedRandom(io.FileIO(os.memfd_create("content"), "r+"))
+    stream.write(CONTENT)
+    stream.seek(100)
+    return stream
+
+
+def zipped_file() -> gzip.GzipFile:
+    """Make one that reads other bytes than its descriptor does, of which there are enough."""
+    fd = os.memfd_create("content")
+    os.write(fd, gzip.compress(os.urandom(100_000) + CONTENT))
+    stream = gzip.GzipFile(f"/proc/self/fd/{fd}", "rb")
+    os.close(fd)
+    stream.seek(100_100)
+    return stream
 
 
 class ToldFile(io.FileIO):
@@ -339,6 +368,14 @@ class OnlyRead:
     def read(self, size: int) -> bytes:
         """Return the next part."""
         return self._parts.pop(0)
+
+
+FILES: dict[str, Callable[[], Any]] = {
+    "buffered": buffered_file,
+    "zipped": zipped_file,
+    "short-part": lambda: plain_file(ToldFile),
+    "reader": lambda: OnlyRead([b"abc", b"de", b""]),
+}
 
 
 def file_closed(environ: Environ, start_response: Start) -> list[bytes]:

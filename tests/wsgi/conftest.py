@@ -7,34 +7,42 @@ from collections.abc import Iterator
 import pytest
 
 from conftest import APPLICATIONS
+from guest import Guest
 from reply import Connection
 from running import Server
 
 WAYS = {
-    "pool": ("--threads", "8"),
-    "pool-uvloop": ("--threads", "8", "--loop", "uvloop"),
-    "inline": ("--threads", "1"),
-    "inline-uvloop": ("--threads", "1", "--loop", "uvloop"),
+    "pool": ("8", ""),
+    "inline": ("1", ""),
+    "pool-in-asyncio": ("8", "asyncio"),
+    "pool-in-uvloop": ("8", "uvloop"),
+    "inline-in-asyncio": ("1", "asyncio"),
+    "inline-in-uvloop": ("1", "uvloop"),
 }
+"""Threads, and the loop of others inside of which it is served."""
 
 
 @pytest.fixture(scope="module", params=WAYS)
-def options(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """Give the options that say where the application runs."""
+def way(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """Say where the application runs."""
     name: str = request.param
     return WAYS[name]
 
 
 @pytest.fixture(scope="module")
-def threads(options: tuple[str, ...]) -> str:
+def threads(way: tuple[str, str]) -> str:
     """Give the number of threads that call the application."""
-    return options[1]
+    return way[0]
 
 
 @pytest.fixture(scope="module")
-def server(options: tuple[str, ...]) -> Iterator[Server]:
+def server(way: tuple[str, str]) -> Iterator[Server]:
     """Serve the plain application."""
-    server = Server(["wsgi_plain.py", "--port", "0", *options], APPLICATIONS)
+    threads, loop = way
+    if loop:
+        server: Server = Guest([threads, loop], APPLICATIONS)
+    else:
+        server = Server(["wsgi_plain.py", "--port", "0", "--threads", threads], APPLICATIONS)
     server.wait_ready()
     yield server
     server.close()

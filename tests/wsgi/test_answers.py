@@ -205,14 +205,41 @@ def test_57_blocks_are_bytes(server: Server, client: Connection, how: str) -> No
     server.wait_line("TypeError: an application's blocks are bytes, not ")
 
 
-@pytest.mark.parametrize(("how", "length"), [("sized", 1000), ("whole", 255_900)])
+FILE = (bytes(range(256)) * 1000)[100:]
+
+
+@pytest.mark.parametrize(
+    ("how", "content", "length"),
+    [
+        ("whole", FILE, "255900"),
+        ("buffered", FILE, "255900"),
+        ("short-part", FILE[:1000], "1000"),
+        ("long-part", FILE[:200_000], "200000"),
+        ("zipped", FILE, None),
+    ],
+)
 def test_58_a_file_is_sent_from_where_it_stands(
-    server: Server, client: Connection, how: str, length: int
+    server: Server, client: Connection, how: str, content: bytes, length: str | None
 ) -> None:
-    content = (bytes(range(256)) * 1000)[100 : 100 + length]
-    assert client.get(f"/file/{how}").content == content
+    reply = client.get(f"/file/{how}")
+    assert (reply.content == content, reply.get("content-length")) == (True, length)
+    assert client.get("/hello").status == 200
     assert f"/file/{how}" not in "".join(server.lines)
     assert client.get("/file-closed").content == b"True"
+
+
+def test_58_a_file_behind_what_was_written(client: Connection, threads: str) -> None:
+    assert client.get("/file/behind-write").content == b"written," + FILE
+    assert client.get("/file-closed").content == b"True"
+
+
+def test_58_a_file_shorter_than_its_length_is_cut(server: Server, client: Connection) -> None:
+    client.send(request("GET", "/file/too-long"))
+    assert client.read_head().get("content-length") == "300000"
+    assert client.read_to_end() == FILE
+    server.wait_line("GET /file/too-long: its content is shorter than its Content-Length")
+    with server.connect() as other:
+        assert other.get("/file-closed").content == b"True"
 
 
 def test_58_a_reader_needs_not_be_a_file(client: Connection) -> None:
@@ -220,9 +247,10 @@ def test_58_a_reader_needs_not_be_a_file(client: Connection) -> None:
     assert client.get("/file-closed").content == b"cannot be closed"
 
 
-def test_58_head_of_a_file(client: Connection) -> None:
-    client.send(request("HEAD", "/file/sized"))
-    assert client.read("HEAD").get("content-length") == "1000"
+@pytest.mark.parametrize(("how", "length"), [("whole", "255900"), ("short-part", "1000")])
+def test_58_head_of_a_file(client: Connection, how: str, length: str) -> None:
+    client.send(request("HEAD", f"/file/{how}"))
+    assert client.read("HEAD").get("content-length") == length
     assert client.get("/file-closed").content == b"True"
 
 

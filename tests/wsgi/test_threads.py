@@ -14,7 +14,8 @@ from typing import BinaryIO, TypeAlias
 
 import pytest
 
-from conftest import Start
+from conftest import APPLICATIONS, Start
+from guest import Guest
 from reply import Connection
 from running import Server
 from seeing import seen, wait_seen
@@ -112,12 +113,7 @@ def test_a_view_that_waits_does_not_stop_others(start: Start) -> None:
         assert [client.read().content for client in waiting] == [b"waited"] * 7
 
 
-@pytest.mark.parametrize("threads", ["1", "8"])
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_55_a_block_is_sent_before_the_next_is_asked_for(
-    start: Start, pipes: Pipes, threads: str, loop: str
-) -> None:
-    server = start("wsgi_plain.py", "--threads", threads, "--loop", loop)
+def test_55_a_block_is_sent_before_the_next_is_asked_for(server: Server, pipes: Pipes) -> None:
     pipe = pipes()
     with ask(server, f"/pipe-behind?{pipe.path}") as client:
         assert client.read_until(b"7\r\nbefore,\r\n")
@@ -157,11 +153,9 @@ def test_a_request_that_waits_too_long_is_503(start: Start, pipes: Pipes) -> Non
         assert client.get("/hello").status == 200
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_a_view_that_holds_the_interpreter_stops_no_refusing(
-    start: Start, pipes: Pipes, loop: str
-) -> None:
-    options = ("--threads", "2", "--queued-requests-max", "1", "--loop", loop)
+def test_a_view_that_holds_the_interpreter_stops_no_refusing(start: Start, pipes: Pipes) -> None:
+    # The option for other loops is for other applications.
+    options = ("--threads", "2", "--queued-requests-max", "1", "--loop", "uvloop")
     server, pipe = start("wsgi_plain.py", *options), pipes()
     with ask(server, f"/hog?{pipe.path}") as hog, ExitStack() as stack:
         # One of these may wait for the interpreter, one in the queue; the others are refused.
@@ -232,9 +226,8 @@ def test_a_view_that_is_late_is_503_and_runs_on(start: Start, pipes: Pipes) -> N
             assert other.get("/hello").content == b"Hello, world!"
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_a_stop_lets_views_finish(start: Start, pipes: Pipes, loop: str) -> None:
-    server = start("wsgi_plain.py", "--loop", loop)
+def test_a_stop_lets_views_finish(start: Start, pipes: Pipes) -> None:
+    server = start("wsgi_plain.py")
     with waiting(server, pipes, 1) as [(client, pipe)]:
         server.signal(signal.SIGTERM)
         wait_until_refused(server)
@@ -244,9 +237,8 @@ def test_a_stop_lets_views_finish(start: Start, pipes: Pipes, loop: str) -> None
     assert server.wait() == 0
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_a_stop_does_not_wait_for_ever(start: Start, pipes: Pipes, loop: str) -> None:
-    server = start("wsgi_plain.py", "--graceful-timeout-ms", "1000", "--loop", loop)
+def test_a_stop_does_not_wait_for_ever(start: Start, pipes: Pipes) -> None:
+    server = start("wsgi_plain.py", "--graceful-timeout-ms", "1000")
     with waiting(server, pipes, 1) as [(client, _)]:
         server.signal(signal.SIGTERM)
         assert client.is_closed()
@@ -260,3 +252,18 @@ def wait_until_refused(server: Server) -> None:
     with suppress(ConnectionError):
         while True:
             server.connect().socket.close()
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("threads", ["1", "8"])
+def test_a_guest_ends_with_its_loop(loop: str, threads: str) -> None:
+    guest = Guest([threads, loop], APPLICATIONS)
+    try:
+        guest.wait_ready()
+        with guest.connect() as client:
+            assert client.get("/hello").status == 200
+            guest.signal(signal.SIGTERM)
+            assert client.is_closed()
+        assert guest.wait() == 0
+    finally:
+        guest.close()

@@ -148,8 +148,11 @@ impl App for Interface {
         whichever!(self, app => app.peer_ended(id));
     }
 
-    fn file_was_short(&mut self, _: ExchangeId, missing_bytes: u64) {
-        Python::attach(|py| log_short_file(py, missing_bytes));
+    fn file_was_short(&mut self, id: ExchangeId, missing_bytes: u64) {
+        match self {
+            Interface::Wsgi(wsgi) => wsgi.file_was_short(id, missing_bytes),
+            _ => Python::attach(|py| log_short_file(py, missing_bytes)),
+        }
     }
 
     fn abort(&mut self, id: ExchangeId, why: Abort) {

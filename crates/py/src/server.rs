@@ -148,12 +148,17 @@ impl Server {
         self.drain_asked.store(true, Ordering::Relaxed);
         if let Ok(mut worker) = self.worker.try_lock() {
             let hidden = worker.app.hide_loop(py)?;
-            self.before_pass(&mut worker);
+            // A foreign loop has to be told when the next pass is due: sooner than it was.
+            let drained = match self.shared.is_guest() {
+                true => self.pass(&mut worker),
+                false => {
+                    self.before_pass(&mut worker);
+                    Ok(())
+                }
+            };
             drop(hidden);
-            // Whoever was taken in on the way need not wait for the next pass.
-            worker.app.wait_begins(None);
-            worker.app.wait_ends();
             self.after_pass(py, worker)?;
+            drained?;
         }
         Ok(())
     }

@@ -94,6 +94,11 @@ impl Shared {
         self.wake.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the loop is not the reactor's own.
+    pub(crate) fn is_guest(&self) -> bool {
+        self.wake().is_some()
+    }
+
     /// Sets what wakes the reactor, and gives what did before.
     pub(crate) fn set_wake(&self, wake: Option<Py<PyAny>>) -> Option<Py<PyAny>> {
         std::mem::replace(&mut self.wake(), wake)

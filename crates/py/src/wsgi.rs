@@ -16,7 +16,7 @@ mod lane;
 mod log;
 mod outbox;
 mod pool;
-mod refusals;
+mod reports;
 mod thread;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,6 +35,8 @@ use self::inline::Inline;
 use self::input::Input;
 use self::pool::{Intake, Pool};
 use self::thread::Thread;
+use crate::driver::log_short_file;
+use crate::ffi;
 use crate::runner::Runner;
 use crate::shared::Shared;
 
@@ -86,7 +88,7 @@ impl WsgiApp {
         Ok(())
     }
 
-    /// Logs refused requests until [`WsgiApp::close`].
+    /// Logs what the server has to say until [`WsgiApp::close`].
     fn run_reports(&self, py: Python<'_>) -> PyResult<()> {
         thread::report(py, &self.serving()?.0);
         Ok(())
@@ -256,6 +258,13 @@ impl App for Wsgi {
     fn writable(&mut self, id: ExchangeId) {
         if let Calls::Pooled(intake, _) = &self.calls {
             intake.find(|lane| lane.writable(id));
+        }
+    }
+
+    fn file_was_short(&mut self, _: ExchangeId, missing_bytes: u64) {
+        match &self.calls {
+            Calls::Inline(_) => log_short_file(ffi::attached(), missing_bytes),
+            Calls::Pooled(intake, _) => intake.pool.reports.add(|counts| counts.short_files += 1),
         }
     }
 

@@ -3,6 +3,7 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyList, PyTuple};
+use server::FilePart;
 
 use super::file_wrapper::FileWrapper;
 use super::log;
@@ -13,6 +14,8 @@ pub(super) enum Answer<'py> {
     Whole(Content<'py>),
     /// Its first block, which is not empty; more may follow.
     Blocks(Bound<'py, PyBytes>, Blocks<'py>),
+    /// A file that the kernel sends.
+    File(FilePart),
 }
 
 /// A content that is there as a whole.
@@ -51,6 +54,15 @@ impl<'py> Answer<'py> {
     }
 
     fn read_iterable(returned: Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
+        if let Ok(wrapper) = returned.cast_exact::<FileWrapper>() {
+            let part = wrapper.get().part(returned.py());
+            if !matches!(part, Ok(None)) {
+                close(&returned);
+            }
+            if let Some(part) = part? {
+                return Ok(Answer::File(part));
+            }
+        }
         let mut blocks = Blocks::of(returned)?;
         match blocks.next() {
             Ok(Some(first)) => Ok(Answer::Blocks(first, blocks)),

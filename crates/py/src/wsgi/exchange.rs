@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
-use server::{ExchangeId, Response};
+use server::{Command, ExchangeId, FilePart, Response};
 
 use super::head::Head;
 use super::lane::Lane;
@@ -195,6 +195,41 @@ pub(super) struct Ending {
 }
 
 impl State {
+    /// What has to be posted for an answer that ends with part of a file.
+    ///
+    /// # Errors
+    /// `RuntimeError` when there is no head to send.
+    pub(super) fn posts_of_file(&mut self, mut part: FilePart) -> PyResult<Vec<Command>> {
+        let mut posts = Vec::new();
+        match self.progress {
+            Progress::Over | Progress::Silent => return Err(silent()),
+            Progress::Sent => {}
+            Progress::Said => {
+                let mut response = self.head.to_response(Vec::new());
+                let whole = part.length + self.written.len() as u64;
+                response.length = response.length.or(Some(whole));
+                self.progress = Progress::Sent;
+                self.owed = response.length;
+                posts.push(Command::Begin(response));
+            }
+        }
+        if self.has_no_content() {
+            return Ok(posts);
+        }
+        let mut written = std::mem::take(&mut self.written);
+        written.truncate(self.within_length(written.len()));
+        if !written.is_empty() {
+            posts.push(Command::Write(written));
+        }
+        // Of a file, an application may send less than there is.
+        let had_surplus = self.has_surplus;
+        let length = usize::try_from(part.length).unwrap_or(usize::MAX);
+        part.length = self.within_length(length) as u64;
+        self.has_surplus = had_surplus;
+        posts.extend([Command::WriteFile(part), Command::Finish]);
+        Ok(posts)
+    }
+
     fn posts_of(&mut self, block: &[u8]) -> PyResult<Posts> {
         let begin = match self.progress {
             Progress::Over => return Err(over()),

@@ -1,16 +1,79 @@
 //! `wsgi.file_wrapper`: a file as an iterable of blocks (PEP 3333, "Optional Platform-Specific File Handling").
+//!
+//! Returned as it is, a long plain file is never read: the kernel sends it, and the thread that called the application is free at once.
+//! Whatever else can be read is read block by block.
+
+use std::fs::File;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use server::FilePart;
+
+use crate::ffi;
 
 /// Bytes of a block, unless the application asks for others.
 const BLOCK_BYTES: usize = 65_536;
+/// A file without more than this is read: the kernel's help costs more than a copy.
+const READ_BYTES_MAX: u64 = 65_536;
 
 /// Reads a file from where it stands, block by block.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct FileWrapper {
     file: Py<PyAny>,
     block_bytes: usize,
+}
+
+impl FileWrapper {
+    /// What is left of the file, for the kernel to send: if it is long, and nothing but a file in between.
+    ///
+    /// # Errors
+    /// What the file's own methods raise.
+    pub(super) fn part(&self, py: Python<'_>) -> PyResult<Option<FilePart>> {
+        let file = self.file.bind(py);
+        if !is_plain(file)? {
+            return Ok(None);
+        }
+        let offset: u64 = file.call_method0(pyo3::intern!(py, "tell"))?.extract()?;
+        let fd: i32 = file.call_method0(pyo3::intern!(py, "fileno"))?.extract()?;
+        if fd < 0 {
+            return Ok(None);
+        }
+        // A descriptor of its own: the application may close its file before all of it has left.
+        let file = File::from(ffi::borrow_fd(fd).try_clone_to_owned()?);
+        let about = file.metadata()?;
+        let length = about.len().saturating_sub(offset);
+        Ok(
+            (about.is_file() && length > READ_BYTES_MAX).then_some(FilePart {
+                file,
+                offset,
+                length,
+            }),
+        )
+    }
+}
+
+/// Whether what it reads is what the file holds: not a decompressor, nor text, nor anybody's own class. What was written to it is in the
+/// file then.
+fn is_plain(file: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = file.py();
+    let io = py.import(pyo3::intern!(py, "io"))?;
+    let raw_type = io.getattr(pyo3::intern!(py, "FileIO"))?;
+    let kind = file.get_type();
+    if kind.is(&raw_type) {
+        return Ok(true);
+    }
+    let is_buffered = kind.is(&io.getattr(pyo3::intern!(py, "BufferedReader"))?)
+        || kind.is(&io.getattr(pyo3::intern!(py, "BufferedRandom"))?);
+    if !is_buffered
+        || !file
+            .getattr(pyo3::intern!(py, "raw"))?
+            .get_type()
+            .is(&raw_type)
+    {
+        return Ok(false);
+    }
+    file.call_method0(pyo3::intern!(py, "flush"))?;
+    Ok(true)
 }
 
 #[pymethods]

@@ -129,10 +129,21 @@ impl Inline {
                     }
                 }
             }
+            Ok(Answer::File(part)) => {
+                let posts = exchange.with(py, |state| state.posts_of_file(part));
+                posts.and_then(|posts| posts).map(|posts| {
+                    let shared = &runner.shared;
+                    posts
+                        .into_iter()
+                        .for_each(|post| shared.post(py, request.id, post));
+                    Outcome::Pending
+                })
+            }
             Err(error) => Err(error),
         };
-        if exchange.end(py)?.has_surplus {
-            log::wrong_length(py, &log::title(head), false);
+        let ending = exchange.end(py)?;
+        if ending.has_surplus || ending.is_short {
+            log::wrong_length(py, &log::title(head), ending.is_short);
         }
         self.lender.give_back(lent);
         outcome

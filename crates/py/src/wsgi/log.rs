@@ -42,6 +42,14 @@ pub(super) fn wrong_length(py: Python<'_>, title: &str, is_short: bool) {
     log(py, "error", &format!("{title}: {message}"), None);
 }
 
+/// Files ended before their answers did, or could not be read: those were cut.
+#[cold]
+pub(super) fn short_files(py: Python<'_>, count: u64) {
+    let message =
+        format!("{count} file(s) ended before their answers did: the connections are cut");
+    log(py, "debug", &message, None);
+}
+
 /// Something that an operator should know.
 #[cold]
 pub(super) fn warning(py: Python<'_>, message: &str) {

@@ -18,7 +18,7 @@ use server::{Abort, Command, Config, ExchangeId, Response};
 
 use super::lane::Lane;
 use super::outbox::Outbox;
-use super::refusals::Refusals;
+use super::reports::Reports;
 use crate::shared::Shared;
 
 /// Jobs that wait while none is taken for so long are a reason to call more threads.
@@ -50,7 +50,7 @@ pub(super) struct Pool {
     /// Lanes that have a thread.
     taken_lanes: AtomicUsize,
     pub(super) outbox: Arc<Outbox>,
-    pub(super) refusals: Refusals,
+    pub(super) reports: Reports,
 }
 
 struct Queue {
@@ -84,7 +84,7 @@ impl Pool {
             lanes: (0..threads).map(|_| lane()).collect(),
             taken_lanes: AtomicUsize::new(0),
             outbox,
-            refusals: Refusals::default(),
+            reports: Reports::default(),
         })
     }
 
@@ -142,7 +142,7 @@ impl Pool {
     pub(super) fn close(&self) {
         self.queue().is_closed = true;
         self.arrived.notify_all();
-        self.refusals.close();
+        self.reports.close();
     }
 }
 
@@ -220,7 +220,7 @@ impl Intake {
             let standing = self.pool.queue().standing();
             self.standing = standing;
             if !self.has_room() {
-                self.pool.refusals.add_full();
+                self.pool.reports.add(|counts| counts.full += 1);
                 return false;
             }
         }
@@ -269,7 +269,7 @@ impl Intake {
                 >= u128::from(self.queue_timeout_ms)
             && let Some(late) = queue.jobs.pop_front()
         {
-            self.pool.refusals.add_late();
+            self.pool.reports.add(|counts| counts.late += 1);
             let answer = Command::Respond(unavailable());
             self.pool.outbox.post(late.id, answer);
         }

@@ -137,6 +137,13 @@ impl Thread {
             .and_then(Answer::read)
             .and_then(|answer| match answer {
                 Answer::Whole(content) => self.post_whole(py, exchange, job.id, content.as_bytes()),
+                Answer::File(part) => {
+                    let posts = exchange.with(py, |state| state.posts_of_file(part))??;
+                    for post in posts {
+                        self.lane.post(job.id, post);
+                    }
+                    Ok(Whole::Complete)
+                }
                 Answer::Blocks(first, blocks) => {
                     send_blocks(py, exchange, first.as_bytes(), blocks)?;
                     Ok(Whole::No)
@@ -145,7 +152,7 @@ impl Thread {
         let ending = exchange.end(py)?;
         self.lender.give_back(lent);
         let is_short = match posted? {
-            Whole::Complete => false,
+            Whole::Complete => ending.is_short,
             Whole::Short => true,
             Whole::No => {
                 self.lane.post(job.id, Command::Finish);
@@ -241,9 +248,9 @@ fn send_all(
     Ok(())
 }
 
-/// Logs refusals until the pool is closed.
+/// Logs what the reactor has to say until the pool is closed.
 pub(super) fn report(py: Python<'_>, pool: &Pool) {
-    while let Some(counts) = py.detach(|| pool.refusals.wait()) {
+    while let Some(counts) = py.detach(|| pool.reports.wait()) {
         if counts.full > 0 {
             log::warning(
                 py,
@@ -252,6 +259,9 @@ pub(super) fn report(py: Python<'_>, pool: &Pool) {
                     counts.full
                 ),
             );
+        }
+        if counts.short_files > 0 {
+            log::short_files(py, counts.short_files);
         }
         if counts.late > 0 {
             log::warning(
@@ -262,7 +272,7 @@ pub(super) fn report(py: Python<'_>, pool: &Pool) {
                 ),
             );
         }
-        py.detach(|| pool.refusals.pause());
+        py.detach(|| pool.reports.pause());
     }
 }
 
