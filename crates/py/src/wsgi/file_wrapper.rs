@@ -11,8 +11,6 @@ use server::FilePart;
 
 use crate::ffi;
 
-/// Bytes of a block, unless the application asks for others.
-const BLOCK_BYTES: usize = 65_536;
 /// A file without more than this is read: the kernel's help costs more than a copy.
 const READ_BYTES_MAX: u64 = 65_536;
 
@@ -20,6 +18,7 @@ const READ_BYTES_MAX: u64 = 65_536;
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct FileWrapper {
     file: Py<PyAny>,
+    /// Bytes of a block; as many as in [`READ_BYTES_MAX`], unless the application asks for others.
     block_bytes: usize,
 }
 
@@ -79,7 +78,7 @@ fn is_plain(file: &Bound<'_, PyAny>) -> PyResult<bool> {
 #[pymethods]
 impl FileWrapper {
     #[new]
-    #[pyo3(signature = (file, block_bytes=BLOCK_BYTES, /))]
+    #[pyo3(signature = (file, block_bytes=65_536, /))]
     fn new(file: Py<PyAny>, block_bytes: usize) -> FileWrapper {
         FileWrapper { file, block_bytes }
     }
