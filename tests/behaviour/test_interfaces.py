@@ -33,6 +33,8 @@ INTERFACES = {
     "native, later": ("behaviour/native.py:later",),
     "asgi": ("behaviour/asgi.py:app",),
     "asgi, later": ("behaviour/asgi.py:later",),
+    "wsgi": ("behaviour/wsgi.py:app",),
+    "wsgi, inline": ("behaviour/wsgi.py:app", "--threads", "1"),
 }
 
 
