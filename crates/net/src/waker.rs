@@ -41,3 +41,27 @@ impl Waker {
         let _ = rustix::io::write(&self.counter, &1u64.to_ne_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poller::Events;
+
+    #[test]
+    fn a_wake_up_ends_one_wait_and_is_not_reported_again() {
+        let (poller, waker) = (Poller::new().unwrap(), Waker::new().unwrap());
+        waker.watch(&poller).unwrap();
+        let mut events = Events::default();
+        poller.wait(&mut events, Some(0)).unwrap();
+        assert_eq!(events.iter().count(), 0);
+        for _ in 0..2 {
+            waker.wake();
+            waker.wake();
+            // For ever, if the wake-up were lost.
+            poller.wait(&mut events, None).unwrap();
+            assert_eq!(events.iter().count(), 1);
+            poller.wait(&mut events, Some(0)).unwrap();
+            assert_eq!(events.iter().count(), 0);
+        }
+    }
+}
