@@ -16,7 +16,7 @@ import traceback
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bolide.asgi import AsgiApplication
+from bolide.interface.asgi import AsgiApplication
 from bolide.errors import ConfigError
 from bolide.interface.wsgi import WsgiApplication
 

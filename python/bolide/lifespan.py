@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bolide.asgi import LifespanError
+from bolide.interface.asgi import LifespanError
 from bolide.errors import Error
 from bolide.logs import logger
 

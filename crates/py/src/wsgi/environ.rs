@@ -112,7 +112,7 @@ impl Environs {
                 let port = self.port(py, address.port());
                 environ.set_item(pyo3::intern!(py, "REMOTE_PORT"), port)?;
             }
-            Peer::Local => environ.del_item(pyo3::intern!(py, "REMOTE_PORT"))?,
+            Peer::Unix(_) | Peer::Local => environ.del_item(pyo3::intern!(py, "REMOTE_PORT"))?,
         }
         if let Some(authority) = head.authority {
             // It replaces Host (RFC 9112 section 3.2.2).
@@ -147,7 +147,7 @@ impl Environs {
     fn set_addresses(&mut self, py: Python<'_>, circumstances: &Circumstances<'_>) -> PyResult<()> {
         let client = match circumstances.client {
             Peer::Internet(address) => Some(address.ip()),
-            Peer::Local => None,
+            Peer::Unix(_) | Peer::Local => None,
         };
         if client != self.client {
             let text = client.map(|ip| ip.to_string()).unwrap_or_default();
@@ -157,7 +157,7 @@ impl Environs {
         if self.server.as_ref() != Some(circumstances.server) {
             let (name, port) = match circumstances.server {
                 Peer::Internet(address) => (address.ip().to_string(), address.port().to_string()),
-                Peer::Local => ("localhost".to_owned(), "80".to_owned()),
+                Peer::Unix(_) | Peer::Local => ("localhost".to_owned(), "80".to_owned()),
             };
             self.set_in_templates(py, "SERVER_NAME", &name)?;
             self.set_in_templates(py, "SERVER_PORT", &port)?;
