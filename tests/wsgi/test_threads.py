@@ -198,9 +198,11 @@ def test_60_a_request_whose_client_has_gone_is_not_begun(start: Start, pipes: Pi
         with ask(server, "/closing/queued/normal") as gone:
             # A reset: an end alone may be a client that still reads.
             gone.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        with server.connect() as client:
-            client.send(b"not a request\r\n\r\n")
-            assert client.read().status == 400, "the reactor has seen the reset before this"
+        for _ in range(2):
+            # What is ready together comes in any order: by the second one the reset was seen.
+            with server.connect() as client:
+                client.send(b"not a request\r\n\r\n")
+                assert client.read().status == 400
         finish(views)
     assert "queued" not in seen(server)["closed"]
 
