@@ -1,31 +1,37 @@
 """Finds the application that a target names: `module:app`, `module:some.attribute`, `file.py`.
 
-The part behind the colon may be left out; it is `app` then. The current folder comes first on
-`sys.path`, and a file is imported under the name that an import of it would use.
+The part behind the colon may be left out; it is `app` then, and `create_app` for a factory. The
+current folder comes first on `sys.path`, and a file is imported under the name that an import of it
+would use. What may be an application says `interface/recognition.py`.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.util
-import inspect
 import os
 import sys
 import traceback
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from bolide.interface.asgi import AsgiApplication
 from bolide.errors import ConfigError
-from bolide.interface.wsgi import WsgiApplication
+from bolide.interface import application
+from bolide.interface.recognition import (
+    described,
+    is_callable_without_arguments,
+    is_coroutine_function,
+    is_likely_application,
+)
+from bolide.web import App
 
 if TYPE_CHECKING:
-    from bolide.web import App
+    from bolide.interface import Application
+    from bolide.settings import Settings
 
-    Application: TypeAlias = App | AsgiApplication | WsgiApplication
-
-ATTRIBUTE = "app"
+ATTRIBUTE, FACTORY = "app", "create_app"
+FACTORIES = (FACTORY, "make_app", "get_app", "create_application")
+"""Functions without parameters that a hint takes for factories."""
 
 
 class LoadError(ConfigError):
@@ -36,22 +42,31 @@ class LoadError(ConfigError):
         self.details = details
 
 
-def load(target: str) -> Application:
+def load(target: str, settings: Settings) -> Application:
     """Import the application that `target` names.
 
     Raises:
-        LoadError: the module was found, but raised while it ran.
+        LoadError: the module was found, but raised while it ran, or its factory did.
         ConfigError: there is no such module, file or attribute, or it is not an application.
     """
     place, colon, attributes = target.partition(":")
     if not place or (colon and not attributes):
         missing = "application" if place else "module"
         raise ConfigError(f"{target!r} names no {missing}; give MODULE:APP or FILE.py:APP")
+    if attributes.endswith(")"):
+        mend = f"give {target.partition('(')[0]} --factory"
+        raise ConfigError(f"{target!r} is a call; {mend}, which calls it without arguments")
     _put_first(os.getcwd())
     is_file = place.endswith(".py") or os.sep in place
     module = _import_file(place) if is_file else _import_module(place)
+    attributes = attributes or (FACTORY if settings.factory else ATTRIBUTE)
+    return check(_attribute(module, place, attributes), f"{place}:{attributes}", settings)
+
+
+def _attribute(module: ModuleType, place: str, attributes: str) -> object:
+    """Follow a dotted path from the module."""
     found: object = module
-    names = (attributes or ATTRIBUTE).split(".")
+    names = attributes.split(".")
     for count, name in enumerate(names):
         try:
             found = getattr(found, name)
@@ -59,49 +74,35 @@ def load(target: str) -> Application:
             reached = f"{place}:{'.'.join(names[:count])}".rstrip(":")
             hint = _hint(place, module)
             raise ConfigError(f"{reached} has no attribute {name!r}{hint}") from None
-    return check(found, f"{place}:{attributes or ATTRIBUTE}")
+    return found
 
 
-def check(found: object, name: str) -> Application:
-    """Return what was found as an application, whichever interface it speaks.
+def check(found: Any, name: str, settings: Settings) -> Application:
+    """Return what was found, or what it makes if it is a factory, as an application.
 
     Raises:
+        LoadError: the factory raised.
         ConfigError: it is something else.
     """
-    from bolide.web import App
-
-    if isinstance(found, App):
-        return found
-    if not isinstance(found, type | ModuleType) and callable(found):
-        parameters = _parameters(found)
-        if parameters == 3 and _is_coroutine_function(found):
-            return AsgiApplication(found)
-        if parameters == 1:
-            raise ConfigError(
-                f"{name} is an application of ASGI 2, whose callable takes only a scope; "
-                "wrap it with asgiref.compatibility.guarantee_single_callable"
-            )
-        if parameters == 2:
-            return WsgiApplication(found)
-    raise ConfigError(
-        f"{name} is neither a bolide.App nor an ASGI application but {_described(found)}"
-    )
+    if settings.factory:
+        found, name = _made(found, name), f"what {name} makes"
+    return application(found, name, settings)
 
 
-def _is_coroutine_function(found: Any) -> bool:
-    while isinstance(found, functools.partial):
-        found = found.func
-    return inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(found.__call__)
-
-
-def _parameters(found: Any) -> int | None:
-    """Count the positional parameters without a default; None when nobody can tell."""
+def _made(factory: Any, name: str) -> object:
+    """Call a factory."""
+    if not callable(factory) or isinstance(factory, App):
+        raise ConfigError(f"{name} is {described(factory)}, not a factory; leave --factory out")
+    if is_coroutine_function(factory):
+        mend = "make the application in a plain function, and what it awaits in its startup"
+        raise ConfigError(f"{name} is a coroutine function, which cannot be a factory; {mend}")
+    if not is_callable_without_arguments(factory):
+        mend = "leave --factory out if it is an application, else wrap it in a function without any"
+        raise ConfigError(f"{name} needs arguments, and a factory is called without; {mend}")
     try:
-        parameters = inspect.signature(found).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(each.kind in kinds and each.default is each.empty for each in parameters)
+        return factory()
+    except (Exception, SystemExit) as error:
+        raise _failed(f"calling {name}", error) from error
 
 
 def _import_module(name: str) -> ModuleType:
@@ -112,9 +113,9 @@ def _import_module(name: str) -> ModuleType:
             hint = f"; for a file give {name}.py" if os.path.exists(f"{name}.py") else ""
             where = f"in {os.getcwd()} or the installed packages"
             raise ConfigError(f"no module named {error.name!r} {where}{hint}") from None
-        raise _failed(name, error) from error
+        raise _failed(f"importing {name}", error) from error
     except (Exception, SystemExit) as error:
-        raise _failed(name, error) from error
+        raise _failed(f"importing {name}", error) from error
 
 
 def _import_file(place: str) -> ModuleType:
@@ -148,15 +149,15 @@ def _import_single_file(place: str, path: str, name: str) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise _failed(place, error) from error
+        raise _failed(f"importing {place}", error) from error
     return module
 
 
-def _failed(place: str, error: BaseException) -> LoadError:
+def _failed(what: str, error: BaseException) -> LoadError:
     """Keep of the traceback what is the application's, not the frames of the import."""
     frames = _without_import_frames(error.__traceback__)
     details = "".join(traceback.format_exception(type(error), error, frames))
-    return LoadError(f"importing {place} failed: {type(error).__name__}: {error}", details)
+    return LoadError(f"{what} failed: {type(error).__name__}: {error}", details)
 
 
 def _without_import_frames(frames: TracebackType | None) -> TracebackType | None:
@@ -170,21 +171,15 @@ def _without_import_frames(frames: TracebackType | None) -> TracebackType | None
 
 
 def _hint(place: str, module: ModuleType) -> str:
-    """Name an application that the module does have."""
-    from bolide.web import App
-
-    names = [name for name, value in vars(module).items() if isinstance(value, App)]
-    return f"; did you mean {place}:{names[0]}?" if names else ""
-
-
-def _described(found: object) -> str:
-    if isinstance(found, ModuleType):
-        return f"the module {found.__name__}"
-    if isinstance(found, type):
-        return f"the class {found.__qualname__}"
-    kind = type(found)
-    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
-    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+    """Name an application that the module does have, or a factory of one."""
+    own = [(name, value) for name, value in vars(module).items() if not name.startswith("_")]
+    for name, value in own:
+        if is_likely_application(value, name):
+            return f"; did you mean {place}:{name}?"
+    for name, value in own:
+        if name in FACTORIES and callable(value):
+            return f"; did you mean {place}:{name} --factory?"
+    return ""
 
 
 def _put_first(folder: str) -> None:

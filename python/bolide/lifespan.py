@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bolide.interface.asgi import LifespanError
 from bolide.errors import Error
+from bolide.interface.asgi import LifespanError
 from bolide.logs import logger
 
 if TYPE_CHECKING:
-    from bolide.importer import Application
+    from bolide.interface import Application
 
 
 class StartupError(Error):

@@ -123,6 +123,20 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class PathPrefix:
+    """The first segments of a path, decoded; empty for none."""
+
+    metavar: str = "/PATH"
+
+    def parse(self, value: object) -> str:
+        """Read a prefix."""
+        text = Text("PATH", may_be_empty=True).parse(value)
+        if text and (not text.startswith("/") or text.endswith("/") or set(text) & set("?#")):
+            raise ValueError("is no path prefix; give one like /shop, or leave it out for none")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
 class Addresses:
     """Where to listen, any number of times; as text the addresses are separated by commas."""
 

@@ -14,7 +14,7 @@ from bolide.errors import ConfigError
 from bolide.logs import logger
 
 if TYPE_CHECKING:
-    from bolide.importer import Application
+    from bolide.interface import Application
     from bolide.settings import Settings
 
 

@@ -19,10 +19,11 @@ from typing import Any, Literal
 from bolide import _core, configfile
 from bolide.address import Address
 from bolide.errors import ConfigError
-from bolide.option import Addresses, Choice, Count, Kind, Number, Switch, Text
+from bolide.option import Addresses, Choice, Count, Kind, Number, PathPrefix, Switch, Text
 
 PREFIX = "BOLIDE_"
-LISTENING, PROCESSES, LOGGING, ANSWERING = "Listening", "Processes", "Logging", "Answering"
+APPLICATION, LISTENING, PROCESSES = "Application", "Listening", "Processes"
+LOGGING, ANSWERING = "Logging", "Answering"
 CORE_NUMBER_MAX = 2**40
 """A tebibyte, or 35 years in milliseconds: more than anyone means, and sums of it fit 64 bits."""
 CORE_GROUPS = {"limit": "Limits", "timeout": "Timeouts"}
@@ -62,6 +63,26 @@ def row(default: object, kind: Kind, group: str, help: str, *, unit: str = "") -
 class Settings:
     """The value of every option, checked."""
 
+    interface: str = row(
+        "auto",
+        Choice(("auto", "native", "asgi", "wsgi")),
+        APPLICATION,
+        "What the application speaks; auto tells it by its parameters.",
+    )
+    factory: bool = row(
+        False,
+        Switch(),
+        APPLICATION,
+        "The target is called without arguments and gives the application; a target without a "
+        "colon means its `create_app` then.",
+    )
+    root_path: str = row(
+        "",
+        PathPrefix(),
+        APPLICATION,
+        "Path below which a proxy serves the application and which it takes off before it passes "
+        "a request on: root_path of ASGI, SCRIPT_NAME of WSGI.",
+    )
     host: str = row(
         "127.0.0.1",
         Text("HOST"),

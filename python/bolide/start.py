@@ -42,7 +42,7 @@ def run(app: Any, *, config: str | None = None, **settings: Any) -> None:
     if asyncio._get_running_loop() is not None:
         raise ConfigError("an event loop is running here; use `await bolide.serve(app)`")
     resolved = resolve(settings, config=config)
-    source = app if isinstance(app, str) else importer.check(app, "the application")
+    source = app if isinstance(app, str) else importer.check(app, "the application", resolved)
     logs.configure(resolved.log_level)
     code = supervisor.Supervisor(source, resolved).run()
     if code:
@@ -70,7 +70,10 @@ async def serve(app: Any, *, config: str | None = None, **settings: Any) -> None
         if name in settings:
             raise ConfigError(f"{name}= is for bolide.run; serve uses the loop it runs in")
     resolved = resolve(settings, config=config)
-    loaded = importer.load(app) if isinstance(app, str) else importer.check(app, "the application")
+    if isinstance(app, str):
+        loaded = importer.load(app, resolved)
+    else:
+        loaded = importer.check(app, "the application", resolved)
     access_log_fd = open_access_log(resolved.access_log)
     try:
         service = Service(loaded, resolved, access_log_fd)

@@ -29,7 +29,7 @@ from bolide.lifespan import StartupError
 from bolide.logs import logger
 
 if TYPE_CHECKING:
-    from bolide.importer import Application
+    from bolide.interface import Application
     from bolide.settings import Settings
 
 EXIT_CUT_SHORT = 1

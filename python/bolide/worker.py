@@ -22,7 +22,7 @@ from bolide.lifespan import StartupError
 from bolide.service import Service
 
 if TYPE_CHECKING:
-    from bolide.importer import Application
+    from bolide.interface import Application
     from bolide.listener import Listener
     from bolide.settings import Settings
 
@@ -54,7 +54,10 @@ def run(job: Job, report_fd: int) -> int:
     global is_worker
     is_worker = True
     try:
-        app = importer.load(job.source) if isinstance(job.source, str) else job.source
+        if isinstance(job.source, str):
+            app = importer.load(job.source, job.settings)
+        else:
+            app = job.source
         service = Service(app, job.settings, job.access_log_fd)
         if isinstance(app, WsgiApplication):
             # It runs no coroutine, and under a loop of its own the reactor needs no interpreter.

@@ -8,5 +8,6 @@ api = App()
 holder = SimpleNamespace(inner=SimpleNamespace(app=App()))
 
 
-def function(scope, receive, send):
-    """Look like an ASGI application."""
+def create() -> App:
+    """Make an application."""
+    return App()

@@ -8,9 +8,16 @@ import pytest
 
 from bolide import App
 from bolide.errors import ConfigError
-from bolide.importer import LoadError, load
+from bolide.importer import LoadError
+from bolide.importer import load as load_with
+from bolide.interface import Application
+from bolide.settings import resolve
 
 APP = "from bolide import App\napp = App()\n"
+
+
+def load(target: str, **options: object) -> Application:
+    return load_with(target, resolve(options, environ={}))
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +70,78 @@ def test_details_begin_in_the_users_code(tmp_path: Path) -> None:
 def test_file_given_as_a_module(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no module named 'shop.nothing'|no module named 'shop'"):
         load("shop.nothing")
+
+
+FACTORIES = """\
+from bolide import App
+def create_app(name="x"): return App()
+def needy(config): return App()
+async def waits(): return App()
+def fails(): return 1 / 0
+def nothing(): pass
+app = App()
+class Holder:
+    make = staticmethod(create_app)
+"""
+
+
+@pytest.mark.parametrize("target", ["shop", "shop.py", "shop:create_app", "shop:Holder.make"])
+def test_factory_is_called(tmp_path: Path, target: str) -> None:
+    (tmp_path / "shop.py").write_text(FACTORIES)
+    assert isinstance(load(target, factory=True), App)
+
+
+FACTORY_MISTAKES = [
+    ("app", True, "shop:app is a bolide.web.app.App, not a factory; leave --factory out"),
+    ("__name__", True, "shop:__name__ is a str, not a factory"),
+    ("needy", True, "shop:needy needs arguments, and a factory is called without; "),
+    ("waits", True, "shop:waits is a coroutine function, which cannot be a factory; "),
+    ("fails", True, "calling shop:fails failed: ZeroDivisionError: division by zero"),
+    ("nothing", True, "what shop:nothing makes is neither a bolide.App nor an ASGI or WSGI"),
+    ("create_app", False, "shop:create_app can be called without arguments, as no application "),
+    ("create_app()", False, "'shop:create_app()' is a call; give shop:create_app --factory, wh"),
+    ("create_app('a')", True, "\"shop:create_app('a')\" is a call; give shop:create_app --fac"),
+    ("Holder", False, "shop:Holder is the class Holder, not an application; name an instance"),
+]
+
+
+@pytest.mark.parametrize(("attribute", "factory", "says"), FACTORY_MISTAKES)
+def test_factory_by_mistake(tmp_path: Path, attribute: str, factory: bool, says: str) -> None:
+    (tmp_path / "shop.py").write_text(FACTORIES)
+    with pytest.raises(ConfigError) as caught:
+        load(f"shop:{attribute}", factory=factory)
+    assert str(caught.value).startswith(says)
+    assert "\n" not in str(caught.value)
+
+
+def test_details_of_a_factory_begin_in_the_users_code(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(FACTORIES)
+    with pytest.raises(LoadError) as caught:
+        load("shop:fails", factory=True)
+    assert caught.value.details.splitlines()[1].endswith('shop.py", line 5, in fails')
+
+
+CALLABLE = "class C:\n    async def __call__(self, scope, receive, send): ...\n"
+PROXY = """\
+class P:
+    def __call__(self, *_): ...
+    def __getattribute__(self, name): raise RuntimeError(name)
+"""
+HINTS = [
+    ("from bolide import App\nweb = App()", "; did you mean shop:web?"),
+    ("async def application(scope, receive, send): ...", "; did you mean shop:application?"),
+    ("def wsgi(environ, start_response): ...", "; did you mean shop:wsgi?"),
+    ("def handler(scope, receive, send): ...", ""),
+    (f"{CALLABLE}c = C()", "; did you mean shop:c?"),
+    ("def create_app(): ...", "; did you mean shop:create_app --factory?"),
+    (f"{PROXY}p = P()", ""),
+    ("def _app(scope, receive, send): ...", ""),
+]
+
+
+@pytest.mark.parametrize(("source", "hint"), HINTS)
+def test_missing_attribute_hints_at_another(tmp_path: Path, source: str, hint: str) -> None:
+    (tmp_path / "shop.py").write_text(source)
+    with pytest.raises(ConfigError) as caught:
+        load("shop")
+    assert str(caught.value) == f"shop has no attribute 'app'{hint}"

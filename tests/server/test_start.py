@@ -160,6 +160,26 @@ def test_serve_leaves_nothing_behind(
     assert [descriptors_after_it() for _ in range(3)] == [before] * 3
 
 
+def test_serve_calls_a_factory(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "bolide")
+    made: list[bolide.App] = []
+
+    def create_app() -> bolide.App:
+        made.append(shop())
+        return made[-1]
+
+    async def main() -> None:
+        task = asyncio.create_task(bolide.serve(create_app, factory=True, port=0))
+        while not READY_HERE(caplog.text):
+            await asyncio.sleep(0)
+            assert not task.done(), task
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(main())
+    assert [app.state.calls for app in made] == [["startup", "shutdown"]]
+
+
 def test_serve_takes_no_process_options() -> None:
     with pytest.raises(ConfigError, match="workers= is for bolide.run"):
         asyncio.run(bolide.serve(bolide.App(), workers=2))

@@ -32,8 +32,9 @@ class AsgiApplication:
     One that raises when it is asked about its lifespan, or returns, has none: it is served without.
     """
 
-    def __init__(self, app: Callback) -> None:
+    def __init__(self, app: Callback, *, root_path: str = "") -> None:
         self._app = app
+        self._root_path = root_path
         self._state: dict[str, Any] = {}
         self._is_started = False
         self._task: asyncio.Task[None] | None = None
@@ -45,7 +46,7 @@ class AsgiApplication:
         return _core.AsgiApp(
             self._app,
             as_coroutine=_as_coroutine,
-            root_path="",
+            root_path=self._root_path,
             state=self._state,
             disconnected=ClientDisconnected,
         )

@@ -1,0 +1,192 @@
+"""Which interface a callable is taken for."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Iterator
+from typing import Any
+
+import pytest
+
+from bolide import App
+from bolide.errors import ConfigError
+from bolide.interface.asgi import AsgiApplication
+from bolide.interface.recognition import application, is_coroutine_function, recognize
+from bolide.settings import resolve
+
+
+async def coroutine_function(scope: Any, receive: Any, send: Any) -> None: ...
+def gives_an_awaitable(scope: Any, receive: Any, send: Any) -> Awaitable[None]: ...
+async def configured(prefix: str, scope: Any, receive: Any, send: Any) -> None: ...
+async def optional(scope: Any, receive: Any = None, send: Any = None) -> None: ...
+def wsgi(environ: Any, start_response: Any) -> list[bytes]: ...
+def wsgi_generator(environ: Any, start_response: Any) -> Iterator[bytes]:
+    yield b""
+
+
+def wsgi_with_options(environ: Any, start_response: Any, debug: bool = False) -> list[bytes]: ...
+async def any_number(*arguments: Any) -> None: ...
+
+
+class Asgi:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
+    async def method(self, scope: Any, receive: Any, send: Any) -> None: ...
+    @classmethod
+    async def of_class(cls, scope: Any, receive: Any, send: Any) -> None: ...
+    @staticmethod
+    async def static(scope: Any, receive: Any, send: Any) -> None: ...
+
+
+class Endpoint:
+    """An application whose calls are instances, as PEP 3333 and some frameworks have them."""
+
+    def __init__(self, scope: Any, receive: Any, send: Any) -> None: ...
+    def __await__(self) -> Iterator[Any]: ...
+
+
+class WsgiEndpoint:
+    def __init__(self, environ: Any, start_response: Any) -> None: ...
+    def __iter__(self) -> Iterator[bytes]: ...
+
+
+class Wsgi:
+    def __call__(self, environ: Any, start_response: Any) -> list[bytes]: ...
+
+
+def decorated(app: Any) -> Any:
+    @functools.wraps(app)
+    def wrapper(*arguments: Any) -> Any: ...
+
+    return wrapper
+
+
+KNOWN = [
+    ("native", App()),
+    ("asgi", coroutine_function),
+    ("asgi", gives_an_awaitable),
+    ("asgi", functools.partial(configured, "/")),
+    ("asgi", functools.partial(gives_an_awaitable)),
+    ("asgi", optional),
+    ("asgi", any_number),
+    ("asgi", Asgi()),
+    ("asgi", Asgi().method),
+    ("asgi", Asgi.of_class),
+    ("asgi", Asgi.static),
+    ("asgi", Endpoint),
+    ("asgi", decorated(coroutine_function)),
+    ("wsgi", wsgi),
+    ("wsgi", wsgi_generator),
+    ("wsgi", wsgi_with_options),
+    ("wsgi", functools.partial(wsgi)),
+    ("wsgi", Wsgi()),
+    ("wsgi", WsgiEndpoint),
+    ("wsgi", decorated(wsgi)),
+]
+
+
+@pytest.mark.parametrize(("interface", "found"), KNOWN)
+def test_known(interface: str, found: Any) -> None:
+    assert recognize(found, "app") == interface
+
+
+class Asgi2:
+    def __init__(self, scope: Any) -> None: ...
+    async def __call__(self, receive: Any, send: Any) -> None: ...
+
+
+class Callable0:
+    def __call__(self) -> None: ...
+
+
+def asgi_2(scope: Any) -> Any: ...
+async def of_two(environ: Any, start_response: Any) -> None: ...
+def of_four(a: Any, b: Any, c: Any, d: Any) -> None: ...
+def keyword_only(*, scope: Any, receive: Any, send: Any) -> None: ...
+def create_app(config: Any = None, debug: Any = None, name: Any = None) -> None: ...
+def wrapper(*arguments: Any, **keywords: Any) -> None: ...
+
+
+NEITHER = "app is neither a bolide.App nor an ASGI or WSGI application but "
+MISTAKES = [
+    (Asgi2, "app is an application of ASGI 2, whose callable takes only a scope; wrap it with"),
+    (asgi_2, "app is an application of ASGI 2, whose callable takes only a scope; wrap it with"),
+    (Asgi, "app is the class Asgi, not an application; name an instance of it, or give --factory"),
+    (Wsgi, "app is the class Wsgi, not an application; name an instance of it, or give --factory"),
+    (type, "app is the class type, whose parameters cannot be read; say what it is with --interf"),
+    (create_app, "app can be called without arguments, as no application can; if it makes the "),
+    (wrapper, "app takes any number of arguments; say what it is with --interface asgi or "),
+    (of_two, f"{NEITHER}the function of_two(environ, start_response)"),
+    (of_four, f"{NEITHER}the function of_four(a, b, c, d)"),
+    (keyword_only, f"{NEITHER}the function keyword_only(scope, receive, send)"),
+    (Callable0(), f"{NEITHER}a {__name__}.Callable0"),
+    (pytest, f"{NEITHER}the module pytest"),
+    (None, f"{NEITHER}a NoneType"),
+]
+
+
+@pytest.mark.parametrize(("found", "says"), MISTAKES)
+def test_mistake_says_what_it_is(found: Any, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        recognize(found, "app")
+    assert str(caught.value).startswith(says)
+    assert "\n" not in str(caught.value)
+
+
+def served(found: Any, **options: Any) -> Any:
+    return application(found, "app", resolve(options, environ={}))
+
+
+@pytest.mark.parametrize("found", [wrapper, type, coroutine_function])
+def test_interface_says_what_parameters_do_not(found: Any) -> None:
+    assert isinstance(served(found, interface="asgi"), AsgiApplication)
+
+
+UNFIT = [
+    (
+        App(),
+        "asgi",
+        "app is a bolide.web.app.App, not what --interface says; leave --interface out",
+    ),
+    (Asgi(), "native", f"app is a {__name__}.Asgi, not what --interface says; leave --interface o"),
+    (
+        wsgi,
+        "asgi",
+        "app is the function wsgi(environ, start_response), which cannot be called with",
+    ),
+    (
+        None,
+        "asgi",
+        "app is a NoneType, which cannot be called with 3 arguments as --interface asgi",
+    ),
+    (Asgi(), "wsgi", f"app is a {__name__}.Asgi, which cannot be called with 2 arguments as --in"),
+]
+
+
+@pytest.mark.parametrize(("found", "interface", "says"), UNFIT)
+def test_interface_that_does_not_fit_is_refused(found: Any, interface: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        served(found, interface=interface)
+    assert str(caught.value).startswith(says)
+
+
+def test_native_application_takes_no_root_path() -> None:
+    with pytest.raises(ConfigError, match="takes no --root-path; leave it out"):
+        served(App(), root_path="/shop")
+
+
+@pytest.mark.parametrize(
+    ("is_one", "found"),
+    [
+        (True, coroutine_function),
+        (True, functools.partial(configured, "/")),
+        (True, Asgi()),
+        (True, Asgi().method),
+        (True, Asgi.of_class),
+        (False, gives_an_awaitable),
+        (False, decorated(coroutine_function)),
+        (False, Endpoint),
+        (False, print),
+    ],
+)
+def test_what_gives_a_coroutine(is_one: bool, found: Any) -> None:
+    assert is_coroutine_function(found) is is_one
