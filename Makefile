@@ -73,7 +73,7 @@ needs:
 $(DEPS): pyproject.toml | needs
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --group dev
+	$(BIN)/python -m pip install --group dev --group frameworks
 	@touch $@
 
 $(CORE): $(SOURCES) $(DEPS)

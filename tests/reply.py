@@ -73,6 +73,12 @@ class Connection:
         self.send("\r\n".join(lines).encode())
         return self.read()
 
+    def post(self, path: str, content: bytes, *fields: str) -> Reply:
+        """Send a POST request with content of known length and read its response."""
+        lines = [f"POST {path} HTTP/1.1", "Host: test", f"Content-Length: {len(content)}", *fields]
+        self.send("\r\n".join([*lines, "", ""]).encode() + content)
+        return self.read()
+
     def read(self, method: str = "GET") -> Reply:
         """Read a final response to a request of that method."""
         interim = []

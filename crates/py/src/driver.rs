@@ -208,6 +208,7 @@ pub(crate) fn log_failure(py: Python<'_>, error: &PyErr, request: Option<&Py<Req
         "%s: the answer could not be completed",
         title,
         Some(error),
+        "error",
     );
 }
 
@@ -217,7 +218,7 @@ pub(crate) fn log_application(py: Python<'_>, title: &str, error: Option<&PyErr>
         Some(_) => "%s: the application raised",
         None => "%s: the application returned without a complete answer",
     };
-    log(py, message, title, error);
+    log(py, message, title, error, "error");
 }
 
 /// Logs, for debugging, that a file had less than an answer was said to have: the peer sees a cut.
@@ -236,7 +237,13 @@ pub(crate) fn log_short_file(py: Python<'_>, missing_bytes: u64) {
     }
 }
 
-fn log(py: Python<'_>, message: &str, title: &str, error: Option<&PyErr>) {
+/// Logs what an ASGI application raised because its client had gone, which is nobody's mistake here.
+pub(crate) fn log_disconnected(py: Python<'_>, title: &str, error: &PyErr) {
+    let message = "%s: the application raised because its client has gone";
+    log(py, message, title, Some(error), "debug");
+}
+
+fn log(py: Python<'_>, message: &str, title: &str, error: Option<&PyErr>, level: &str) {
     let write = || -> PyResult<()> {
         let logger = py
             .import("logging")?
@@ -246,7 +253,7 @@ fn log(py: Python<'_>, message: &str, title: &str, error: Option<&PyErr>) {
             // With its traceback, which `value()` leaves out before 3.12.
             keywords.set_item("exc_info", error.clone_ref(py).into_value(py))?;
         }
-        logger.call_method("error", (message, title), Some(&keywords))?;
+        logger.call_method(level, (message, title), Some(&keywords))?;
         Ok(())
     };
     if let Err(error) = write() {

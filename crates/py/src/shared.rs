@@ -15,6 +15,8 @@ use crate::stream::{Ready, Writing};
 
 /// Bytes that a streamed answer may be ahead of its peer.
 pub(crate) const STREAM_AHEAD_BYTES: usize = 65_536;
+/// How many exceptions back the reason of one is looked for.
+const EXCEPTION_CHAIN_MAX: usize = 16;
 
 /// An exchange whose handler has not ended.
 #[derive(Default)]
@@ -145,6 +147,25 @@ impl Shared {
     /// Whether an exception is the one that tells a handler of its peer's end.
     pub(crate) fn is_disconnection(&self, py: Python<'_>, error: &PyErr) -> bool {
         error.matches(py, &self.disconnected).unwrap_or(false)
+    }
+
+    /// Whether an exception is that one, or was raised because of it, as frameworks do with theirs.
+    pub(crate) fn stems_from_disconnection(&self, py: Python<'_>, error: &PyErr) -> bool {
+        let mut error = error.clone_ref(py);
+        for _ in 0..EXCEPTION_CHAIN_MAX {
+            if self.is_disconnection(py, &error) {
+                return true;
+            }
+            let before = error.cause(py).or_else(|| {
+                let context = error.value(py).getattr("__context__").ok()?;
+                (!context.is_none()).then(|| PyErr::from_value(context))
+            });
+            match before {
+                Some(before) => error = before,
+                None => return false,
+            }
+        }
+        false
     }
 
     /// The exception that tells a handler of its peer's end.

@@ -215,7 +215,9 @@ impl Exchange {
 
     /// The application raised.
     pub(crate) fn log_raised(&self, py: Python<'_>, error: &PyErr) {
-        if !self.shared.is_disconnection(py, error) {
+        if self.shared.stems_from_disconnection(py, error) {
+            crate::driver::log_disconnected(py, &self.title(py), error);
+        } else {
             crate::driver::log_application(py, &self.title(py), Some(error));
         }
     }
