@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fix bench docs wheel needs lint
+.PHONY: help setup run test check fix bench compat docs wheel needs lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ fix: $(DEPS) ## Format, and repair what the linters can
 
 bench: $(CORE) ## Measure against the machine's limit and other servers (benches/README.md)
 	$(BIN)/python benches/run.py
+
+compat: $(CORE) ## Run another server's ASGI checks against this one (SERVE="--loop uvloop")
+	$(BIN)/python compat/run.py $(SERVE)
 
 docs: $(CORE) ## Write docs/settings.md from the option table
 	$(BIN)/python -m bolide.reference > docs/settings.md

@@ -1,0 +1,216 @@
+"""Runs the ASGI checks of gunicorn's source distribution against `bolide serve`.
+
+They are somebody else's: fetched from the package registry, unpacked into .compat/ beside this
+folder, and run there unchanged, with the frameworks that they name in a virtual environment of
+their own. `plugin.py` tells them where the servers are. Arguments go to `bolide serve`:
+`make compat SERVE="--loop uvloop"`. The exit code is 1 if a check failed or nothing could be run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+import venv
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+HERE = Path(__file__).parent
+PACKAGE = HERE.parent / "python"
+CACHE = HERE.parent / ".compat"
+PYTHON = CACHE / "venv" / "bin" / "python"
+READY = re.compile(rb"serving \S+ on http://127\.0\.0\.1:(\d+)")
+START_MAX_S, STOP_MAX_S, CHECKS_MAX_S = 30, 30, 900
+
+FRAMEWORKS = ("django", "fastapi", "starlette", "quart", "litestar", "blacksheep")
+REQUIREMENTS = [
+    *("Django>=5.2,<6", "channels>=4", "fastapi>=0.120", "starlette>=0.50", "quart>=0.20"),
+    *("litestar>=2.20,<3", "blacksheep>=2.4,<3", "uvloop>=0.21", "click>=8.1,<9", "msgspec>=0.19"),
+    *("pytest>=9,<10", "pytest-asyncio>=1,<2", "httpx[http2]>=0.28,<1", "websockets>=15"),
+]
+NEEDS = {
+    "websocket_connect": "WebSocket",
+    "ws_client": "WebSocket",
+    "gunicorn_ssl_url": "TLS",
+    "http2_client": "HTTP/2",
+    "nginx_url": "a proxy in front",
+    "nginx_ssl_url": "a proxy in front",
+}
+"""A fixture of the checks, and what this server or script does not have and it needs."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A folder of checks, and the applications that they want to be served."""
+
+    name: str
+    folder: str
+    """Below tests/docker of the distribution."""
+    checks: str
+    """The folder with the checks, below that one."""
+    servers: dict[str, tuple[str, str]]
+    """By name: the folder to serve from, below that one, and the target."""
+
+
+SUITES = [
+    Suite("ASGI compliance", "asgi_compliance", ".", {"gunicorn_http": (".", "apps.main_app:app")}),
+    Suite(
+        "six frameworks",
+        "asgi_framework_compat",
+        "tests",
+        {
+            name: (f"frameworks/{name}_app", "asgi:application" if name == "django" else "app:app")
+            for name in FRAMEWORKS
+        },
+    ),
+]
+
+
+def main() -> int:
+    """Run every suite and print its figures."""
+    begun = time.monotonic()
+    CACHE.mkdir(exist_ok=True)
+    make_environment()
+    source = distribution()
+    print(f"checks of {source.name}, with {versions()}", flush=True)
+    is_good = [run(suite, source / "tests" / "docker" / suite.folder) for suite in SUITES]
+    print(f"\ntook {time.monotonic() - begun:.0f} s")
+    return 0 if all(is_good) else 1
+
+
+def make_environment() -> None:
+    """Make the virtual environment, unless it has what is required."""
+    done = CACHE / "venv" / "requirements.txt"
+    wanted = "\n".join(REQUIREMENTS)
+    if not done.exists() or done.read_text() != wanted:
+        print(f"installing the frameworks into {CACHE.name}/venv", flush=True)
+        venv.create(CACHE / "venv", with_pip=True, clear=True)
+        pip("install", *REQUIREMENTS)
+        done.write_text(wanted)
+
+
+def distribution() -> Path:
+    """Fetch and unpack gunicorn's newest source distribution; the last one if there is no way."""
+    try:
+        pip("download", "--no-deps", "--no-binary", ":all:", "--dest", str(CACHE), "gunicorn")
+    except subprocess.CalledProcessError:
+        print("compat: the registry does not answer; taking what was fetched before")
+    archives = sorted(CACHE.glob("gunicorn-*.tar.gz"), key=lambda path: path.stat().st_mtime)
+    if not archives:
+        sys.exit("compat: gunicorn's source distribution could not be fetched")
+    folder = CACHE / archives[-1].name.removesuffix(".tar.gz")
+    if not folder.exists():
+        with tarfile.open(archives[-1]) as archive:
+            archive.extractall(CACHE, filter="data")
+    return folder
+
+
+def pip(*arguments: str) -> None:
+    """Run pip of the environment."""
+    quiet = ("--quiet", "--disable-pip-version-check")
+    subprocess.run([PYTHON, "-m", "pip", *quiet, *arguments], check=True)
+
+
+def versions() -> str:
+    """Name the frameworks with their versions."""
+    code = (
+        "import sys; from importlib.metadata import metadata; found = map(metadata, sys.argv[1:]); "
+        "print(*(each['Name'] + ' ' + each['Version'] for each in found), sep=', ')"
+    )
+    command = [PYTHON, "-c", code, *FRAMEWORKS]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def run(suite: Suite, folder: Path) -> bool:
+    """Serve the suite's applications and run its checks; return whether none failed."""
+    result = CACHE / f"{suite.folder}.json"
+    result.unlink(missing_ok=True)
+    with ExitStack() as stack, (CACHE / f"{suite.folder}.log").open("w") as log:
+        ports = {
+            name: stack.enter_context(served(folder / place, target))
+            for name, (place, target) in suite.servers.items()
+        }
+        plan = {"ports": ports, "needs": NEEDS, "result": str(result)}
+        options = ["-p", "plugin", "-o", "asyncio_mode=auto", "-o", "addopts=", "--rootdir", "."]
+        subprocess.run(
+            [PYTHON, "-m", "pytest", *options, suite.checks],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(HERE), "COMPAT_PLAN": json.dumps(plan)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            timeout=CHECKS_MAX_S,
+        )
+    if not result.exists():
+        sys.exit(f"compat: the checks of {suite.name} did not run; see {log.name}")
+    return report(suite, json.loads(result.read_text()))
+
+
+@contextmanager
+def served(folder: Path, target: str) -> Iterator[int]:
+    """Serve an application while the block runs; give the port."""
+    with (CACHE / f"{folder.parent.name}-{folder.name}.log").open("wb") as log:
+        process = subprocess.Popen(
+            [PYTHON, "-m", "bolide", "serve", target, "--port", "0", *sys.argv[1:]],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(PACKAGE)},
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            yield port_of(process, log)
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_MAX_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def port_of(process: subprocess.Popen[bytes], log: BinaryIO) -> int:
+    """Wait until a server says where it serves; the rest of what it says goes to the log."""
+    assert process.stderr is not None
+    impatience = threading.Timer(START_MAX_S, process.kill)
+    impatience.start()
+    try:
+        for line in process.stderr:
+            log.write(line)
+            if match := READY.search(line):
+                ends = process.stderr, log
+                threading.Thread(target=shutil.copyfileobj, args=ends, daemon=True).start()
+                return int(match[1])
+    finally:
+        impatience.cancel()
+    sys.exit(f"compat: a server did not start; see {log.name}")
+
+
+def report(suite: Suite, result: dict[str, Any]) -> bool:
+    """Print the figures of a suite; return whether nothing failed."""
+    outcomes = result["outcomes"]
+    counts = Counter(each["outcome"] for each in outcomes.values())
+    judged = counts["passed"] + counts["failed"]
+    print(f"\n{suite.name}: {counts['passed']}/{judged} passed in {result['seconds']:.0f} s")
+    for need, count in sorted(result["left_out"].items()):
+        print(f"  {count} left out, for want of {need}")
+    skipped = Counter(each["reason"] for each in outcomes.values() if each["outcome"] == "skipped")
+    for reason, count in skipped.items():
+        print(f"  {count} skipped by themselves: {reason}")
+    for name, each in outcomes.items():
+        if each["outcome"] == "failed":
+            print(f"  failed: {name}: {each['reason']}")
+    return judged > 0 and not counts["failed"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
