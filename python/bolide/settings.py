@@ -80,8 +80,8 @@ class Settings:
         "",
         PathPrefix(),
         APPLICATION,
-        "Path below which a proxy serves the application and which it takes off before it passes "
-        "a request on: root_path of ASGI, SCRIPT_NAME of WSGI.",
+        "Path below which a proxy serves the application, whether it takes it off before it passes "
+        "a request on or not: root_path of ASGI, SCRIPT_NAME of WSGI.",
     )
     host: str = row(
         "127.0.0.1",

@@ -19,6 +19,11 @@ FORMS = {
     "create_app": ("--factory",),
     "Application": ("--factory",),
 }
+WITH_ROOT = {
+    "/sh%C3%B6p/1": "/sh\u00f6p/1",
+    "/sh%C3%B6p/1/a%20b": "/sh\u00f6p/1/a b",
+    "/sh%C3%B6p/12": "/sh\u00f6p/1/sh\u00f6p/12",
+}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -35,8 +40,10 @@ def test_factory_has_a_name_of_its_own_by_default(start: Start) -> None:
 
 
 def test_path_includes_the_root_path(start: Start) -> None:
-    """The proxy has taken it off; `raw_path` stays what came."""
+    """Whether the proxy has taken it off or not; `raw_path` stays what came."""
     server = start("asgi_forms:answer", env={"BOLIDE_ROOT_PATH": "/sh\u00f6p/1"})
     with server.connect() as client:
         assert client.get("/a%20b").content == "/sh\u00f6p/1 /sh\u00f6p/1/a b /a%20b".encode()
         assert client.get("/").content == "/sh\u00f6p/1 /sh\u00f6p/1/ /".encode()
+        for path, decoded in WITH_ROOT.items():
+            assert client.get(path).content == f"/sh\u00f6p/1 {decoded} {path}".encode()

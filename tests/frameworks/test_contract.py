@@ -138,9 +138,10 @@ def test_pipelined_requests(client: Connection) -> None:
 @pytest.mark.parametrize("framework", sorted({*FRAMEWORKS} - {"on_falcon_asgi"}))
 def test_root_path_is_in_what_the_framework_links_to(serve: Start, framework: str) -> None:
     with serve(framework, "--root-path", "/shop").connect() as client:
-        reply = client.get("/url")
-        assert (reply.status, reply.content.decode().lstrip("/")) == (200, "shop/hello")
-        assert client.get("/hello").content == b"hello"
+        for prefix in ("", "/shop"):
+            reply = client.get(f"{prefix}/url")
+            assert (reply.status, reply.content.decode().lstrip("/")) == (200, "shop/hello")
+            assert client.get(f"{prefix}/hello").content == b"hello"
 
 
 def test_falcon_does_not_take_the_root_path_off_the_path(serve: Start) -> None:

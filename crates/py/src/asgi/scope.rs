@@ -190,13 +190,17 @@ impl Scopes {
     }
 }
 
+/// The decoded path, which includes the root path: a proxy took it off, or passed the path on whole.
 fn path_of<'py>(py: Python<'py>, root_path: &str, raw: &[u8]) -> PyResult<Bound<'py, PyString>> {
     let path = decoded(py, raw);
     if root_path.is_empty() {
         return Ok(path);
     }
-    let path = path.to_str()?;
-    Ok(PyString::new(py, &format!("{root_path}{path}")))
+    let text = path.to_str()?;
+    match text.strip_prefix(root_path) {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => Ok(path),
+        _ => Ok(PyString::new(py, &format!("{root_path}{text}"))),
+    }
 }
 
 /// Whether `value` is not what is kept; then it is from now on.
