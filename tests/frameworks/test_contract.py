@@ -27,14 +27,14 @@ ASGI = [
     "on_starlette",
 ]
 WSGI = ["on_bottle", "on_django:wsgi", "on_falcon_wsgi", "on_flask"]
-FRAMEWORKS = [*ASGI]
-OTHER_LOOP = ["on_fastapi --loop uvloop"]
+FRAMEWORKS = [*ASGI, *WSGI]
+OTHERWISE = ["on_fastapi --loop uvloop", "on_flask --threads 1"]
 PARTS = b"part 0\npart 1\npart 2\npart 3\npart 4\n"
 FILE_BYTES = 3_000_000
 """More than any framework keeps in memory of an upload."""
 
 
-@pytest.fixture(params=FRAMEWORKS + OTHER_LOOP)
+@pytest.fixture(params=FRAMEWORKS + OTHERWISE)
 def server(request: pytest.FixtureRequest, serve: Start) -> Server:
     """Serve the application of a framework."""
     return serve(*request.param.split())
@@ -84,15 +84,25 @@ def test_upload(client: Connection, size: int) -> None:
     assert client.get("/hello").content == b"hello"
 
 
-def test_content_is_read_as_it_comes(client: Connection) -> None:
-    fields = "Host: test\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+def test_content_is_asked_for_when_it_is_wanted(client: Connection) -> None:
+    fields = "Host: test\r\nContent-Length: 500000\r\nExpect: 100-continue\r\n\r\n"
     client.send(f"POST /count HTTP/1.1\r\n{fields}".encode())
     assert client.read_head().status == 100
-    for _ in range(50):
-        client.send(b"2710\r\n" + b"c" * 10_000 + b"\r\n")
-    client.send(b"0\r\n\r\n")
+    client.send(b"c" * 500_000)
     reply = client.read()
     assert (reply.status, reply.json()) == (200, 500_000)
+
+
+@pytest.mark.parametrize("framework", [*ASGI, "on_flask", "on_flask --threads 1"])
+def test_chunked_content(serve: Start, framework: str) -> None:
+    """The other frameworks of WSGI go by CONTENT_LENGTH, which such a request has not."""
+    with serve(*framework.split()).connect() as client:
+        client.send(b"POST /count HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for _ in range(50):
+            client.send(b"2710\r\n" + b"c" * 10_000 + b"\r\n")
+        client.send(b"0\r\n\r\n")
+        reply = client.read()
+        assert (reply.status, reply.json()) == (200, 500_000)
 
 
 def test_stream(client: Connection) -> None:

@@ -7,7 +7,7 @@ import pytest
 import form
 from conftest import Start
 
-APPLICATIONS = ["on_django"]
+APPLICATIONS = ["on_django", "on_django:wsgi"]
 
 
 @pytest.mark.parametrize("application", APPLICATIONS)

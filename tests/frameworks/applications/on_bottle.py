@@ -41,7 +41,8 @@ def upload() -> dict[str, str]:
 
 @app.post("/count")
 def count() -> str:
-    return str(sum(iter(lambda: len(request.body.read(4096)), 0)))
+    body = request.body  # asked for again, it is at its begin
+    return str(sum(iter(lambda: len(body.read(4096)), 0)))
 
 
 @app.get("/stream")

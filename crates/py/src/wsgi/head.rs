@@ -149,6 +149,8 @@ impl Head {
         if !wire::is_field_name(name) || !wire::is_field_value(value) {
             return Err(malformed(name, value));
         }
+        // Django's cookies begin with a space, which is not part of a value (RFC 9110 section 5.5).
+        let value = value.trim_ascii();
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"date") => self.has_date = true,
             6 if name.eq_ignore_ascii_case(b"server") => self.has_server = true,
