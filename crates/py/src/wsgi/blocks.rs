@@ -15,7 +15,7 @@ pub(super) enum Answer<'py> {
     /// Its first block, which is not empty; more may follow.
     Blocks(Bound<'py, PyBytes>, Blocks<'py>),
     /// A file that the kernel sends.
-    File(FilePart),
+    File(Box<FilePart>),
 }
 
 /// A content that is there as a whole.
@@ -60,7 +60,7 @@ impl<'py> Answer<'py> {
                 close(&returned);
             }
             if let Some(part) = part? {
-                return Ok(Answer::File(part));
+                return Ok(Answer::File(Box::new(part)));
             }
         }
         let mut blocks = Blocks::of(returned)?;

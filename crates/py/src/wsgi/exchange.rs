@@ -274,7 +274,19 @@ impl Exchange {
         exc_info: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Self>> {
         let (py, own) = (slf.py(), slf.get());
-        match (own.with(py, |state| state.progress)?, exc_info) {
+        let (progress, is_said) = own.with(py, |state| {
+            let progress = state.progress;
+            // What most calls say: the same as the one before.
+            let is_said = progress == Progress::Silent && state.head.is_of(status, headers);
+            if is_said {
+                state.progress = Progress::Said;
+            }
+            (progress, is_said)
+        })?;
+        if is_said {
+            return Ok(slf.clone());
+        }
+        match (progress, exc_info) {
             (Progress::Silent, _) | (Progress::Said, Some(_)) => {}
             (Progress::Over, _) => return Err(over()),
             (Progress::Sent, Some(exc_info)) => return Err(reraised(exc_info)?),

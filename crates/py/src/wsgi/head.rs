@@ -53,41 +53,40 @@ impl Head {
         }
     }
 
-    /// Takes over what an application says.
-    ///
-    /// # Errors
-    /// `TypeError` or `ValueError`, with what is wrong about it.
-    #[inline]
-    pub(super) fn read(
-        &mut self,
-        status: &Bound<'_, PyAny>,
-        headers: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        match headers.cast_exact::<PyList>() {
-            Ok(list) if self.is_of(status, list) => Ok(()),
-            Ok(list) => self.read_list(status, list),
-            Err(_) => {
-                let list = PyList::empty(headers.py());
-                for pair in headers.try_iter()? {
-                    list.append(pair?)?;
-                }
-                self.read_list(status, &list)
-            }
-        }
-    }
-
     /// Whether it was encoded from these very objects.
     #[inline]
-    fn is_of(&self, status: &Bound<'_, PyAny>, headers: &Bound<'_, PyList>) -> bool {
+    pub(super) fn is_of(&self, status: &Bound<'_, PyAny>, headers: &Bound<'_, PyAny>) -> bool {
         let Some((own_status, own_pairs)) = self.key.split_first() else {
+            return false;
+        };
+        let Ok(headers) = headers.cast_exact::<PyList>() else {
             return false;
         };
         own_status.is(status)
             && own_pairs.len() == headers.len()
             && own_pairs
                 .iter()
-                .zip(headers.iter())
+                .zip(headers)
                 .all(|(own, pair)| own.is(&pair))
+    }
+
+    /// Takes over what an application says.
+    ///
+    /// # Errors
+    /// `TypeError` or `ValueError`, with what is wrong about it.
+    pub(super) fn read(
+        &mut self,
+        status: &Bound<'_, PyAny>,
+        headers: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        if let Ok(list) = headers.cast_exact::<PyList>() {
+            return self.read_list(status, list);
+        }
+        let list = PyList::empty(headers.py());
+        for pair in headers.try_iter()? {
+            list.append(pair?)?;
+        }
+        self.read_list(status, &list)
     }
 
     fn read_list(

@@ -130,7 +130,7 @@ impl Inline {
                 }
             }
             Ok(Answer::File(part)) => {
-                let posts = exchange.with(py, |state| state.posts_of_file(part));
+                let posts = exchange.with(py, |state| state.posts_of_file(*part));
                 posts.and_then(|posts| posts).map(|posts| {
                     let shared = &runner.shared;
                     posts

@@ -138,7 +138,7 @@ impl Thread {
             .and_then(|answer| match answer {
                 Answer::Whole(content) => self.post_whole(py, exchange, job.id, content.as_bytes()),
                 Answer::File(part) => {
-                    let posts = exchange.with(py, |state| state.posts_of_file(part))??;
+                    let posts = exchange.with(py, |state| state.posts_of_file(*part))??;
                     for post in posts {
                         self.lane.post(job.id, post);
                     }
