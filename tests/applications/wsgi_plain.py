@@ -60,6 +60,16 @@ def echo(environ: Environ, start_response: Start) -> list[bytes]:
     return [body]
 
 
+def peek(environ: Environ, start_response: Start) -> list[bytes]:
+    """Tell what differs between requests; change nothing, and keep it if asked to."""
+    if environ["QUERY_STRING"] == "keep":
+        KEPT.append(environ)
+    names = ("PATH_INFO", "QUERY_STRING", "RAW_URI", "REQUEST_URI", "REMOTE_PORT", "HTTP_X_A")
+    shown = [environ.get(name) for name in names]
+    start_response("200 OK", [("Content-Type", "application/json")])
+    return [json.dumps([*shown, id(environ)]).encode()]
+
+
 def seen(environ: Environ, start_response: Start) -> list[bytes]:
     start_response("200 OK", [("Content-Type", "application/json")])
     return [json.dumps({**SEEN, "threads": threading.active_count()}).encode()]
@@ -299,8 +309,9 @@ def unread(environ: Environ, start_response: Start) -> list[bytes]:
 
 def kept(environ: Environ, start_response: Start) -> list[bytes]:
     """Use what an earlier request left."""
+    kept = KEPT.pop()
     try:
-        message = KEPT.pop().read()
+        message = kept["RAW_URI"].encode() if isinstance(kept, dict) else kept.read()
     except Exception as error:
         message = f"{type(error).__name__}: {error}".encode()
     start_response("200 OK", TEXT)
@@ -426,6 +437,7 @@ def thread(environ: Environ, start_response: Start) -> list[bytes]:
 KINDS: dict[str, Callable[[Environ, Start], Iterable[Any]]] = {
     name.replace("_", "-"): function
     for name, function in {
+        "peek": peek,
         "seen": seen,
         "hello": hello,
         "status": status,

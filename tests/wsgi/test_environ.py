@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from typing import Any
 
 import pytest
@@ -19,6 +20,34 @@ def test_46_environ_is_a_real_dict(client: Connection) -> None:
     shown = client.get("/a").json()
     assert shown["is_real"] is True
     assert client.get("/a").json() == shown, "what the first has changed, the second sees"
+
+
+def test_46_an_environ_that_is_used_again_is_as_new(server: Server, client: Connection) -> None:
+    port = str(client.socket.getsockname()[1])
+    for target in ("/peek", "/peek", "/peek?a=1", "/peek", "/peek/%20?b", "/peek?keep", "/peek"):
+        raw, _, query = target.partition("?")
+        path = raw.replace("%20", " ")
+        assert client.get(target).json()[:-1] == [path, query, target, target, port, None]
+        assert client.get("/peek", "X-A: 1").json()[5] == "1"
+        with server.connect() as other:
+            assert other.get("/peek").json()[4] == str(other.socket.getsockname()[1])
+        client.send(f"POST {target} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+        assert client.read().json()[2] == target
+    for _ in range(2):
+        client.get("/hello")
+    assert client.get("/kept").content == b"/peek?keep"
+    # The POST has kept its own.
+    assert client.get("/kept").content == b"/peek?keep"
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="dicts have no versions there")
+def test_46_an_environ_is_used_again_if_nobody_can_tell(start: Any) -> None:
+    server = start("wsgi_plain.py", "--threads", "1")
+    with server.connect() as client:
+        client.get("/peek")
+        assert len({client.get(f"/peek/{number}").json()[-1] for number in range(5)}) == 1
+        kept = [client.get("/peek?keep").json()[-1] for _ in range(3)]
+        assert len(set(kept)) == 3
 
 
 def test_46_path_info_is_the_decoded_path_as_latin_1(client: Connection) -> None:

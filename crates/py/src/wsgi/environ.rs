@@ -32,6 +32,14 @@ pub(super) struct Circumstances<'a> {
     pub(super) server: &'a Peer,
 }
 
+/// What differs between the environs of plain requests: GET, of HTTP/1.1, without content, over TCP, with the field section that is
+/// remembered.
+#[derive(Default)]
+struct Plain {
+    target: Vec<u8>,
+    port: u16,
+}
+
 /// Makes environs. One per thread that calls the application.
 pub(super) struct Environs {
     /// The constants and the addresses.
@@ -44,6 +52,12 @@ pub(super) struct Environs {
     client: Option<IpAddr>,
     server: Option<Peer>,
     ports: Vec<Option<(u16, Py<PyString>)>>,
+    /// The environ of the last plain request, if nobody holds it any more and nobody changed it: nobody can tell that it is not new.
+    spare: Option<Py<PyDict>>,
+    /// The version (PEP 509) of the environ that is given out, if its request is a plain one.
+    given: Option<u64>,
+    /// What stands in the spare one or in the one that is given out.
+    plain: Plain,
     /// Fields that were left out because their name has an underscore.
     dropped: Arc<AtomicU64>,
     last_dropped: u64,
@@ -83,12 +97,16 @@ impl Environs {
             client: None,
             server: None,
             ports: (0..PORTS).map(|_| None).collect(),
+            spare: None,
+            given: None,
+            plain: Plain::default(),
             dropped,
             last_dropped: 0,
         })
     }
 
     /// A fresh environ: what an application changes in it, no other request sees.
+    #[inline]
     pub(super) fn environ<'py>(
         &mut self,
         py: Python<'py>,
@@ -97,6 +115,81 @@ impl Environs {
         input: Option<Bound<'py, Input>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         self.set_addresses(py, circumstances)?;
+        self.given = None;
+        let is_plain = head.method == Method::Get
+            && head.version == Version::Http11
+            && head.authority.is_none()
+            && input.is_none()
+            && wire::is_same(&self.section, head.field_section);
+        let Peer::Internet(client) = circumstances.client else {
+            let environ = self.new_environ(py, head, input)?;
+            environ.del_item(pyo3::intern!(py, "REMOTE_PORT"))?;
+            return Ok(environ);
+        };
+        let port = client.port();
+        if is_plain && let Some(environ) = self.spare.take() {
+            self.count_dropped(self.last_dropped);
+            let environ = environ.into_bound(py);
+            self.renew(&environ, head, port)?;
+            self.given = ffi::version(&environ);
+            return Ok(environ);
+        }
+        let environ = self.new_environ(py, head, input)?;
+        environ.set_item(pyo3::intern!(py, "REMOTE_PORT"), self.port(py, port))?;
+        if is_plain {
+            self.given = ffi::version(&environ);
+            self.plain.port = port;
+            self.plain.target.clear();
+            self.plain.target.extend_from_slice(head.target);
+        }
+        Ok(environ)
+    }
+
+    /// Takes back what was given out, if it may be given out again.
+    #[inline]
+    pub(super) fn give_back(&mut self, environ: Bound<'_, PyDict>) {
+        if let Some(version) = self.given.take()
+            && ffi::version(&environ) == Some(version)
+        {
+            let environ = environ.unbind();
+            if ffi::references(&environ) == 1 {
+                self.spare = Some(environ);
+            }
+        }
+    }
+
+    /// Makes of the environ of a plain request that of another.
+    #[inline]
+    fn renew(
+        &mut self,
+        environ: &Bound<'_, PyDict>,
+        head: &RequestHead<'_>,
+        port: u16,
+    ) -> PyResult<()> {
+        let py = environ.py();
+        if self.plain.port != port {
+            environ.set_item(pyo3::intern!(py, "REMOTE_PORT"), self.port(py, port))?;
+            self.plain.port = port;
+        }
+        if self.plain.target != head.target {
+            self.set_target(environ, head)?;
+            if head.query.is_none() {
+                let key = pyo3::intern!(py, "QUERY_STRING");
+                environ.set_item(key, pyo3::intern!(py, ""))?;
+            }
+            self.plain.target.clear();
+            self.plain.target.extend_from_slice(head.target);
+        }
+        Ok(())
+    }
+
+    /// Copies the template, and sets what this request has of its own but the client's port.
+    fn new_environ<'py>(
+        &mut self,
+        py: Python<'py>,
+        head: &RequestHead<'_>,
+        input: Option<Bound<'py, Input>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
         let environ = self.with_fields(py, head.field_section)?;
         if head.method != Method::Get {
             let method = method_name(py, head);
@@ -106,13 +199,6 @@ impl Environs {
         if head.version == Version::Http10 {
             let version = pyo3::intern!(py, "HTTP/1.0");
             environ.set_item(pyo3::intern!(py, "SERVER_PROTOCOL"), version)?;
-        }
-        match circumstances.client {
-            Peer::Internet(address) => {
-                let port = self.port(py, address.port());
-                environ.set_item(pyo3::intern!(py, "REMOTE_PORT"), port)?;
-            }
-            Peer::Unix(_) | Peer::Local => environ.del_item(pyo3::intern!(py, "REMOTE_PORT"))?,
         }
         if let Some(authority) = head.authority {
             // It replaces Host (RFC 9112 section 3.2.2).
@@ -166,7 +252,8 @@ impl Environs {
         Ok(())
     }
 
-    fn set_in_templates(&self, py: Python<'_>, key: &str, value: &str) -> PyResult<()> {
+    fn set_in_templates(&mut self, py: Python<'_>, key: &str, value: &str) -> PyResult<()> {
+        self.spare = None;
         let value = PyString::new(py, value);
         self.template.bind(py).set_item(key, &value)?;
         self.last.bind(py).set_item(key, value)
@@ -213,6 +300,7 @@ impl Environs {
             self.section.clear();
             self.section.extend_from_slice(section);
             self.last = environ.copy()?.unbind();
+            self.spare = None;
             self.last_dropped = dropped;
         }
         Ok(environ)

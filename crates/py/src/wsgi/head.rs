@@ -62,12 +62,7 @@ impl Head {
         let Ok(headers) = headers.cast_exact::<PyList>() else {
             return false;
         };
-        own_status.is(status)
-            && own_pairs.len() == headers.len()
-            && own_pairs
-                .iter()
-                .zip(headers)
-                .all(|(own, pair)| own.is(&pair))
+        own_status.is(status) && ffi::holds(headers, own_pairs)
     }
 
     /// Takes over what an application says.

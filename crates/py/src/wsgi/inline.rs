@@ -106,7 +106,7 @@ impl Inline {
             .lend(py, request.id, head.method == Method::Head)?;
         let start_response = lent.start_response.bind(py);
         let returned = ffi::call(py, &self.app, [environ.as_any(), start_response]);
-        drop(environ);
+        self.environs.give_back(environ);
         let answer = returned.and_then(Answer::read);
         let exchange = lent.exchange.get();
         let outcome = match answer {

@@ -131,7 +131,7 @@ impl Thread {
         let lent = self.lender.lend(py, job.id, head.method == Method::Head)?;
         let start_response = lent.start_response.bind(py);
         let returned = ffi::call(py, &self.app, [environ.as_any(), start_response]);
-        drop(environ);
+        self.environs.give_back(environ);
         let exchange = lent.exchange.get();
         let posted = returned
             .and_then(Answer::read)
