@@ -72,7 +72,18 @@ def test_27_an_application_that_cancels_itself_is_500(client: Connection) -> Non
     assert client.read().content == b"abcde"
 
 
-@pytest.mark.parametrize("way", ["catches", "raises"])
+IS_LOGGED = pytest.mark.xfail(
+    reason="what a framework makes of the disconnection is logged as the application's failure"
+)
+GONE = [
+    "catches",
+    "raises",
+    *(pytest.param(way, marks=IS_LOGGED) for way in ("translates", "translates%20silently")),
+    pytest.param("groups", marks=IS_LOGGED),
+]
+
+
+@pytest.mark.parametrize("way", GONE)
 def test_28_send_to_a_client_that_has_gone_raises_an_oserror_that_is_not_logged(
     server: Server, seen: Seen, way: str
 ) -> None:

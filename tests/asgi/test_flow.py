@@ -84,6 +84,16 @@ def test_21_a_client_that_does_not_read_stops_send_and_reading_lets_it_go_on(
         assert client.get("/seen").status == 200
 
 
+def test_21_a_send_that_is_cancelled_while_it_waits_leaves_a_whole_answer(
+    server: Server, seen: Seen
+) -> None:
+    forget(server)
+    with connect(server) as client:
+        accepted = stuck_flood(server, client, seen, "/flood/cancels")
+        assert len(client.read().content) == accepted + 65536 + len(b"the end")
+        assert client.get("/seen").status == 200
+
+
 def framed(coding: str) -> tuple[str, memoryview]:
     """Give the field that tells of a content, and its bytes on the wire."""
     content = bytes(CONTENT_BYTES)

@@ -30,6 +30,10 @@ async def flood(scope: Any, receive: Receive, send: Send) -> None:
         await sending
         accepted += len(PART)
     kinds.seen["accepted"] = accepted
+    if word(scope, 2) == "cancels":
+        sending.cancel()
+        await asyncio.wait({sending})
+        return await part(send, b"the end", more=False)
     try:
         await sending
         if word(scope, 2) == "ends":

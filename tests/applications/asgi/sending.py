@@ -221,8 +221,27 @@ async def gone(scope: Any, receive: Receive, send: Send) -> None:
         except OSError as error:
             kinds.seen[name] = [each.__name__ for each in type(error).__mro__]
     kinds.count("left")
-    if word(scope, 2) == "raises":
+    way = word(scope, 2)
+    if way != "catches":
+        await to_nobody(send, way)
+
+
+class GoneError(Exception):
+    """What a framework makes of it."""
+
+
+async def to_nobody(send: Send, way: str) -> None:
+    """Send to a client that has gone, and let what is raised out in some way."""
+    try:
         await part(send, b"to nobody")
+    except OSError as error:
+        if way == "translates":
+            raise GoneError from error
+        if way == "translates silently":
+            raise GoneError from None
+        if way == "groups":
+            raise ExceptionGroup("of a task group", [error]) from None
+        raise
 
 
 @kinds

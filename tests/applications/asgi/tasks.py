@@ -8,6 +8,7 @@ import traceback
 import types
 from typing import Any
 
+import anyio
 from kinds import Kinds, Receive, Send, answer, part, word
 
 kinds = Kinds()
@@ -71,6 +72,39 @@ async def probes(scope: Any, receive: Receive, send: Send) -> None:
 async def state(scope: Any, receive: Receive, send: Send) -> None:
     """Show the state."""
     await answer(send, repr(scope.get("state")).encode())
+
+
+@kinds
+async def beside(scope: Any, receive: Receive, send: Send) -> None:
+    """Stream in a group's task while another waits for the client's end, as Starlette does."""
+    if word(scope, 3) == "later":
+        await asyncio.sleep(0)
+
+    async def then_cancel(function: Any, *arguments: Any) -> None:
+        await function(*arguments)
+        kinds.count(function.__name__)
+        group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(then_cancel, parts, send, word(scope, 2))
+        await then_cancel(disconnected, receive)
+
+
+async def parts(send: Send, way: str) -> None:
+    """Stream some parts, or parts without end."""
+    await send({"type": "http.response.start", "status": 200})
+    count = 0
+    while way == "endless" or count < 3:
+        await part(send, b"part")
+        await anyio.sleep(0)
+        count += 1
+    await part(send, b"", more=False)
+
+
+async def disconnected(receive: Receive) -> None:
+    """Wait for the client's end."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 class Awaitable:
