@@ -82,12 +82,14 @@ async def beside(scope: Any, receive: Receive, send: Send) -> None:
 
     async def then_cancel(function: Any, *arguments: Any) -> None:
         await function(*arguments)
-        kinds.count(function.__name__)
         group.cancel_scope.cancel()
 
-    async with anyio.create_task_group() as group:
-        group.start_soon(then_cancel, parts, send, word(scope, 2))
-        await then_cancel(disconnected, receive)
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(then_cancel, parts, send, word(scope, 2))
+            await then_cancel(disconnected, receive)
+    finally:
+        kinds.count("groups")
 
 
 async def parts(send: Send, way: str) -> None:
