@@ -72,15 +72,7 @@ def test_27_an_application_that_cancels_itself_is_500(client: Connection) -> Non
     assert client.read().content == b"abcde"
 
 
-IS_LOGGED = pytest.mark.xfail(
-    reason="what a framework makes of the disconnection is logged as the application's failure"
-)
-GONE = [
-    "catches",
-    "raises",
-    *(pytest.param(way, marks=IS_LOGGED) for way in ("translates", "translates%20silently")),
-    pytest.param("groups", marks=IS_LOGGED),
-]
+GONE = ("catches", "raises", "translates", "translates%20silently", "groups")
 
 
 @pytest.mark.parametrize("way", GONE)
@@ -96,6 +88,15 @@ def test_28_send_to_a_client_that_has_gone_raises_an_oserror_that_is_not_logged(
         assert {"ClientDisconnected", "OSError"} <= set(seen(name))
     logged(server, "nothing")
     assert f"GET /gone/{way}" not in "".join(server.lines)
+
+
+def test_28_what_an_application_does_wrong_about_it_is_logged(server: Server) -> None:
+    with server.connect() as client:
+        client.send(head("GET", "/gone/stumbles"))
+        assert client.read_head().status == 200
+    server.wait_line("GET /gone/stumbles: the application raised")
+    server.wait_line("KeyError: 'of its own'")
+
 
 
 def test_28_a_whole_answer_to_a_client_that_has_gone_raises_it_too(

@@ -149,23 +149,43 @@ impl Shared {
         error.matches(py, &self.disconnected).unwrap_or(false)
     }
 
-    /// Whether an exception is that one, or was raised because of it, as frameworks do with theirs.
+    /// Whether an exception is that one, or stands for it: one that a framework raises in its place, or a group of such.
     pub(crate) fn stems_from_disconnection(&self, py: Python<'_>, error: &PyErr) -> bool {
-        let mut error = error.clone_ref(py);
-        for _ in 0..EXCEPTION_CHAIN_MAX {
-            if self.is_disconnection(py, &error) {
-                return true;
-            }
-            let before = error.cause(py).or_else(|| {
-                let context = error.value(py).getattr("__context__").ok()?;
-                (!context.is_none()).then(|| PyErr::from_value(context))
-            });
-            match before {
-                Some(before) => error = before,
-                None => return false,
-            }
+        self.stems(py, error, EXCEPTION_CHAIN_MAX).unwrap_or(false)
+    }
+
+    fn stems(&self, py: Python<'_>, error: &PyErr, depth_left: usize) -> PyResult<bool> {
+        if self.is_disconnection(py, error) {
+            return Ok(true);
         }
-        false
+        let Some(depth_left) = depth_left.checked_sub(1) else {
+            return Ok(false);
+        };
+        let value = error.value(py);
+        if let Ok(members) = value.getattr("exceptions").and_then(|all| all.try_iter()) {
+            let mut count = 0;
+            for member in members.take(EXCEPTION_CHAIN_MAX) {
+                count += 1;
+                if !self.stems(py, &PyErr::from_value(member?), depth_left)? {
+                    return Ok(false);
+                }
+            }
+            return Ok(count > 0);
+        }
+        if let Some(cause) = error.cause(py) {
+            return self.stems(py, &cause, depth_left);
+        }
+        // Raised while that one was handled: the framework's word for it if its name says so, a failure of its own otherwise.
+        let context = value.getattr("__context__")?;
+        let is_word_for_it = value
+            .get_type()
+            .name()?
+            .to_string_lossy()
+            .contains("Disconnect");
+        if context.is_none() || !is_word_for_it {
+            return Ok(false);
+        }
+        self.stems(py, &PyErr::from_value(context), depth_left)
     }
 
     /// The exception that tells a handler of its peer's end.

@@ -226,7 +226,7 @@ async def gone(scope: Any, receive: Receive, send: Send) -> None:
         await to_nobody(send, way)
 
 
-class GoneError(Exception):
+class ClientDisconnectError(Exception):
     """What a framework makes of it."""
 
 
@@ -236,9 +236,11 @@ async def to_nobody(send: Send, way: str) -> None:
         await part(send, b"to nobody")
     except OSError as error:
         if way == "translates":
-            raise GoneError from error
+            raise ClientDisconnectError from error
         if way == "translates silently":
-            raise GoneError from None
+            raise ClientDisconnectError from None
+        if way == "stumbles":
+            raise KeyError("of its own") from None
         if way == "groups":
             raise ExceptionGroup("of a task group", [error]) from None
         raise
