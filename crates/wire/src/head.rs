@@ -160,13 +160,23 @@ fn request_head<'a>(
     };
     let fields = input.get(line.len..).unwrap_or_default();
     let mut control = Control::new(line.version);
-    let section_len = match field_section(fields, limits, &mut control, memo.as_deref()) {
-        Ok(len) => len,
-        Err(stop) => return field_section_stop(stop, fields, line.len, limits),
+    let is_whole = |rest: &&[u8]| rest.first_chunk() == Some(CRLF);
+    let recalled = match &memo {
+        Some(memo) => memo.recall(fields, &mut control),
+        None => None,
     };
-    if let Some(memo) = &mut memo {
-        memo.keep(&fields[..section_len], &control);
-    }
+    let section_len = match recalled {
+        Some(rest) if is_whole(&rest) => control.remembered_bytes,
+        _ => match field_section(fields, limits, &mut control) {
+            Ok(len) => {
+                if let Some(memo) = &mut memo {
+                    memo.keep(&fields[..len], &control);
+                }
+                len
+            }
+            Err(stop) => return field_section_stop(stop, fields, line.len, limits),
+        },
+    };
     // In range here and below: the parsers measured these lengths in this very input.
     let (method_name, from_method_end) = input.split_at(line.method_len);
     let target = &from_method_end[1..][..line.target_len];
@@ -195,19 +205,18 @@ fn request_head<'a>(
     }))
 }
 
-/// Reads the field section into `control` and returns its length.
+/// Reads what is not remembered of the field section into `control` and returns the section's length.
 #[inline]
 fn field_section<'a>(
     fields: &'a [u8],
     limits: &HeadLimits,
     control: &mut Control<'a>,
-    memo: Option<&SectionMemo>,
 ) -> Result<usize, Stop> {
     let window = window(fields, limits.header_section_bytes_max);
-    let mut rest = window;
-    if let Some(after_remembered) = memo.and_then(|memo| memo.recall(window, control)) {
-        rest = after_remembered;
-    } else if let Some((host, after_host)) = host::usual_host_line(window)
+    // Behind what was remembered, if anything was.
+    let mut rest = window.get(control.remembered_bytes..).unwrap_or(window);
+    if control.lines == 0
+        && let Some((host, after_host)) = host::usual_host_line(window)
         && limits.field_lines_max > 0
     {
         control.host = Some(host);

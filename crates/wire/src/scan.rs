@@ -66,13 +66,15 @@ pub fn is_same(left: &[u8], right: &[u8]) -> bool {
     if left.len() != right.len() {
         return false;
     }
-    let (blocks, left) = left.as_chunks::<16>();
-    let (other_blocks, right) = right.as_chunks::<16>();
-    let (words, tail) = left.as_chunks::<8>();
-    let (other_words, other_tail) = right.as_chunks::<8>();
-    blocks.iter().zip(other_blocks).all(|(a, b)| a == b)
-        && words.iter().zip(other_words).all(|(a, b)| a == b)
-        && tail.iter().zip(other_tail).all(|(a, b)| a == b)
+    // The last block may overlap the one before, so that no single bytes are left.
+    if let (Some(end), Some(other_end)) = (left.last_chunk::<16>(), right.last_chunk()) {
+        let blocks = left.as_chunks::<16>().0.iter();
+        return end == other_end && blocks.eq(right.as_chunks::<16>().0);
+    }
+    if let (Some(end), Some(other_end)) = (left.last_chunk::<8>(), right.last_chunk()) {
+        return end == other_end && left.first_chunk::<8>() == right.first_chunk();
+    }
+    left.iter().eq(right)
 }
 
 /// Skips bytes of a class one at a time.
