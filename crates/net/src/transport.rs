@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
@@ -85,12 +86,17 @@ impl Transport {
     ///
     /// Cost: one system call.
     pub fn receive(&self, buffer: &mut [u8]) -> Received {
-        match retry_on_intr(|| rustix::io::read(&self.socket, &mut *buffer)) {
-            Ok(0) => Received::End,
-            Ok(count) => Received::Bytes(count),
-            Err(Errno::AGAIN) => Received::Blocked,
-            Err(error) => Received::Broken(error.into()),
-        }
+        received(retry_on_intr(|| {
+            rustix::io::read(&self.socket, &mut *buffer)
+        }))
+    }
+
+    /// As [`Transport::receive`], into memory of which nothing has been written: from its start, as many bytes as are told.
+    ///
+    /// Cost: one system call.
+    pub fn receive_into(&self, room: &mut [MaybeUninit<u8>]) -> Received {
+        let read = || rustix::io::read(&self.socket, &mut *room).map(|(read, _)| read.len());
+        received(retry_on_intr(read))
     }
 
     /// Writes as much of `bytes` as the socket takes.
@@ -185,6 +191,15 @@ fn retry_on_interruption<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::R
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => return result,
         }
+    }
+}
+
+fn received(read: rustix::io::Result<usize>) -> Received {
+    match read {
+        Ok(0) => Received::End,
+        Ok(count) => Received::Bytes(count),
+        Err(Errno::AGAIN) => Received::Blocked,
+        Err(error) => Received::Broken(error.into()),
     }
 }
 

@@ -10,6 +10,7 @@ mod posting;
 mod receive;
 mod scope;
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -220,6 +221,15 @@ impl App for Asgi {
     fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
         let py = ffi::attached();
         self.runner.shared.take_content(py, id, content, is_last);
+    }
+
+    fn content_room(&mut self, _: ExchangeId, bytes: usize) -> Option<&mut [MaybeUninit<u8>]> {
+        self.runner.content_room(ffi::attached(), bytes)
+    }
+
+    fn content_was_read(&mut self, id: ExchangeId, bytes: usize, is_last: bool) {
+        let py = ffi::attached();
+        self.runner.content_was_read(py, id, bytes, is_last);
     }
 
     fn writable(&mut self, id: ExchangeId) {

@@ -4,13 +4,14 @@
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, UnsafeCell};
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use pyo3::PyClass;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
 
 /// An awaitable of ours: one step is the whole of it. The types are made coroutines by `stream::awaitable!`.
 pub(crate) trait Awaitable:
@@ -439,6 +440,64 @@ pub(crate) fn latin1<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyString>
     let text = unsafe { Bound::from_owned_ptr(py, text) };
     // SAFETY: the function gives a str.
     unsafe { text.cast_into_unchecked() }
+}
+
+// SAFETY: the declaration is CPython's own (bytesobject.h, part of the limited API).
+unsafe extern "C" {
+    fn _PyBytes_Resize(bytes: *mut *mut ffi::PyObject, length: ffi::Py_ssize_t) -> std::ffi::c_int;
+}
+
+/// A bytes object that nobody has seen and nothing was written to.
+pub(crate) struct Room {
+    bytes: Py<PyBytes>,
+}
+
+impl Room {
+    /// Room for `length` bytes.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub(crate) fn new(py: Python<'_>, length: usize) -> PyResult<Room> {
+        let length = ffi::Py_ssize_t::try_from(length)?;
+        // SAFETY: without a source the bytes are left as they are.
+        let bytes = unsafe { ffi::PyBytes_FromStringAndSize(ptr::null(), length) };
+        // SAFETY: a new reference, or null with the error set.
+        let bytes = unsafe { Bound::from_owned_ptr_or_err(py, bytes) }?;
+        let bytes = bytes.cast_into::<PyBytes>()?.unbind();
+        Ok(Room { bytes })
+    }
+
+    pub(crate) fn length(&self, py: Python<'_>) -> usize {
+        self.bytes.bind(py).len().unwrap_or(0)
+    }
+
+    /// Its memory.
+    pub(crate) fn memory(&mut self, py: Python<'_>) -> &mut [MaybeUninit<u8>] {
+        let length = self.length(py);
+        // SAFETY: it is a bytes object.
+        let start = unsafe { ffi::PyBytes_AsString(self.bytes.as_ptr()) };
+        // SAFETY: that many bytes stand there, and nobody else has seen the object.
+        unsafe { std::slice::from_raw_parts_mut(start.cast(), length) }
+    }
+
+    /// The object, cut to the bytes that were written from its start on, of which the caller is sure.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub(crate) fn into_bytes(self, py: Python<'_>, written: usize) -> PyResult<Py<PyBytes>> {
+        let length = self.length(py);
+        let mut bytes = self.bytes.into_ptr();
+        if written < length {
+            let written = ffi::Py_ssize_t::try_from(written)?;
+            // SAFETY: ours is the only reference, which is replaced, or dropped with the error set.
+            if unsafe { _PyBytes_Resize(&mut bytes, written) } < 0 {
+                return Err(PyErr::fetch(py));
+            }
+        }
+        // SAFETY: the reference that we had, or the one that replaced it.
+        let bytes = unsafe { Bound::from_owned_ptr(py, bytes) };
+        Ok(bytes.cast_into::<PyBytes>()?.unbind())
+    }
 }
 
 /// The number of items of a container, 0 when it cannot be told.

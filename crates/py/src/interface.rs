@@ -1,6 +1,8 @@
 //! The interface that an application speaks, behind one face for the server.
 
 use net::Poller;
+use std::mem::MaybeUninit;
+
 use pyo3::prelude::*;
 use server::{Abort, App, Config, ExchangeId, Outcome, Pulled, Request, Responder};
 
@@ -138,6 +140,14 @@ impl App for Interface {
 
     fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
         whichever!(self, app => app.content(id, content, is_last));
+    }
+
+    fn content_room(&mut self, id: ExchangeId, bytes: usize) -> Option<&mut [MaybeUninit<u8>]> {
+        whichever!(self, app => app.content_room(id, bytes))
+    }
+
+    fn content_was_read(&mut self, id: ExchangeId, bytes: usize, is_last: bool) {
+        whichever!(self, app => app.content_was_read(id, bytes, is_last));
     }
 
     fn writable(&mut self, id: ExchangeId) {

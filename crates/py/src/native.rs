@@ -1,5 +1,6 @@
 //! Native applications: what the server asks of them, apart from the calls themselves ([`crate::calls`]).
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -78,6 +79,15 @@ impl App for Native {
             .runner
             .shared
             .take_content(ffi::attached(), id, content, is_last);
+    }
+
+    fn content_room(&mut self, _: ExchangeId, bytes: usize) -> Option<&mut [MaybeUninit<u8>]> {
+        self.calls.runner.content_room(ffi::attached(), bytes)
+    }
+
+    fn content_was_read(&mut self, id: ExchangeId, bytes: usize, is_last: bool) {
+        let py = ffi::attached();
+        self.calls.runner.content_was_read(py, id, bytes, is_last);
     }
 
     fn writable(&mut self, id: ExchangeId) {

@@ -1,13 +1,15 @@
 //! What runs an application's coroutines: the task and the context they are lent, and what they share.
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use pyo3::exceptions::asyncio::CancelledError;
 use pyo3::prelude::*;
+use server::ExchangeId;
 
 use crate::context::Contexts;
 use crate::driver::{Purpose, Work};
-use crate::ffi::{self, Sent};
+use crate::ffi::{self, Room, Sent};
 use crate::shared::Shared;
 use crate::task::Tasks;
 
@@ -18,6 +20,8 @@ pub(crate) struct Runner {
     pub(crate) contexts: Contexts,
     /// A call is under way; still set when the next begins, the last one ended in a panic.
     is_calling: bool,
+    /// Memory that the server asked for, and has not read into yet.
+    room: Option<Room>,
     /// An exception that is not a handler's failure but the process's end (KeyboardInterrupt, SystemExit).
     pub(crate) fatal: Option<PyErr>,
 }
@@ -29,6 +33,7 @@ impl Runner {
             tasks: Tasks::default(),
             contexts: Contexts::default(),
             is_calling: false,
+            room: None,
             fatal: None,
         }
     }
@@ -84,6 +89,39 @@ impl Runner {
             purpose,
         };
         self.tasks.suspended(py, work)
+    }
+
+    /// Memory for content that somebody waits for.
+    pub(crate) fn content_room(
+        &mut self,
+        py: Python<'_>,
+        bytes: usize,
+    ) -> Option<&mut [MaybeUninit<u8>]> {
+        let kept = self.room.take().filter(|room| room.length(py) == bytes);
+        let room = match kept {
+            Some(room) => room,
+            None => Room::new(py, bytes).ok()?,
+        };
+        Some(self.room.insert(room).memory(py))
+    }
+
+    /// Content was read into that memory: it is now the application's.
+    pub(crate) fn content_was_read(
+        &mut self,
+        py: Python<'_>,
+        id: ExchangeId,
+        bytes: usize,
+        is_last: bool,
+    ) {
+        let room = self.room.take();
+        match room.map(|room| room.into_bytes(py, bytes)) {
+            Some(Ok(part)) => self.shared.take_part(py, id, Some(part), is_last),
+            Some(Err(error)) => {
+                error.write_unraisable(py, None);
+                self.shared.disconnect(py, id);
+            }
+            None => self.shared.disconnect(py, id),
+        }
     }
 
     /// Keeps what ends the process, for the end of the pass. A cancellation ends nothing but its handler.

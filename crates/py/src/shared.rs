@@ -236,6 +236,17 @@ impl Shared {
         is_last: bool,
     ) {
         let part = (!content.is_empty()).then(|| PyBytes::new(py, content).unbind());
+        self.take_part(py, id, part, is_last);
+    }
+
+    /// As [`Shared::take_content`], of bytes that are Python's already.
+    pub(crate) fn take_part(
+        &self,
+        py: Python<'_>,
+        id: ExchangeId,
+        part: Option<Py<PyBytes>>,
+        is_last: bool,
+    ) {
         let readers = self.change(id, |exchange| {
             exchange.content.extend(part);
             exchange.content_ended |= is_last;

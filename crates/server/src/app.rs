@@ -1,5 +1,7 @@
 //! The one seam between the server and what answers requests.
 
+use std::mem::MaybeUninit;
+
 use net::Peer;
 use wire::RequestHead;
 
@@ -88,6 +90,19 @@ pub trait App {
 
     /// Takes a part of the content it asked for with [`crate::Command::Read`]; `is_last` when no more follows.
     fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool);
+
+    /// Memory of at most `bytes` bytes for content, so that it is read from the socket to where it belongs: what the exchange asked for, or
+    /// one part that it has not asked for yet. What was read is told with [`App::content_was_read`]; if nothing was, the memory is asked for
+    /// anew. None when content is to come through [`App::content`].
+    fn content_room(&mut self, id: ExchangeId, bytes: usize) -> Option<&mut [MaybeUninit<u8>]> {
+        let _ = (id, bytes);
+        None
+    }
+
+    /// The first `bytes` bytes of the memory are content.
+    fn content_was_read(&mut self, id: ExchangeId, bytes: usize, is_last: bool) {
+        let _ = (id, bytes, is_last);
+    }
 
     /// All that the exchange wrote, interim responses and files too, has left for the peer: it may write again.
     fn writable(&mut self, id: ExchangeId);

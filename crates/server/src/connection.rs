@@ -122,10 +122,18 @@ impl Connection {
         buffer: &mut [u8],
         has_ended: bool,
     ) -> Fate {
-        match self.transport.receive(buffer) {
+        let room = self.content_room(core, app);
+        let (received, room_bytes) = match room {
+            Some(room) => (self.transport.receive_into(room), Some(room.len())),
+            None => (self.transport.receive(buffer), None),
+        };
+        match received {
             Received::Bytes(count) => {
-                self.may_have_more = has_ended || count == buffer.len();
-                self.feed(core, app, buffer.get(..count).unwrap_or_default());
+                self.may_have_more = has_ended || count == room_bytes.unwrap_or(buffer.len());
+                match room_bytes {
+                    Some(_) => self.content_was_read(core, app, count),
+                    None => self.feed(core, app, buffer.get(..count).unwrap_or_default()),
+                }
             }
             Received::End => {
                 self.end_of_input = true;

@@ -61,6 +61,13 @@ impl BodyDecoder {
         }
     }
 
+    /// Passes over content of known length that was read elsewhere; nothing for other framings.
+    pub fn skip(&mut self, bytes: u64) {
+        if let BodyDecoder::Length(remaining) = self {
+            *remaining = remaining.saturating_sub(bytes);
+        }
+    }
+
     /// Bytes of content still to come, where the framing tells.
     pub fn remaining(&self) -> Option<u64> {
         match self {

@@ -1,5 +1,7 @@
 //! The content of the request that is being read: who takes it, how much may be held, how slow it may be.
 
+use std::mem::MaybeUninit;
+
 use wire::{BodyDecoder, BodyLength, Decoded, Progress as Parsed, ProtocolError};
 
 use super::answers::CONTENT_TOO_LONG;
@@ -7,10 +9,13 @@ use super::{Connection, Reading};
 use crate::app::{Abort, App, Content, ExchangeId};
 use crate::exchange::{Exchange, Progress};
 use crate::timeouts::Timeouts;
-use crate::worker::Core;
+use crate::worker::{Core, ROOM_BYTES_MAX};
 
 /// Unread content that is read and thrown away to keep a connection; longer than that, closing is cheaper for both sides.
 pub(super) const DISCARD_BYTES_MAX: u64 = 65_536;
+
+/// Less than this is read into the worker's buffer with whatever follows: copying it costs little, and asking for memory something.
+const ROOM_BYTES_MIN: u64 = 16_384;
 
 /// Who takes a content.
 pub(super) enum Taker {
@@ -67,6 +72,17 @@ pub(super) enum Fed {
     TooLong,
 }
 
+/// Where the content is that is handed over.
+#[derive(Clone, Copy)]
+enum Held<'a> {
+    /// In [`Incoming`].
+    Kept,
+    /// In the receive buffer.
+    Part(&'a [u8]),
+    /// So many bytes of the application's own memory.
+    Room(usize),
+}
+
 impl Incoming {
     pub(super) fn new(
         body_length: BodyLength,
@@ -116,20 +132,32 @@ impl Incoming {
         Ok(Fed::Complete)
     }
 
-    /// The next part of a content of known length, where somebody waits for just that: it goes to the taker without being kept.
-    fn feed_directly<'a>(&mut self, input: &mut &'a [u8], bytes_max: u64) -> Option<&'a [u8]> {
-        let is_waited_for =
-            matches!(self.taker, Taker::Exchange { wants: true, .. }) && self.content.is_empty();
-        let owed = self.decoder.remaining().filter(|&owed| owed > 0)?;
-        if !is_waited_for || self.total_bytes.saturating_add(owed) > bytes_max {
+    /// The exchange that takes just the next bytes of a content of known length, and how many are owed. They can go to it without being
+    /// kept here.
+    fn owed_directly(&self, bytes_max: u64) -> Option<(ExchangeId, u64)> {
+        let Taker::Exchange { id, .. } = self.taker else {
             return None;
-        }
+        };
+        let owed = self.decoder.remaining().filter(|&owed| owed > 0)?;
+        let is_within = self.total_bytes.saturating_add(owed) <= bytes_max;
+        (self.content.is_empty() && is_within).then_some((id, owed))
+    }
+
+    /// The next part of a content that goes to its taker directly.
+    fn feed_directly<'a>(&mut self, input: &mut &'a [u8], bytes_max: u64) -> Option<&'a [u8]> {
+        let is_waited_for = matches!(self.taker, Taker::Exchange { wants: true, .. });
+        self.owed_directly(bytes_max).filter(|_| is_waited_for)?;
         let Ok(Decoded::Content(part)) = self.decoder.decode(input) else {
             return None;
         };
-        self.total_bytes += part.len() as u64;
-        self.is_complete = self.decoder.remaining() == Some(0);
+        self.took(part.len());
         Some(part)
+    }
+
+    /// Content went to its taker directly.
+    fn took(&mut self, bytes: usize) {
+        self.total_bytes += bytes as u64;
+        self.is_complete = self.decoder.remaining() == Some(0);
     }
 
     /// Only a handler that reads part by part is given time to fetch what is held.
@@ -190,7 +218,7 @@ impl Connection {
             return;
         };
         if let Some(part) = incoming.feed_directly(rest, core.limits.body_bytes_max) {
-            return self.hand_over_part(core, app, Some(part));
+            return self.hand_over_from(core, app, Held::Part(part));
         }
         match incoming.feed(
             rest,
@@ -213,24 +241,66 @@ impl Connection {
 
     /// Gives content to whom it belongs, and ends its reading when it is complete and taken.
     pub(super) fn hand_over<A: App>(&mut self, core: &mut Core, app: &mut A) {
-        self.hand_over_part(core, app, None);
+        self.hand_over_from(core, app, Held::Kept);
     }
 
-    /// As [`Connection::hand_over`]; `part` is what was not kept, and then nothing else is held.
-    fn hand_over_part<A: App>(&mut self, core: &mut Core, app: &mut A, part: Option<&[u8]>) {
+    /// Memory of the application's for content that somebody waits for, or will take next.
+    pub(super) fn content_room<'a, A: App>(
+        &self,
+        core: &Core,
+        app: &'a mut A,
+    ) -> Option<&'a mut [MaybeUninit<u8>]> {
+        let Reading::Content(incoming) = &self.reading else {
+            return None;
+        };
+        let (id, owed) = incoming.owed_directly(core.limits.body_bytes_max)?;
+        if owed < ROOM_BYTES_MIN || !self.input.is_empty() || self.is_blocked {
+            return None;
+        }
+        // What nobody has asked for is no more than may be held.
+        let most = match incoming.is_wanted() {
+            true => ROOM_BYTES_MAX as u64,
+            false => core.limits.content_buffer_bytes_max,
+        };
+        app.content_room(id, usize::try_from(owed.min(most)).ok()?)
+    }
+
+    /// Content was read into the application's memory.
+    pub(super) fn content_was_read<A: App>(&mut self, core: &mut Core, app: &mut A, bytes: usize) {
+        if let Reading::Content(incoming) = &mut self.reading {
+            incoming.decoder.skip(bytes as u64);
+            incoming.took(bytes);
+            self.hand_over_from(core, app, Held::Room(bytes));
+        }
+    }
+
+    fn hand_over_from<A: App>(&mut self, core: &mut Core, app: &mut A, held: Held<'_>) {
         let Reading::Content(incoming) = &mut self.reading else {
             return;
         };
         let is_complete = incoming.is_complete;
         match &mut incoming.taker {
             Taker::Exchange { id, wants } => {
-                let held = part.unwrap_or(&incoming.content);
-                if *wants && (is_complete || !held.is_empty()) {
-                    *wants = false;
-                    if let Some(reader) = self.pending.back_mut() {
+                let bytes = match held {
+                    Held::Kept => incoming.content.len(),
+                    Held::Part(part) => part.len(),
+                    Held::Room(bytes) => bytes,
+                };
+                let is_in_room = matches!(held, Held::Room(_));
+                if (*wants || is_in_room) && (is_complete || bytes > 0) {
+                    // Of what nobody asked for yet, one part is read ahead.
+                    self.is_blocked |= !*wants && !is_complete;
+                    if std::mem::take(wants)
+                        && let Some(reader) = self.pending.back_mut()
+                    {
                         reader.started_ms = core.clock.now_ms();
                     }
-                    app.content(*id, held, is_complete);
+                    core.content_bytes += bytes;
+                    match held {
+                        Held::Kept => app.content(*id, &incoming.content, is_complete),
+                        Held::Part(part) => app.content(*id, part, is_complete),
+                        Held::Room(bytes) => app.content_was_read(*id, bytes, is_complete),
+                    }
                     incoming.content.clear();
                 } else if is_complete {
                     // It stays here until the handler asks for it or answers.
