@@ -96,10 +96,10 @@ def command(name: str, workload: Workload, port: int, place: Place) -> list[str]
         return [nginx, "-c", str(conf), "-e", str(place.folder / "error.log")]
     if name == "japronto":
         return [str(japronto()), str(HERE / "japronto_app.py"), str(port)]
-    return _bolide(workload, port)
+    return _bolide(name, workload, port)
 
 
-def _bolide(workload: Workload, port: int) -> list[str]:
+def _bolide(name: str, workload: Workload, port: int) -> list[str]:
     bolide = Path(sys.executable).parent / "bolide"
     if not bolide.exists():
         bolide = ROOT / ".venv" / "bin" / "bolide"
@@ -111,23 +111,35 @@ def _bolide(workload: Workload, port: int) -> list[str]:
     if told.stdout.strip() != b"True":
         raise UnavailableError("the core was built for tests, which is slower (`make setup`)")
     options = ["--threads", "1"] if workload.interface == "wsgi" else []
+    if name == "bolide-uvloop":
+        options += ["--loop", "uvloop"]
     return [str(bolide), "serve", workload.application, "--port", str(port), *options]
 
 
-def variables(workload: Workload) -> dict[str, str]:
-    """Give the environment variables of a contestant, with which it finds the application.
+def variables(workload: Workload, echo_port: int | None) -> dict[str, str]:
+    """Give the environment variables of a contestant, with which it finds what it needs.
 
     Raises: UnavailableError.
     """
     folders = [str(HERE / "applications")]
     if workload.is_framework:
         folders.append(str(frameworks()))
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
+    found = {"PYTHONPATH": os.pathsep.join(folders)}
+    if workload.timed_application is not None:
+        found["TIMED_APPLICATION"] = workload.timed_application
+    if echo_port is not None:
+        found["ECHO_PORT"] = str(echo_port)
+    return os.environ | found
 
 
 @contextmanager
 def running(
-    name: str, workload: Workload, core: int, target: Path, size: int = 13
+    name: str,
+    workload: Workload,
+    core: int,
+    target: Path,
+    size: int = 13,
+    echo_port: int | None = None,
 ) -> Iterator[Server]:
     """Run a contestant on one core until the block ends, whatever ends it.
 
@@ -142,7 +154,7 @@ def running(
             process = subprocess.Popen(
                 pinned(core, command(name, workload, port, Place(folder, target, size))),
                 cwd=ROOT,
-                env=variables(workload),
+                env=variables(workload, echo_port),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -6,12 +6,12 @@ import resource
 import select
 import socket
 import subprocess
-import sys
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
-from contestants import HERE, Server, pinned, programs, variables
+from contestants import Server, pinned, programs
 from environments import UnavailableError
 from verify import request_bytes
 from workloads import DEF_1, IDLE_CONNECTIONS, Workload
@@ -60,25 +60,38 @@ def trial(
     return report
 
 
-def application_cost(workload: Workload, core: int, seconds: float) -> dict[str, Any]:
-    """Measure what a workload's application takes by itself, called without a server.
+def timed_trial(
+    server: Server, workload: Workload, core: int, target: Path, seconds: float
+) -> dict[str, Any]:
+    """Run the generator once and part the processor time per request in application and server.
 
-    Raises: UnavailableError.
+    What reading the clock costs is taken off both: each span holds one reading, and one lies
+    outside of it. Raises: UnavailableError.
     """
-    command = [sys.executable, str(HERE / "application_cost.py")]
-    command += [workload.application, workload.interface, str(seconds)]
-    done = subprocess.run(
-        pinned(core, command),
-        env=variables(workload),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=seconds + 30,
-    )
-    if done.returncode != 0:
-        raise UnavailableError(f"the application failed: {done.stderr.strip()[-200:]}")
-    report: dict[str, Any] = json.loads(done.stdout)
-    return report | {"others_cpu": 0.0}
+    before, cpu_before_s = _application_time(server), session_cpu_s(server.process.pid)
+    report = trial(server, workload, core, target, seconds)
+    cpu_s = session_cpu_s(server.process.pid) - cpu_before_s
+    after = _application_time(server)
+    requests = after["requests"] - before["requests"]
+    if requests < report["ok"]:
+        raise UnavailableError(f"{report['ok']} answers, but the application counts {requests}")
+    readings_ns = (after["spans"] - before["spans"]) * after["reading_ns"]
+    application_ns = after["application_ns"] - before["application_ns"]
+    report["application_us"] = (application_ns - readings_ns) / requests / 1e3
+    report["server_us"] = (cpu_s * 1e9 - application_ns - readings_ns) / requests / 1e3
+    return report
+
+
+def _application_time(server: Server) -> dict[str, float]:
+    """Ask the application what it has counted. Raises: UnavailableError."""
+    try:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{server.port}/application-time", timeout=5.0
+        ) as answer:
+            figures: dict[str, float] = json.load(answer)
+    except OSError as error:
+        raise UnavailableError(f"the application tells no time: {error}") from error
+    return figures
 
 
 def session_processes(leader: int) -> list[int]:

@@ -18,9 +18,14 @@ from workloads import (
     DJANGO,
     FASTAPI,
     FLASK,
+    IO_GATHER,
+    IO_STREAM,
+    IO_THREAD,
+    IO_TURN,
     WSGI,
     WSGI_24,
     Workload,
+    timed,
 )
 
 START_MEMORY_MAX = 30 * 1024 * 1024
@@ -33,11 +38,11 @@ NATIVE_GROUPS = ("deep", "keep-alive", "browser", "close")
 
 @dataclass(frozen=True)
 class Bar:
-    """A contestant that Bolide is held against, and the least ratio to it."""
+    """A contestant that Bolide is held against, and the least ratio to it; None: only shown."""
 
     contestant: str
     workload: Workload
-    ratio: float
+    ratio: float | None
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,11 @@ class Row:
 def _row(title: str, workload: Workload, is_per_cpu: bool = False, **ratios: float) -> Row:
     bars = tuple(Bar(name, workload, ratio) for name, ratio in ratios.items())
     return Row(title, workload.name, workload, bars, is_per_cpu)
+
+
+def _loop_row(title: str, workload: Workload) -> Row:
+    bars = (Bar("bolide-uvloop", workload, None),)
+    return Row(f"asyncio or uvloop: {title}", "loops", workload, bars, is_per_cpu=True)
 
 
 ROWS = (
@@ -86,6 +96,12 @@ ROWS = (
     _row("FastAPI", FASTAPI, uvicorn=1.12, granian=1.12, gunicorn=1.12),
     _row("Flask", FLASK, granian=1.12, gunicorn=1.12, uwsgi=1.12),
     _row("Django", DJANGO, granian=1.12, gunicorn=1.12, uwsgi=1.12),
+    _loop_row("hello", ASGI),
+    _loop_row("`sleep(0)`", IO_TURN),
+    _loop_row("asks another server", IO_STREAM),
+    _loop_row("asks it 10 times at once", IO_GATHER),
+    _loop_row("`to_thread`", IO_THREAD),
+    _loop_row("sleeps 10 ms, 512 connections", ASGI_SLEEP),
 )
 
 
@@ -96,9 +112,11 @@ def _groups() -> dict[str, tuple[tuple[str, Workload], ...]]:
         trials = groups.setdefault(row.group, {})
         trials[("bolide", row.workload)] = None
         if row.workload.is_framework:
-            trials[("application", row.workload)] = None
+            trials[("bolide", timed(row.workload))] = None
         for bar in row.bars:
             trials[(bar.contestant, bar.workload)] = None
+            if row.workload.is_framework:
+                trials[(bar.contestant, timed(bar.workload))] = None
     return {name: tuple(trials) for name, trials in groups.items()}
 
 

@@ -10,13 +10,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from contestants import ROOT, running
+from echo import echoing
 from environments import UnavailableError, environment, frameworks, versions
-from measure import application_cost, is_noisy, memory, trial
+from measure import is_noisy, memory, timed_trial, trial
 from peers import PEERS
 from rows import GROUPS, NATIVE_GROUPS
 from table import table
@@ -129,15 +131,18 @@ class Bench:
         self.trials.append(record)
 
     def _measure(self, contestant: str, name: str, workload: Workload) -> dict[str, Any]:
-        if contestant == "application":
-            return application_cost(workload, self.server_core, self.seconds)
         size = 13
         if contestant == "ceiling" and workload is BROWSER:
             size = self._json_length()
-        with running(contestant, workload, self.server_core, self.target, size) as server:
+        echo = echoing(self.generator_core) if workload.asks_echo else nullcontext()
+        with (
+            echo as echo_port,
+            running(contestant, workload, self.server_core, self.target, size, echo_port) as server,
+        ):
             if name == "memory":
                 return memory(server)
-            return trial(server, workload, self.generator_core, self.target, self.seconds)
+            measure = trial if workload.timed_application is None else timed_trial
+            return measure(server, workload, self.generator_core, self.target, self.seconds)
 
     def _json_length(self) -> int:
         """Give the length of Bolide's JSON answer; that of the handler's dict if it cannot run."""
@@ -158,7 +163,8 @@ def _shown(record: dict[str, Any]) -> str:
     if record["failure"] is not None:
         return str(record["failure"])
     if "application_us" in record:
-        return f"{record['application_us']:.1f} us"
+        application_us, server_us = record["application_us"], record["server_us"]
+        return f"application {application_us:.1f} us, server {server_us:.1f} us"
     rate = record.get("requests_per_s")
     return f"{rate:,.0f} requests/s" if rate is not None else "done"
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from measure import is_noisy
 from rows import IDLE_MEMORY_MAX, OWN_SHARE_MAX, ROWS, START_MEMORY_MAX, Bar, Row
+from workloads import timed
 
 Trial = dict[str, Any]
 Trials = list[Trial]
@@ -19,9 +20,9 @@ HEAD = (
 )
 
 SHARE_HEAD = (
-    "| framework | by itself, us per call | Bolide's own share, us per request | against "
-    "| its own share | ratio (least to most) | at most | verdict |\n"
-    "| --- | ---: | ---: | --- | ---: | ---: | ---: | --- |"
+    "| framework | in it, us per request in Bolide | Bolide's own share, us | against "
+    "| in it, us | its own share, us | ratio (least to most) | at most | verdict | remarks |\n"
+    "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | --- | --- |"
 )
 
 
@@ -71,7 +72,7 @@ def _line(trials: Trials, row: Row, bar: Bar) -> str:
         elif _is_generator_bound(ours) or _is_generator_bound(theirs):
             limited = "bolide" if _is_generator_bound(ours) else bar.contestant
             remarks.append(f"the generator was the limit of {limited}")
-        verdict = "reached" if judged >= bar.ratio else "**missed**"
+        verdict = _verdict(judged, bar.ratio)
     cells = (
         row.title,
         _rate(ours),
@@ -79,12 +80,18 @@ def _line(trials: Trials, row: Row, bar: Bar) -> str:
         _rate(theirs),
         shown,
         shown_per_cpu,
-        f"{bar.ratio:.2f}",
+        "" if bar.ratio is None else f"{bar.ratio:.2f}",
         verdict,
         f"{_shares(ours)}; {_shares(theirs)}",
         "; ".join(remarks),
     )
     return "| " + " | ".join(cells) + " |"
+
+
+def _verdict(judged: float, least: float | None) -> str:
+    if least is None:
+        return ""
+    return "reached" if judged >= least else "**missed**"
 
 
 def _rate_of(trial: Trial) -> float:
@@ -140,44 +147,46 @@ def _remarks(ours: Trials, theirs: Trials, contestant: str) -> list[str]:
 
 
 def _share_lines(trials: Trials) -> list[str]:
-    """Give the table of the servers' own shares: what a request costs beside the framework."""
-    lines = []
-    for row in ROWS:
-        if not row.workload.is_framework:
-            continue
-        alone = _good(_of(trials, "application", row.workload.name))
-        ours = _own_share_us(trials, "bolide", row, alone)
-        for bar in row.bars:
-            theirs = _own_share_us(trials, bar.contestant, row, alone)
-            both = sorted(set(ours) & set(theirs))
-            if both:
-                lines.append(_share_line(row, bar, alone, [(ours[at], theirs[at]) for at in both]))
+    """Give the table of the servers' own shares: what a request costs outside of the framework."""
+    lines = [
+        _share_line(trials, row, bar)
+        for row in ROWS
+        if row.workload.is_framework
+        for bar in row.bars
+        if _of(trials, bar.contestant, timed(bar.workload).name)
+    ]
     return ["", SHARE_HEAD, *lines] if lines else []
 
 
-def _share_line(row: Row, bar: Bar, alone: Rounds, pairs: list[tuple[float, float]]) -> str:
-    ratios = [ours / theirs if theirs > 0 else float("inf") for ours, theirs in pairs]
+def _share_line(trials: Trials, row: Row, bar: Bar) -> str:
+    name = timed(row.workload).name
+    ours_all, theirs_all = _of(trials, "bolide", name), _of(trials, bar.contestant, name)
+    ours, theirs = _good(ours_all), _good(theirs_all)
+    ratios = _ratios(ours, theirs, _server_us)
+    verdict = "not measured"
+    if ratios:
+        verdict = "reached" if median(ratios) <= OWN_SHARE_MAX else "**missed**"
     cells = (
         row.title,
-        f"{median(trial['application_us'] for trial in alone.values()):.1f}",
-        f"{median(ours for ours, _ in pairs):.1f}",
+        _median(ours, "application_us"),
+        _median(ours, "server_us"),
         bar.contestant,
-        f"{median(theirs for _, theirs in pairs):.1f}",
-        _spread(ratios),
+        _median(theirs, "application_us"),
+        _median(theirs, "server_us"),
+        _spread(ratios) if ratios else "",
         f"{OWN_SHARE_MAX:.2f}",
-        "reached" if median(ratios) <= OWN_SHARE_MAX else "**missed**",
+        verdict,
+        "; ".join(_remarks(ours_all, theirs_all, bar.contestant)),
     )
     return "| " + " | ".join(cells) + " |"
 
 
-def _own_share_us(trials: Trials, contestant: str, row: Row, alone: Rounds) -> dict[int, float]:
-    """Give, for each round, the processor time per request without what the framework takes."""
-    good = _good(_of(trials, contestant, row.workload.name))
-    return {
-        at: 1e6 / _rate_per_cpu(good[at]) - alone[at]["application_us"]
-        for at in set(good) & set(alone)
-        if good[at]["requests_per_s"] > 0
-    }
+def _server_us(trial: Trial) -> float:
+    return float(trial["server_us"])
+
+
+def _median(good: Rounds, figure: str) -> str:
+    return f"{median(trial[figure] for trial in good.values()):.1f}" if good else ""
 
 
 def _memory_lines(trials: Trials) -> list[str]:

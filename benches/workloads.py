@@ -1,6 +1,6 @@
 """What is measured: the requests, and the application that answers them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 HELLO = b"Hello, World!"
@@ -48,6 +48,10 @@ class Workload:
     """How much content each request has, which makes it a POST."""
     answer: bytes | None = HELLO
     """What each answer must hold; None: whatever the first one holds."""
+    timed_application: str | None = None
+    """What the application times; see `timed`."""
+    asks_echo: bool = False
+    """The application asks a server of its own, `echo.py`."""
 
 
 DEF_24 = Workload("def-24", "/", depth=24)
@@ -77,5 +81,19 @@ ASGI_UPLOAD = _asgi(
 WSGI = _wsgi("wsgi")
 WSGI_24 = _wsgi("wsgi-deep", depth=24)
 FASTAPI = _asgi("fastapi", "hello_fastapi:app", is_framework=True)
+IO_TURN = _asgi("io-turn", "own_io:turn")
+IO_STREAM = _asgi("io-stream", "own_io:stream", asks_echo=True)
+IO_GATHER = _asgi("io-gather", "own_io:gather", asks_echo=True)
+IO_THREAD = _asgi("io-thread", "own_io:thread")
 FLASK = _wsgi("flask", "hello_flask:app", is_framework=True)
 DJANGO = _wsgi("django", "hello_django:app", is_framework=True)
+
+
+def timed(workload: Workload) -> Workload:
+    """Give the same workload with an application that times the one that answers."""
+    return replace(
+        workload,
+        name=f"{workload.name}-timed",
+        application=f"timed:{workload.interface}",
+        timed_application=workload.application,
+    )

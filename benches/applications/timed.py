@@ -1,0 +1,161 @@
+"""Applications that measure, inside a server, how long another one takes.
+
+`timed:asgi` and `timed:wsgi` answer with the application that the variable TIMED_APPLICATION names
+(MODULE:ATTRIBUTE), and `/application-time` with what they have counted in this process since its
+start. What the application does in tasks and threads of its own is not seen.
+
+The clock is the thread's processor time: several servers have threads that share the core. It
+costs a system call, which is why its cost is measured at the start and told with the figures: half
+of the two readings around a span falls inside of it, half outside.
+"""
+
+import importlib
+import json
+import os
+from collections.abc import Callable, Generator, Iterator
+from statistics import median
+from time import thread_time_ns
+from typing import Any
+
+ASK = "/application-time"
+APPLICATION = 1
+SERVER = -1
+"""The application's span, and a span of the server's within it, which is taken off."""
+
+module, _, attribute = os.environ["TIMED_APPLICATION"].partition(":")
+application: Any = getattr(importlib.import_module(module), attribute)
+
+
+def _reading_ns(readings: int = 1000, batches: int = 25) -> float:
+    """Give what a reading of the clock costs."""
+    costs = []
+    for _ in range(batches):
+        begin = thread_time_ns()
+        for _ in range(readings):
+            thread_time_ns()
+        costs.append((thread_time_ns() - begin) / readings)
+    return median(costs)
+
+
+class Meter:
+    """What was counted; nothing in an augmented assignment lets another thread run."""
+
+    requests = 0
+    application_ns = 0
+    spans = 0
+    reading_ns = _reading_ns()
+
+    def end(self, side: int, begin_ns: int) -> None:
+        """Add a span of one side that began then."""
+        self.application_ns += side * (thread_time_ns() - begin_ns)
+        self.spans += 1
+
+    def told(self) -> bytes:
+        """Give the figures as JSON."""
+        names = ("requests", "application_ns", "spans", "reading_ns")
+        return json.dumps({name: getattr(self, name) for name in names}).encode()
+
+
+meter = Meter()
+
+
+class Steps:
+    """Calls a function and drives the awaitable that it gives, and counts the time in both."""
+
+    def __init__(self, side: int, function: Callable[..., Any], *arguments: Any):
+        self.side = side
+        self.function = function
+        self.arguments = arguments
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        """Step the awaitable; what it waits for is handed on, with the clock stopped."""
+        steps: Any = None
+        failure: BaseException | None = None
+        while True:
+            begin_ns = thread_time_ns()
+            try:
+                if steps is None:
+                    steps = self.function(*self.arguments).__await__()
+                awaited = next(steps) if failure is None else steps.throw(failure)
+            except StopIteration as stop:
+                return stop.value
+            finally:
+                meter.end(self.side, begin_ns)
+            failure = None
+            try:
+                yield awaited
+            except BaseException as thrown:
+                failure = thrown
+
+
+async def asgi(scope: Any, receive: Any, send: Any) -> None:
+    """Answer with the application, or with the figures."""
+    if scope["type"] != "http":
+        await application(scope, receive, send)
+        return
+    if scope["path"] == ASK:
+        content = meter.told()
+        fields = [(b"content-length", b"%d" % len(content))]
+        await send({"type": "http.response.start", "status": 200, "headers": fields})
+        await send({"type": "http.response.body", "body": content})
+        return
+
+    async def timed_receive() -> Any:
+        return await Steps(SERVER, receive)
+
+    async def timed_send(message: Any) -> None:
+        await Steps(SERVER, send, message)
+
+    await Steps(APPLICATION, application, scope, timed_receive, timed_send)
+    meter.requests += 1
+
+
+class Parts:
+    """An application's answer; counts the time in its steps and in its end."""
+
+    def __init__(self, answer: Any):
+        self.answer = answer
+        self.steps = iter(answer)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Give itself."""
+        return self
+
+    def __next__(self) -> Any:
+        """Give the next part."""
+        begin_ns = thread_time_ns()
+        try:
+            return next(self.steps)
+        finally:
+            meter.end(APPLICATION, begin_ns)
+
+    def close(self) -> None:
+        """End the answer."""
+        begin_ns = thread_time_ns()
+        try:
+            if hasattr(self.answer, "close"):
+                self.answer.close()
+        finally:
+            meter.end(APPLICATION, begin_ns)
+            meter.requests += 1
+
+
+def wsgi(environ: Any, start_response: Any) -> Any:
+    """Answer with the application, or with the figures."""
+    if environ["PATH_INFO"] == ASK:
+        content = meter.told()
+        start_response("200 OK", [("Content-Length", str(len(content)))])
+        return [content]
+
+    def timed_start_response(*arguments: Any) -> Any:
+        begin_ns = thread_time_ns()
+        try:
+            return start_response(*arguments)
+        finally:
+            meter.end(SERVER, begin_ns)
+
+    begin_ns = thread_time_ns()
+    try:
+        return Parts(application(environ, timed_start_response))
+    finally:
+        meter.end(APPLICATION, begin_ns)
