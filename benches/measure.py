@@ -34,6 +34,8 @@ def trial(
         command += ["-H", f"{name}: {value}"]
     if not workload.persistent:
         command.append("--close")
+    if workload.timed_application is not None:
+        command.append("--sleepless")
     if workload.upload_bytes is not None:
         command += ["-X", "POST", "--content", str(workload.upload_bytes)]
     command.append(f"http://127.0.0.1:{server.port}{workload.target}")

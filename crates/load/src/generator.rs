@@ -73,6 +73,9 @@ pub struct Options {
     pub expected_status: u16,
     /// The content length that every answer must have; `None`: that of the first one.
     pub expected_length: Option<u64>,
+    /// Never sleeps while it waits. On loopback, whoever sends to a sleeper pays for waking it: a server's processor time is its own
+    /// only if the generator is awake.
+    pub is_sleepless: bool,
 }
 
 impl Default for Options {
@@ -93,6 +96,7 @@ impl Default for Options {
             timeout: Duration::from_secs(5),
             expected_status: 200,
             expected_length: None,
+            is_sleepless: false,
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use load::generator::{self, Address, Limit, Options};
 
 const USAGE: &str = "usage: bolide-load [-c CONNECTIONS] [-p PIPELINE_DEPTH] [-d SECONDS | -n REQUESTS] [--warm-up SECONDS] \
-[--timeout SECONDS] [--close] [--sources N] [-X METHOD] [-H 'Name: value']... [--content BYTES] [--host HOST] [--target TARGET] \
+[--timeout SECONDS] [--close] [--sleepless] [--sources N] [-X METHOD] [-H 'Name: value']... [--content BYTES] [--host HOST] [--target TARGET] \
 [--status CODE] [--length BYTES] URL";
 
 fn main() -> ExitCode {
@@ -40,6 +40,8 @@ fn arguments() -> Result<Options, String> {
             return Err(USAGE.into());
         } else if word == "--close" {
             options.is_persistent = false;
+        } else if word == "--sleepless" {
+            options.is_sleepless = true;
         } else if word.starts_with('-') {
             let value = words.next().ok_or(format!("{word} needs a value"))?;
             set(&mut options, &word, &value)?;

@@ -109,11 +109,11 @@ impl<'a> Driver<'a> {
                 break;
             }
             let wait_ns = next_sweep_ns.min(window.next_ns()).saturating_sub(now_ns);
-            if self
-                .poller
-                .wait(&mut events, Some(wait_ns.div_ceil(1_000_000)))?
-                == Interrupted(true)
-            {
+            let wait_ms = match self.options.is_sleepless {
+                true => 0,
+                false => wait_ns.div_ceil(1_000_000),
+            };
+            if self.poller.wait(&mut events, Some(wait_ms))? == Interrupted(true) {
                 break;
             }
             for readiness in events.iter() {
