@@ -19,6 +19,8 @@ from workloads import (
     FASTAPI,
     FLASK,
     IO_GATHER,
+    IO_HELLO,
+    IO_SLEEP,
     IO_STREAM,
     IO_THREAD,
     IO_TURN,
@@ -96,12 +98,12 @@ ROWS = (
     _row("FastAPI", FASTAPI, uvicorn=1.12, granian=1.12, gunicorn=1.12),
     _row("Flask", FLASK, granian=1.12, gunicorn=1.12, uwsgi=1.12),
     _row("Django", DJANGO, granian=1.12, gunicorn=1.12, uwsgi=1.12),
-    _loop_row("hello", ASGI),
+    _loop_row("hello", IO_HELLO),
     _loop_row("`sleep(0)`", IO_TURN),
     _loop_row("asks another server", IO_STREAM),
     _loop_row("asks it 10 times at once", IO_GATHER),
     _loop_row("`to_thread`", IO_THREAD),
-    _loop_row("sleeps 10 ms, 512 connections", ASGI_SLEEP),
+    _loop_row("sleeps 10 ms, 512 connections", IO_SLEEP),
 )
 
 

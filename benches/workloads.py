@@ -81,6 +81,8 @@ ASGI_UPLOAD = _asgi(
 WSGI = _wsgi("wsgi")
 WSGI_24 = _wsgi("wsgi-deep", depth=24)
 FASTAPI = _asgi("fastapi", "hello_fastapi:app", is_framework=True)
+IO_HELLO = _asgi("io-hello")
+IO_SLEEP = _asgi("io-sleep", "hello_asgi:sleep", connections=512)
 IO_TURN = _asgi("io-turn", "own_io:turn")
 IO_STREAM = _asgi("io-stream", "own_io:stream", asks_echo=True)
 IO_GATHER = _asgi("io-gather", "own_io:gather", asks_echo=True)

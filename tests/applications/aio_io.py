@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 import sys
@@ -14,6 +15,9 @@ import threading
 from typing import Any
 
 from probe import Probes, same
+
+READS = 1000
+ASYNCIO_READ_BYTES = 256 * 1024
 
 probe = Probes()
 app = probe.app
@@ -44,6 +48,19 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         while line := await reader.readline():
             group.create_task(answer(line))
     writer.close()
+
+
+@probe
+async def large_reads() -> None:
+    # A read into as much room as asyncio makes is no new mapping of memory each time.
+    near, far = socket.socketpair()
+    with near, far:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(READS):
+            near.send(b"x")
+            same(far.recv(ASYNCIO_READ_BYTES), b"x")
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    assert faults < READS, f"{faults} page faults"
 
 
 @probe

@@ -149,6 +149,11 @@ fn generator_and_ceiling_count_the_same() {
         ..blank.clone()
     };
     assert_eq!(against_ceiling(13, deep), (20_000, 0, 20_000));
+    let sleepless = Options {
+        is_sleepless: true,
+        ..blank.clone()
+    };
+    assert_eq!(against_ceiling(13, sleepless), (20_000, 0, 20_000));
     let many = Options {
         connections: 300,
         ..blank.clone()

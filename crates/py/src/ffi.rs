@@ -518,16 +518,24 @@ pub(crate) fn borrow_fd<'fd>(fd: i32) -> std::os::fd::BorrowedFd<'fd> {
 
 /// Lets the allocator keep so many freed bytes, in place of giving them back to the system at once and asking for them again: parts of
 /// contents come and go by the megabyte. Nothing happens where the C library is not glibc.
+///
+/// It stops glibc from raising by itself the size from which it maps memory for a block alone. That would stay below the 256 KiB that
+/// asyncio makes for each read: three system calls and a page fault (bench: loops). So it is set too.
 pub(crate) fn keep_freed(bytes: std::ffi::c_int) {
     #[cfg(target_env = "gnu")]
     {
         const M_TRIM_THRESHOLD: std::ffi::c_int = -1;
+        const M_MMAP_THRESHOLD: std::ffi::c_int = -3;
+        const MAPPED_BYTES_MIN: std::ffi::c_int = 512 * 1024;
         // SAFETY: the declaration is the C library's own (malloc.h).
         unsafe extern "C" {
             fn mallopt(parameter: std::ffi::c_int, value: std::ffi::c_int) -> std::ffi::c_int;
         }
         // SAFETY: any value may be passed; one that is not taken leaves everything as it is.
-        unsafe { mallopt(M_TRIM_THRESHOLD, bytes) };
+        unsafe {
+            mallopt(M_TRIM_THRESHOLD, bytes);
+            mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES_MIN);
+        }
     }
 }
 
