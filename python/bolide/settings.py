@@ -130,8 +130,8 @@ class Settings:
         Choice(("asyncio", "uvloop", "auto")),
         PROCESSES,
         "Event loop for coroutines. asyncio runs on the server's own reactor and needs no second "
-        "one; uvloop takes about half the processor time for an application's own streams "
-        "and costs nothing elsewhere (benches/README.md), so auto takes it where it is installed. "
+        "one; uvloop takes up to a quarter less processor time for an application's own timers "
+        "and streams (benches/README.md), so auto takes it where it is installed. "
         "WSGI applications are served on asyncio's.",
     )
     graceful_timeout_ms: int = row(
