@@ -98,7 +98,6 @@ def test_28_what_an_application_does_wrong_about_it_is_logged(server: Server) ->
     server.wait_line("KeyError: 'of its own'")
 
 
-
 def test_28_a_whole_answer_to_a_client_that_has_gone_raises_it_too(
     server: Server, seen: Seen
 ) -> None:
