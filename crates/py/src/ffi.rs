@@ -531,10 +531,12 @@ pub(crate) fn keep_freed(bytes: std::ffi::c_int) {
         unsafe extern "C" {
             fn mallopt(parameter: std::ffi::c_int, value: std::ffi::c_int) -> std::ffi::c_int;
         }
-        // SAFETY: any value may be passed; one that is not taken leaves everything as it is.
-        unsafe {
-            mallopt(M_TRIM_THRESHOLD, bytes);
-            mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES_MIN);
+        for (parameter, value) in [
+            (M_TRIM_THRESHOLD, bytes),
+            (M_MMAP_THRESHOLD, MAPPED_BYTES_MIN),
+        ] {
+            // SAFETY: any value may be passed; one that is not taken leaves everything as it is.
+            unsafe { mallopt(parameter, value) };
         }
     }
 }
