@@ -20,6 +20,7 @@ def choose(name: str) -> str:
         ConfigError: uvloop was asked for and is not installed.
     """
     if name == "auto":
+        # Applications that do their own input and output take less time on it (bench: loops).
         name = "uvloop" if find_spec("uvloop") else "asyncio"
     if name == "uvloop":
         _uvloop_factory()
