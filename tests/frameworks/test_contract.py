@@ -93,16 +93,27 @@ def test_content_is_asked_for_when_it_is_wanted(client: Connection) -> None:
     assert (reply.status, reply.json()) == (200, 500_000)
 
 
-@pytest.mark.parametrize("framework", [*ASGI, "on_flask", "on_flask --threads 1"])
-def test_chunked_content(serve: Start, framework: str) -> None:
-    """The other frameworks of WSGI go by CONTENT_LENGTH, which such a request has not."""
-    with serve(*framework.split()).connect() as client:
-        client.send(b"POST /count HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n")
-        for _ in range(50):
-            client.send(b"2710\r\n" + b"c" * 10_000 + b"\r\n")
-        client.send(b"0\r\n\r\n")
-        reply = client.read()
-        assert (reply.status, reply.json()) == (200, 500_000)
+@pytest.mark.parametrize("chunks", [0, 50, 200])
+def test_chunked_content(client: Connection, chunks: int) -> None:
+    client.send(b"POST /count HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for _ in range(chunks):
+        client.send(b"2710\r\n" + b"c" * 10_000 + b"\r\n")
+    client.send(b"0\r\n\r\n")
+    reply = client.read()
+    assert (reply.status, reply.json()) == (200, chunks * 10_000)
+
+
+@pytest.mark.parametrize("framework", [each for each in FRAMEWORKS if each != "on_django"])
+def test_chunked_upload(serve: Start, framework: str) -> None:
+    """Django's own reader of forms goes by Content-Length, which an ASGI server must not add."""
+    client = serve(*framework.split()).connect()
+    field_line, content = form.multipart({"title": "t"}, {"file": ("f.bin", b"content")})
+    fields = f"Host: test\r\n{field_line}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    client.send(f"POST /upload HTTP/1.1\r\n{fields}".encode())
+    client.send(b"%x\r\n%s\r\n0\r\n\r\n" % (len(content), content))
+    digest = hashlib.sha256(b"content").hexdigest()
+    with client:
+        assert client.read().json() == {"title": "t", "name": "f.bin", "digest": digest}
 
 
 def test_stream(client: Connection) -> None:

@@ -177,6 +177,47 @@ def test_49_a_section_is_remembered_and_another_is_not_taken_for_it(client: Conn
         assert (shown["HTTP_X_A"], names) == (value, {"HTTP_X_A", f"HTTP_X_{value}"})
 
 
+SECTIONS = [
+    [],
+    ["X-A: 1"],
+    ["X-A: 2"],
+    ["X-A: 2", "Cookie: a=1"],
+    ["X-A: 2", "Cookie: b=2"],
+    ["X-A: 1", "Cookie: b=2", "X-B: 1"],
+    ["X-A: 1", "Cookie: b=2", "X-B: 2"],
+    ["Authorization: Basic x", "X-B: 2"],
+    ["Authorization: Basic y", "X-B: 3"],
+    ["x-a: 1", "X-B: 3"],
+    ["X-B: 3", "X-A: 1"],
+    ["X-A: 1", "X-A: 2"],
+    ["X-A: 2"],
+    ["X-A: " + "l" * 600],
+    ["X-A: 2"],
+    ["X-A: " + "m" * 600],
+    ["X-A: " + "m" * 600, "X-B: " + "n" * 6000],
+    ["X_A: 1", "X-B: 1"],
+    ["X_A: 2", "X-B: 2"],
+    ["X-A:", "X-B: 1"],
+]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_49_what_is_remembered_changes_nothing(client: Connection, method: str) -> None:
+    order = [*SECTIONS, *reversed(SECTIONS), *SECTIONS[::2], *SECTIONS[::3]]
+    for number, lines in enumerate(order):
+        head = [f"{method if number % 3 else 'GET'} /p HTTP/1.1", "Host: test", *lines, "", ""]
+        client.send("\r\n".join(head).encode())
+        shown = client.read().json()
+        said: dict[str, str] = {}
+        for line in lines:
+            name, value = line.split(":")
+            key = "HTTP_" + name.upper().replace("-", "_")
+            if "_" not in name:
+                said[key] = f"{said[key]},{value.strip()}" if key in said else value.strip()
+        fields = {key: value for key, value in shown.items() if key.startswith("HTTP_")}
+        assert fields == {"HTTP_HOST": "test", **said}
+
+
 def test_49_credentials_are_not_given_to_another(client: Connection) -> None:
     assert client.get("/p", "Authorization: Basic x").json()["HTTP_AUTHORIZATION"] == "Basic x"
     assert "HTTP_AUTHORIZATION" not in client.get("/p").json()

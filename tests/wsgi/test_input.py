@@ -1,4 +1,4 @@
-"""`wsgi.input` over the socket; the number is that of the point that servers get wrong."""
+"""`wsgi.input` over the socket; each number is that of the point that servers get wrong."""
 
 from __future__ import annotations
 
@@ -49,6 +49,17 @@ def test_50_content_of_any_size_is_whole(client: Connection, size: int) -> None:
     assert client.read().json() == [str(size)]
 
 
+def test_48_content_of_chunks_is_as_one_of_known_length(client: Connection) -> None:
+    for _ in range(2):
+        for chunks in ([b"first", b"second"], []):
+            client.send(chunked("/p", *chunks))
+            environ = client.read().json()
+            assert environ["CONTENT_LENGTH"] == str(len(b"".join(chunks)))
+            assert environ["wsgi.input_terminated"] is True
+            assert "HTTP_TRANSFER_ENCODING" not in environ
+    assert "CONTENT_LENGTH" not in client.get("/p").json()
+
+
 def test_50_chunks_without_end_of_line_are_read_in_linear_time(client: Connection) -> None:
     client.send(chunked("/read/readlines", *[b"x" * 1000] * 2000))
     assert [len(part) for part in client.read().json()] == [2_000_000]
@@ -66,7 +77,12 @@ def test_50_content_that_is_not_read_is_discarded(client: Connection) -> None:
 
 
 def test_50_an_input_is_over_with_its_request(client: Connection, threads: str) -> None:
-    client.send(chunked("/unread", b"content"))
+    """One that is read as it arrives; what is there as a whole may be read for ever."""
+    head = chunked("/unread").partition(b"\r\n\r\n")[0]
+    client.send(head + b"\r\nExpect: 100-continue\r\n\r\n")
+    if threads == "1":
+        assert client.read_head().status == 100
+        client.send(b"7\r\ncontent\r\n0\r\n\r\n")
     assert client.read().content == b"unread"
     with Connection(client.socket.getpeername()) as other:
         kept = other.get("/kept").content

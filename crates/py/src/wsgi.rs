@@ -17,6 +17,7 @@ mod log;
 mod outbox;
 mod pool;
 mod reports;
+mod section;
 mod thread;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -268,10 +269,16 @@ impl App for Wsgi {
         }
     }
 
-    fn abort(&mut self, id: ExchangeId, why: Abort) {
+    fn peer_ended(&mut self, id: ExchangeId) {
+        if let Calls::Pooled(intake, _) = &mut self.calls {
+            intake.peer_ended(id);
+        }
+    }
+
+    fn abort(&mut self, id: ExchangeId, _: Abort) {
         match &mut self.calls {
             Calls::Inline(inline) => inline.abort(id),
-            Calls::Pooled(intake, _) => intake.abort(id, why),
+            Calls::Pooled(intake, _) => intake.abort(id),
         }
     }
 }
@@ -285,13 +292,11 @@ fn queue(
 ) -> Outcome {
     let content = match request.content {
         Content::Whole(content) => Some(content),
+        Content::Later if request.head.expects_continue => None,
         Content::Later => match request.head.body_length {
-            BodyLength::Known(length)
-                if length <= limits.whole_content_bytes_max && !request.head.expects_continue =>
-            {
-                return Outcome::ReadContent;
-            }
-            _ => None,
+            BodyLength::Known(length) if length > limits.whole_content_bytes_max => None,
+            // Most applications go by CONTENT_LENGTH, which is known of chunks only when all of them are there.
+            _ => return Outcome::ReadContent,
         },
     };
     if intake.push(request, content) {

@@ -22,7 +22,7 @@ settings! {
         queued_requests_max: 1024, "count",
             "Requests that wait for a thread to call a WSGI application; one more is answered 503. Counts requests, not connections: idle ones take no place.";
         whole_content_bytes_max: 1048576, "bytes",
-            "Content of known length that is read before a thread calls a WSGI application with it, so that a slow upload holds no thread; a longer one is read by the application as it arrives.";
+            "Content of known length that is read before a thread calls a WSGI application with it, so that a slow upload holds no thread; a longer one is read by the application as it arrives. Chunked content is always read before.";
         connections_max: 16384, "count",
             "Open connections of one worker; one more is answered 503 and closed.";
     }

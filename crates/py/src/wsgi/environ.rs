@@ -1,9 +1,8 @@
 //! The environ of a request (PEP 3333, "environ Variables").
 //!
-//! What repeats from request to request is made once: a template holds every constant, the addresses and, as field sections repeat on a
-//! connection and mostly across connections, the items of the last one. A request's environ is a copy of it with the few that differ.
+//! What repeats from request to request is made once: a template holds every constant and the addresses, and for each kind of client
+//! there is one with the items of its last field section ([`super::section`]). A request's environ is a copy of it with the few that differ.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,18 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use net::Peer;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use wire::{Method, RequestHead, Version};
+use wire::{BodyLength, Method, RequestHead, Version};
 
 use super::input::Input;
+use super::section::{Item, Keys, Section};
 use crate::ffi;
 
-/// What only one client should know: how long a comparison takes must not tell another.
-const CREDENTIALS: [&[u8]; 3] = [b"cookie", b"authorization", b"proxy-authorization"];
-/// Items of longer sections are made each time.
-const SECTION_BYTES_MAX: usize = 4096;
-/// Field names whose keys are remembered; peers choose them, so there is an end to it.
-const KEYS_MAX: usize = 256;
-const KEY_BYTES_MAX: usize = 64;
+/// Field sections that are remembered, by connection, of which several share a place: some 5 KB each with a browser's fields.
+const SECTIONS: usize = 16;
 /// Client ports of which the text is remembered.
 const PORTS: usize = 256;
 
@@ -30,9 +25,13 @@ const PORTS: usize = 256;
 pub(super) struct Circumstances<'a> {
     pub(super) client: &'a Peer,
     pub(super) server: &'a Peer,
+    /// The place of the connection among the open ones.
+    pub(super) connection: usize,
+    /// How long the content is, if all of it is there.
+    pub(super) content_bytes: Option<usize>,
 }
 
-/// What differs between the environs of plain requests: GET, of HTTP/1.1, without content, over TCP, with the field section that is
+/// What differs between the environs of plain requests: GET, of HTTP/1.1, without content, over TCP, with the field names that are
 /// remembered.
 #[derive(Default)]
 struct Plain {
@@ -44,12 +43,17 @@ struct Plain {
 pub(super) struct Environs {
     /// The constants and the addresses.
     template: Py<PyDict>,
-    /// The same with the items of the last field section. Not for sections with credentials: see `wire::SectionMemo`.
-    last: Py<PyDict>,
-    section: Vec<u8>,
+    sections: [Option<Section>; SECTIONS],
+    /// The place of the section that came last.
+    last: usize,
+    /// What differs between the section at hand and the one that is remembered.
+    items: Vec<Item>,
+    /// Some of them are remembered from now on.
+    has_new_values: bool,
+    keys: Keys,
     root_path: Vec<u8>,
-    keys: HashMap<Box<[u8]>, Py<PyString>>,
     client: Option<IpAddr>,
+    client_text: Py<PyString>,
     server: Option<Peer>,
     ports: Vec<Option<(u16, Py<PyString>)>>,
     /// The environ of the last plain request, if nobody holds it any more and nobody changed it: nobody can tell that it is not new.
@@ -60,7 +64,6 @@ pub(super) struct Environs {
     plain: Plain,
     /// Fields that were left out because their name has an underscore.
     dropped: Arc<AtomicU64>,
-    last_dropped: u64,
 }
 
 impl Environs {
@@ -89,19 +92,21 @@ impl Environs {
         }
         template.set_item("SCRIPT_NAME", ffi::latin1(py, root_path.as_bytes()))?;
         Ok(Environs {
-            last: template.copy()?.unbind(),
             template: template.unbind(),
-            section: Vec::new(),
+            sections: [const { None }; SECTIONS],
+            last: 0,
+            items: Vec::new(),
+            has_new_values: false,
+            keys: Keys::default(),
             root_path: root_path.as_bytes().to_vec(),
-            keys: HashMap::new(),
             client: None,
+            client_text: pyo3::intern!(py, "").clone().unbind(),
             server: None,
             ports: (0..PORTS).map(|_| None).collect(),
             spare: None,
             given: None,
             plain: Plain::default(),
             dropped,
-            last_dropped: 0,
         })
     }
 
@@ -116,25 +121,31 @@ impl Environs {
     ) -> PyResult<Bound<'py, PyDict>> {
         self.set_addresses(py, circumstances)?;
         self.given = None;
-        let is_plain = head.method == Method::Get
+        let is_known = self.recall(py, circumstances.connection, head.field_section)?;
+        let is_plain = is_known
+            && head.method == Method::Get
             && head.version == Version::Http11
             && head.authority.is_none()
-            && input.is_none()
-            && wire::is_same(&self.section, head.field_section);
+            && head.body_length == BodyLength::None;
         let Peer::Internet(client) = circumstances.client else {
-            let environ = self.new_environ(py, head, input)?;
+            let environ = self.new_environ(py, head, circumstances, is_known)?;
+            set_input(&environ, input)?;
             environ.del_item(pyo3::intern!(py, "REMOTE_PORT"))?;
             return Ok(environ);
         };
         let port = client.port();
+        if !is_plain && self.has_new_values {
+            self.spare = None;
+        }
         if is_plain && let Some(environ) = self.spare.take() {
-            self.count_dropped(self.last_dropped);
             let environ = environ.into_bound(py);
+            self.set_items(&environ)?;
             self.renew(&environ, head, port)?;
             self.given = ffi::version(&environ);
             return Ok(environ);
         }
-        let environ = self.new_environ(py, head, input)?;
+        let environ = self.new_environ(py, head, circumstances, is_known)?;
+        set_input(&environ, input)?;
         environ.set_item(pyo3::intern!(py, "REMOTE_PORT"), self.port(py, port))?;
         if is_plain {
             self.given = ffi::version(&environ);
@@ -188,9 +199,13 @@ impl Environs {
         &mut self,
         py: Python<'py>,
         head: &RequestHead<'_>,
-        input: Option<Bound<'py, Input>>,
+        circumstances: &Circumstances<'_>,
+        is_known: bool,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let environ = self.with_fields(py, head.field_section)?;
+        let environ = match is_known {
+            true => self.recalled(py)?,
+            false => self.learned(py, head.field_section)?,
+        };
         if head.method != Method::Get {
             let method = method_name(py, head);
             environ.set_item(pyo3::intern!(py, "REQUEST_METHOD"), method)?;
@@ -205,8 +220,10 @@ impl Environs {
             let authority = ffi::latin1(py, authority);
             environ.set_item(pyo3::intern!(py, "HTTP_HOST"), authority)?;
         }
-        if let Some(input) = input {
-            environ.set_item(pyo3::intern!(py, "wsgi.input"), input)?;
+        if head.body_length == BodyLength::Chunked
+            && let Some(content_bytes) = circumstances.content_bytes
+        {
+            say_length(&environ, content_bytes)?;
         }
         Ok(environ)
     }
@@ -229,34 +246,37 @@ impl Environs {
         environ.set_item(pyo3::intern!(py, "REQUEST_URI"), target)
     }
 
-    /// The addresses stand in the templates, and change there when they change.
+    /// The addresses stand in the template, and change there when they change.
+    #[inline]
     fn set_addresses(&mut self, py: Python<'_>, circumstances: &Circumstances<'_>) -> PyResult<()> {
         let client = match circumstances.client {
             Peer::Internet(address) => Some(address.ip()),
             Peer::Unix(_) | Peer::Local => None,
         };
+        let is_server = self.server.as_ref() == Some(circumstances.server);
+        if client == self.client && is_server {
+            return Ok(());
+        }
+        self.spare = None;
+        let template = self.template.bind(py);
         if client != self.client {
             let text = client.map(|ip| ip.to_string()).unwrap_or_default();
-            self.set_in_templates(py, "REMOTE_ADDR", &text)?;
+            let text = PyString::new(py, &text);
+            template.set_item(pyo3::intern!(py, "REMOTE_ADDR"), &text)?;
+            self.client_text = text.unbind();
             self.client = client;
         }
-        if self.server.as_ref() != Some(circumstances.server) {
+        if !is_server {
             let (name, port) = match circumstances.server {
                 Peer::Internet(address) => (address.ip().to_string(), address.port().to_string()),
                 Peer::Unix(_) | Peer::Local => ("localhost".to_owned(), "80".to_owned()),
             };
-            self.set_in_templates(py, "SERVER_NAME", &name)?;
-            self.set_in_templates(py, "SERVER_PORT", &port)?;
+            template.set_item(pyo3::intern!(py, "SERVER_NAME"), name)?;
+            template.set_item(pyo3::intern!(py, "SERVER_PORT"), port)?;
+            self.sections = [const { None }; SECTIONS];
             self.server = Some(*circumstances.server);
         }
         Ok(())
-    }
-
-    fn set_in_templates(&mut self, py: Python<'_>, key: &str, value: &str) -> PyResult<()> {
-        self.spare = None;
-        let value = PyString::new(py, value);
-        self.template.bind(py).set_item(key, &value)?;
-        self.last.bind(py).set_item(key, value)
     }
 
     fn port<'py>(&mut self, py: Python<'py>, port: u16) -> Bound<'py, PyString> {
@@ -273,37 +293,77 @@ impl Environs {
         }
     }
 
-    /// A copy of the template with the items of a field section.
-    fn with_fields<'py>(
-        &mut self,
-        py: Python<'py>,
-        section: &[u8],
-    ) -> PyResult<Bound<'py, PyDict>> {
-        if wire::is_same(&self.section, section) {
-            self.count_dropped(self.last_dropped);
-            return self.last.bind(py).copy();
+    /// Looks whether the section is one of the last, but for some values, which are in `items` then.
+    #[inline]
+    fn recall(&mut self, py: Python<'_>, connection: usize, section: &[u8]) -> PyResult<bool> {
+        self.items.clear();
+        self.has_new_values = false;
+        if let Some(last) = self.last()
+            && last.client == self.client
+            && last.is_same(section)
+        {
+            self.count_dropped(last.dropped);
+            return Ok(true);
         }
-        let environ = self.template.bind(py).copy()?;
-        let mut has_credentials = false;
-        let mut dropped = 0;
-        for (name, value) in wire::field_lines(section) {
-            if name.contains(&b'_') {
-                // Its key would be that of the name with a hyphen, which a proxy may have set or removed.
-                dropped += 1;
-                continue;
-            }
-            has_credentials |= CREDENTIALS.iter().any(|own| name.eq_ignore_ascii_case(own));
-            self.set_field(&environ, name, value)?;
-        }
-        self.count_dropped(dropped);
-        if section.len() <= SECTION_BYTES_MAX && !has_credentials {
-            self.section.clear();
-            self.section.extend_from_slice(section);
-            self.last = environ.copy()?.unbind();
+        let behind_kind = self.last().and_then(|last| last.strip_kind(section));
+        if behind_kind.is_none() && self.last != connection % SECTIONS {
+            self.last = connection % SECTIONS;
             self.spare = None;
-            self.last_dropped = dropped;
         }
+        let Some(Some(known)) = self.sections.get_mut(self.last) else {
+            return Ok(false);
+        };
+        if known.client != self.client {
+            let key = pyo3::intern!(py, "REMOTE_ADDR");
+            known.environ.bind(py).set_item(key, &self.client_text)?;
+            known.client = self.client;
+        }
+        let Some(has_changed) = known.recall(py, section, behind_kind, &mut self.items)? else {
+            self.forget();
+            return Ok(false);
+        };
+        self.has_new_values = has_changed;
+        let dropped = known.dropped;
+        self.count_dropped(dropped);
+        Ok(true)
+    }
+
+    fn last(&self) -> Option<&Section> {
+        self.sections.get(self.last)?.as_ref()
+    }
+
+    #[cold]
+    fn forget(&mut self) {
+        self.spare = None;
+        if let Some(place) = self.sections.get_mut(self.last) {
+            *place = None;
+        }
+    }
+
+    /// A copy of what is remembered of the section at hand, with the items that differ.
+    fn recalled<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let known = self.last().map_or(&self.template, |known| &known.environ);
+        let environ = known.bind(py).copy()?;
+        self.set_items(&environ)?;
         Ok(environ)
+    }
+
+    fn set_items(&mut self, environ: &Bound<'_, PyDict>) -> PyResult<()> {
+        while let Some((key, value)) = self.items.pop() {
+            environ.set_item(key, value)?;
+        }
+        Ok(())
+    }
+
+    /// A copy of the template with the items of a section, which is remembered if it can be.
+    fn learned<'py>(&mut self, py: Python<'py>, section: &[u8]) -> PyResult<Bound<'py, PyDict>> {
+        let template = self.template.bind(py);
+        let learned = self.keys.learn(template, self.client, section)?;
+        self.count_dropped(learned.dropped);
+        if let Some(place) = self.sections.get_mut(self.last) {
+            *place = learned.section;
+        }
+        Ok(learned.environ)
     }
 
     fn count_dropped(&self, count: u64) {
@@ -311,53 +371,21 @@ impl Environs {
             self.dropped.fetch_add(count, Ordering::Relaxed);
         }
     }
+}
 
-    /// Sets the item of a field line, behind the ones of that name before it.
-    fn set_field(
-        &mut self,
-        environ: &Bound<'_, PyDict>,
-        name: &[u8],
-        value: &[u8],
-    ) -> PyResult<()> {
-        let py = environ.py();
-        let key = self.key(py, name);
-        let Some(before) = environ.get_item(&key)? else {
-            return environ.set_item(key, ffi::latin1(py, value));
-        };
-        let separator = match name.eq_ignore_ascii_case(b"cookie") {
-            true => "; ",
-            false => ",",
-        };
-        let value = ffi::latin1(py, value);
-        environ.set_item(key, before.add(separator)?.add(value)?)
-    }
-
-    fn key<'py>(&mut self, py: Python<'py>, name: &[u8]) -> Bound<'py, PyString> {
-        if let Some(key) = self.keys.get(name) {
-            return key.bind(py).clone();
-        }
-        let key = PyString::intern(py, &key_of(name));
-        if name.len() <= KEY_BYTES_MAX {
-            if self.keys.len() >= KEYS_MAX {
-                self.keys.clear();
-            }
-            self.keys.insert(name.into(), key.clone().unbind());
-        }
-        key
+fn set_input(environ: &Bound<'_, PyDict>, input: Option<Bound<'_, Input>>) -> PyResult<()> {
+    match input {
+        Some(input) => environ.set_item(pyo3::intern!(environ.py(), "wsgi.input"), input),
+        None => Ok(()),
     }
 }
 
-/// `HTTP_` and the name in upper case; two have no prefix (RFC 3875 section 4.1).
-fn key_of(name: &[u8]) -> String {
-    let in_capitals = |byte: &u8| match byte {
-        b'-' => '_',
-        other => char::from(other.to_ascii_uppercase()),
-    };
-    let key: String = name.iter().map(in_capitals).collect();
-    match key.as_str() {
-        "CONTENT_TYPE" | "CONTENT_LENGTH" => key,
-        _ => format!("HTTP_{key}"),
-    }
+/// Describes a content that came in chunks as what it is now: whole, and of known length (RFC 9112 section 7.1.3).
+fn say_length(environ: &Bound<'_, PyDict>, content_bytes: usize) -> PyResult<()> {
+    let py = environ.py();
+    let length = PyString::new(py, itoa::Buffer::new().format(content_bytes));
+    environ.set_item(pyo3::intern!(py, "CONTENT_LENGTH"), length)?;
+    environ.del_item(pyo3::intern!(py, "HTTP_TRANSFER_ENCODING"))
 }
 
 /// The decoded path below the root path. The root path may be there (a proxy passed the path on) or not (it took it away).

@@ -99,6 +99,11 @@ impl Inline {
         let circumstances = Circumstances {
             client: request.client,
             server: request.server,
+            connection: request.id.connection() as usize,
+            content_bytes: match request.content {
+                Content::Whole(content) => Some(content.len()),
+                Content::Later => None,
+            },
         };
         let environ = self.environs.environ(py, head, &circumstances, input)?;
         let lent = self

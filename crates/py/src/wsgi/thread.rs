@@ -126,6 +126,8 @@ impl Thread {
         let circumstances = Circumstances {
             client: &job.client,
             server: &job.server,
+            connection: job.id.connection() as usize,
+            content_bytes: job.content.as_ref().map(Vec::len),
         };
         let environ = self.environs.environ(py, head, &circumstances, input)?;
         let lent = self.lender.lend(py, job.id, head.method == Method::Head)?;

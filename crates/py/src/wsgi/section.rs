@@ -1,0 +1,266 @@
+//! The items of a field section, remembered line by line.
+//!
+//! A client sends most of its fields with each request of a connection, and clients of one kind send the same. So an environ with the
+//! items of a section is kept: of the next section only the lines that differ are read.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use crate::ffi;
+
+/// What only one client should know: how long a comparison takes must not tell another.
+const CREDENTIALS: [&[u8]; 3] = [b"cookie", b"authorization", b"proxy-authorization"];
+/// Longer sections, and the values of longer lines, are read each time.
+const SECTION_BYTES_MAX: usize = 4096;
+const LINE_BYTES_MAX: usize = 512;
+/// Clients whose sections begin with the same lines are taken for one kind.
+const LINES_OF_KIND: usize = 2;
+/// Field names whose keys are remembered; peers choose them, so there is an end to it.
+const KEYS_MAX: usize = 256;
+const KEY_BYTES_MAX: usize = 64;
+
+/// A key of the environ, and a value that differs from the one before.
+pub(super) type Item = (Py<PyString>, Py<PyString>);
+
+/// The last section of one kind of client.
+pub(super) struct Section {
+    /// An environ with its items, but for the values that are not remembered.
+    pub(super) environ: Py<PyDict>,
+    /// Whose address stands there.
+    pub(super) client: Option<IpAddr>,
+    /// All of it, if all of it is remembered; else empty.
+    whole: Vec<u8>,
+    lines: Vec<Line>,
+    /// Lines that are no items because their name has an underscore.
+    pub(super) dropped: u64,
+}
+
+/// A field line. Of one that holds credentials, or is long, only the name is remembered.
+struct Line {
+    /// As it was received, with its end.
+    bytes: Vec<u8>,
+    name_bytes: usize,
+    /// The key of its item; `None` when it has none.
+    key: Option<Py<PyString>>,
+    is_private: bool,
+    /// Its bytes and its value are remembered.
+    is_kept: bool,
+}
+
+/// What a section says.
+pub(super) struct Learned<'py> {
+    pub(super) environ: Bound<'py, PyDict>,
+    /// To be remembered, if it can be.
+    pub(super) section: Option<Section>,
+    pub(super) dropped: u64,
+}
+
+impl Section {
+    /// Whether `section` is the very one that is remembered.
+    #[inline]
+    pub(super) fn is_same(&self, section: &[u8]) -> bool {
+        !self.whole.is_empty() && wire::is_same(&self.whole, section)
+    }
+
+    /// Remembers `section`, of which the lines are known, as a whole.
+    fn keep_whole(&mut self, section: &[u8]) {
+        self.whole.clear();
+        if self.lines.iter().all(|line| line.is_kept) {
+            self.whole.extend_from_slice(section);
+        }
+    }
+
+    /// What follows the lines that tell the kind in a section that begins with them.
+    #[inline]
+    pub(super) fn strip_kind<'a>(&self, section: &'a [u8]) -> Option<&'a [u8]> {
+        let mut rest = section;
+        for line in self.lines.iter().take(LINES_OF_KIND) {
+            rest = line.strip(rest)?;
+        }
+        (!self.lines.is_empty()).then_some(rest)
+    }
+
+    /// Reads what differs from the last section into `items`, and remembers that; `behind_kind` is what [`Section::strip_kind`] gave, if
+    /// it was asked. Gives whether anything that is remembered has changed, or `None` when it
+    /// has other names: then this is of no use any more.
+    #[inline]
+    pub(super) fn recall(
+        &mut self,
+        py: Python<'_>,
+        section: &[u8],
+        behind_kind: Option<&[u8]>,
+        items: &mut Vec<Item>,
+    ) -> PyResult<Option<bool>> {
+        let mut has_changed = false;
+        let (mut rest, known) = match behind_kind {
+            Some(rest) => (rest, LINES_OF_KIND),
+            None => (section, 0),
+        };
+        for line in self.lines.iter_mut().skip(known) {
+            if let Some(after) = line.strip(rest) {
+                rest = after;
+                continue;
+            }
+            let mut following = wire::field_lines(rest);
+            let Some((_, value)) = following.next().filter(|(name, _)| line.has_name(name)) else {
+                return Ok(None);
+            };
+            let end = rest.len() - following.rest().len();
+            line.keep(rest.get(..end).unwrap_or_default());
+            if let Some(key) = &line.key {
+                let value = ffi::latin1(py, value);
+                if line.is_kept {
+                    self.environ.bind(py).set_item(key, &value)?;
+                    has_changed = true;
+                }
+                items.push((key.clone_ref(py), value.unbind()));
+            }
+            rest = following.rest();
+        }
+        if !items.is_empty() {
+            self.keep_whole(section);
+        }
+        Ok(rest.is_empty().then_some(has_changed))
+    }
+}
+
+impl Line {
+    fn new(name: &[u8], key: Option<Py<PyString>>) -> Line {
+        Line {
+            bytes: name.to_vec(),
+            name_bytes: name.len(),
+            key,
+            is_private: CREDENTIALS.iter().any(|own| name.eq_ignore_ascii_case(own)),
+            is_kept: false,
+        }
+    }
+
+    fn has_name(&self, name: &[u8]) -> bool {
+        self.bytes.get(..self.name_bytes) == Some(name)
+    }
+
+    /// Remembers the line, unless it is nobody else's or too long.
+    fn keep(&mut self, bytes: &[u8]) {
+        self.is_kept = !self.is_private && bytes.len() <= LINE_BYTES_MAX;
+        if self.is_kept {
+            self.bytes.clear();
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// What follows this very line in a section that begins with it.
+    #[inline]
+    fn strip<'a>(&self, section: &'a [u8]) -> Option<&'a [u8]> {
+        let (start, rest) = section.split_at_checked(self.bytes.len())?;
+        (self.is_kept && wire::is_same(start, &self.bytes)).then_some(rest)
+    }
+}
+
+/// The keys of field names.
+#[derive(Default)]
+pub(super) struct Keys(HashMap<Box<[u8]>, Py<PyString>>);
+
+impl Keys {
+    /// Reads all of a section into a copy of `template`, in which the address of `client` stands.
+    pub(super) fn learn<'py>(
+        &mut self,
+        template: &Bound<'py, PyDict>,
+        client: Option<IpAddr>,
+        section: &[u8],
+    ) -> PyResult<Learned<'py>> {
+        let py = template.py();
+        let environ = template.copy()?;
+        let (mut lines, mut dropped, mut is_repeated) = (Vec::new(), 0, false);
+        let mut following = wire::field_lines(section);
+        let mut rest = section;
+        while let Some((name, value)) = following.next() {
+            // A name with an underscore would have the key of one with a hyphen, which a proxy may have set or removed.
+            let key = (!name.contains(&b'_')).then(|| self.key(py, name));
+            match &key {
+                Some(key) => is_repeated |= !set_first(&environ, key, name, value)?,
+                None => dropped += 1,
+            }
+            let mut line = Line::new(name, key.map(Bound::unbind));
+            let end = rest.len() - following.rest().len();
+            line.keep(rest.get(..end).unwrap_or_default());
+            lines.push(line);
+            rest = following.rest();
+        }
+        if is_repeated || section.len() > SECTION_BYTES_MAX {
+            return Ok(Learned {
+                environ,
+                section: None,
+                dropped,
+            });
+        }
+        let own = environ.copy()?;
+        for line in lines.iter().filter(|line| !line.is_kept) {
+            if let Some(key) = &line.key {
+                own.set_item(key, pyo3::intern!(py, ""))?;
+            }
+        }
+        let mut learned = Section {
+            environ: own.unbind(),
+            client,
+            whole: Vec::new(),
+            lines,
+            dropped,
+        };
+        learned.keep_whole(section);
+        Ok(Learned {
+            environ,
+            section: Some(learned),
+            dropped,
+        })
+    }
+
+    fn key<'py>(&mut self, py: Python<'py>, name: &[u8]) -> Bound<'py, PyString> {
+        if let Some(key) = self.0.get(name) {
+            return key.bind(py).clone();
+        }
+        let key = PyString::intern(py, &key_of(name));
+        if name.len() <= KEY_BYTES_MAX {
+            if self.0.len() >= KEYS_MAX {
+                self.0.clear();
+            }
+            self.0.insert(name.into(), key.clone().unbind());
+        }
+        key
+    }
+}
+
+/// Sets the item of a field line, behind the ones of that name before it: then it is not the first.
+fn set_first(
+    environ: &Bound<'_, PyDict>,
+    key: &Bound<'_, PyString>,
+    name: &[u8],
+    value: &[u8],
+) -> PyResult<bool> {
+    let value = ffi::latin1(environ.py(), value);
+    let Some(before) = environ.get_item(key)? else {
+        environ.set_item(key, value)?;
+        return Ok(true);
+    };
+    let separator = match name.eq_ignore_ascii_case(b"cookie") {
+        true => "; ",
+        false => ",",
+    };
+    environ.set_item(key, before.add(separator)?.add(value)?)?;
+    Ok(false)
+}
+
+/// `HTTP_` and the name in upper case; two have no prefix (RFC 3875 section 4.1).
+fn key_of(name: &[u8]) -> String {
+    let in_capitals = |byte: &u8| match byte {
+        b'-' => '_',
+        other => char::from(other.to_ascii_uppercase()),
+    };
+    let key: String = name.iter().map(in_capitals).collect();
+    match key.as_str() {
+        "CONTENT_TYPE" | "CONTENT_LENGTH" => key,
+        _ => format!("HTTP_{key}"),
+    }
+}
