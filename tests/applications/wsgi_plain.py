@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -150,9 +151,12 @@ def pipe_behind(environ: Environ, start_response: Start) -> Iterator[bytes]:
 
 
 def hog(environ: Environ, start_response: Start) -> list[bytes]:
-    """Wait for the named pipe of the query, with the interpreter held all the time."""
-    held = ctypes.PyDLL(None, use_errno=True)
+    """Say so, and wait for the named pipe of the query, with the interpreter held all the time."""
+    held, interval_s = ctypes.PyDLL(None, use_errno=True), sys.getswitchinterval()
+    sys.setswitchinterval(3600)
+    held.write(2, b"hogging\n", 8)
     fd = held.open(environ["QUERY_STRING"].encode(), os.O_RDONLY)
+    sys.setswitchinterval(interval_s)
     os.close(fd)
     start_response("200 OK", TEXT)
     return [b"hogged"]

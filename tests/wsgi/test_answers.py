@@ -25,6 +25,14 @@ def test_46_the_validator_is_silent(start: Start, threads: str, path: str) -> No
     assert "ssertion" not in "".join(server.lines)
 
 
+@pytest.mark.parametrize("threads", ["1", "8"])
+def test_46_the_validator_itself_is_served(start: Start, threads: str) -> None:
+    """It takes any arguments, so nothing tells what it is."""
+    server = start("wsgi_validated.py:validated", "--interface", "wsgi", "--threads", threads)
+    with server.connect() as client:
+        assert client.get("/hello").content == b"Hello, world!"
+
+
 def test_51_write_and_the_iterable_keep_their_order(client: Connection) -> None:
     assert client.get("/write").content == b"one,two,three,four"
     assert client.get("/write").content == b"one,two,three,four"

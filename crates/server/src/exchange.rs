@@ -69,6 +69,14 @@ impl Exchange {
         has_parts
     }
 
+    /// Encodes the head of an answer of which the parts are written; where none may be sent, they are dropped.
+    pub(crate) fn begin_open(&mut self, stamp: &mut Stamp, response: &Response) {
+        if !self.begin(stamp, response, Progress::Pushed) {
+            self.progress = Progress::Pushed;
+            self.delimiter = Delimiter::Length(0);
+        }
+    }
+
     /// Adds a part of the content.
     pub(crate) fn write(&mut self, part: &[u8]) {
         if let Some(record) = &mut self.record {

@@ -49,6 +49,9 @@ pub enum Command {
     Respond(Response),
     /// The answer begins: its head. Parts follow as `Write`, then `Finish` (content of the response is ignored).
     Begin(Response),
+    /// As `Begin`, but the answer stays open until `Finish` even if no content may follow its head, so that its writer learns of the
+    /// client's end.
+    BeginOpen(Response),
     /// As `Begin`, but the server asks for the parts with [`crate::App::pull`].
     Stream(Response),
     /// A part of the answer.

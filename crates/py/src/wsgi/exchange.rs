@@ -214,6 +214,7 @@ impl State {
             }
         }
         if self.has_no_content() {
+            posts.push(Command::Finish);
             return Ok(posts);
         }
         let mut written = std::mem::take(&mut self.written);

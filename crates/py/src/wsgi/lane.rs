@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use server::{Abort, Command, ExchangeId, Response};
+use server::{Command, ExchangeId, Response};
 
 use super::outbox::Outbox;
 use crate::shared::{STREAM_AHEAD_BYTES, Shared};
@@ -25,11 +25,20 @@ struct Standing {
     is_gone: bool,
     /// Its answer has no content.
     is_discarding: bool,
+    /// Its client sends nothing more.
+    has_peer_ended: bool,
     /// Bytes written since the client had everything.
     ahead_bytes: usize,
     /// Content that arrived and was not taken.
     content: Vec<u8>,
     has_content_ended: bool,
+}
+
+impl Standing {
+    /// Whether nobody takes what is written. A client that ended its side may still wait for an answer, but not for what is dropped.
+    fn is_over(&self) -> bool {
+        self.is_gone || (self.is_discarding && self.has_peer_ended)
+    }
 }
 
 impl Lane {
@@ -43,9 +52,10 @@ impl Lane {
     }
 
     /// A request begins.
-    pub(super) fn begin(&self, id: ExchangeId) {
+    pub(super) fn begin(&self, id: ExchangeId, has_peer_ended: bool) {
         *self.standing() = Standing {
             id: Some(id),
+            has_peer_ended,
             ..Standing::default()
         };
     }
@@ -61,7 +71,7 @@ impl Lane {
 
     /// Whether its client is gone.
     pub(super) fn is_gone(&self) -> bool {
-        self.standing().is_gone
+        self.standing().is_over()
     }
 
     pub(super) fn post(&self, id: ExchangeId, command: Command) {
@@ -71,7 +81,7 @@ impl Lane {
     /// Sends the head of an answer, of which the content follows, or has no content.
     pub(super) fn begin_answer(&self, id: ExchangeId, response: Response, has_content: bool) {
         self.standing().is_discarding = !has_content;
-        self.post(id, Command::Begin(response));
+        self.post(id, Command::BeginOpen(response));
     }
 
     /// Sends a part of the answer, and waits while the client is too far behind.
@@ -83,7 +93,7 @@ impl Lane {
             let mut standing = self.standing();
             standing.ahead_bytes += part.len();
             (
-                standing.is_gone || standing.id != Some(id),
+                standing.is_over() || standing.id != Some(id),
                 standing.ahead_bytes >= STREAM_AHEAD_BYTES,
             )
         };
@@ -171,12 +181,13 @@ impl Lane {
         self.change(id, |standing| standing.ahead_bytes = 0)
     }
 
-    /// The client is gone.
-    pub(super) fn abort(&self, id: ExchangeId, why: Abort) -> bool {
-        self.change(id, |standing| {
-            // An answer without content is complete with its head; what follows goes nowhere.
-            let is_complete = why == Abort::Refused && standing.is_discarding;
-            standing.is_gone |= !is_complete;
-        })
+    /// The client sends nothing more.
+    pub(super) fn peer_ended(&self, id: ExchangeId) -> bool {
+        self.change(id, |standing| standing.has_peer_ended = true)
+    }
+
+    /// The client is gone, or was answered by the server.
+    pub(super) fn abort(&self, id: ExchangeId) -> bool {
+        self.change(id, |standing| standing.is_gone = true)
     }
 }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use net::Peer;
-use server::{Abort, Command, Config, ExchangeId, Response};
+use server::{Command, Config, ExchangeId, Response};
 
 use super::lane::Lane;
 use super::outbox::Outbox;
@@ -39,6 +39,7 @@ pub(super) struct Job {
     pub(super) content: Option<Vec<u8>>,
     pub(super) client: Peer,
     pub(super) server: Peer,
+    has_peer_ended: bool,
     queued: Instant,
 }
 
@@ -167,7 +168,7 @@ impl Queue {
     fn take(&mut self, lane: &Lane) -> Option<Job> {
         let job = self.jobs.pop_front()?;
         // Under the queue's lock, so that a job is always found: here or in its lane.
-        lane.begin(job.id);
+        lane.begin(job.id, job.has_peer_ended);
         self.progress = Instant::now();
         Some(job)
     }
@@ -230,6 +231,7 @@ impl Intake {
             content: content.map(<[u8]>::to_vec),
             client: *request.client,
             server: *request.server,
+            has_peer_ended: false,
             queued: Instant::now(),
         });
         true
@@ -241,12 +243,23 @@ impl Intake {
     }
 
     /// The request is over before its answer was complete.
-    pub(super) fn abort(&mut self, id: ExchangeId, why: Abort) {
+    pub(super) fn abort(&mut self, id: ExchangeId) {
         self.arriving.retain(|job| job.id != id);
         let mut queue = self.pool.queue();
         queue.jobs.retain(|job| job.id != id);
         drop(queue);
-        self.find(|lane| lane.abort(id, why));
+        self.find(|lane| lane.abort(id));
+    }
+
+    /// The client sends nothing more.
+    pub(super) fn peer_ended(&mut self, id: ExchangeId) {
+        let mut queue = self.pool.queue();
+        let queued = self.arriving.iter_mut().chain(&mut queue.jobs);
+        queued
+            .filter(|job| job.id == id)
+            .for_each(|job| job.has_peer_ended = true);
+        drop(queue);
+        self.find(|lane| lane.peer_ended(id));
     }
 
     /// Tells the lane that stands for a request.

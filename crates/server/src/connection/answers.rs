@@ -108,6 +108,10 @@ impl Connection {
                     app.abort(id, Abort::Refused);
                 }
             }
+            (Command::BeginOpen(response), Progress::Waiting) => {
+                exchange.framing.persistent &= may_go_on;
+                exchange.begin_open(&mut core.stamp, &response);
+            }
             (Command::Stream(response), Progress::Waiting) => {
                 exchange.framing.persistent &= may_go_on;
                 if !exchange.begin(&mut core.stamp, &response, Progress::Pulled) {
