@@ -1,13 +1,14 @@
 """The compiled half of Bolide: the reactor, HTTP, routing, and the calling of native handlers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from selectors import BaseSelector, SelectorKey
 from typing import Any, Self, final
 
 __all__ = [
     "AsgiApp",
     "FileWrapper",
+    "MountedApp",
     "NativeApp",
     "Request",
     "Selector",
@@ -228,10 +229,19 @@ class FileWrapper:
         """Close the file, if it can be closed."""
 
 @final
+class MountedApp:
+    """A native application, and others below prefixes."""
+
+    def __new__(cls, native: NativeApp, mounts: Sequence[tuple[str, AsgiApp | WsgiApp]]) -> Self:
+        """Take applications by prefix: "/" or segments, decoded, without a slash at the end."""
+
+@final
 class Server:
     """One worker's reactor with HTTP on it."""
 
-    def __new__(cls, app: NativeApp | AsgiApp | WsgiApp, options: dict[str, Any]) -> Self:
+    def __new__(
+        cls, app: NativeApp | AsgiApp | WsgiApp | MountedApp, options: dict[str, Any]
+    ) -> Self:
         """Make a server without listeners.
 
         `options` may hold every name of `settings()`, `server_header` (bool), `access_log` (a

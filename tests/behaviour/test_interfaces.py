@@ -35,6 +35,10 @@ INTERFACES = {
     "asgi, later": ("behaviour/asgi.py:later",),
     "wsgi": ("behaviour/wsgi.py:app",),
     "wsgi, inline": ("behaviour/wsgi.py:app", "--threads", "1"),
+    "asgi, mounted": ("behaviour/mounted.py:asgi",),
+    "asgi, later, mounted": ("behaviour/mounted.py:asgi_later",),
+    "wsgi, mounted": ("behaviour/mounted.py:wsgi",),
+    "wsgi, inline, mounted": ("behaviour/mounted.py:wsgi", "--threads", "1"),
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -15,7 +16,6 @@ import pytest
 import form
 from conftest import Start
 from reply import Connection
-from running import Server
 
 ASGI = [
     "on_blacksheep",
@@ -28,22 +28,41 @@ ASGI = [
 ]
 WSGI = ["on_bottle", "on_django:wsgi", "on_falcon_wsgi", "on_flask"]
 FRAMEWORKS = [*ASGI, *WSGI]
+MOUNTED = [
+    "mounted /django",
+    "mounted /django/asgi",
+    "mounted /fastapi",
+    "mounted /flask",
+    "mounted /starlette",
+    "mounted /fastapi --loop uvloop",
+    "mounted /django --threads 1",
+]
+"""Below a prefix of one process that serves them all."""
 OTHERWISE = ["on_fastapi --loop uvloop", "on_flask --threads 1"]
 PARTS = b"part 0\npart 1\npart 2\npart 3\npart 4\n"
 FILE_BYTES = 3_000_000
 """More than any framework keeps in memory of an upload."""
 
 
-@pytest.fixture(params=FRAMEWORKS + OTHERWISE)
-def server(request: pytest.FixtureRequest, serve: Start) -> Server:
-    """Serve the application of a framework."""
-    return serve(*request.param.split())
+class Below(Connection):
+    """A connection whose requests are for what is below a prefix."""
+
+    prefix = ""
+
+    def send(self, data: bytes) -> None:
+        """Put the prefix before each path."""
+        super().send(
+            re.sub(rb"^(GET|POST) (?=/)", rb"\1 " + self.prefix.encode(), data, flags=re.M)
+        )
 
 
-@pytest.fixture
-def client(server: Server) -> Iterator[Connection]:
-    """Connect to it."""
-    with server.connect() as client:
+@pytest.fixture(params=FRAMEWORKS + OTHERWISE + MOUNTED)
+def client(request: pytest.FixtureRequest, serve: Start) -> Iterator[Connection]:
+    """Connect to the application of a framework."""
+    words = request.param.split()
+    prefix = words.pop(1) if words[1:] and words[1].startswith("/") else ""
+    with Below(serve(*words).address) as client:
+        client.prefix = prefix
         yield client
 
 
@@ -175,3 +194,24 @@ def test_falcon_does_not_take_the_root_path_off_the_path(serve: Start) -> None:
 def test_startup_has_run(serve: Start, framework: str) -> None:
     with serve(framework).connect() as client:
         assert client.get("/state").json() in (True, [1, True])
+
+
+@pytest.mark.parametrize("prefix", ["django", "django/asgi", "fastapi", "flask", "starlette"])
+def test_a_prefix_is_in_what_the_framework_links_to(serve: Start, prefix: str) -> None:
+    with serve("mounted").connect() as client:
+        assert client.get(f"/{prefix}/url").content.decode() == f"/{prefix}/hello"
+        assert client.get("/hello").content == b"native"
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("threads", ["8", "1"])
+def test_frameworks_of_one_process_answer_in_order(serve: Start, threads: str, loop: str) -> None:
+    answers = {"/hello": b"native"}
+    for prefix in ("/fastapi", "/django", "/starlette", "/flask"):
+        answers |= {f"{prefix}/hello": b"hello", f"{prefix}/stream": PARTS}
+    paths = [*answers, *reversed(answers)] * 3
+    with serve("mounted", "--threads", threads, "--loop", loop).connect() as client:
+        requests = (f"GET {path} HTTP/1.1\r\nHost: test\r\n\r\n" for path in paths)
+        client.send("".join(requests).encode())
+        found = [(path, client.read().content) for path in paths]
+        assert found == [(path, answers[path]) for path in paths]

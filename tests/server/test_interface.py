@@ -11,6 +11,7 @@ import pytest
 from bolide import App
 from bolide.errors import ConfigError
 from bolide.interface.asgi import AsgiApplication
+from bolide.interface.mounted import MountedApplication
 from bolide.interface.recognition import application, is_coroutine_function, recognize
 from bolide.settings import resolve
 
@@ -190,3 +191,43 @@ def test_native_application_takes_no_root_path() -> None:
 )
 def test_what_gives_a_coroutine(is_one: bool, found: Any) -> None:
     assert is_coroutine_function(found) is is_one
+
+
+def mounting(found: Any, interface: Any = "auto") -> App:
+    """Mount something on a native application."""
+    app = App()
+    app.mount("/a", found, interface=interface)
+    return app
+
+
+MOUNT_MISTAKES = [
+    (3, "auto", "what is mounted at /a is neither a bolide.App nor an ASGI or WSGI application"),
+    (Asgi, "auto", "what is mounted at /a is the class Asgi, not an application; "),
+    (
+        lambda *arguments: None,
+        "auto",
+        "what is mounted at /a takes any number of arguments; "
+        'say what it is with interface="asgi" or interface="wsgi"',
+    ),
+    (
+        wsgi,
+        "asgi",
+        "what is mounted at /a is the function wsgi(environ, start_response), "
+        'which cannot be called with 3 arguments as interface="asgi" says',
+    ),
+]
+
+
+@pytest.mark.parametrize(("found", "interface", "says"), MOUNT_MISTAKES)
+def test_a_mistake_in_a_mount_names_it(found: Any, interface: str, says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        application(mounting(found, interface), "shop:app", resolve({}))
+    assert str(error.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("found", "interface"), [(wsgi, "auto"), (wsgi, "wsgi"), (Asgi(), "auto"), (Asgi(), "asgi")]
+)
+def test_mounts_are_recognised(found: Any, interface: str) -> None:
+    held = application(mounting(found, interface), "shop:app", resolve({}))
+    assert isinstance(held, MountedApplication)

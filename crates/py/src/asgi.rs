@@ -241,26 +241,7 @@ impl App for Asgi {
     }
 
     fn abort(&mut self, id: ExchangeId, why: Abort) {
-        let py = ffi::attached();
-        self.runner.tasks.leave(py);
-        let is_discarding = self.runner.shared.change(id, |open| open.is_discarding);
-        if why == Abort::Refused && is_discarding == Some(true) {
-            // Its answer to HEAD is complete; it may say the rest to nobody.
-            return;
-        }
-        let task = match why {
-            Abort::HandlerTimeout => {
-                let taken = self.runner.shared.change(id, |open| open.task.take());
-                taken.flatten()
-            }
-            Abort::Disconnected | Abort::Refused => None,
-        };
-        if let Some(task) = task
-            && let Err(error) = task.call_method0(py, "cancel")
-        {
-            error.write_unraisable(py, None);
-        }
-        self.runner.shared.disconnect(py, id);
+        self.runner.abort(ffi::attached(), id, why);
     }
 }
 

@@ -11,6 +11,7 @@ use server::{Content, ExchangeId, Match, Outcome, Parameters, Responder};
 use self::outcome::plain_failure;
 use crate::answering::{Answering, Stage};
 use crate::ffi::{self, Sent};
+use crate::interface::Mounts;
 use crate::request::{Request, span_of};
 use crate::runner::Runner;
 use crate::shared::Shared;
@@ -47,11 +48,13 @@ impl Calls {
         }
     }
 
+    /// Answers a request by its route, or by what is mounted where there is none.
     #[inline]
     pub(crate) fn call(
         &mut self,
         py: Python<'_>,
         table: &Arc<Table>,
+        mounts: Option<&mut Mounts>,
         request: &server::Request<'_>,
         responder: &mut Responder<'_>,
     ) -> Outcome {
@@ -69,12 +72,25 @@ impl Calls {
                 if !route.is_async && request.content == Content::Later {
                     return Outcome::ReadContent;
                 }
+                if let Some(mounts) = mounts {
+                    mounts.step_aside(py);
+                }
                 self.call_route(py, table, route, request, responder)
             }
             Match::OtherMethods(allow) => {
+                if let Some(mounts) = mounts {
+                    mounts.step_aside(py);
+                }
                 self.call_status(py, table, (405, allow), request, responder)
             }
-            Match::None => self.call_status(py, table, (404, ""), request, responder),
+            Match::None => {
+                if let Some(mounts) = mounts
+                    && let Some(outcome) = mounts.call(&mut self.runner, request, responder)
+                {
+                    return outcome;
+                }
+                self.call_status(py, table, (404, ""), request, responder)
+            }
         }
     }
 

@@ -1,11 +1,15 @@
 //! The interface that an application speaks, behind one face for the server.
 
+mod mounted;
+
 use net::Poller;
 use std::mem::MaybeUninit;
 
 use pyo3::prelude::*;
 use server::{Abort, App, Config, ExchangeId, Outcome, Pulled, Request, Responder};
 
+use self::mounted::{Mount, Mounted};
+pub(crate) use self::mounted::{MountedApp, Mounts};
 use crate::asgi::{Asgi, AsgiApp};
 use crate::driver::log_short_file;
 use crate::native::Native;
@@ -20,13 +24,15 @@ pub(crate) enum Interface {
     Native(Native),
     Asgi(Asgi),
     Wsgi(Wsgi),
+    /// A native application with others below prefixes of its own.
+    Mounted(Box<Mounted>),
 }
 
 impl Interface {
     /// Reads what Python passes as the application.
     ///
     /// # Errors
-    /// `TypeError` for anything but a `NativeApp`, an `AsgiApp` or a `WsgiApp`.
+    /// `TypeError` for anything but a `NativeApp`, an `AsgiApp`, a `WsgiApp` or a `MountedApp`.
     pub(crate) fn of(
         app: &Bound<'_, PyAny>,
         shared: std::sync::Arc<Shared>,
@@ -38,6 +44,10 @@ impl Interface {
         }
         if let Ok(app) = app.cast::<WsgiApp>() {
             return Ok(Interface::Wsgi(Wsgi::new(app, shared, placement, config)?));
+        }
+        if let Ok(app) = app.cast::<MountedApp>() {
+            let mounted = Mounted::new(app, &shared, placement, config)?;
+            return Ok(Interface::Mounted(Box::new(mounted)));
         }
         let native = app.cast::<NativeApp>()?.clone().unbind();
         Ok(Interface::Native(Native::new(native, shared)))
@@ -55,22 +65,35 @@ impl Interface {
         if let Ok(app) = app.cast::<WsgiApp>() {
             return Ok(app.get().disconnected().clone_ref(py));
         }
+        if let Ok(app) = app.cast::<MountedApp>() {
+            return Interface::disconnected(app.get().native(py).as_any());
+        }
         let table = app.cast::<NativeApp>()?.get().table();
         Ok(table.disconnected.clone_ref(py))
     }
 
-    pub(crate) fn runner(&mut self) -> &mut Runner {
-        match self {
-            Interface::Native(native) => &mut native.calls.runner,
-            Interface::Asgi(asgi) => &mut asgi.runner,
-            Interface::Wsgi(wsgi) => &mut wsgi.runner,
-        }
+    /// What runs its coroutines: one for each application.
+    pub(crate) fn runners(&mut self) -> impl Iterator<Item = &mut Runner> {
+        let (first, mounts): (_, &mut [Mount]) = match self {
+            Interface::Native(native) => (&mut native.calls.runner, &mut []),
+            Interface::Asgi(asgi) => (&mut asgi.runner, &mut []),
+            Interface::Wsgi(wsgi) => (&mut wsgi.runner, &mut []),
+            Interface::Mounted(mounted) => mounted.parts(),
+        };
+        std::iter::once(first).chain(mounts.iter_mut().map(Mount::runner))
+    }
+
+    /// Whether something happened that ends the process.
+    pub(crate) fn is_fatal(&mut self) -> bool {
+        self.runners().any(|runner| runner.fatal.is_some())
     }
 
     /// A pass begins.
     pub(crate) fn pass_begins(&mut self) {
-        if let Interface::Native(native) = self {
-            native.pass_begins();
+        match self {
+            Interface::Native(native) => native.pass_begins(),
+            Interface::Mounted(mounted) => mounted.pass_begins(),
+            Interface::Asgi(_) | Interface::Wsgi(_) => {}
         }
     }
 
@@ -79,7 +102,8 @@ impl Interface {
         matches!(self, Interface::Wsgi(wsgi) if wsgi.is_pooled())
     }
 
-    /// Hides the loop that waits in the reactor from an application that is called there and must not see it.
+    /// Hides the loop that waits in the reactor from an application that is called there and must not see it. Mounted ones have it
+    /// hidden call by call.
     ///
     /// # Errors
     /// When asyncio cannot be imported.
@@ -97,6 +121,7 @@ impl Interface {
     pub(crate) fn watch(&self, poller: &Poller) -> std::io::Result<()> {
         match self {
             Interface::Wsgi(wsgi) => wsgi.watch(poller),
+            Interface::Mounted(mounted) => mounted.watch(poller),
             _ => Ok(()),
         }
     }
@@ -105,14 +130,17 @@ impl Interface {
     pub(crate) fn wait_begins(&mut self, wait_ms: Option<u64>) -> Option<u64> {
         match self {
             Interface::Wsgi(wsgi) => wsgi.wait_begins(wait_ms),
+            Interface::Mounted(mounted) => mounted.wait_begins(wait_ms),
             _ => wait_ms,
         }
     }
 
     /// The reactor is at work again.
     pub(crate) fn wait_ends(&self) {
-        if let Interface::Wsgi(wsgi) = self {
-            wsgi.wait_ends();
+        match self {
+            Interface::Wsgi(wsgi) => wsgi.wait_ends(),
+            Interface::Mounted(mounted) => mounted.wait_ends(),
+            Interface::Native(_) | Interface::Asgi(_) => {}
         }
     }
 }
@@ -124,6 +152,7 @@ macro_rules! whichever {
             Interface::Native($app) => $call,
             Interface::Asgi($app) => $call,
             Interface::Wsgi($app) => $call,
+            Interface::Mounted($app) => $call,
         }
     };
 }
@@ -131,7 +160,17 @@ macro_rules! whichever {
 impl App for Interface {
     #[inline]
     fn call(&mut self, request: &Request<'_>, responder: &mut Responder<'_>) -> Outcome {
-        whichever!(self, app => app.call(request, responder))
+        // One call of the native application for both, so that it is compiled into this one.
+        let (native, mounts) = match self {
+            Interface::Native(native) => (native, None),
+            Interface::Mounted(mounted) => {
+                let (native, mounts) = mounted.in_order();
+                (native, Some(mounts))
+            }
+            Interface::Asgi(asgi) => return asgi.call(request, responder),
+            Interface::Wsgi(wsgi) => return wsgi.call(request, responder),
+        };
+        native.call(mounts, request, responder)
     }
 
     fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
@@ -155,7 +194,11 @@ impl App for Interface {
     }
 
     fn peer_ended(&mut self, id: ExchangeId) {
-        whichever!(self, app => app.peer_ended(id));
+        match self {
+            Interface::Asgi(asgi) => asgi.peer_ended(id),
+            Interface::Mounted(mounted) => mounted.peer_ended(id),
+            Interface::Native(_) | Interface::Wsgi(_) => {}
+        }
     }
 
     fn file_was_short(&mut self, id: ExchangeId, missing_bytes: u64) {

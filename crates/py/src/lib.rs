@@ -38,6 +38,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<asgi::AsgiApp>()?;
     module.add_class::<wsgi::WsgiApp>()?;
     module.add_class::<wsgi::FileWrapper>()?;
+    module.add_class::<interface::MountedApp>()?;
     module.add_class::<server::Server>()?;
     module.add_class::<selector::Selector>()?;
     Ok(())

@@ -4,11 +4,12 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use server::{Abort, App, ExchangeId, Outcome, Pulled, Responder};
+use server::{Abort, ExchangeId, Outcome, Pulled, Responder};
 
 use crate::calls::Calls;
 use crate::driver::{ends_task, log_failure};
 use crate::ffi;
+use crate::interface::Mounts;
 use crate::shared::Shared;
 use crate::table::{NativeApp, Table};
 
@@ -33,16 +34,21 @@ impl Native {
             self.table = table;
         }
     }
-}
 
-impl App for Native {
+    /// Answers a request by its route, or by what is mounted where there is none.
     #[inline]
-    fn call(&mut self, request: &server::Request<'_>, responder: &mut Responder<'_>) -> Outcome {
+    pub(crate) fn call(
+        &mut self,
+        mounts: Option<&mut Mounts>,
+        request: &server::Request<'_>,
+        responder: &mut Responder<'_>,
+    ) -> Outcome {
         self.calls
-            .call(ffi::attached(), &self.table, request, responder)
+            .call(ffi::attached(), &self.table, mounts, request, responder)
     }
 
-    fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
+    /// As [`server::App::pull`]; so are the next three.
+    pub(crate) fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
         let py = ffi::attached();
         self.calls.runner.tasks.leave(py);
         let parts = self
@@ -74,44 +80,31 @@ impl App for Native {
         }
     }
 
-    fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
+    pub(crate) fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
         self.calls
             .runner
             .shared
             .take_content(ffi::attached(), id, content, is_last);
     }
 
-    fn content_room(&mut self, _: ExchangeId, bytes: usize) -> Option<&mut [MaybeUninit<u8>]> {
+    pub(crate) fn content_room(
+        &mut self,
+        _: ExchangeId,
+        bytes: usize,
+    ) -> Option<&mut [MaybeUninit<u8>]> {
         self.calls.runner.content_room(ffi::attached(), bytes)
     }
 
-    fn content_was_read(&mut self, id: ExchangeId, bytes: usize, is_last: bool) {
+    pub(crate) fn content_was_read(&mut self, id: ExchangeId, bytes: usize, is_last: bool) {
         let py = ffi::attached();
         self.calls.runner.content_was_read(py, id, bytes, is_last);
     }
 
-    fn writable(&mut self, id: ExchangeId) {
+    pub(crate) fn writable(&mut self, id: ExchangeId) {
         self.calls.runner.shared.writable(ffi::attached(), id);
     }
 
-    fn abort(&mut self, id: ExchangeId, why: Abort) {
-        let py = ffi::attached();
-        self.calls.runner.tasks.leave(py);
-        let task = match why {
-            Abort::HandlerTimeout => self
-                .calls
-                .runner
-                .shared
-                .exchanges()
-                .get_mut(&id)
-                .and_then(|exchange| exchange.task.take()),
-            Abort::Disconnected | Abort::Refused => None,
-        };
-        if let Some(task) = task
-            && let Err(error) = task.call_method0(py, "cancel")
-        {
-            error.write_unraisable(py, None);
-        }
-        self.calls.runner.shared.disconnect(py, id);
+    pub(crate) fn abort(&mut self, id: ExchangeId, why: Abort) {
+        self.calls.runner.abort(ffi::attached(), id, why);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::asyncio::CancelledError;
 use pyo3::prelude::*;
-use server::ExchangeId;
+use server::{Abort, ExchangeId};
 
 use crate::context::Contexts;
 use crate::driver::{Purpose, Work};
@@ -129,6 +129,35 @@ impl Runner {
         if !error.is_instance_of::<CancelledError>(py) {
             self.fatal = Some(error);
         }
+    }
+
+    /// An exchange is over before its answer was complete: its handler is told, or cancelled.
+    pub(crate) fn abort(&mut self, py: Python<'_>, id: ExchangeId, why: Abort) {
+        self.tasks.leave(py);
+        let is_discarding = self.shared.change(id, |open| open.is_discarding);
+        if why == Abort::Refused && is_discarding == Some(true) {
+            // Its answer to HEAD is complete; it may say the rest to nobody.
+            return;
+        }
+        let task = match why {
+            Abort::HandlerTimeout => {
+                let taken = self.shared.change(id, |open| open.task.take());
+                taken.flatten()
+            }
+            Abort::Disconnected | Abort::Refused => None,
+        };
+        if let Some(task) = task
+            && let Err(error) = task.call_method0(py, "cancel")
+        {
+            error.write_unraisable(py, None);
+        }
+        self.shared.disconnect(py, id);
+    }
+
+    /// Something else runs now: none of what is lent is current any more, but stays to be lent again.
+    pub(crate) fn steps_aside(&mut self, py: Python<'_>) {
+        self.tasks.leave(py);
+        self.contexts.leave(py);
     }
 
     /// A pass is over: what runs now is not ours.

@@ -118,12 +118,14 @@ impl Selector {
                 end.map(milliseconds_until)
             };
             let wait_ms = own_ms.into_iter().chain(loop_ms).min();
+            let wait_ms = worker.app.wait_begins(wait_ms);
             let interrupted = wait(py, worker, wait_ms)?;
+            worker.app.wait_ends();
             let is_own_ready = worker.dispatch();
             let has_work = watch.as_ref().map_or(Ok(false), LoopWatch::has_work)?;
             let is_due = end.is_some_and(|end| loop_ms == Some(0) || Instant::now() >= end);
             let is_over = has_work || is_due || interrupted || is_own_ready;
-            if is_over || worker.app.runner().fatal.is_some() || server.is_drained(worker) {
+            if is_over || worker.app.is_fatal() || server.is_drained(worker) {
                 return Ok(is_own_ready);
             }
         }

@@ -101,12 +101,9 @@ impl Server {
         own_selector: bool,
     ) -> PyResult<()> {
         let (py, server) = (slf.py(), slf.get());
-        server
-            .worker()?
-            .app
-            .runner()
-            .tasks
-            .attach(event_loop, own_selector)?;
+        for runner in server.worker()?.app.runners() {
+            runner.tasks.attach(event_loop, own_selector)?;
+        }
         let _ = server
             .shared
             .event_loop
@@ -180,7 +177,7 @@ impl Server {
         worker.stop();
         drop(hidden);
         worker.set_access_log(None);
-        worker.app.runner().stop(py);
+        worker.app.runners().for_each(|runner| runner.stop(py));
         drop(worker);
         // What wakes us is a method of ours: kept, it would keep us.
         let was_guest = self.shared.set_wake(None).is_some();
@@ -253,8 +250,11 @@ impl Server {
         py: Python<'_>,
         mut worker: MutexGuard<'_, Worker<Interface>>,
     ) -> PyResult<()> {
-        worker.app.runner().pass_ends(py);
-        let fatal = worker.app.runner().fatal.take();
+        let mut fatal = None;
+        for runner in worker.app.runners() {
+            runner.pass_ends(py);
+            fatal = fatal.or(runner.fatal.take());
+        }
         let is_drained = self.is_drained(&worker);
         drop(worker);
         if is_drained {

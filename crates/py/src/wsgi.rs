@@ -210,6 +210,11 @@ impl Wsgi {
         matches!(self.calls, Calls::Pooled(..))
     }
 
+    /// Whether it is to be asked for the rest of an answer.
+    pub(crate) fn is_streaming(&self, id: ExchangeId) -> bool {
+        matches!(&self.calls, Calls::Inline(inline) if inline.is_streaming(id))
+    }
+
     /// Lets threads wake who waits for `poller`.
     pub(crate) fn watch(&self, poller: &Poller) -> std::io::Result<()> {
         match &self.calls {

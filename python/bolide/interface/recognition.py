@@ -14,15 +14,20 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 from bolide.errors import ConfigError
 from bolide.interface.asgi import AsgiApplication
+from bolide.interface.mounted import MountedApplication
 from bolide.interface.wsgi import WsgiApplication
 from bolide.web import App
+from bolide.web.mounting import Mount
 
 if TYPE_CHECKING:
     from bolide.settings import Settings
 
-Application: TypeAlias = App | AsgiApplication | WsgiApplication
+Guest: TypeAlias = AsgiApplication | WsgiApplication
+Application: TypeAlias = App | MountedApplication | Guest
 Interface = Literal["native", "asgi", "wsgi"]
 ARGUMENTS = {"asgi": 3, "wsgi": 2}
+OPTION, ARGUMENT = "--interface {}", 'interface="{}"'
+"""How it is said what something speaks: to the command, and to `App.mount`."""
 LIKELY_NAMES = ("application", "api", "asgi", "wsgi", "asgi_app", "wsgi_app")
 """What functions are called that are applications; any object that can be called may be one."""
 
@@ -42,13 +47,32 @@ def application(found: Any, name: str, settings: Settings) -> Application:
         if settings.root_path:
             raise ConfigError(f"{name} is a bolide.App, which takes no --root-path; leave it out")
         native: App = found
-        return native
+        return _with_mounts(native) if native.mounts else native
     if interface == "wsgi":
         return WsgiApplication(found, root_path=settings.root_path)
     return AsgiApplication(found, root_path=settings.root_path)
 
 
-def recognize(found: Any, name: str) -> Interface:
+def _with_mounts(native: App) -> MountedApplication:
+    """Make the applications that are mounted what the server holds."""
+    mounts = [(mount.prefix, _mounted(mount)) for mount in native.mounts]
+    return MountedApplication(native, mounts)
+
+
+def _mounted(mount: Mount) -> Guest:
+    found, name = mount.application, f"what is mounted at {mount.prefix}"
+    interface: Interface | str = mount.interface
+    if interface == "auto":
+        interface = recognize(found, name, ARGUMENT)
+    else:
+        _refuse_unfit(found, name, interface, ARGUMENT)
+    root_path = mount.prefix.rstrip("/")
+    if interface == "wsgi":
+        return WsgiApplication(found, root_path=root_path)
+    return AsgiApplication(found, root_path=root_path)
+
+
+def recognize(found: Any, name: str, spelling: str = OPTION) -> Interface:
     """Find out which interface a thing speaks.
 
     Raises:
@@ -57,24 +81,24 @@ def recognize(found: Any, name: str) -> Interface:
     if isinstance(found, App):
         return "native"
     if not callable(found) or isinstance(found, ModuleType):
-        _refuse(found, name)
+        _refuse(found, name, spelling)
     signature = _signature(found)
     if signature is None:
         raise ConfigError(
             f"{name} is {described(found)}, whose parameters cannot be read; "
-            "say what it is with --interface asgi or --interface wsgi"
+            f"say what it is with {_either(spelling)}"
         )
     counts = [count for count in range(4) if _can_be_called(signature, count)]
     required = counts[0] if counts else None
     first = next(iter(signature.parameters), "")
     is_async = is_coroutine_function(found)
     if 3 in counts and (required == 3 or first == "scope" or is_async):
-        _refuse_wrong_class(found, name, "__await__")
+        _refuse_wrong_class(found, name, spelling, "__await__")
         return "asgi"
     if 2 in counts and (required == 2 or first == "environ") and not is_async:
-        _refuse_wrong_class(found, name, "__iter__")
+        _refuse_wrong_class(found, name, spelling, "__iter__")
         return "wsgi"
-    _refuse(found, name, signature)
+    _refuse(found, name, spelling, signature)
 
 
 def is_likely_application(found: Any, name: str) -> bool:
@@ -115,7 +139,11 @@ def is_callable_without_arguments(found: Any) -> bool:
     return signature is None or _can_be_called(signature, 0)
 
 
-def _refuse_unfit(found: Any, name: str, interface: str) -> None:
+def _either(spelling: str) -> str:
+    return f"{spelling.format('asgi')} or {spelling.format('wsgi')}"
+
+
+def _refuse_unfit(found: Any, name: str, interface: str, spelling: str = OPTION) -> None:
     """Refuse what cannot be of the interface that is set."""
     if isinstance(found, App) != (interface == "native"):
         mend = "leave --interface out"
@@ -127,22 +155,23 @@ def _refuse_unfit(found: Any, name: str, interface: str) -> None:
     if not callable(found) or (signature and not _can_be_called(signature, count)):
         raise ConfigError(
             f"{name} is {described(found)}, which cannot be called with {count} arguments "
-            f"as --interface {interface} says"
+            f"as {spelling.format(interface)} says"
         )
 
 
-def _refuse_wrong_class(found: Any, name: str, method: str) -> None:
+def _refuse_wrong_class(found: Any, name: str, spelling: str, method: str) -> None:
     """Refuse a class unless its instances are what calling an application gives."""
     if isinstance(found, type) and not hasattr(found, method):
-        _refuse(found, name)
+        _refuse(found, name, spelling)
 
 
-def _refuse(found: Any, name: str, signature: inspect.Signature | None = None) -> NoReturn:
+def _refuse(
+    found: Any, name: str, spelling: str, signature: inspect.Signature | None = None
+) -> NoReturn:
     """Say what a thing is that is no application, and what was probably meant."""
     if signature is not None and _takes_any_number(signature):
         raise ConfigError(
-            f"{name} takes any number of arguments; "
-            "say what it is with --interface asgi or --interface wsgi"
+            f"{name} takes any number of arguments; say what it is with {_either(spelling)}"
         )
     if isinstance(found, type) and not _is_asgi_2(found, signature):
         mend = "name an instance of it, or give --factory to have it made"

@@ -1,9 +1,9 @@
-"""`App`: the routes, error handlers and hooks of a native application.
+"""`App`: the routes, error handlers, hooks and mounts of a native application.
 
 An `App` is a register and nothing more: it hands each route to the core when it is declared, and
 the core routes, calls and answers. Read `routing.py` for what a handler is called with,
 `failure.py` for what happens when one fails, `request.py` and `response.py` for what it takes and
-gives.
+gives, `mounting.py` for where another application may be mounted.
 """
 
 import inspect
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from bolide import _core
 from bolide.errors import ClientDisconnected, RegistrationError, SignatureError
 from bolide.web.failure import ErrorHandler, FailureTable
+from bolide.web.mounting import Mount, MountInterface, checked
 from bolide.web.request import Request
 from bolide.web.response import Response, encode_json
 from bolide.web.routing import bind, describe
@@ -43,6 +44,8 @@ class App:
         self._startup: list[Callable[..., Any]] = []
         self._shutdown: list[Callable[..., Any]] = []
         self._failures = FailureTable()
+        self._mounts: dict[str, Mount] = {}
+        self._is_started = False
         self._native = _core.NativeApp(
             app=self,
             request_type=Request,
@@ -125,6 +128,32 @@ class App:
         """Decorate the handler of OPTIONS; see `route`."""
         return self.route(path, ("OPTIONS",))
 
+    def mount(self, prefix: str, application: Any, *, interface: MountInterface = "auto") -> None:
+        """Have an ASGI or WSGI application answer the paths at and below a prefix.
+
+        A path that a route of this application matches is the route's, whatever its method; of
+        several prefixes the longest wins, and "/" takes what is left. What the application is, is
+        found out when this one is served.
+
+        Raises:
+            RegistrationError: the prefix or the interface is none, something is mounted there, the
+                application is an `App`, or this one has been started.
+        """
+        mount = checked(Mount(prefix, application, interface))
+        if isinstance(application, App):
+            mend = "add its routes to this one"
+            raise RegistrationError(f"a bolide.App cannot be mounted (at {prefix}); {mend}")
+        if prefix in self._mounts:
+            raise RegistrationError(f"something is mounted at {prefix} already")
+        if self._is_started:
+            raise RegistrationError(f"{prefix} is mounted too late: mount before the server starts")
+        self._mounts[prefix] = mount
+
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        """What is mounted, in order."""
+        return tuple(self._mounts.values())
+
     def error_handler(self, key: type[Exception] | int) -> Callable[[E], E]:
         """Decorate the handler of an exception class with its subclasses, or of a status.
 
@@ -174,11 +203,13 @@ class App:
         Raises:
             Exception: whatever a hook raises; the hooks behind it do not run.
         """
+        self._is_started = True
         for hook in self._startup:
             await self._run(hook)
 
     async def shutdown(self) -> None:
         """Run every shutdown hook; one that raises is logged and does not keep the others."""
+        self._is_started = False
         for hook in reversed(self._shutdown):
             try:
                 await self._run(hook)

@@ -3,7 +3,8 @@
 Inside `with`, a thread runs an asyncio loop on the core's own reactor, as a worker does. Each call
 opens a connection of its own, a pair of sockets of which the server adopts one end, and speaks
 HTTP/1.1 over it, so that routing, framing, limits and errors are those of a served application.
-Redirections are not followed and cookies are not kept from call to call.
+Redirections are not followed and cookies are not kept from call to call. What is mounted on the
+application is not called: below its prefix the answer is a 501 that says so.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from typing import Any, Final, Self
 from urllib.parse import quote, urlencode
 
 from bolide import _core
+from bolide.errors import ClientDisconnected
 from bolide.web.app import App
 from bolide.web.field import charset_of
 from bolide.web.multidict import Headers
@@ -230,7 +232,7 @@ class _Worker:
 
     def _run(self) -> None:
         try:
-            self._server = _core.Server(self._app.core(), _server_options(self._options))
+            self._server = _core.Server(_core_of(self._app), _server_options(self._options))
             selector = self._server.selector()
             make_loop = lambda: asyncio.SelectorEventLoop(selector)  # noqa: E731
             with asyncio.Runner(loop_factory=make_loop) as runner:
@@ -252,6 +254,29 @@ class _Worker:
         await self._end.wait()
         self._server.stop()
         await self._app.shutdown()
+
+
+def _core_of(app: App) -> _core.NativeApp | _core.MountedApp:
+    """Give what the core serves: the application, and a refusal wherever something is mounted."""
+    mounts = [(mount.prefix, _refusal(mount.prefix)) for mount in app.mounts]
+    return _core.MountedApp(app.core(), mounts) if mounts else app.core()
+
+
+def _refusal(prefix: str) -> _core.AsgiApp:
+    text = f"TestClient does not call what is mounted at {prefix}: serve the application for that\n"
+    fields = [(b"content-type", b"text/plain; charset=utf-8")]
+
+    async def refuse(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 501, "headers": fields})
+        await send({"type": "http.response.body", "body": text.encode()})
+
+    return _core.AsgiApp(
+        refuse,
+        as_coroutine=refuse,
+        root_path=prefix.rstrip("/"),
+        state=None,
+        disconnected=ClientDisconnected,
+    )
 
 
 def _server_options(options: Mapping[str, Any]) -> dict[str, Any]:

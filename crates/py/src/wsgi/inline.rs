@@ -251,6 +251,11 @@ impl Inline {
         }
     }
 
+    /// Whether an answer has a rest.
+    pub(super) fn is_streaming(&self, id: ExchangeId) -> bool {
+        self.streams.contains_key(&id)
+    }
+
     /// The client of an answer is gone.
     pub(super) fn abort(&mut self, id: ExchangeId) {
         if let Some(mut stream) = self.streams.remove(&id) {

@@ -1,0 +1,313 @@
+//! A native application with ASGI and WSGI applications below prefixes.
+//!
+//! A route of the native application comes first, whatever its method; what it has none for goes to the mount with the longest prefix.
+//! All of them share one reactor, one loop and the exchanges that are open ([`Shared`]), so what an exchange is told needs no owner: only
+//! what is pulled from has one. Each lends a task and a context of its own, and the one that was called before steps aside for the next.
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use net::Poller;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use server::{Abort, App, Config, ExchangeId, Fields, Outcome, Pulled, Responder};
+
+use crate::asgi::{Asgi, AsgiApp};
+use crate::driver::log_failure;
+use crate::ffi;
+use crate::native::Native;
+use crate::runner::Runner;
+use crate::shared::Shared;
+use crate::table::NativeApp;
+use crate::wsgi::{HiddenLoop, Placement, Wsgi, WsgiApp};
+
+/// A native application, and others by prefix.
+#[pyclass(module = "bolide._core", frozen)]
+pub(crate) struct MountedApp {
+    native: Py<NativeApp>,
+    mounts: Vec<(String, Py<PyAny>)>,
+}
+
+#[pymethods]
+impl MountedApp {
+    #[new]
+    fn new(native: Py<NativeApp>, mounts: Vec<(String, Py<PyAny>)>) -> MountedApp {
+        MountedApp { native, mounts }
+    }
+}
+
+impl MountedApp {
+    pub(super) fn native<'py>(&self, py: Python<'py>) -> &Bound<'py, NativeApp> {
+        self.native.bind(py)
+    }
+}
+
+/// The applications as the server calls them.
+pub(crate) struct Mounted {
+    native: Native,
+    mounts: Mounts,
+}
+
+/// Those that are not native.
+pub(crate) struct Mounts {
+    /// The longest prefix first.
+    all: Vec<Mount>,
+    /// Which was called last: what it lends may be current still.
+    last: Option<usize>,
+}
+
+/// An application below a prefix.
+pub(crate) struct Mount {
+    /// Its segments, none for `/`.
+    prefix: Vec<Vec<u8>>,
+    guest: Guest,
+}
+
+#[expect(clippy::large_enum_variant, reason = "a worker has a few")]
+enum Guest {
+    Asgi(Asgi),
+    Wsgi(Wsgi),
+}
+
+impl Mounted {
+    pub(super) fn new(
+        app: &Bound<'_, MountedApp>,
+        shared: &Arc<Shared>,
+        placement: Placement,
+        config: &Config,
+    ) -> PyResult<Mounted> {
+        let (py, own) = (app.py(), app.get());
+        let mut all = Vec::with_capacity(own.mounts.len());
+        for (prefix, guest) in &own.mounts {
+            let guest = Guest::of(guest.bind(py), shared, placement, config)?;
+            let prefix = segments(prefix.as_bytes()).map(<[u8]>::to_vec).collect();
+            all.push(Mount { prefix, guest });
+        }
+        all.sort_by_key(|mount| std::cmp::Reverse(mount.prefix.len()));
+        Ok(Mounted {
+            native: Native::new(own.native.clone_ref(py), Arc::clone(shared)),
+            mounts: Mounts { all, last: None },
+        })
+    }
+
+    /// What runs the native application's coroutines, and the mounts with what runs theirs.
+    pub(super) fn parts(&mut self) -> (&mut Runner, &mut [Mount]) {
+        (&mut self.native.calls.runner, &mut self.mounts.all)
+    }
+
+    pub(super) fn pass_begins(&mut self) {
+        self.native.pass_begins();
+    }
+
+    pub(super) fn watch(&self, poller: &Poller) -> std::io::Result<()> {
+        self.mounts.wsgi().try_for_each(|wsgi| wsgi.watch(poller))
+    }
+
+    pub(super) fn wait_begins(&mut self, wait_ms: Option<u64>) -> Option<u64> {
+        let wsgi = self.mounts.wsgi_mut();
+        wsgi.fold(wait_ms, |wait_ms, wsgi| wsgi.wait_begins(wait_ms))
+    }
+
+    pub(super) fn wait_ends(&self) {
+        self.mounts.wsgi().for_each(Wsgi::wait_ends);
+    }
+
+    /// The native application, which is called first, and the mounts, which it offers its call.
+    pub(super) fn in_order(&mut self) -> (&mut Native, &mut Mounts) {
+        (&mut self.native, &mut self.mounts)
+    }
+
+    /// As [`server::App::pull`]; so are the next four.
+    pub(super) fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
+        let py = ffi::attached();
+        self.all_step_aside(py);
+        let owner = self.mounts.wsgi_mut().find(|wsgi| wsgi.is_streaming(id));
+        match owner.map(|wsgi| (HiddenLoop::hide(py), wsgi)) {
+            Some((Ok(_hidden), wsgi)) => wsgi.pull(id, out),
+            Some((Err(error), _)) => {
+                log_failure(py, &error, None);
+                Pulled::Failed
+            }
+            None => self.native.pull(id, out),
+        }
+    }
+
+    pub(super) fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
+        self.native.content(id, content, is_last);
+        let wsgi = self.mounts.wsgi_mut();
+        wsgi.for_each(|wsgi| wsgi.content(id, content, is_last));
+    }
+
+    /// Of native and ASGI applications, whose open exchanges are shared; the threads of WSGI take theirs otherwise.
+    pub(super) fn content_room(
+        &mut self,
+        id: ExchangeId,
+        bytes: usize,
+    ) -> Option<&mut [MaybeUninit<u8>]> {
+        let runner = &self.native.calls.runner;
+        let is_shared = runner.shared.exchanges().contains_key(&id);
+        is_shared.then_some(())?;
+        self.native.content_room(id, bytes)
+    }
+
+    pub(super) fn content_was_read(&mut self, id: ExchangeId, bytes: usize, is_last: bool) {
+        self.native.content_was_read(id, bytes, is_last);
+    }
+
+    pub(super) fn writable(&mut self, id: ExchangeId) {
+        self.native.writable(id);
+        self.mounts.wsgi_mut().for_each(|wsgi| wsgi.writable(id));
+    }
+
+    pub(super) fn peer_ended(&mut self, id: ExchangeId) {
+        // Only what ASGI awaits looks at it.
+        let shared = &self.native.calls.runner.shared;
+        shared.peer_ended(ffi::attached(), id);
+    }
+
+    pub(super) fn abort(&mut self, id: ExchangeId, why: Abort) {
+        let py = ffi::attached();
+        self.all_step_aside(py);
+        self.native.abort(id, why);
+        for wsgi in self.mounts.wsgi_mut() {
+            // Closing what is streamed runs the application.
+            let hidden = wsgi.is_streaming(id).then(|| HiddenLoop::hide(py));
+            wsgi.abort(id, why);
+            drop(hidden);
+        }
+    }
+
+    /// Whatever runs now is no call: nothing that is lent is current.
+    fn all_step_aside(&mut self, py: Python<'_>) {
+        self.native.calls.runner.steps_aside(py);
+        self.mounts.step_aside(py);
+    }
+}
+
+impl Mounts {
+    /// Answers a request that has no route.
+    #[inline(never)]
+    pub(crate) fn call(
+        &mut self,
+        native: &mut Runner,
+        request: &server::Request<'_>,
+        responder: &mut Responder<'_>,
+    ) -> Option<Outcome> {
+        let py = ffi::attached();
+        let Some(index) = self.find(request.head.path) else {
+            self.step_aside(py);
+            return None;
+        };
+        native.steps_aside(py);
+        let mount = self.turn_to(py, index)?;
+        Some(mount.guest.call(py, request, responder))
+    }
+
+    /// The mount that a path is below.
+    fn find(&self, path: &[u8]) -> Option<usize> {
+        let mut all = self.all.iter();
+        all.position(|mount| is_below(path, &mount.prefix))
+    }
+
+    fn wsgi(&self) -> impl Iterator<Item = &Wsgi> {
+        self.all.iter().filter_map(|mount| match &mount.guest {
+            Guest::Wsgi(wsgi) => Some(wsgi),
+            Guest::Asgi(_) => None,
+        })
+    }
+
+    fn wsgi_mut(&mut self) -> impl Iterator<Item = &mut Wsgi> {
+        let all = self.all.iter_mut();
+        all.filter_map(|mount| match &mut mount.guest {
+            Guest::Wsgi(wsgi) => Some(wsgi),
+            Guest::Asgi(_) => None,
+        })
+    }
+
+    /// The native application is called, or another mount than the last.
+    pub(crate) fn step_aside(&mut self, py: Python<'_>) {
+        if let Some(mount) = self.last.take().and_then(|last| self.all.get_mut(last)) {
+            mount.runner().steps_aside(py);
+        }
+    }
+
+    /// Makes a mount the one that is called, before it is: what it lends may be current behind a panic, too.
+    fn turn_to(&mut self, py: Python<'_>, index: usize) -> Option<&mut Mount> {
+        if self.last != Some(index) {
+            self.step_aside(py);
+            self.last = Some(index);
+        }
+        self.all.get_mut(index)
+    }
+}
+
+impl Mount {
+    pub(super) fn runner(&mut self) -> &mut Runner {
+        match &mut self.guest {
+            Guest::Asgi(asgi) => &mut asgi.runner,
+            Guest::Wsgi(wsgi) => &mut wsgi.runner,
+        }
+    }
+}
+
+impl Guest {
+    fn of(
+        app: &Bound<'_, PyAny>,
+        shared: &Arc<Shared>,
+        placement: Placement,
+        config: &Config,
+    ) -> PyResult<Guest> {
+        let shared = Arc::clone(shared);
+        if let Ok(app) = app.cast::<AsgiApp>() {
+            return Ok(Guest::Asgi(Asgi::new(app, shared)?));
+        }
+        let Ok(app) = app.cast::<WsgiApp>() else {
+            return Err(PyTypeError::new_err("only AsgiApp and WsgiApp are mounted"));
+        };
+        Ok(Guest::Wsgi(Wsgi::new(app, shared, placement, config)?))
+    }
+
+    fn call(
+        &mut self,
+        py: Python<'_>,
+        request: &server::Request<'_>,
+        responder: &mut Responder<'_>,
+    ) -> Outcome {
+        match self {
+            Guest::Asgi(asgi) => asgi.call(request, responder),
+            Guest::Wsgi(wsgi) if wsgi.is_pooled() => wsgi.call(request, responder),
+            Guest::Wsgi(wsgi) => match HiddenLoop::hide(py) {
+                Ok(_hidden) => wsgi.call(request, responder),
+                Err(error) => {
+                    log_failure(py, &error, None);
+                    let fields = Fields::constant(crate::answer::TEXT);
+                    responder.respond(500, fields, b"500 Internal Server Error\n");
+                    Outcome::Answered
+                }
+            },
+        }
+    }
+}
+
+/// The segments of a path: none of `/`.
+fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let below_root = path.strip_prefix(b"/").unwrap_or_default();
+    let count = match below_root {
+        b"" => 0,
+        _ => usize::MAX,
+    };
+    below_root.split(|byte| *byte == b'/').take(count)
+}
+
+/// Whether a path, as it was received, begins with these segments. They are compared as the router does it: percent-decoded one by one,
+/// so that `%2F` ends none.
+fn is_below(path: &[u8], prefix: &[Vec<u8>]) -> bool {
+    let mut own = segments(path);
+    prefix.iter().all(|expected| {
+        own.next()
+            .is_some_and(|segment| match segment.contains(&b'%') {
+                true => server::percent_decode(segment) == *expected,
+                false => segment == expected,
+            })
+    })
+}

@@ -1,0 +1,66 @@
+"""A native application with others mounted on it, as the server holds them together.
+
+The native application's startup comes first, for it may open what the others use; they follow in
+the order in which they were mounted. The shutdowns run the other way round. Where a startup fails,
+those that had ended are followed by their shutdowns before the server gives up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bolide import _core
+from bolide.interface.asgi import AsgiApplication, LifespanError
+from bolide.logs import logger
+
+if TYPE_CHECKING:
+    from bolide.interface.wsgi import WsgiApplication
+    from bolide.web import App
+
+__all__ = ["MountedApplication"]
+
+
+class MountedApplication:
+    """A `bolide.App` and ASGI and WSGI applications by prefix."""
+
+    def __init__(
+        self, native: App, mounts: Sequence[tuple[str, AsgiApplication | WsgiApplication]]
+    ) -> None:
+        self._native = native
+        self._mounts = mounts
+        self._started: list[tuple[str, App | AsgiApplication | WsgiApplication]] = []
+
+    def core(self) -> _core.MountedApp:
+        """Give what the core serves."""
+        mounts = [(prefix, app.core()) for prefix, app in self._mounts]
+        return _core.MountedApp(self._native.core(), mounts)
+
+    async def startup(self) -> None:
+        """Run every startup, one after the other.
+
+        Raises:
+            LifespanError: one of the mounted applications says that it failed.
+            Exception: whatever a startup hook of the native one raises.
+        """
+        for prefix, app in [("", self._native), *self._mounts]:
+            try:
+                await app.startup()
+            except LifespanError as error:
+                await self.shutdown()
+                raise LifespanError(f"mounted at {prefix}: {error}") from None
+            except BaseException:
+                await self.shutdown()
+                raise
+            self._started.append((prefix, app))
+
+    async def shutdown(self) -> None:
+        """Run the shutdown of each that was started; what one raises does not keep the others."""
+        while self._started:
+            prefix, app = self._started.pop()
+            try:
+                await app.shutdown()
+            except LifespanError as error:
+                logger.error("the shutdown of what is mounted at %s failed: %s", prefix, error)
+            except Exception:
+                logger.exception("the shutdown of what is mounted at %s failed", prefix)
