@@ -126,6 +126,7 @@ REQUESTS = {
     "unread content": upload("/watch/unread", b"content"),
     "inside content": head("POST", "/watch/unread", "Content-Length: 9") + b"half",
     "before content": head("POST", "/watch/unread", "Content-Length: 9"),
+    "last": head("GET", "/watch/read", "Connection: close"),
     "inside a chunk": head("POST", "/watch/unread", CHUNKED) + b"9\r\nhalf",
 }
 
@@ -142,6 +143,16 @@ def test_16_a_watcher_learns_at_once_that_the_client_has_gone(
     assert seen("watchers") == watchers
     end(client, way)
     wait_until(lambda: seen("watchers") == watchers + 1)
+
+
+@pytest.mark.parametrize("way", ["end", "reset"])
+def test_16_also_when_a_request_waits_behind(server: Server, seen: Seen, way: str) -> None:
+    watching, watchers = seen("watching"), seen("watchers")
+    client = server.connect()
+    client.send(head("GET", "/watch/read") + upload("/watch/read", b"content"))
+    wait_until(lambda: seen("watching") == watching + 1)
+    end(client, way)
+    wait_until(lambda: seen("watchers") >= watchers + 1)
 
 
 @pytest.mark.parametrize("way", ["end", "reset"])

@@ -23,6 +23,8 @@ pub struct Interest {
     pub read: bool,
     /// Wake when it can be written.
     pub write: bool,
+    /// Wake when the peer will send no more, also if nothing is read; for edge-triggered descriptors.
+    pub end: bool,
 }
 
 impl Interest {
@@ -30,15 +32,17 @@ impl Interest {
     pub const NONE: Interest = Interest {
         read: false,
         write: false,
+        end: false,
     };
     /// Wake when it can be read.
     pub const READ: Interest = Interest {
         read: true,
         write: false,
+        end: false,
     };
 
     fn edge_flags(self) -> epoll::EventFlags {
-        let end = if self.read {
+        let end = if self.read || self.end {
             epoll::EventFlags::RDHUP
         } else {
             epoll::EventFlags::empty()

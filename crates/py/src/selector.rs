@@ -307,5 +307,6 @@ fn interest(events: u8) -> Interest {
     Interest {
         read: events & EVENT_READ != 0,
         write: events & EVENT_WRITE != 0,
+        ..Interest::NONE
     }
 }

@@ -60,6 +60,8 @@ pub(crate) struct Connection {
     /// `input` holds more than an incomplete head: something before it must end first.
     is_blocked: bool,
     end_of_input: bool,
+    /// The peer sends no more; there may be input before that which was not read.
+    has_peer_ended: bool,
     /// The peer sent more than we will read, so a plain close could reset away our last answer.
     has_unread: bool,
     /// Bytes that the socket refused, and how many of them have left since.
@@ -99,6 +101,7 @@ impl Connection {
             input: Vec::new(),
             is_blocked: false,
             end_of_input: false,
+            has_peer_ended: false,
             has_unread: false,
             backlog: Vec::new(),
             backlog_sent: 0,
@@ -137,15 +140,26 @@ impl Connection {
             }
             Received::End => {
                 self.end_of_input = true;
-                self.sent_ms = core.clock.now_ms();
                 self.content_was_cut(app);
-                let open = self.pending.iter().filter(|exchange| !exchange.is_ended());
-                open.for_each(|exchange| app.peer_ended(exchange.id));
+                self.peer_ended(core, app);
             }
             Received::Blocked => return Fate::Open,
             Received::Broken(_) => return self.close(core, app, Abort::Disconnected),
         }
         self.settle(core, app)
+    }
+
+    /// The peer sends no more: the handlers at work are told, also while what it sent before waits to be read.
+    pub(crate) fn peer_ended<A: App>(&mut self, core: &mut Core, app: &mut A) {
+        if !std::mem::replace(&mut self.has_peer_ended, true) {
+            self.sent_ms = core.clock.now_ms();
+        }
+        self.tell_peer_ended(app);
+    }
+
+    fn tell_peer_ended<A: App>(&self, app: &mut A) {
+        let open = self.pending.iter().filter(|exchange| !exchange.is_ended());
+        open.for_each(|exchange| app.peer_ended(exchange.id));
     }
 
     /// Sends what waits and goes on.
@@ -224,6 +238,7 @@ impl Connection {
         Interest {
             read: takes_input && !write && !self.is_blocked && !self.end_of_input,
             write,
+            end: !self.has_peer_ended,
         }
     }
 

@@ -320,10 +320,15 @@ impl<A: App> Worker<A> {
             self.next_event += 1;
             if event.token < LISTENER {
                 self.with_connection(event.token as usize, |connection, core, app, receive| {
+                    if event.has_ended() && !event.is_readable() {
+                        connection.peer_ended(core, app);
+                    }
                     if event.is_writable() {
                         connection.writable(core, app)
                     } else if event.is_readable() {
                         connection.readable(core, app, receive, event.has_ended())
+                    } else if event.has_ended() && !event.is_hung_up() {
+                        Fate::Open
                     } else {
                         connection.close(core, app, Abort::Disconnected)
                     }

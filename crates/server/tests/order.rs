@@ -131,6 +131,22 @@ fn pipelined_requests_in_work_are_bounded_and_then_reading_pauses() {
 }
 
 #[test]
+fn a_clients_end_is_told_while_requests_wait_behind() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&(get("/later/0") + &post("/later/1", "a") + &post("/later/2", "b")));
+    server.settle();
+    client.end();
+    for number in 0..3 {
+        let id = server.exchange(&format!("/later/{number}"));
+        server.pass_until(|server| server.worker.app.half_closed.contains(&id));
+        server.respond(id, "");
+        assert_eq!(server.answer(&mut client).status, 200);
+    }
+    server.expect_end(&mut client);
+}
+
+#[test]
 fn nothing_behind_the_last_request_is_served() {
     let mut server = Server::new();
     let mut client = server.connect();

@@ -50,6 +50,7 @@ impl Connection {
         Interest {
             read: self.owed == 0,
             write: self.owed > 0,
+            ..Interest::NONE
         }
     }
 

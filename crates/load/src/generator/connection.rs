@@ -65,6 +65,7 @@ impl Connection {
         Interest {
             read: true,
             write: self.unsent > 0,
+            ..Interest::NONE
         }
     }
 

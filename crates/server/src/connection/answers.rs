@@ -204,6 +204,9 @@ impl Connection {
             self.is_blocked &= unused > 0;
             if self.is_blocked {
                 self.resume(core, app);
+                if self.has_peer_ended {
+                    self.tell_peer_ended(app);
+                }
                 if self.input.len() < unused || !core.out.is_empty() {
                     continue;
                 }

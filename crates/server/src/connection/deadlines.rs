@@ -99,7 +99,7 @@ impl Connection {
     /// A peer that sends no more, and is sent nothing either: it may be gone, and only sending would tell.
     fn is_streamed_to_half_closed(&self) -> bool {
         let is_open = |front: &Exchange| front.progress == Progress::Pushed;
-        self.end_of_input && !self.is_full && self.pending.front().is_some_and(is_open)
+        self.has_peer_ended && !self.is_full && self.pending.front().is_some_and(is_open)
     }
 
     /// Answers for every handler whose time is over. True when there was one.
