@@ -206,6 +206,20 @@ def test_17_two_receives_at_once_have_a_message_each(server: Server, seen: Seen)
     wait_until(lambda: seen("two then") == ["http.disconnect"], patience_s=1)
 
 
+@pytest.mark.parametrize("way", ["silent", "begun"])
+def test_15_tasks_that_a_failed_application_left_do_not_wait_for_ever(
+    server: Server, seen: Seen, way: str
+) -> None:
+    names = ["left waiting", "left late", "left late send"]
+    expected = ["http.disconnect", "http.disconnect", "ClientDisconnected"]
+    if way == "begun":
+        names.append("left sending")
+        expected.append("ClientDisconnected")
+    with server.connect() as client:
+        client.send(head("GET", f"/left/{way}"))
+        wait_until(lambda: [seen(name) for name in names] == expected)
+
+
 CUT = {
     "no content": head("POST", "/upload/now", "Content-Length: 9"),
     "half of it": head("POST", "/upload/now", "Content-Length: 9") + b"half",

@@ -144,6 +144,21 @@ impl Shared {
         exchanges.remove(&id)
     }
 
+    /// Forgets an exchange, and lets those go on who still wait for it. What was to be sent has left or will, if the answer is complete.
+    pub(crate) fn end(&self, py: Python<'_>, id: ExchangeId, is_complete: bool) {
+        let Some(mut ended) = self.close(id) else {
+            return;
+        };
+        wake_all(py, Some(std::mem::take(&mut ended.readers)));
+        for writer in std::mem::take(&mut ended.writers) {
+            if is_complete {
+                wake(py, &writer);
+            } else {
+                let _ = self.refuse(py, &writer);
+            }
+        }
+    }
+
     /// Whether an exception is the one that tells a handler of its peer's end.
     pub(crate) fn is_disconnection(&self, py: Python<'_>, error: &PyErr) -> bool {
         error.matches(py, &self.disconnected).unwrap_or(false)

@@ -190,6 +190,38 @@ async def two(scope: Any, receive: Receive, send: Send) -> None:
 
 
 @kinds
+async def left(scope: Any, receive: Receive, send: Send) -> None:
+    """Fail, and leave tasks behind: two wait already, one begins later."""
+    await messages(receive)
+    if word(scope, 2) == "begun":
+        await send(START)
+
+    async def note(name: str, awaitable: Any) -> None:
+        try:
+            kinds.seen[name] = (await awaitable)["type"]
+        except OSError as error:
+            kinds.seen[name] = type(error).__name__
+
+    async def late() -> None:
+        await turns()
+        await note("left late", receive())
+        await note("left late send", _sent(send))
+
+    kinds.tasks = [asyncio.ensure_future(note("left waiting", receive()))]  # type: ignore[attr-defined]
+    if word(scope, 2) == "begun":
+        sending = asyncio.ensure_future(note("left sending", _sent(send)))
+        kinds.tasks.append(sending)  # type: ignore[attr-defined]
+    kinds.tasks.append(asyncio.ensure_future(late()))  # type: ignore[attr-defined]
+    await turns(3)
+    raise ValueError("as the test wants it")
+
+
+async def _sent(send: Send) -> Any:
+    await part(send, b"c" * 8_000_000)
+    return {"type": "sent"}
+
+
+@kinds
 async def silent(scope: Any, receive: Receive, send: Send) -> None:
     """Answer without receiving, when it is let."""
     if word(scope, 2) == "held":

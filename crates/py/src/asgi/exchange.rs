@@ -34,6 +34,8 @@ pub(super) struct State {
     pub(super) trailers: Vec<u8>,
     /// It is among the open exchanges: there is something to reach it for.
     is_open: bool,
+    /// The application has ended: nothing comes to it any more.
+    is_over: bool,
     request: Incoming,
     /// The application is in its first step: what it sends is kept for the caller, which writes it at once.
     pub(super) is_direct: bool,
@@ -115,6 +117,7 @@ impl Exchange {
             state.accepts_trailers = head.accepts_trailers;
             state.trailers.clear();
             state.is_open = matches!(content, Incoming::Parts);
+            state.is_over = false;
             state.request = content;
             state.is_direct = true;
             state.progress = Progress::Nothing;
@@ -198,12 +201,23 @@ impl Exchange {
         self.with(py, |state| state.progress)
     }
 
-    /// Forgets the exchange.
+    /// Forgets the exchange. Whoever still waits for it, in a task that the application left behind, learns that it is over.
     pub(crate) fn close(&self, py: Python<'_>) {
-        let open = self.with(py, |state| state.id.filter(|_| state.is_open));
-        if let Ok(Some(id)) = open {
-            drop(self.shared.close(id));
+        let open = self.with(py, |state| {
+            state.is_over = true;
+            let id = state.id.filter(|_| state.is_open);
+            id.map(|id| (id, state.progress == Progress::Complete))
+        });
+        if let Ok(Some((id, is_complete))) = open {
+            self.shared.end(py, id, is_complete);
         }
+    }
+
+    /// Whether nothing comes from the client any more.
+    pub(super) fn is_over(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |state| {
+            state.is_over || state.progress == Progress::Complete
+        })
     }
 
     /// The answer cannot be completed.
@@ -234,10 +248,17 @@ impl Exchange {
         title.unwrap_or_default()
     }
 
-    /// The client has gone. In the first step nobody has looked.
+    /// Nobody takes what is sent: the client has gone, or the answer was given up. In the first step nobody has looked.
     fn is_gone(&self, py: Python<'_>) -> bool {
-        let id = self.with(py, |state| state.id.filter(|_| !state.is_direct));
-        let Ok(Some(id)) = id else { return false };
+        let standing = self.with(py, |state| {
+            let is_given_up = state.is_over && state.progress != Progress::Complete;
+            (is_given_up, state.id.filter(|_| !state.is_direct))
+        });
+        let id = match standing {
+            Ok((true, _)) => return true,
+            Ok((false, Some(id))) => id,
+            _ => return false,
+        };
         let exchanges = self.shared.exchanges();
         exchanges.get(&id).is_some_and(|open| open.is_disconnected)
     }

@@ -37,7 +37,7 @@ awaitable!(Receiving);
 
 /// The next message for the application, or None as long as there is none.
 fn next_message<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Option<Bound<'py, PyDict>>> {
-    let is_complete = exchange.is_complete(py);
+    let is_over = exchange.is_over(py)?;
     let id = exchange.id(py)?;
     let standing = exchange.shared().change(id, |open| {
         let part = open.content.pop_front();
@@ -46,7 +46,7 @@ fn next_message<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Option<Bo
     });
     let (part, is_last, is_gone, peer_ended) = standing.unwrap_or((None, false, false, false));
     let content = exchange.next_content(py, part, is_last)?;
-    if is_complete || is_gone {
+    if is_over || is_gone {
         return disconnect(py).map(Some);
     }
     if let Some((content, is_last)) = content {
