@@ -211,6 +211,19 @@ def test_26_a_message_out_of_order_raises_and_does_not_reach_the_client(
 
 
 @pytest.mark.parametrize("when", ["now", "later"])
+def test_26_an_answer_sent_by_the_headers_of_another_one_is_the_only_one(
+    client: Connection, seen: Seen, when: str
+) -> None:
+    before = seen("nested")
+    client.send(head("GET", f"/nested/{when}") * 2)
+    for _ in range(2):
+        reply = client.read()
+        assert (reply.status, reply.content, reply.get("x-inner")) == (200, b"inner", "1")
+        assert reply.get("x-outer") is None
+    assert seen("nested") == before + 2
+
+
+@pytest.mark.parametrize("when", ["now", "later"])
 @pytest.mark.parametrize("size", ["whole", "parts"])
 @pytest.mark.parametrize("way", ["bytearray", "memoryview", "strided"])
 def test_29_a_buffer_may_be_changed_when_send_has_returned(

@@ -35,6 +35,24 @@ async def sized(scope: Any, receive: Receive, send: Send) -> None:
 
 
 @kinds
+async def nested(scope: Any, receive: Receive, send: Send) -> None:
+    """Send a whole answer while the headers of another one are read."""
+
+    class Nested(list[Any]):
+        def __iter__(self) -> Any:
+            send(start((b"x-inner", b"1")))
+            send({"type": "http.response.body", "body": b"inner"})
+            return iter([(b"x-outer", b"1")])
+
+    if word(scope, 2) == "later":
+        await asyncio.sleep(0)
+    try:
+        await send({**START, "headers": Nested()})
+    except RuntimeError:
+        kinds.count("nested")
+
+
+@kinds
 async def held(scope: Any, receive: Receive, send: Send) -> None:
     """Send a start, and its content when it is let."""
     await send(start((b"x-start", b"sent")))

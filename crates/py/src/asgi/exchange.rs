@@ -295,19 +295,20 @@ impl Exchange {
         // Reading it may run the application's own iterator, so it is not read into the state.
         let mut head = self.with(py, |state| match state.progress {
             Progress::Nothing => Ok(std::mem::take(&mut state.head)),
-            _ => Err(PyRuntimeError::new_err(
-                "send(): http.response.start was sent before",
-            )),
+            _ => Err(started_before()),
         })??;
         head.clear();
         let read = start.read(&mut head);
-        self.with(py, |state| {
-            state.head = head;
-            if read.is_ok() {
-                state.progress = Progress::Started;
-            }
-        })?;
         read?;
+        self.with(py, |state| match state.progress {
+            Progress::Nothing => {
+                state.head = head;
+                state.progress = Progress::Started;
+                Ok(())
+            }
+            // That iterator sent too.
+            _ => Err(started_before()),
+        })??;
         if self.with(py, |state| state.head.has_trailers)? {
             self.leave_first_step(py)?;
         }
@@ -451,6 +452,10 @@ impl Exchange {
     fn receive(slf: Bound<'_, Exchange>) -> Receiving {
         Receiving::of(slf)
     }
+}
+
+fn started_before() -> PyErr {
+    PyRuntimeError::new_err("send(): http.response.start was sent before")
 }
 
 /// The answer of an application that failed before it began one.
