@@ -91,7 +91,12 @@ def test_31_a_file_that_is_too_short_ends_the_connection(client: Connection) -> 
 
 @pytest.mark.parametrize(
     ("path", "content"),
-    [("/missing", b"no such file"), ("/folder", b"no file"), ("/pipe", b"no file")],
+    [
+        ("/missing", b"no such file"),
+        ("/folder", b"no file"),
+        ("/pipe", b"no file"),
+        ("/fifo", b"no file"),
+    ],
 )
 def test_31_what_cannot_be_sent_is_the_applications_to_handle(
     client: Connection, path: str, content: bytes

@@ -72,6 +72,19 @@ async def folder(scope: Any, receive: Receive, send: Send) -> None:
 
 
 @kinds
+async def fifo(scope: Any, receive: Receive, send: Send) -> None:
+    """Send what waits for a writer when it is opened."""
+    name = FILE.with_name("fifo")
+    if not name.exists():
+        os.mkfifo(name)
+    await send(start())
+    try:
+        await send({"type": "http.response.pathsend", "path": str(name)})
+    except ValueError:
+        await send({"type": "http.response.body", "body": b"no file"})
+
+
+@kinds
 async def copied(scope: Any, receive: Receive, send: Send) -> None:
     """Send parts of an open file, and bytes between them; close it before they have left."""
     await pause(scope)

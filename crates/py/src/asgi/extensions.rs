@@ -1,6 +1,7 @@
 //! What an application may send beyond start and body: early hints, files and a trailer section (asgiref, "Extensions").
 
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::path::{Path, PathBuf};
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -30,8 +31,8 @@ impl Exchange {
         match kind {
             Extension::EarlyHint => self.early_hint(message),
             Extension::PathSend => {
-                let path = required(message, "path")?.extract::<std::path::PathBuf>()?;
-                let part = whole(File::open(&path)?, &path.display().to_string())?;
+                let path = required(message, "path")?.extract::<PathBuf>()?;
+                let part = whole(&path)?;
                 self.file(py, part, false)
             }
             Extension::ZeroCopySend => {
@@ -128,9 +129,12 @@ fn is_true(message: &Bound<'_, PyDict>, key: &str) -> PyResult<bool> {
         .map_or(Ok(false), |value| value.is_truthy())
 }
 
-/// All of a file.
-fn whole(file: File, name: &str) -> PyResult<FilePart> {
-    let length = length_of(&file, name)?;
+/// All of a file. What it is is asked before it is opened, too: to open a pipe waits for who writes to it.
+fn whole(path: &Path) -> PyResult<FilePart> {
+    let name = path.display().to_string();
+    regular(&std::fs::metadata(path)?, &name)?;
+    let file = File::open(path)?;
+    let length = regular(&file.metadata()?, &name)?;
     Ok(FilePart {
         file,
         offset: 0,
@@ -151,7 +155,7 @@ fn part_of(message: &Bound<'_, PyDict>) -> PyResult<FilePart> {
         _ => object.call_method0("tell")?,
     };
     let offset: u64 = offset.extract()?;
-    let rest = length_of(&file, &object.to_string())?.saturating_sub(offset);
+    let rest = regular(&file.metadata()?, &object.to_string())?.saturating_sub(offset);
     let length = match message.get_item("count")? {
         Some(count) if !count.is_none() => rest.min(count.extract()?),
         _ => rest,
@@ -163,8 +167,8 @@ fn part_of(message: &Bound<'_, PyDict>) -> PyResult<FilePart> {
     })
 }
 
-fn length_of(file: &File, name: &str) -> PyResult<u64> {
-    let metadata = file.metadata()?;
+/// The length of a regular file; no other has one.
+fn regular(metadata: &Metadata, name: &str) -> PyResult<u64> {
     if !metadata.is_file() {
         return Err(PyValueError::new_err(format!(
             "send(): {name} is not a regular file"
