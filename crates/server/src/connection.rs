@@ -231,7 +231,7 @@ impl Connection {
         let write = self.is_full;
         let takes_input = match &self.reading {
             Reading::Head => true,
-            Reading::Content(incoming) => !incoming.is_complete,
+            Reading::Content(incoming) => !incoming.is_complete && !incoming.is_ahead,
             Reading::Closing => false,
             Reading::Lingering { .. } => true,
         };

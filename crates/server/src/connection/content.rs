@@ -57,6 +57,8 @@ pub(super) struct Incoming {
     waits_since_ms: Option<u64>,
     /// Sum of the waits before.
     waited_ms: u64,
+    /// The taker has a part that it has not asked for: nothing more is read until it asks.
+    pub(super) is_ahead: bool,
 }
 
 /// What more input did.
@@ -100,6 +102,7 @@ impl Incoming {
             is_persistent,
             waits_since_ms: None,
             waited_ms: 0,
+            is_ahead: false,
         }
     }
 
@@ -254,7 +257,7 @@ impl Connection {
             return None;
         };
         let (id, owed) = incoming.owed_directly(core.limits.body_bytes_max)?;
-        if owed < ROOM_BYTES_MIN || !self.input.is_empty() || self.is_blocked {
+        if owed < ROOM_BYTES_MIN || !self.input.is_empty() || incoming.is_ahead {
             return None;
         }
         // What nobody has asked for is no more than may be held.
@@ -289,7 +292,7 @@ impl Connection {
                 let is_in_room = matches!(held, Held::Room(_));
                 if (*wants || is_in_room) && (is_complete || bytes > 0) {
                     // Of what nobody asked for yet, one part is read ahead.
-                    self.is_blocked |= !*wants && !is_complete;
+                    incoming.is_ahead = !*wants;
                     if std::mem::take(wants)
                         && let Some(reader) = self.pending.back_mut()
                     {
@@ -388,7 +391,10 @@ impl Connection {
             return;
         };
         match &mut incoming.taker {
-            Taker::Exchange { id, wants } if *id == asker => *wants = true,
+            Taker::Exchange { id, wants } if *id == asker => {
+                *wants = true;
+                incoming.is_ahead = false;
+            }
             _ => return,
         }
         if std::mem::take(&mut incoming.owes_continue)
