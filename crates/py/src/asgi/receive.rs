@@ -52,7 +52,8 @@ fn next_message<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Option<Bo
     if let Some((content, is_last)) = content {
         return request(py, content, is_last).map(Some);
     }
-    if peer_ended {
+    // What came before its end is still with the server, or the server will tell that it was cut.
+    if peer_ended && !exchange.has_more(py)? {
         return disconnect(py).map(Some);
     }
     Ok(None)
