@@ -197,7 +197,8 @@ impl App for Interface {
         match self {
             Interface::Asgi(asgi) => asgi.peer_ended(id),
             Interface::Mounted(mounted) => mounted.peer_ended(id),
-            Interface::Native(_) | Interface::Wsgi(_) => {}
+            Interface::Wsgi(wsgi) => wsgi.peer_ended(id),
+            Interface::Native(_) => {}
         }
     }
 

@@ -163,6 +163,8 @@ impl Mounted {
         // Only what ASGI awaits looks at it.
         let shared = &self.native.calls.runner.shared;
         shared.peer_ended(ffi::attached(), id);
+        let wsgi = self.mounts.wsgi_mut();
+        wsgi.for_each(|wsgi| wsgi.peer_ended(id));
     }
 
     pub(super) fn abort(&mut self, id: ExchangeId, why: Abort) {
