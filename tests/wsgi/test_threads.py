@@ -283,3 +283,16 @@ def test_a_guest_ends_with_its_loop(loop: str, threads: str) -> None:
         assert guest.wait() == 0
     finally:
         guest.close()
+
+
+def test_new_connections_do_not_keep_an_old_one_waiting(start: Start) -> None:
+    server = start("wsgi_order.py", "--threads", "1")
+    with server.connect() as old, server.connect() as first, ExitStack() as opened:
+        assert old.get("/0").content == b"0"
+        # While this one is at work, 30 connect, and the old one asks behind them.
+        first.send(b"GET /300 HTTP/1.1\r\nHost: test\r\n\r\n")
+        for _ in range(30):
+            new = opened.enter_context(server.connect())
+            new.send(b"GET /20 HTTP/1.1\r\nHost: test\r\n\r\n")
+        number = int(old.get("/0").content)
+        assert 1 < number < 10

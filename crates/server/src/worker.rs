@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use net::{
     Accepted, Clock, Events, Interest, Interrupted, Listener, Peer, Poller, TimerWheel, Token,
@@ -32,6 +33,9 @@ pub(crate) const ROOM_BYTES_MAX: usize = 262_144;
 pub(crate) const SEND_BUFFER_KEPT_BYTES: usize = 1 << 20;
 /// Connections accepted from one listener before the others have their turn.
 const ACCEPTS_PER_PASS: usize = 256;
+/// How long a pass accepts. The first request of a connection is served at once, and an application that takes its time over each must not
+/// keep the other connections, the timers and the loop waiting for all of them.
+const ACCEPTING_MAX: Duration = Duration::from_millis(10);
 /// Connections over the limit that are told so at the same time; beyond that they are closed without a word.
 const TURNED_AWAY_MAX: usize = 64;
 /// Content handed over in one pass, after which those who wait for it have their turn: so it is still in the processor's cache when they
@@ -235,7 +239,7 @@ impl<A: App> Worker<A> {
         self.core.draining_since_ms = Some(self.core.clock.now_ms());
         // Whoever is connected already, as far as its client knows, is served.
         for index in 0..self.listeners.len() {
-            self.accept(index);
+            self.accept(index, Duration::MAX);
         }
         self.stop_accepting();
         let keys: Vec<usize> = self.connections.iter().map(|(key, _)| key).collect();
@@ -334,7 +338,7 @@ impl<A: App> Worker<A> {
                     }
                 });
             } else if event.token < FOREIGN {
-                self.accept((event.token & !LISTENER) as usize);
+                self.accept((event.token & !LISTENER) as usize, ACCEPTING_MAX);
             } else {
                 is_foreign_ready |= event.token == FOREIGN;
             }
@@ -382,7 +386,8 @@ impl<A: App> Worker<A> {
         }
     }
 
-    fn accept(&mut self, index: usize) {
+    fn accept(&mut self, index: usize, most: Duration) {
+        let began = Instant::now();
         for _ in 0..ACCEPTS_PER_PASS {
             let Some(slot) = self.listeners.get_mut(index) else {
                 return;
@@ -391,6 +396,10 @@ impl<A: App> Worker<A> {
                 Accepted::Connection(transport, client) => {
                     let server = slot.local.unwrap_or_else(|| transport.local());
                     self.open(transport, client, server);
+                    if began.elapsed() >= most {
+                        // The listener is reported again.
+                        return;
+                    }
                 }
                 Accepted::None => return,
                 Accepted::Lost => {}

@@ -89,6 +89,8 @@ REFUSED: dict[str, Any] = {
     "number": 1,
     "length": [(b"content-length", b"five")],
     "negative-length": [(b"content-length", b"-5")],
+    "signed-length": [(b"content-length", b"+5")],
+    "two-lengths": [(b"content-length", b"5"), (b"content-length", b"6")],
 }
 
 

@@ -280,12 +280,16 @@ pub(crate) fn push_line(lines: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 
 fn push_header(head: &mut Head, name: &[u8], value: &[u8]) -> PyResult<()> {
     if name.eq_ignore_ascii_case(b"content-length") {
-        let length = std::str::from_utf8(value)
-            .ok()
-            .and_then(|text| text.parse().ok());
-        let Some(length) = length else {
+        let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+        let text = std::str::from_utf8(value).ok().filter(|_| is_number);
+        let Some(length) = text.and_then(|text| text.parse().ok()) else {
             return Err(PyValueError::new_err("send(): content-length is no number"));
         };
+        if head.response.length.is_some_and(|said| said != length) {
+            return Err(PyValueError::new_err(
+                "send(): two headers give different content-lengths",
+            ));
+        }
         head.response.length = Some(length);
         return Ok(());
     }
