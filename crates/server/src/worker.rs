@@ -20,6 +20,7 @@ use crate::access_log::AccessLog;
 use crate::app::{Abort, App, ExchangeId};
 use crate::connection::{Connection, Fate};
 use crate::exchange::Exchange;
+use crate::group::Group;
 use crate::limits::Limits;
 use crate::mailbox::{Command, Mailbox};
 use crate::responder::Stamp;
@@ -77,6 +78,8 @@ pub(crate) struct Core {
     pub(crate) log: Option<AccessLog>,
     /// Answers of the connection that is being served; empty between connections.
     pub(crate) out: Vec<u8>,
+    /// What waits for other connections' answers, to leave with them.
+    pub(crate) group: Group,
     pub(crate) draining_since_ms: Option<u64>,
     /// Content handed over in this pass.
     pub(crate) content_bytes: usize,
@@ -153,6 +156,7 @@ impl<A: App> Worker<A> {
             stamp: Stamp::new(!config.omits_server_field, clock.unix_s()),
             log,
             out: Vec::new(),
+            group: Group::default(),
             draining_since_ms: None,
             content_bytes: 0,
             sequence: 0,
@@ -269,6 +273,7 @@ impl<A: App> Worker<A> {
     /// Closes everything now.
     pub fn stop(&mut self) {
         self.stop_accepting();
+        self.core.group = Group::default();
         for mut connection in self.connections.drain() {
             connection.close(&mut self.core, &mut self.app, Abort::Disconnected);
         }
@@ -318,6 +323,7 @@ impl<A: App> Worker<A> {
             self.core.stamp.refresh(self.core.clock.unix_s());
         }
         self.core.content_bytes = 0;
+        self.core.group.open();
         while let Some(event) = self.events.get(self.next_event)
             && self.core.content_bytes < CONTENT_BYTES_PER_PASS
         {
@@ -337,17 +343,37 @@ impl<A: App> Worker<A> {
                         connection.close(core, app, Abort::Disconnected)
                     }
                 });
+                if self.core.group.is_due() {
+                    self.send_group();
+                    self.core.group.open();
+                }
             } else if event.token < FOREIGN {
                 self.accept((event.token & !LISTENER) as usize, ACCEPTING_MAX);
             } else {
                 is_foreign_ready |= event.token == FOREIGN;
             }
         }
+        self.send_group();
         self.take_mail();
         if self.timers.is_due(self.core.clock.now_ms()) {
             self.expire();
         }
         is_foreign_ready
+    }
+
+    /// Sends the answers that waited for each other.
+    fn send_group(&mut self) {
+        for index in 0.. {
+            let core = &mut self.core;
+            let Some(key) = core.group.leave(index, &mut core.out) else {
+                return;
+            };
+            self.with_connection(key as usize, |connection, core, app, _| {
+                connection.settle(core, app)
+            });
+            // Nobody takes them if the application ended the connection from inside its call.
+            self.core.out.clear();
+        }
     }
 
     /// Runs one connection's part of a pass; a panic in it ends that connection only.
