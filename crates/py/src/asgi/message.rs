@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use server::{Fields, Response};
 
@@ -29,9 +30,9 @@ pub(crate) enum Extension {
 
 /// `http.response.start`, not read yet.
 pub(crate) struct Start<'py> {
-    status: Option<Bound<'py, PyAny>>,
-    headers: Option<Bound<'py, PyAny>>,
-    trailers: Option<Bound<'py, PyAny>>,
+    pub(super) status: Option<Bound<'py, PyAny>>,
+    pub(super) headers: Option<Bound<'py, PyAny>>,
+    pub(super) trailers: Option<Bound<'py, PyAny>>,
 }
 
 /// The entries of a message that mean something.
@@ -45,15 +46,43 @@ struct Entries<'py> {
     more_body: Option<Bound<'py, PyAny>>,
 }
 
+/// The words of messages, as objects: those that are written out in a program are the same objects.
+struct Words {
+    kind: Py<PyString>,
+    body: Py<PyString>,
+    more_body: Py<PyString>,
+    status: Py<PyString>,
+    headers: Py<PyString>,
+}
+
+static WORDS: PyOnceLock<Words> = PyOnceLock::new();
+
+impl Words {
+    #[inline]
+    fn get(py: Python<'_>) -> &Words {
+        WORDS.get_or_init(py, || {
+            let word = |text| PyString::intern(py, text).unbind();
+            Words {
+                kind: word("type"),
+                body: word("body"),
+                more_body: word("more_body"),
+                status: word("status"),
+                headers: word("headers"),
+            }
+        })
+    }
+}
+
 impl<'py> Entries<'py> {
     fn of(message: &Bound<'py, PyDict>) -> Entries<'py> {
+        let words = Words::get(message.py());
         let mut entries = Entries::default();
         let mut position = 0;
         for _ in 0..message.len() {
             let Some((key, value)) = ffi::next_entry(message, &mut position) else {
                 break;
             };
-            if let Some(place) = entries.place(&key) {
+            if let Some(place) = entries.place(&key, words) {
                 *place = Some(value);
             }
         }
@@ -62,24 +91,19 @@ impl<'py> Entries<'py> {
 
     /// Where the value of a key belongs. Keys that are written out in a program are interned: comparing them as text is seldom needed.
     #[inline]
-    fn place(&mut self, key: &Bound<'py, PyAny>) -> Option<&mut Option<Bound<'py, PyAny>>> {
-        let py = key.py();
-        if key.is(pyo3::intern!(py, "type")) {
-            return Some(&mut self.kind);
+    fn place(
+        &mut self,
+        key: &Bound<'py, PyAny>,
+        words: &Words,
+    ) -> Option<&mut Option<Bound<'py, PyAny>>> {
+        match key {
+            _ if key.is(&words.kind) => Some(&mut self.kind),
+            _ if key.is(&words.body) => Some(&mut self.body),
+            _ if key.is(&words.more_body) => Some(&mut self.more_body),
+            _ if key.is(&words.status) => Some(&mut self.status),
+            _ if key.is(&words.headers) => Some(&mut self.headers),
+            _ => self.place_of_text(key),
         }
-        if key.is(pyo3::intern!(py, "body")) {
-            return Some(&mut self.body);
-        }
-        if key.is(pyo3::intern!(py, "more_body")) {
-            return Some(&mut self.more_body);
-        }
-        if key.is(pyo3::intern!(py, "status")) {
-            return Some(&mut self.status);
-        }
-        if key.is(pyo3::intern!(py, "headers")) {
-            return Some(&mut self.headers);
-        }
-        self.place_of_text(key)
     }
 
     #[cold]
