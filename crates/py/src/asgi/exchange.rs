@@ -456,6 +456,10 @@ impl State {
 impl Method for Exchange {
     const METHOD_NAME: &'static CStr = c"send";
 
+    fn is_called_inside(&self, py: Python<'_>) -> bool {
+        self.with(py, |state| state.is_direct).unwrap_or(false)
+    }
+
     fn call<'py>(
         &self,
         py: Python<'py>,

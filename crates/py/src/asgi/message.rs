@@ -89,6 +89,24 @@ impl<'py> Entries<'py> {
         entries
     }
 
+    fn body(self) -> PyResult<Message<'py>> {
+        Ok(Message::Body {
+            body: self.body.map(bytes_of).transpose()?,
+            more: match self.more_body {
+                Some(more) => more.is_truthy()?,
+                None => false,
+            },
+        })
+    }
+
+    fn start(self) -> Message<'py> {
+        Message::Start(Start {
+            status: self.status,
+            headers: self.headers,
+            trailers: self.trailers,
+        })
+    }
+
     /// Where the value of a key belongs. Keys that are written out in a program are interned: comparing them as text is seldom needed.
     #[inline]
     fn place(
@@ -136,18 +154,8 @@ impl<'py> Message<'py> {
             return Err(PyTypeError::new_err("send(): the message has no type"));
         };
         match ffi::ascii(kind).unwrap_or_default() {
-            b"http.response.body" => Ok(Message::Body {
-                body: entries.body.map(bytes_of).transpose()?,
-                more: match entries.more_body {
-                    Some(more) => more.is_truthy()?,
-                    None => false,
-                },
-            }),
-            b"http.response.start" => Ok(Message::Start(Start {
-                status: entries.status,
-                headers: entries.headers,
-                trailers: entries.trailers,
-            })),
+            b"http.response.body" => entries.body(),
+            b"http.response.start" => Ok(entries.start()),
             b"http.response.early_hint" => Ok(extension(Extension::EarlyHint, message)),
             b"http.response.pathsend" => Ok(extension(Extension::PathSend, message)),
             b"http.response.zerocopysend" => Ok(extension(Extension::ZeroCopySend, message)),

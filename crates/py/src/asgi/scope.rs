@@ -132,12 +132,30 @@ impl Scopes {
         let last = last.filter(|given| given.is_as_new(py, 1));
         let scope = last.map(|given| given.into_dict(py));
         self.renew(py, scope.as_ref(), request)?;
-        let scope = match scope {
-            Some(scope) => scope,
-            None => self.template.bind(py).copy()?,
+        let (scope, client) = match scope {
+            Some(scope) if self.last.client == *request.client => (scope, None),
+            Some(scope) => (scope, Some(self.client(py, request)?)),
+            None => (
+                self.template.bind(py).copy()?,
+                Some(self.client(py, request)?),
+            ),
         };
+        if let Some(client) = client {
+            scope.set_item(&self.keys.client, client)?;
+        }
         self.given = Some(Given::new(&scope));
         Ok(scope)
+    }
+
+    /// The client, which differs most often of all: it stands in the scope alone, not in the template.
+    fn client<'py>(
+        &mut self,
+        py: Python<'py>,
+        request: &server::Request<'_>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.last.client = *request.client;
+        let slot = request.id.connection() as usize;
+        self.clients.address(py, slot, request.client)
     }
 
     /// Makes the template, and the last scope if it is as good as new, those of `request`.
@@ -163,11 +181,6 @@ impl Scopes {
         let section = request.head.field_section;
         let headers = self.sections.renewed(py, references, slot, section)?;
         target.renew(&keys.headers, headers)?;
-        if self.last.client != *request.client {
-            self.last.client = *request.client;
-            let client = self.clients.address(py, slot, request.client)?;
-            target.set(&keys.client, client)?;
-        }
         if self.last.server != *request.server {
             self.last.server = *request.server;
             let server = self.servers.address(py, 0, request.server)?;
