@@ -7,9 +7,9 @@
 use net::Clock;
 
 /// More would gain little, and the first of them waits for all.
-const ANSWERS_MAX: usize = 8;
+pub(crate) const ANSWERS_MAX: usize = 8;
 /// What a connection has to send beyond this leaves at once: it gains nothing, and is not worth copying.
-pub(crate) const WAITING_BYTES_MAX: usize = 2048;
+const WAITING_BYTES_MAX: usize = 2048;
 
 /// Answers that are written and have not left.
 #[derive(Default)]

@@ -3,6 +3,8 @@
 //! A pass is [`Worker::before_wait`] (what handlers posted meanwhile), [`Worker::wait`], [`Worker::dispatch`]. It is in three parts so
 //! that the owner can let go of locks of its own while it waits, and can look after descriptors of its own that are in the same set.
 
+mod pass;
+
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +22,7 @@ use crate::access_log::AccessLog;
 use crate::app::{Abort, App, ExchangeId};
 use crate::connection::{Connection, Fate};
 use crate::exchange::Exchange;
-use crate::group::Group;
+use crate::group::{self, Group};
 use crate::limits::Limits;
 use crate::mailbox::{Command, Mailbox};
 use crate::responder::Stamp;
@@ -32,6 +34,10 @@ pub(crate) const RECEIVE_BYTES: usize = 65_536;
 pub(crate) const ROOM_BYTES_MAX: usize = 262_144;
 /// A send buffer that grew beyond this is given back after use.
 pub(crate) const SEND_BUFFER_KEPT_BYTES: usize = 1 << 20;
+/// What is read before any of it is served goes side by side into the receive buffer.
+const AHEAD_BYTES: usize = 16 * 1024;
+/// Connections that are read from before the first of them is served.
+const AHEAD_MAX: usize = group::ANSWERS_MAX;
 /// Connections accepted from one listener before the others have their turn.
 const ACCEPTS_PER_PASS: usize = 256;
 /// How long a pass accepts. The first request of a connection is served at once, and an application that takes its time over each must not
@@ -170,7 +176,7 @@ impl<A: App> Worker<A> {
             listeners: Vec::new(),
             connections: Slab::new(),
             open: Arc::default(),
-            receive: vec![0; RECEIVE_BYTES].into(),
+            receive: vec![0; RECEIVE_BYTES.max(AHEAD_MAX * AHEAD_BYTES)].into(),
             mailbox,
             commands: Vec::new(),
             touched: Vec::new(),
@@ -314,66 +320,6 @@ impl<A: App> Worker<A> {
         }
         self.next_event = 0;
         self.poller.wait(&mut self.events, timeout_ms)
-    }
-
-    /// Serves everything that the last wait found ready. True when something is ready that is not ours.
-    pub fn dispatch(&mut self) -> bool {
-        let mut is_foreign_ready = false;
-        if self.core.clock.refresh() {
-            self.core.stamp.refresh(self.core.clock.unix_s());
-        }
-        self.core.content_bytes = 0;
-        self.core.group.open();
-        while let Some(event) = self.events.get(self.next_event)
-            && self.core.content_bytes < CONTENT_BYTES_PER_PASS
-        {
-            self.next_event += 1;
-            if event.token < LISTENER {
-                self.with_connection(event.token as usize, |connection, core, app, receive| {
-                    if event.has_ended() && !event.is_readable() {
-                        connection.peer_ended(core, app);
-                    }
-                    if event.is_writable() {
-                        connection.writable(core, app)
-                    } else if event.is_readable() {
-                        connection.readable(core, app, receive, event.has_ended())
-                    } else if event.has_ended() && !event.is_hung_up() {
-                        Fate::Open
-                    } else {
-                        connection.close(core, app, Abort::Disconnected)
-                    }
-                });
-                if self.core.group.is_due() {
-                    self.send_group();
-                    self.core.group.open();
-                }
-            } else if event.token < FOREIGN {
-                self.accept((event.token & !LISTENER) as usize, ACCEPTING_MAX);
-            } else {
-                is_foreign_ready |= event.token == FOREIGN;
-            }
-        }
-        self.send_group();
-        self.take_mail();
-        if self.timers.is_due(self.core.clock.now_ms()) {
-            self.expire();
-        }
-        is_foreign_ready
-    }
-
-    /// Sends the answers that waited for each other.
-    fn send_group(&mut self) {
-        for index in 0.. {
-            let core = &mut self.core;
-            let Some(key) = core.group.leave(index, &mut core.out) else {
-                return;
-            };
-            self.with_connection(key as usize, |connection, core, app, _| {
-                connection.settle(core, app)
-            });
-            // Nobody takes them if the application ended the connection from inside its call.
-            self.core.out.clear();
-        }
     }
 
     /// Runs one connection's part of a pass; a panic in it ends that connection only.
