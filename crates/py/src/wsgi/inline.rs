@@ -28,9 +28,9 @@ pub(super) struct Inline {
 
 /// An answer of which the rest is still to come.
 struct Stream {
-    /// What was there when its head was written.
-    first: Vec<u8>,
     blocks: Option<KeptBlocks>,
+    /// All of the content is sent: nothing more is asked for.
+    is_over: bool,
     /// The context of the call.
     context: Py<PyAny>,
     /// What Content-Length leaves.
@@ -120,14 +120,18 @@ impl Inline {
                     Ok(Whole::Written) => Ok(Outcome::Answered),
                     // Only the head is written: the rest follows as a stream, which ends too early.
                     Ok(Whole::Short(first, owed)) => {
-                        self.keep(py, runner, request, (first, owed), None)
+                        let stream = Stream::new(py, runner, request, owed, None);
+                        stream.map(|stream| self.keep(stream, request.id, &first, responder))
                     }
                     Err(error) => Err(error),
                 }
             }
             Ok(Answer::Blocks(first, blocks)) => {
                 match begin_stream(py, exchange, first.as_bytes(), responder) {
-                    Ok(Some(first)) => self.keep(py, runner, request, first, Some(blocks)),
+                    Ok(Some((first, owed))) => {
+                        let stream = Stream::new(py, runner, request, owed, Some(blocks));
+                        stream.map(|stream| self.keep(stream, request.id, &first, responder))
+                    }
                     nothing_follows => {
                         blocks.close();
                         nothing_follows.map(|_| Outcome::Answered)
@@ -195,24 +199,18 @@ impl Inline {
         })?
     }
 
-    /// Keeps what follows the head that is written.
+    /// Writes the first block behind the head, to leave with it, and keeps what follows.
     fn keep(
         &mut self,
-        py: Python<'_>,
-        runner: &mut Runner,
-        request: &server::Request<'_>,
-        (first, owed): (Vec<u8>, Option<u64>),
-        blocks: Option<Blocks<'_>>,
-    ) -> PyResult<Outcome> {
-        let stream = Stream {
-            first,
-            blocks: blocks.map(Blocks::keep),
-            context: runner.contexts.take(py)?,
-            owed,
-            title: log::title(request.head),
-        };
-        self.streams.insert(request.id, stream);
-        Ok(Outcome::Streaming)
+        mut stream: Stream,
+        id: ExchangeId,
+        first: &[u8],
+        responder: &mut Responder<'_>,
+    ) -> Outcome {
+        responder.push_part(first);
+        stream.is_over = !stream.take_from_owed(first);
+        self.streams.insert(id, stream);
+        Outcome::Streaming
     }
 
     /// Gives the next block of an answer.
@@ -285,11 +283,26 @@ fn begin_stream(
 }
 
 impl Stream {
+    fn new(
+        py: Python<'_>,
+        runner: &mut Runner,
+        request: &server::Request<'_>,
+        owed: Option<u64>,
+        blocks: Option<Blocks<'_>>,
+    ) -> PyResult<Stream> {
+        Ok(Stream {
+            blocks: blocks.map(Blocks::keep),
+            is_over: false,
+            context: runner.contexts.take(py)?,
+            owed,
+            title: log::title(request.head),
+        })
+    }
+
     /// Appends the next block to `out`; false at the end.
     fn next(&mut self, py: Python<'_>, out: &mut Vec<u8>) -> PyResult<bool> {
-        if !self.first.is_empty() {
-            out.append(&mut self.first);
-            return Ok(self.take_from_owed(py, out));
+        if self.is_over {
+            return Ok(false);
         }
         let Some(kept) = &self.blocks else {
             return Ok(false);
@@ -300,11 +313,11 @@ impl Stream {
             return Ok(false);
         };
         out.extend_from_slice(block.as_bytes());
-        Ok(self.take_from_owed(py, out))
+        Ok(self.take_from_owed(out))
     }
 
     /// Counts a block; false when it goes beyond the announced length, so that no more is asked for.
-    fn take_from_owed(&mut self, py: Python<'_>, block: &[u8]) -> bool {
+    fn take_from_owed(&mut self, block: &[u8]) -> bool {
         let Some(owed) = self.owed else {
             return true;
         };
@@ -315,7 +328,7 @@ impl Stream {
             return length < owed;
         }
         if length > owed {
-            log::wrong_length(py, &self.title, false);
+            log::wrong_length(ffi::attached(), &self.title, false);
         }
         length <= owed
     }
