@@ -12,6 +12,7 @@ use super::blocks::{Answer, Blocks, KeptBlocks};
 use super::environ::{Circumstances, Environs};
 use super::exchange::{Exchange, Framing, Lender, Progress, silent};
 use super::input::Input;
+use super::unclosed::Unclosed;
 use super::{Placement, WsgiApp, log};
 use crate::context::run_in;
 use crate::driver::ends_task;
@@ -24,6 +25,7 @@ pub(super) struct Inline {
     environs: Environs,
     lender: Lender,
     streams: HashMap<ExchangeId, Stream>,
+    pub(super) unclosed: Unclosed,
 }
 
 /// An answer of which the rest is still to come.
@@ -55,6 +57,7 @@ impl Inline {
             environs: Environs::new(&constants, &own.root_path, own.dropped.clone())?,
             lender: Lender::new(None),
             streams: HashMap::new(),
+            unclosed: Unclosed::default(),
         })
     }
 
@@ -71,7 +74,9 @@ impl Inline {
         let outcome = runner
             .call_begins(py)
             .and_then(|()| self.answer(py, runner, request, responder));
-        runner.call_ends(py);
+        if !self.unclosed.is_kept() {
+            runner.call_ends(py);
+        }
         outcome.unwrap_or_else(|error| {
             if ends_task(py, &error) {
                 runner.keep_fatal(py, error);
@@ -125,6 +130,14 @@ impl Inline {
                     }
                     Err(error) => Err(error),
                 }
+            }
+            Ok(Answer::Blocks(first, blocks))
+                if responder.leaves_at_once()
+                    && exchange.with(py, |state| state.is_all(first.as_bytes()))? =>
+            {
+                self.unclosed.keep(head, blocks);
+                let written = self.whole(py, exchange, first.as_bytes(), responder);
+                written.map(|_| Outcome::AnsweredAhead)
             }
             Ok(Answer::Blocks(first, blocks)) => {
                 match begin_stream(py, exchange, first.as_bytes(), responder) {
