@@ -409,7 +409,8 @@ impl<A: App> Worker<A> {
             if surplus > 0 {
                 connection.turn_away(core, app)
             } else {
-                connection.readable(core, app, receive, false)
+                let buffer = receive.get_mut(..RECEIVE_BYTES).unwrap_or_default();
+                connection.readable(core, app, buffer, false)
             }
         });
     }

@@ -6,7 +6,8 @@
 use net::{Readiness, Received};
 
 use super::{
-    ACCEPTING_MAX, AHEAD_BYTES, AHEAD_MAX, CONTENT_BYTES_PER_PASS, FOREIGN, LISTENER, Worker,
+    ACCEPTING_MAX, AHEAD_BYTES, AHEAD_MAX, CONTENT_BYTES_PER_PASS, FOREIGN, LISTENER,
+    RECEIVE_BYTES, Worker,
 };
 use crate::app::{Abort, App};
 use crate::connection::Fate;
@@ -92,7 +93,8 @@ impl<A: App> Worker<A> {
             if event.is_writable() {
                 connection.writable(core, app)
             } else if event.is_readable() {
-                connection.readable(core, app, receive, event.has_ended())
+                let buffer = receive.get_mut(..RECEIVE_BYTES).unwrap_or_default();
+                connection.readable(core, app, buffer, event.has_ended())
             } else if event.has_ended() && !event.is_hung_up() {
                 Fate::Open
             } else {
