@@ -47,7 +47,7 @@ impl Known {
 
     /// Keeps a start, unless something of it can change.
     pub(super) fn keep(&mut self, start: &Start<'_>) {
-        let is_tried = self.misses <= MISSES_MAX || self.misses % MISSES_PER_TRY == 0;
+        let is_tried = self.misses <= MISSES_MAX || self.misses.is_multiple_of(MISSES_PER_TRY);
         self.start = is_tried.then(|| immutable_parts_of(start)).flatten();
     }
 

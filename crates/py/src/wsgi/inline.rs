@@ -120,7 +120,30 @@ impl Inline {
         let answer = returned.and_then(Answer::read);
         let exchange = lent.exchange.get();
         let outcome = match answer {
-            Ok(Answer::Whole(content)) => {
+            Ok(answer) => self.write(py, runner, request, exchange, answer, responder),
+            Err(error) => Err(error),
+        };
+        let ending = exchange.end(py)?;
+        if ending.has_surplus || ending.is_short {
+            log::wrong_length(py, &log::title(head), ending.is_short);
+        }
+        self.lender.give_back(lent);
+        outcome
+    }
+
+    /// Writes what the application returned, or what there is of it.
+    #[inline]
+    fn write(
+        &mut self,
+        py: Python<'_>,
+        runner: &mut Runner,
+        request: &server::Request<'_>,
+        exchange: &Exchange,
+        answer: Answer<'_>,
+        responder: &mut Responder<'_>,
+    ) -> PyResult<Outcome> {
+        match answer {
+            Answer::Whole(content) => {
                 match self.whole(py, exchange, content.as_bytes(), responder) {
                     Ok(Whole::Written) => Ok(Outcome::Answered),
                     // Only the head is written: the rest follows as a stream, which ends too early.
@@ -131,15 +154,15 @@ impl Inline {
                     Err(error) => Err(error),
                 }
             }
-            Ok(Answer::Blocks(first, blocks))
+            Answer::Blocks(first, blocks)
                 if responder.leaves_at_once()
                     && exchange.with(py, |state| state.is_all(first.as_bytes()))? =>
             {
-                self.unclosed.keep(head, blocks);
+                self.unclosed.keep(request.head, blocks);
                 let written = self.whole(py, exchange, first.as_bytes(), responder);
                 written.map(|_| Outcome::AnsweredAhead)
             }
-            Ok(Answer::Blocks(first, blocks)) => {
+            Answer::Blocks(first, blocks) => {
                 match begin_stream(py, exchange, first.as_bytes(), responder) {
                     Ok(Some((first, owed))) => {
                         let stream = Stream::new(py, runner, request, owed, Some(blocks));
@@ -151,7 +174,7 @@ impl Inline {
                     }
                 }
             }
-            Ok(Answer::File(part)) => {
+            Answer::File(part) => {
                 let posts = exchange.with(py, |state| state.posts_of_file(*part));
                 posts.and_then(|posts| posts).map(|posts| {
                     let shared = &runner.shared;
@@ -161,14 +184,7 @@ impl Inline {
                     Outcome::Pending
                 })
             }
-            Err(error) => Err(error),
-        };
-        let ending = exchange.end(py)?;
-        if ending.has_surplus || ending.is_short {
-            log::wrong_length(py, &log::title(head), ending.is_short);
         }
-        self.lender.give_back(lent);
-        outcome
     }
 
     /// Writes an answer of which the content is there.
