@@ -72,8 +72,8 @@ def _processor_time(case: Case) -> tuple[str, Judgement]:
         return NONE
     processors, folder = min(quotas)
     value = f"{processors:g} processors"
-    path = f"{folder}/cpu.stat"
-    before, now = (_throttled(text) for text in case.sampled(path))
+    text = case.source.text_or(f"{folder}/cpu.stat", "")
+    now, before = _throttled(text), _throttled(case.earlier.get(f"{folder}/cpu.stat", text))
     mend = "raise the quota (CPUQuota=, --cpus), or pin to whole processors (cpuset) instead"
     if now > before:
         why = "The group was stopped during the sample, because its time was used up."
