@@ -115,6 +115,8 @@ def _absent(setting: Setting, case: Case, error: Unreadable) -> Judgement:
         )
     if setting.since and case.kernel < version(setting.since):
         return Judgement(Verdict.GONE, f"Not there before Linux {setting.since}.")
+    if setting.is_irrelevant or setting.without_effect:
+        return fine("Not there, and it would do nothing for an HTTP server.")
     if setting.when_absent:
         return fine(f"Not there: {setting.when_absent}.")
     why = f"{error}; this kernel is built without it, or a container does not show it."

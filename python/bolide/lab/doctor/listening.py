@@ -42,6 +42,8 @@ TAIL = struct.Struct("=IIIII")
 TAIL_OFFSET = ANSWER.size + 48
 RECEIVE_BYTES = 1 << 16
 TIMEOUT_S = 2.0
+QUEUE = "The queue of connections that wait for a worker to accept them."
+DESCRIPTORS = "Open files of the process that has the listener; each connection is one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +152,9 @@ def _owner(case: Case, inodes: set[int]) -> Finding:
     try:
         process = owner(case.source, inodes)
         value, judgement = descriptor.judge_soft(case, process)
-        return _row(name, f"{value} (pid {process})", judgement)
+        return _row(name, f"{value} (pid {process})", judgement, DESCRIPTORS)
     except Unreadable as error:
-        return _row(name, None, Judgement(Verdict.UNKNOWN, f"{error}."))
+        return _row(name, None, Judgement(Verdict.UNKNOWN, f"{error}."), DESCRIPTORS)
 
 
 def owner(source: Source, inodes: set[int]) -> str:
@@ -171,14 +173,14 @@ def owner(source: Source, inodes: set[int]) -> str:
     raise Unreadable(f"whose socket it is, only its owner and root can see ({reason})")
 
 
-def _row(name: str, value: str | None, judgement: Judgement) -> Finding:
+def _row(name: str, value: str | None, judgement: Judgement, does: str = QUEUE) -> Finding:
     return Finding(
         name=name,
         group=GROUP,
         value=value,
         verdict=judgement.verdict,
         why=judgement.why,
-        does="The queue of connections that wait for a worker to accept them.",
-        advice="As long as the largest burst of new connections.",
+        does=does,
+        advice="At least one for each connection, or each new connection of a burst.",
         mend=judgement.mend,
     )
