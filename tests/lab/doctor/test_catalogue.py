@@ -106,6 +106,13 @@ def test_setting_of_a_later_kernel_is_not_there_yet(machine: Machine) -> None:
     assert (row.verdict, row.why) == (Verdict.GONE, "Not there before Linux 6.14.")
 
 
+def test_kernel_without_a_version_is_not_guessed(machine: Machine) -> None:
+    machine.unset("kernel.osrelease")
+    row = machine.row("net.ipv4.tcp_tw_recycle")
+    assert row.verdict is Verdict.UNKNOWN
+    assert row.why.endswith("No such file or directory, and the kernel's version is unknown.")
+
+
 def test_missing_file_is_unknown_with_the_reason(machine: Machine) -> None:
     machine.unset("net.core.netdev_max_backlog")
     row = machine.row("net.core.netdev_max_backlog")

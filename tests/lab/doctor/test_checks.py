@@ -130,6 +130,12 @@ def test_quota_of_the_tightest_group_above(machine: Machine) -> None:
     assert named(machine.examine(wait=throttled), "processor time").verdict is BITES
 
 
+def test_quota_of_an_unexpected_form_is_unknown(machine: Machine) -> None:
+    machine.write(f"{V2}/app/cpu.max", "100000\n")
+    row = machine.row("processor time")
+    assert (row.verdict, row.value) == (UNKNOWN, None)
+
+
 def test_memory_and_processes_of_the_group(machine: Machine) -> None:
     machine.write(f"{V2}/app/memory.max", f"{200 << 20}\n")
     row = machine.row("memory")

@@ -71,7 +71,7 @@ def test_json_shape(machine: Machine) -> None:
     assert (found["schema"], found["kernel"]) == (1, "6.18.44-arch1")
     assert found["load"] == {
         "connections": 10000,
-        "new_per_second": 2000.0,
+        "new_per_second": 2000,
         "backlog": 2048,
         "role": "loopback",
         "port": None,
@@ -109,6 +109,7 @@ def test_text_keeps_to_the_width(machine: Machine, width: int) -> None:
     ("arguments", "says"),
     [
         (("--connections", "0"), "Invalid value for '--connections': 0 is not in the range"),
+        (("--new-per-second", "nan"), "Invalid value for '--new-per-second': 'nan' is not a valid"),
         (("--role", "proxy"), "Invalid value for '--role': 'proxy' is not one of"),
         (("--tune", "fast"), "Invalid value for '--tune': 'fast' is not one of 'server'"),
         (("--tune", "race", "--restore"), "--tune and --restore are opposites; give only one"),

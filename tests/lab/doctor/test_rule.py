@@ -114,10 +114,19 @@ def test_reuse_lifts_the_rate_and_needs_timestamps(machine: Machine) -> None:
     assert (
         "56,464 new connections a second" in machine.row("net.ipv4.ip_local_port_range", MANY).why
     )
+    machine.set("net.ipv4.tcp_tw_reuse_delay", "0")
+    assert machine.row("net.ipv4.ip_local_port_range", MANY).verdict is FINE
     machine.set("net.ipv4.tcp_timestamps", "0")
     assert machine.row("net.ipv4.ip_local_port_range", MANY).verdict is BITES
     reuse = machine.row("net.ipv4.tcp_tw_reuse", MANY)
     assert (reuse.verdict, reuse.why) == (ADVICE, "It does nothing, because tcp_timestamps is 0.")
+
+
+def test_small_memory_has_small_buffers(machine: Machine) -> None:
+    machine.set("net.ipv4.tcp_rmem", "4096 131072 4194304")
+    assert machine.row("net.ipv4.tcp_rmem").verdict is ADVICE
+    machine.write("proc/meminfo", "MemTotal:       524288 kB\n")
+    assert machine.row("net.ipv4.tcp_rmem").verdict is FINE
 
 
 def test_reserved_ports_are_not_counted(machine: Machine) -> None:

@@ -109,6 +109,8 @@ def _judge(setting: Setting, value: str, case: Case) -> Judgement:
 def _absent(setting: Setting, case: Case, error: Unreadable) -> Judgement:
     if not error.is_absent:
         return _unknown(error)
+    if not case.kernel and (setting.removed or setting.since):
+        return Judgement(Verdict.UNKNOWN, f"{error}, and the kernel's version is unknown.")
     if setting.removed and case.kernel >= version(setting.removed):
         return Judgement(
             Verdict.GONE, f"Linux {setting.removed} has removed it; setting it only fails."

@@ -66,7 +66,7 @@ def _processor_time(case: Case) -> tuple[str, Judgement]:
         if text in ("-1", "") or text.startswith("max"):
             continue
         period = "" if version == 2 else case.source.text(f"{folder}/cpu.cfs_period_us")
-        quota_us, period_us = numbers(f"{text} {period}", f"/{folder}")[:2]
+        quota_us, period_us = _pair(f"{text} {period}", folder)
         quotas.append((quota_us / period_us, folder))
     if not quotas:
         return NONE
@@ -82,6 +82,13 @@ def _processor_time(case: Case) -> tuple[str, Judgement]:
         why = f"The group was stopped {now:,} times since its start: answers wait up to 0.1 s."
         return value, Judgement(Verdict.ADVICE, why, mend)
     return value, fine("It has not stopped the group yet.")
+
+
+def _pair(text: str, folder: str) -> tuple[int, int]:
+    found = numbers(text, f"/{folder}")
+    if len(found) != 2 or found[1] <= 0:
+        raise Unreadable(f"/{folder} has the quota {text!r}")
+    return found[0], found[1]
 
 
 def counting_files(case: Case) -> list[str]:

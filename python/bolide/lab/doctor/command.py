@@ -17,22 +17,23 @@ from bolide.lab.doctor.finding import BACKLOG, Load, Role
 
 EXIT_BITES = 1
 SAMPLE_S = 0.5
+COUNT_MAX = 10**9
 PROFILES = ("server", "load-generator", "race")
 """Of `profile.toml`; a test holds the two together."""
 
 
 @click.command()
-@click.option("--connections", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--connections", type=click.IntRange(1, COUNT_MAX), default=1000, show_default=True)
 @click.option(
     "--new-per-second",
-    type=click.FloatRange(0),
-    default=100.0,
+    type=click.IntRange(0, COUNT_MAX),
+    default=100,
     show_default=True,
     help="New connections.",
 )
 @click.option(
     "--backlog",
-    type=click.IntRange(1),
+    type=click.IntRange(1, COUNT_MAX),
     default=BACKLOG,
     show_default=True,
     help="What the server asks listen() for.",
@@ -59,7 +60,7 @@ PROFILES = ("server", "load-generator", "race")
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD...]")
 def doctor(
     connections: int,
-    new_per_second: float,
+    new_per_second: int,
     backlog: int,
     role: str,
     port: int | None,

@@ -43,7 +43,7 @@ class Load:
 
     connections: int = 1000
     """Open at the same time, and opened at once."""
-    new_per_second: float = 100.0
+    new_per_second: int = 100
     backlog: int = BACKLOG
     """What the server asks listen() for."""
     role: Role = Role.ANY

@@ -12,6 +12,8 @@ from bolide.lab.doctor.source import Unreadable
 TIME_WAIT_S = 60
 """A constant of the Linux kernel (TCP_TIMEWAIT_LEN), which no setting changes."""
 REUSE_DELAY_MS = 1000
+HELD_S_MIN = 0.001
+"""The unit of tcp_tw_reuse_delay, which may be 0."""
 RANGE = "net.ipv4.ip_local_port_range"
 EVERYWHERE, OVER_LOOPBACK = 1, 2
 """Values of tcp_tw_reuse."""
@@ -45,7 +47,7 @@ def has_reuse(case: Case) -> bool:
 
 def new_per_second_max(case: Case) -> float:
     """Give the rate of new connections that the ports allow, client closing first."""
-    return count(case) / held_s(case) if held_s(case) else float("inf")
+    return count(case) / max(held_s(case), HELD_S_MIN)
 
 
 def is_taken_by_clients(case: Case, port: int) -> bool:

@@ -38,7 +38,7 @@ def _headline(examination: Examination) -> str:
     load = examination.load
     return (
         f"Linux {examination.kernel}, judged for {load.connections:,} connections, "
-        f"{load.new_per_second:,g} new ones a second, role {load.role.value}"
+        f"{load.new_per_second:,} new ones a second, role {load.role.value}"
     )
 
 
