@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -95,6 +97,24 @@ def test_colours_only_where_they_are_asked_for(machine: Machine) -> None:
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
     assert "\x1b[31;1mbites\x1b[0m" in coloured
     assert "\x1b" not in doctor(machine, "--all")[1]
+
+
+@pytest.mark.parametrize(("environ", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_terminal_has_colours_unless_it_says_no(
+    machine: Machine, environ: dict[str, str], is_coloured: bool
+) -> None:
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "bolide", "doctor", "--root", str(machine.root), *MANY]
+    plain = {name: value for name, value in clean_environ().items() if name != "NO_COLOR"}
+    process = subprocess.Popen(command, env={**plain, **environ}, stdout=theirs)
+    os.close(theirs)
+    out = b""
+    with suppress(OSError):  # the terminal's end, once nobody has its other side
+        while data := os.read(ours, 4096):
+            out += data
+    os.close(ours)
+    assert process.wait(20) == 0
+    assert (b"\x1b[31;1mbites\x1b[0m" in out, b"bites" in out) == (is_coloured, True)
 
 
 @pytest.mark.parametrize("width", [10, 60, 100])

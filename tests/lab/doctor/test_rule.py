@@ -19,6 +19,7 @@ CASES: list[tuple[str, str, Load, Verdict]] = [
     ("net.core.somaxconn", "4096", CLIENT, FINE),
     ("net.core.somaxconn", "16384", MANY, FINE),
     ("net.core.somaxconn", "128", Load(connections=100), BITES),
+    ("net.core.somaxconn", "2048", Load(connections=100), FINE),
     ("net.ipv4.tcp_syncookies", "1", MANY, FINE),
     ("net.ipv4.tcp_syncookies", "0", MANY, ADVICE),
     ("net.ipv4.tcp_syncookies", "2", MANY, BITES),
@@ -31,6 +32,12 @@ CASES: list[tuple[str, str, Load, Verdict]] = [
     ("net.ipv4.ip_local_port_range", "32768\t60999", LOOPBACK, FINE),
     ("net.ipv4.ip_local_port_range", "1024\t65535", Load(new_per_second=1075), FINE),
     ("net.ipv4.ip_local_port_range", "32768\t33767", Load(connections=1001), BITES),
+    (
+        "net.ipv4.ip_local_port_range",
+        "32768\t33767",
+        Load(connections=1000, new_per_second=9),
+        FINE,
+    ),
     ("net.ipv4.ip_local_port_range", "32768", MANY, UNKNOWN),
     ("net.ipv4.tcp_tw_reuse", "2", CLIENT, ADVICE),
     ("net.ipv4.tcp_tw_reuse", "0", LOOPBACK, ADVICE),
@@ -162,5 +169,8 @@ def test_connection_tracking(machine: Machine) -> None:
     row = machine.row("net.netfilter.nf_conntrack_max", MANY)
     assert (row.verdict, row.mend) == (BITES, "sysctl -w net.netfilter.nf_conntrack_max=262144")
     assert row.why.startswith("The load needs 250,000 entries; beyond 65,536")
+    machine.set("net.netfilter.nf_conntrack_max", "250000")
+    assert machine.row("net.netfilter.nf_conntrack_max", MANY).verdict is FINE
+    machine.set("net.netfilter.nf_conntrack_max", "50000")
     machine.set("net.netfilter.nf_conntrack_tcp_timeout_time_wait", "20")
     assert machine.row("net.netfilter.nf_conntrack_max", MANY).verdict is FINE

@@ -249,6 +249,23 @@ def test_command_runs_tuned_and_its_code_is_ours(machine: Machine) -> None:
     assert tune(machine, "sh", "-c", "kill -9 $$")[0] == 128 + 9
 
 
+def test_setting_that_the_command_changed_is_left_and_shows_in_the_code(machine: Machine) -> None:
+    path = machine.root / "proc/sys/net/ipv4/tcp_tw_reuse"
+    assert tune(machine, "sh", "-c", f"echo 0 > {path}")[0] == 1
+    assert machine.get("net.ipv4.tcp_tw_reuse") == "0"
+    assert machine.get("net.ipv4.ip_local_port_range") == "32768 60999"
+
+
+def test_record_that_goes_while_it_is_opened_is_none(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else restored between our opening it and our lock."""
+    tune(machine)
+    monkeypatch.setattr(record.fcntl, "flock", lambda *_: recorded(machine).unlink())
+    assert restore(machine) == (0, ["nothing to restore: nothing is recorded"])
+    assert now(machine) == NEW
+
+
 def test_command_that_is_not_there_changes_nothing(machine: Machine) -> None:
     with pytest.raises(ConfigError, match="cannot run 'no-such-command': no such command"):
         tune(machine, "no-such-command")
