@@ -43,8 +43,14 @@ CRATES = {
 FRAMEWORK = {"_core", "errors", "web"}
 """What bolide.web may import of bolide."""
 
+LABORATORY = {"errors", "lab"}
+"""What bolide.lab may import of bolide: it starts every server, ours too, as a command."""
+
 COMMAND_ONLY = {"cli", "__main__"}
 """Modules that no other imports: a server started from Python needs no command."""
+
+COMMANDS = COMMAND_ONLY | {"command"}
+"""Modules that declare commands, and may use click."""
 
 SHAPELESS_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 MACHINE_PATH = re.compile(r"(?<![\w.$~}/])/(?:root|home|tmp|Users)/")
@@ -133,10 +139,19 @@ def test_framework_imports_nothing_of_the_servers_shell() -> None:
             assert parts_of_bolide(path) <= FRAMEWORK, name_of(path)
 
 
+def test_laboratory_imports_nothing_of_the_server() -> None:
+    for path in tracked(".py"):
+        if name_of(path).startswith("python/bolide/lab/"):
+            assert parts_of_bolide(path) <= LABORATORY, name_of(path)
+
+
 def test_nothing_imports_the_command() -> None:
     for path in tracked(".py"):
-        if name_of(path).startswith("python/") and path.stem not in COMMAND_ONLY:
+        if not name_of(path).startswith("python/"):
+            continue
+        if path.stem not in COMMAND_ONLY:
             assert not parts_of_bolide(path) & COMMAND_ONLY, name_of(path)
+        if path.stem not in COMMANDS:
             assert not any(name.split(".")[0] == "click" for name in imported(path)), name_of(path)
 
 

@@ -1,4 +1,4 @@
-"""The command `bolide`: serve, load, ceiling.
+"""The command `bolide`: serve, load, ceiling, doctor.
 
 A user's mistake is one line on standard error and exit code 2. The flags of `serve` are made from
 the option table in `settings.py`; this file declares none of them.
@@ -18,6 +18,7 @@ import click
 from bolide import _core
 from bolide.address import Address
 from bolide.errors import ConfigError, Error
+from bolide.lab.doctor.command import doctor
 from bolide.option import Addresses, Switch
 from bolide.reference import default_text
 from bolide.settings import Option, resolve, table
@@ -92,6 +93,9 @@ command.add_command(
         ],
     )
 )
+
+
+command.add_command(doctor)
 
 
 @command.command()

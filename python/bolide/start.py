@@ -61,7 +61,8 @@ async def serve(app: Any, *, config: str | None = None, **settings: Any) -> None
     """
     import asyncio
 
-    from bolide import importer, listener, worker
+    from bolide import capacity, importer, listener, worker
+    from bolide.logs import logger
     from bolide.service import Service
     from bolide.settings import resolve
     from bolide.supervisor import open_access_log
@@ -84,6 +85,8 @@ async def serve(app: Any, *, config: str | None = None, **settings: Any) -> None
     try:
         await service.start([each.socket.fileno() for each in listeners], own_selector=False)
         try:
+            for line in capacity.shortfalls(resolved):
+                logger.warning(line)
             listener.announce("the application", listeners)
             await asyncio.get_running_loop().create_future()
         finally:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bolide import child, listener, loop, worker
+from bolide import capacity, child, listener, loop, worker
 from bolide.errors import ConfigError, Error
 from bolide.lifespan import StartupError
 from bolide.logs import logger
@@ -168,6 +168,8 @@ class Supervisor:
         count = len(self._slots)
         processes = f"{count} worker{'' if count == 1 else 's'}, pid {os.getpid()}"
         one, every = map(in_units, memory_bound)
+        for line in capacity.shortfalls(self._settings):
+            logger.warning(line)
         logger.info("memory bound: %s for a connection, %s for all that a worker takes", one, every)
         # Last: who waits for this line finds everything said.
         listener.announce(self._name, self._listeners, processes)

@@ -1,0 +1,51 @@
+"""What the machine takes away from the server's own limits, said in one line each at the start.
+
+It reads two limits and changes none. `bolide doctor` looks at everything else.
+"""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bolide.settings import Settings
+
+SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
+DESCRIPTOR_RESERVE = 64
+"""Descriptors of a worker beside its connections: listeners, epoll, pipes, logs, files it sends."""
+
+
+def shortfalls(settings: Settings) -> list[str]:
+    """Name each limit of the settings that the machine does not let the server have."""
+    found = [_backlog(settings.backlog), _descriptors(settings.core["connections_max"])]
+    return [line for line in found if line]
+
+
+def _backlog(asked: int) -> str:
+    try:
+        given = int(SOMAXCONN.read_text())
+    except (OSError, ValueError):  # another system, or no /proc: nothing is known to be wrong
+        return ""
+    if given >= asked:
+        return ""
+    return (
+        f"the kernel cuts the backlog of {asked} to {given}; raise it (sysctl -w "
+        f"net.core.somaxconn={asked}) or lower --backlog; `bolide doctor` says more"
+    )
+
+
+def _descriptors(connections_max: int) -> str:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = connections_max + DESCRIPTOR_RESERVE
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return ""
+    if hard == resource.RLIM_INFINITY or hard >= needed:
+        mend = f"`ulimit -n {needed}`"
+    else:
+        mend = f"LimitNOFILE={needed} in systemd's unit or nofile in limits.conf"
+    return (
+        f"a worker may have {soft} open files, too few for --connections-max {connections_max}; "
+        f"raise it ({mend}) or lower that; `bolide doctor` says more"
+    )

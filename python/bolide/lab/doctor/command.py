@@ -1,0 +1,115 @@
+"""The command `bolide doctor`: its flags, and what it prints. It decides nothing about machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from bolide.errors import ConfigError
+from bolide.lab.doctor.finding import BACKLOG, Load, Role
+
+EXIT_BITES = 1
+SAMPLE_S = 0.5
+COUNT_MAX = 10**9
+PROFILES = ("server", "load-generator", "race")
+"""Of `profile.toml`; a test holds the two together."""
+
+
+@click.command()
+@click.option("--connections", type=click.IntRange(1, COUNT_MAX), default=1000, show_default=True)
+@click.option(
+    "--new-per-second",
+    type=click.IntRange(0, COUNT_MAX),
+    default=100,
+    show_default=True,
+    help="New connections.",
+)
+@click.option(
+    "--backlog",
+    type=click.IntRange(1, COUNT_MAX),
+    default=BACKLOG,
+    show_default=True,
+    help="What the server asks listen() for.",
+)
+@click.option(
+    "--role",
+    type=click.Choice([role.value for role in Role]),
+    default=Role.ANY.value,
+    show_default=True,
+    help="Which end of the connections is here; loopback = both.",
+)
+@click.option("--port", type=click.IntRange(1, 65535), help="Look at the server on this port too.")
+@click.option("--all", "is_whole", is_flag=True, help="Show every row, not only what bites.")
+@click.option("--json", "as_json", is_flag=True, help="Print every row as JSON.")
+@click.option("--check", is_flag=True, help="Exit with 1 if something bites.")
+@click.option(
+    "--tune",
+    type=click.Choice(PROFILES),
+    help="Write a profile's settings (root); with -- CMD, only while CMD runs.",
+)
+@click.option("--dry-run", is_flag=True, help="With --tune: only say what would be written.")
+@click.option("--restore", is_flag=True, help="Write back what --tune has changed (root).")
+@click.option("--root", type=click.Path(path_type=Path), default="/", hidden=True)
+@click.argument("cmd", nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD...]")
+def doctor(
+    connections: int,
+    new_per_second: int,
+    backlog: int,
+    role: str,
+    port: int | None,
+    is_whole: bool,
+    as_json: bool,
+    check: bool,
+    tune: str | None,
+    dry_run: bool,
+    restore: bool,
+    root: Path,
+    cmd: tuple[str, ...],
+) -> None:
+    """Say what in this machine's settings holds an HTTP server back.
+
+    It only reads, and judges for the load given. With --tune it writes the settings of a profile,
+    after it has recorded the old ones, and --restore writes those back.
+    """
+    from bolide.lab.doctor import session
+
+    if tune and restore:
+        raise ConfigError("--tune and --restore are opposites; give only one of them")
+    if (cmd or dry_run) and not tune:
+        what = "a command" if cmd else "--dry-run"
+        raise ConfigError(f"{what} goes with --tune: bolide doctor --tune race -- CMD...")
+    if restore:
+        sys.exit(session.restore(root, _say))
+    if tune:
+        sys.exit(session.tune(root, tune, list(cmd), _say, is_dry=dry_run))
+    load = Load(connections, new_per_second, backlog, Role(role), port)
+    _examine(root, load, is_whole=is_whole, as_json=as_json, check=check)
+
+
+def _examine(root: Path, load: Load, *, is_whole: bool, as_json: bool, check: bool) -> None:
+    from bolide.lab.doctor import table
+    from bolide.lab.doctor.examination import examine
+    from bolide.lab.doctor.source import Source
+
+    found = examine(Source(root), load, lambda: time.sleep(SAMPLE_S))
+    if as_json:
+        click.echo(json.dumps(found.as_dict(), indent=2))
+    else:
+        width = shutil.get_terminal_size().columns
+        is_coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        text = table.render(found, is_whole=is_whole, width=width, is_coloured=is_coloured)
+        click.echo(text, color=is_coloured)
+    if check and found.is_bitten:
+        sys.exit(EXIT_BITES)
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):  # settings are written back even if nobody listens any more
+        click.echo(line, err=True)

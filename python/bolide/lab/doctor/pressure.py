@@ -1,0 +1,42 @@
+"""How long tasks waited for a resource just now: the kernel's pressure stall information (PSI)."""
+
+from __future__ import annotations
+
+import re
+
+from bolide.lab.doctor.finding import Case, Check, Judgement, Verdict, fine
+from bolide.lab.doctor.source import Unreadable
+
+GROUP = "pressure"
+SHARE_MAX = 10.0
+"""Percent of the last ten seconds, beyond which figures of this machine are noisy."""
+WANTS = {
+    "cpu": "processor time that others had",
+    "memory": "memory that had to be freed or read back",
+    "io": "disks",
+}
+
+
+def _check(resource: str) -> Check:
+    def look(case: Case) -> tuple[str, Judgement]:
+        path = f"proc/pressure/{resource}"
+        match = re.search(r"^some avg10=([\d.]+)", case.source.text(path), re.MULTILINE)
+        if match is None:
+            raise Unreadable(f"/{path} has an unexpected form")
+        share = float(match[1])
+        value = f"{share:.1f} % of the last 10 s"
+        if share > SHARE_MAX:
+            why = f"Tasks waited for {WANTS[resource]}; what is measured now is noise."
+            return value, Judgement(Verdict.BITES, why, "find who works beside: top, iotop")
+        return value, fine("Little.")
+
+    return Check(
+        f"pressure on {resource}",
+        GROUP,
+        f"The share of time in which some task waited for {WANTS[resource]}.",
+        f"Do not measure above {SHARE_MAX:g} %.",
+        look,
+    )
+
+
+CHECKS = tuple(_check(resource) for resource in WANTS)

@@ -1,0 +1,77 @@
+"""The profiles of `profile.toml`, and what each would change on a machine."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Literal
+
+import msgspec
+
+from bolide.lab.doctor.finding import numbers, setting_path
+from bolide.lab.doctor.source import Source, Unreadable
+
+
+class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A setting of a profile."""
+
+    name: str
+    value: str
+    how: Literal["at least", "widest", "exactly"]
+
+    def applied_to(self, old: str) -> str:
+        """Give the value to write in place of another one.
+
+        Raises:
+            Unreadable: the old value is not of the wish's form.
+        """
+        if self.how == "exactly":
+            return self.value
+        had, wanted = numbers(old, self.name), numbers(self.value, self.name)
+        if len(had) != len(wanted):
+            raise Unreadable(f"{self.name} holds {old!r}")
+        if self.how == "at least":
+            return str(max(had[0], wanted[0]))
+        return f"{min(had[0], wanted[0])} {max(had[1], wanted[1])}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A setting that would be written, with its value before."""
+
+    name: str
+    old: str
+    new: str
+
+
+@cache
+def profiles() -> dict[str, list[Wish]]:
+    """Read the profiles."""
+    text = resources.files(__package__).joinpath("profile.toml").read_text("utf-8")
+    return msgspec.convert(tomllib.loads(text), dict[str, list[Wish]])
+
+
+def read(source: Source, name: str) -> str:
+    """Read a setting as it is compared: its words with one space between.
+
+    Raises:
+        Unreadable: it cannot be read.
+    """
+    return " ".join(source.text(setting_path(name)).split())
+
+
+def plan(source: Source, profile: str) -> tuple[list[Change], list[str]]:
+    """Give the changes of a profile, and why a setting of it is left out."""
+    changes, left_out = [], []
+    for wish in profiles()[profile]:
+        try:
+            old = read(source, wish.name)
+            new = wish.applied_to(old)
+        except Unreadable as error:
+            left_out.append(f"{wish.name} is left out: {error}")
+            continue
+        if new != old:
+            changes.append(Change(wish.name, old, new))
+    return changes, left_out

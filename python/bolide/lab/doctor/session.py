@@ -1,0 +1,190 @@
+"""Writes a profile's settings, for good or while a command runs, and writes the old ones back.
+
+Order is everything: the record is on the disk before the first setting changes, and goes after the
+last one is back. Between the two the process may be killed at any moment; `restore` does the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from bolide.errors import ConfigError
+from bolide.lab.doctor import record
+from bolide.lab.doctor.finding import setting_path
+from bolide.lab.doctor.profile import Change, plan, read
+from bolide.lab.doctor.source import Source, Unreadable
+
+EXIT_LEFT = 1
+"""Some settings are not as they were, because somebody else has changed them or they cannot be."""
+EXIT_SIGNAL = 128
+PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+FROM_KERNEL = 0x80
+"""si_code of a signal that the terminal sends, to the command too."""
+
+Say = Callable[[str], None]
+
+
+def tune(root: Path, profile: str, command: list[str], say: Say, *, is_dry: bool = False) -> int:
+    """Apply a profile and stay, or run a command under it and restore; return the exit code.
+
+    Raises:
+        ConfigError: not root, tuned already, no such command, or a setting cannot be written; then
+            all is as it was.
+    """
+    source = Source(root)
+    if not is_dry:
+        record.refuse_second(root)
+    changes, left_out = plan(source, profile)
+    for line in left_out:
+        say(line)
+    for each in changes:
+        say(f"{each.name}: {each.old} -> {each.new}")
+    if not changes:
+        say(f"nothing to change: this machine has all of profile {profile}")
+    if is_dry:
+        return 0
+    _need_root(source)
+    if command and shutil.which(command[0]) is None:
+        raise ConfigError(f"cannot run {command[0]!r}: no such command")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*PASSED_ON, signal.SIGCHLD})
+    try:
+        return _tune(source, profile, changes, command, say)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _tune(source: Source, profile: str, changes: list[Change], command: list[str], say: Say) -> int:
+    kept = record.create(source.root, profile, changes)
+    if plan(source, profile)[0] != changes:
+        kept.remove()
+        raise ConfigError("somebody changed the settings while they were read; run it again")
+    _apply(source, kept, say)
+    if command:
+        try:
+            code = _run(command)
+        finally:
+            left = _restore(source, kept, say)
+        return code or left
+    if changes:
+        kept.close()
+        say(f"tuned until the next start of the machine, or: {record.RESTORE}")
+    else:
+        kept.remove()
+    return 0
+
+
+def _apply(source: Source, kept: record.Record, say: Say) -> None:
+    for each in kept.content.changes:
+        try:
+            _write(source, each)
+        except (OSError, Unreadable) as error:
+            left = _restore(source, kept, say)
+            after = "see above what is changed" if left else "all is as it was"
+            raise ConfigError(f"cannot write {each.name}: {_reason(error)}; {after}") from None
+
+
+def restore(root: Path, say: Say) -> int:
+    """Write the recorded values back; return 1 if some are not as they were.
+
+    Raises:
+        ConfigError: not root, or a command runs under them still.
+    """
+    source = Source(root)
+    kept = record.take(root)
+    if kept is None:
+        say("nothing to restore: nothing is recorded")
+        return 0
+    try:
+        _need_root(source)
+    except ConfigError:
+        kept.close()
+        raise
+    return _restore(source, kept, say)
+
+
+def _restore(source: Source, kept: record.Record, say: Say) -> int:
+    """Undo the changes, the last one first. The record stays while one of them may be undone."""
+    is_left = is_stuck = False
+    for each in reversed(kept.content.changes):
+        try:
+            now = read(source, each.name)
+            if now == each.new:
+                _put(source, each.name, each.old)
+                say(f"{each.name}: {each.new} -> {each.old}")
+            elif now != each.old:
+                is_left = True
+                say(
+                    f"{each.name} is left at {now}: somebody changed it after --tune had set "
+                    f"{each.new}; before it was {each.old}"
+                )
+        except (OSError, Unreadable) as error:
+            is_stuck = True
+            say(f"{each.name} is not restored to {each.old}: {_reason(error)}")
+    if is_stuck:
+        kept.close()
+        say(f"the record stays in {kept.path}; {record.RESTORE} again")
+    else:
+        kept.remove()
+    return EXIT_LEFT if is_left or is_stuck else 0
+
+
+def _write(source: Source, change: Change) -> None:
+    """Make a change; where the kernel makes another value of it, take it back.
+
+    Raises:
+        OSError: it cannot be written.
+        Unreadable: the kernel took it otherwise.
+    """
+    _put(source, change.name, change.new)
+    now = read(source, change.name)
+    if now != change.new:
+        _put(source, change.name, change.old)
+        raise Unreadable(f"the kernel made {now} of {change.new}")
+
+
+def _put(source: Source, name: str, value: str) -> None:
+    fd = os.open(source.root / setting_path(name), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    try:
+        os.write(fd, value.encode() + b"\n")
+    finally:
+        os.close(fd)
+
+
+def _run(command: list[str]) -> int:
+    """Run a command to its end, pass signals on to it, and return its exit code.
+
+    They are blocked here since before the first change, so none is lost and none ends us.
+
+    Raises:
+        ConfigError: it cannot be run.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would not be waited for
+    try:
+        pid = os.posix_spawnp(
+            command[0], command, os.environ, setsigmask=(), setsigdef=(signal.SIGPIPE,)
+        )
+    except OSError as error:
+        raise ConfigError(f"cannot run {command[0]!r}: {error.strerror}") from None
+    while True:
+        told = signal.sigwaitinfo({*PASSED_ON, signal.SIGCHLD})
+        if told.si_signo != signal.SIGCHLD:
+            if told.si_code != FROM_KERNEL:
+                os.kill(pid, told.si_signo)
+            continue
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            code = os.waitstatus_to_exitcode(status)
+            return EXIT_SIGNAL - code if code < 0 else code
+
+
+def _need_root(source: Source) -> None:
+    if source.is_real and os.geteuid() != 0:
+        raise ConfigError("writing kernel settings needs root; run it again with sudo")
+
+
+def _reason(error: OSError | Unreadable) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,0 +1,142 @@
+"""Rules of what runs out: memory, buffers, queues of packets, files, entries of tables.
+
+They are part of the table in `rule.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bolide.lab.doctor.finding import (
+    Case,
+    Judgement,
+    Role,
+    Verdict,
+    fine,
+    numbers,
+    power_of_two_above,
+)
+from bolide.lab.doctor.source import Unreadable
+
+PAGE_BYTES = 4096
+"""The page of x86-64 and of most others; only for comparing tcp_mem with the memory."""
+CONNTRACK_TIME_WAIT_S = 120
+FIRST_BUFFER_BYTES_MAX = 1 << 20
+
+
+def tcp_mem(case: Case) -> Judgement:
+    """Judge the memory of all TCP sockets against the machine's, and against what is used."""
+    limits = case.setting("net.ipv4.tcp_mem")
+    if len(limits) != 3:
+        raise Unreadable(f"net.ipv4.tcp_mem holds {len(limits)} numbers, not 3")
+    _, pressure, most = limits
+    used = _socket_pages(case)
+    if used is not None and used >= pressure:
+        why = f"TCP has {used:,} pages, which is above {pressure:,}: buffers are kept small."
+        return Judgement(Verdict.BITES, why, "find out who fills them: ss -tmi")
+    memory_pages = _memory_bytes(case) // PAGE_BYTES
+    if most > memory_pages:
+        why = f"{most:,} pages are more than the machine's memory, so that it ends before they do."
+        return Judgement(Verdict.ADVICE, why, "delete it from sysctl.conf and start again")
+    return fine(f"{used:,} pages in use." if used is not None else "Less than the memory.")
+
+
+def _socket_pages(case: Case) -> int | None:
+    for line in case.source.text_or("proc/net/sockstat", "").splitlines():
+        words = line.split()
+        if words[:1] == ["TCP:"] and "mem" in words[:-1]:
+            return numbers(words[words.index("mem") + 1], "sockstat")[0]
+    return None
+
+
+def _memory_bytes(case: Case) -> int:
+    for line in case.source.text("proc/meminfo").splitlines():
+        if line.startswith("MemTotal:"):
+            return numbers(line.split()[1], "MemTotal")[0] * 1024
+    raise Unreadable("/proc/meminfo has no MemTotal")
+
+
+def buffers(name: str, first_bytes: int, most_bytes: int) -> Callable[[Case], Judgement]:
+    """Make the rule of tcp_rmem or tcp_wmem from what is the default of any kernel since 4.20."""
+
+    def rule(case: Case) -> Judgement:
+        limits = case.setting(name)
+        if len(limits) != 3:
+            raise Unreadable(f"{name} holds {len(limits)} numbers, not 3")
+        _, first, most = limits
+        if first > FIRST_BUFFER_BYTES_MAX:
+            why = f"{case.load.connections:,} connections may fill {first:,} bytes each at once."
+            return Judgement(Verdict.ADVICE, why, f"lower its second number to {first_bytes}")
+        # The kernel's default is a 128th of a small memory, less what it keeps for itself.
+        if most < min(most_bytes, _memory_bytes(case) // 256):
+            why = f"Buffers grow to {most:,} bytes only; a long way needs more."
+            return Judgement(Verdict.ADVICE, why, f"raise its third number to {most_bytes}")
+        return fine("The kernel finds the sizes between them.")
+
+    return rule
+
+
+def netdev_max_backlog(case: Case) -> Judgement:
+    """Judge the queue of incoming packets by what it has dropped."""
+    before, now = (_dropped(text) for text in case.sampled("proc/net/softnet_stat"))
+    [value, *_] = case.setting("net.core.netdev_max_backlog")
+    mend = f"sysctl -w net.core.netdev_max_backlog={power_of_two_above(value * 4)}"
+    if now > before:
+        why = f"{now - before:,} packets were dropped during the sample."
+        return Judgement(Verdict.BITES, why, mend)
+    if now:
+        return Judgement(Verdict.ADVICE, f"{now:,} packets were dropped since the start.", mend)
+    return fine("No packet was dropped since the start.")
+
+
+def _dropped(softnet: str) -> int:
+    """Add up the second column, one row for each processor, in hexadecimal."""
+    try:
+        return sum(int(line.split()[1], 16) for line in softnet.splitlines() if line.strip())
+    except (IndexError, ValueError):
+        raise Unreadable("/proc/net/softnet_stat has an unexpected form") from None
+
+
+def nr_open(case: Case) -> Judgement:
+    """Judge the highest descriptor limit."""
+    return _at_least(case, "fs.nr_open", case.load.connections, "a process may have")
+
+
+def file_max(case: Case) -> Judgement:
+    """Judge the machine's open files, with those that are open now."""
+    ends = 2 if case.load.role is Role.LOOPBACK else 1
+    text = case.source.text_or("proc/sys/fs/file-nr", "0")
+    used = numbers(text, "file-nr")[0]
+    needed = case.load.connections * ends + used
+    return _at_least(case, "fs.file-max", needed, f"beside the {used:,} open now are")
+
+
+def max_user_watches(case: Case) -> Judgement:
+    """Judge what one user may watch by epoll."""
+    name = "fs.epoll.max_user_watches"
+    return _at_least(case, name, case.load.connections, "a user may watch")
+
+
+def _at_least(case: Case, name: str, needed: int, what: str) -> Judgement:
+    [value, *_] = case.setting(name)
+    if value >= needed:
+        return fine(f"More than the {needed:,} that are needed.")
+    why = f"{value:,} is all that {what}; {needed:,} are needed."
+    return Judgement(Verdict.BITES, why, f"sysctl -w {name}={power_of_two_above(needed)}")
+
+
+def conntrack(case: Case) -> Judgement:
+    """Judge the table of tracked connections, if any is tracked."""
+    [value, *_] = case.setting("net.netfilter.nf_conntrack_max")
+    tracked = case.setting_or("net.netfilter.nf_conntrack_count", 0)
+    if tracked == 0:
+        return fine("No connection is tracked at the moment.")
+    kept_s = case.setting_or(
+        "net.netfilter.nf_conntrack_tcp_timeout_time_wait", CONNTRACK_TIME_WAIT_S
+    )
+    needed = case.load.connections + int(case.load.new_per_second * kept_s)
+    if needed <= value:
+        return fine(f"{tracked:,} entries now, {needed:,} under the load asked about.")
+    why = f"The load needs {needed:,} entries; beyond {value:,} new connections are dropped."
+    mend = f"sysctl -w net.netfilter.nf_conntrack_max={power_of_two_above(needed)}"
+    return Judgement(Verdict.BITES, why, mend)

@@ -1,0 +1,14 @@
+"""What the tests of the doctor share: a machine that nothing bites."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from machine import Machine
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
