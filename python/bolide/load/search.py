@@ -1,0 +1,207 @@
+"""The search for the highest rate that holds a condition: `--find "p99 < 10ms"`.
+
+Every trial is an open loop at a constant rate, so its latency counts from the moment at which a
+request was due. The rate doubles until a trial fails (or halves until one holds), then the gap is
+halved until it is small. The rate that is found is tried again twice; if one of these fails, it
+counts as failed, and the search goes on below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bolide.load import verdict
+from bolide.load.threshold import Threshold
+
+Report = dict[str, Any]
+
+START_PER_S = 1_000.0
+RATE_MIN_PER_S = 1.0
+RATE_MAX_PER_S = 100e6
+GAP = 1.04
+"""The search ends when the lowest rate that failed is within this factor of the best that held."""
+CONFIRMATIONS = 2
+TRIALS_MAX = 40
+FAILED_SHARE_MAX = 0.001
+"""A trial with more failures does not hold, whatever its latency."""
+LAG_SHARE = 0.1
+"""If the generator was late by more than this share of a latency limit, it was the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run at a rate: whether the condition held, and if not, why."""
+
+    number: int
+    rate_per_s: float
+    report: Report
+    holds: bool
+    reason: str
+
+
+@dataclass(slots=True)
+class Search:
+    """What is known: the trials so far, the best rate that holds, the lowest that does not."""
+
+    threshold: Threshold
+    trials: list[Trial] = field(default_factory=list)
+    held: Trial | None = None
+    failed: Trial | None = None
+    is_confirmed: bool = False
+    was_interrupted: bool = False
+
+    @property
+    def held_times(self) -> int:
+        """How many trials at the rate that was found held."""
+        return sum(each.holds for each in self._at_found())
+
+    @property
+    def tried_times(self) -> int:
+        """How many trials there were at the rate that was found."""
+        return len(self._at_found())
+
+    def _at_found(self) -> list[Trial]:
+        held = self.held
+        return [each for each in self.trials if held and each.rate_per_s == held.rate_per_s]
+
+    def next_rate(self, start_per_s: float) -> float | None:
+        """Give the rate to try next, None when nothing is left to learn."""
+        if len(self.trials) >= TRIALS_MAX:
+            return None
+        if self.held is None:
+            rate = self.failed.rate_per_s / 2 if self.failed else start_per_s
+            return rate if rate >= RATE_MIN_PER_S else None
+        if self.failed is None:
+            rate = self.held.rate_per_s * 2
+            return rate if rate <= RATE_MAX_PER_S else None
+        if self.failed.rate_per_s / self.held.rate_per_s > GAP:
+            return _rounded((self.held.rate_per_s + self.failed.rate_per_s) / 2)
+        if self.held_times <= CONFIRMATIONS:
+            return self.held.rate_per_s
+        self.is_confirmed = True
+        return None
+
+    def add(self, rate_per_s: float, report: Report) -> Trial:
+        """Judge a trial and learn from it."""
+        reason = failure(self.threshold, report)
+        trial = Trial(len(self.trials) + 1, rate_per_s, report, not reason, reason)
+        self.trials.append(trial)
+        if trial.holds:
+            self.held = trial
+        else:
+            self.failed = trial
+            if self.held and self.held.rate_per_s >= rate_per_s:
+                self.held = self._best_below(rate_per_s)
+        return trial
+
+    def _best_below(self, rate_per_s: float) -> Trial | None:
+        """Give the trial with the highest rate that held and that no other trial contradicts."""
+        contradicted = {each.rate_per_s for each in self.trials if not each.holds}
+        held = [
+            each
+            for each in self.trials
+            if each.rate_per_s < rate_per_s and each.rate_per_s not in contradicted
+        ]
+        return max(held, key=lambda each: each.rate_per_s, default=None)
+
+
+def find(
+    threshold: Threshold,
+    measure: Callable[[float], tuple[Report, bool]],
+    tell: Callable[[Trial], None],
+    start_per_s: float = START_PER_S,
+) -> Search:
+    """Search; `measure` runs a rate and gives the report and whether an interrupt came.
+
+    `tell` is told of each trial.
+    """
+    search = Search(threshold)
+    while (rate := search.next_rate(start_per_s)) is not None:
+        report, was_interrupted = measure(rate)
+        if was_interrupted:
+            search.was_interrupted = True
+            break
+        tell(search.add(rate, report))
+    return search
+
+
+def failure(threshold: Threshold, report: Report) -> str:
+    """Say why a trial does not hold, "" if it does."""
+    total = report["ok"] + report["failed"]
+    if not report["ok"]:
+        return "nothing was answered"
+    if report["failed"] > FAILED_SHARE_MAX * total:
+        return f"{report['failed']:,} of {total:,} failed ({verdict.failures_text(report)})"
+    if not threshold.is_met(report):
+        return threshold.value_text(report)
+    share = report["achieved_share"]
+    if share is not None and share < verdict.ACHIEVED_SHARE:
+        return f"only {share:.1%} of the rate was achieved"
+    return ""
+
+
+def limit(search: Search) -> str:
+    """Say who was the limit where the search ended: "server", "generator" or "none"."""
+    if search.failed is None:
+        return "none"
+    report = search.failed.report
+    lag_us = (report["schedule_lag_us"] or {}).get("p99") or 0.0
+    lag_max_us = verdict.LAG_US
+    if search.threshold.is_latency:
+        lag_max_us = LAG_SHARE * search.threshold.limit
+    is_generator = verdict.is_generator_bound(report) or lag_us > lag_max_us
+    return "generator" if is_generator else "server"
+
+
+def trial_text(trial: Trial, threshold: Threshold) -> str:
+    """Write a trial in one line."""
+    result = "holds" if trial.holds else f"fails: {trial.reason}"
+    value = threshold.value_text(trial.report) if trial.holds else ""
+    seconds = _seconds_held(trial.report, threshold)
+    details = ", ".join(part for part in (value, seconds) if part)
+    head = f"trial {trial.number}: {trial.rate_per_s:,.0f} requests/s {result}"
+    return f"{head} ({details})" if details else head
+
+
+def result_text(search: Search) -> list[str]:
+    """Write what was found, how sure it is, and why the search ended."""
+    held, failed = search.held, search.failed
+    if held is None:
+        lowest = f"{failed.rate_per_s:,.0f} requests/s: {failed.reason}" if failed else "no trial"
+        return [f"no rate was found that holds {search.threshold.text}; the lowest tried, {lowest}"]
+    lines = [f"{held.rate_per_s:,.0f} requests/s hold {search.threshold.text}", _sureness(search)]
+    if failed:
+        who = {
+            "server": "the server's limit: the generator had time left and sent on time",
+            "generator": "the generator's limit: the server may hold more; give it --threads",
+        }[limit(search)]
+        lines.append(f"{failed.rate_per_s:,.0f} requests/s fail ({failed.reason}); this is {who}")
+    else:
+        lines.append("no rate failed, so the limit is not known")
+    return lines
+
+
+def _sureness(search: Search) -> str:
+    """Say how often the found rate was tried, and how far the next one that failed is."""
+    times = f"it held in {search.held_times} of {search.tried_times} trials at this rate"
+    if search.held and search.failed:
+        gap = search.failed.rate_per_s / search.held.rate_per_s - 1
+        times += f"; the limit lies at most {gap:.1%} above"
+    return times if search.is_confirmed else f"{times}; the search ended before it was confirmed"
+
+
+def _seconds_held(report: Report, threshold: Threshold) -> str:
+    """Say in how many of the whole seconds a p99 or max held; "" for other conditions."""
+    key = {"p50": "p50_us", "p99": "p99_us", "max": "max_us"}.get(threshold.metric)
+    whole = report["per_second"][: int(report["seconds"])]
+    if key is None or not whole:
+        return ""
+    held = sum(threshold.compare(each[key]) for each in whole)
+    return f"in {held} of {len(whole)} seconds"
+
+
+def _rounded(rate_per_s: float) -> float:
+    """Round to three digits, so that a rate can be said and typed."""
+    return float(round(rate_per_s, 3 - len(str(int(rate_per_s)))))
