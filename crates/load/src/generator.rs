@@ -10,34 +10,21 @@ mod checker;
 mod connection;
 mod dial;
 mod driver;
+mod old_report;
+mod plan;
 mod report;
+mod run;
 mod tally;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::time::Duration;
 
-pub use report::{Latency, Report};
+pub use old_report::Report;
+pub use plan::{Address, Expectation, Limit, Plan, Request, Shape, Stage};
+pub use report::{Lag, Latency, Progress, Report as RunReport, Second};
+pub use run::Run;
 pub use tally::{ErrorClass, Errors};
-
-/// Where the server listens.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Address {
-    /// TCP.
-    Internet(SocketAddr),
-    /// A UNIX socket's path.
-    Local(PathBuf),
-}
-
-/// When a run ends.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Limit {
-    /// After this time, which begins when the warm-up ends.
-    Duration(Duration),
-    /// After this many requests; there is no warm-up then.
-    Requests(u64),
-}
 
 /// What to send, how, and what to expect.
 #[derive(Clone, Debug)]

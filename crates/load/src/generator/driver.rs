@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::checker::{Checked, Checker};
 use super::connection::{Connection, Stage};
 use super::dial::Destination;
-use super::report::{Ending, Report};
+use super::old_report::{Ending, Report};
 use super::tally::{ErrorClass, Tally};
 use super::{Limit, Options};
 use window::{Window, thread_cpu_ns};

@@ -1,5 +1,7 @@
 //! What is counted while a run lasts.
 
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
 use crate::Histogram;
 
 /// The ways in which a request fails.
@@ -9,34 +11,43 @@ pub enum ErrorClass {
     Connect,
     /// Nobody listens.
     Refused,
-    /// The batch was not answered in time.
+    /// The answer was not whole in time.
     Timeout,
     /// The server reset the connection.
     Reset,
     /// The server ended the connection before the answer was whole.
     EarlyEof,
+    /// A whole answer with less content than expected.
+    Short,
+    /// A whole answer with more content than expected.
+    Long,
     /// The answer is not HTTP.
     Malformed,
     /// A whole answer with another status than expected.
     WrongStatus,
-    /// A whole answer with another content length than expected.
-    WrongLength,
+    /// A whole answer of the right length with other bytes than expected.
+    WrongBody,
     /// The answer was followed by bytes that nobody asked for.
     UnexpectedBytes,
+    /// A right answer that came behind the deadline.
+    Late,
 }
 
 impl ErrorClass {
     /// All classes.
-    pub const ALL: [ErrorClass; 9] = [
+    pub const ALL: [ErrorClass; 12] = [
         ErrorClass::Connect,
         ErrorClass::Refused,
         ErrorClass::Timeout,
         ErrorClass::Reset,
         ErrorClass::EarlyEof,
+        ErrorClass::Short,
+        ErrorClass::Long,
         ErrorClass::Malformed,
         ErrorClass::WrongStatus,
-        ErrorClass::WrongLength,
+        ErrorClass::WrongBody,
         ErrorClass::UnexpectedBytes,
+        ErrorClass::Late,
     ];
 
     /// The name in reports.
@@ -47,10 +58,13 @@ impl ErrorClass {
             ErrorClass::Timeout => "timeout",
             ErrorClass::Reset => "reset",
             ErrorClass::EarlyEof => "early_eof",
+            ErrorClass::Short => "short",
+            ErrorClass::Long => "long",
             ErrorClass::Malformed => "malformed",
             ErrorClass::WrongStatus => "wrong_status",
-            ErrorClass::WrongLength => "wrong_length",
+            ErrorClass::WrongBody => "wrong_body",
             ErrorClass::UnexpectedBytes => "unexpected_bytes",
+            ErrorClass::Late => "late",
         }
     }
 }
@@ -83,6 +97,16 @@ impl Errors {
         if let Some(total) = self.counts.get_mut(class as usize) {
             *total += count;
         }
+    }
+}
+
+impl Serialize for Errors {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.counts.len()))?;
+        for (class, count) in self.iter() {
+            map.serialize_entry(class.name(), &count)?;
+        }
+        map.end()
     }
 }
 

@@ -130,7 +130,7 @@ impl Driver<'_> {
         if answers > checked.good {
             let errors = &mut self.tally.errors;
             errors.add(ErrorClass::WrongStatus, u64::from(checked.wrong_status));
-            errors.add(ErrorClass::WrongLength, u64::from(checked.wrong_length));
+            errors.add(ErrorClass::Long, u64::from(checked.wrong_length));
             errors.add(
                 ErrorClass::UnexpectedBytes,
                 u64::from(checked.unexpected_bytes),
