@@ -49,6 +49,7 @@ class Options:
     expect_length: int | None = None
     expect_body: bytes | None = None
     expect_same: bool = False
+    may_vary_in_length: bool = True
     deadline_s: float | None = None
 
     # the generator itself

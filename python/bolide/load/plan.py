@@ -55,7 +55,9 @@ def _course(options: Options) -> Plan:
     """Say how the load goes and when it ends: a time, a count, or stages."""
     duration_s = None if options.requests else options.duration_s or DURATION_S
     if options.stages:
-        return {"stages": stage.read(options.stages)}
+        stages = stage.read(options.stages)
+        most = max(each.get("connections", 0) for each in stages)
+        return {"stages": stages, "connections": most or options.connections}
     if options.ramp_up_s:
         first = stage.climb(options.ramp_up_s, options.rate, options.connections)
         rest = {key: value for key, value in first.items() if not key.startswith("start_")}
@@ -75,6 +77,8 @@ def _refuse_contradictions(options: Options) -> None:
         raise ConfigError("--stages says how to begin itself; leave out --ramp-up")
     if options.ramp_up_s and options.requests:
         raise ConfigError("--ramp-up needs an end by time; give --duration instead of --requests")
+    if options.warm_up_s and options.requests:
+        raise ConfigError("--warm-up needs an end by time; give --duration instead of --requests")
     if options.pipeline > 1 and not options.is_persistent:
         raise ConfigError("--pipeline needs persistent connections; leave out --no-keep-alive")
     if options.pipeline > 1 and options.http_version == "1.0":

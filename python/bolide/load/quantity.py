@@ -56,7 +56,7 @@ def count(text: str) -> int:
 
 
 def latency_text(latency_us: float | None) -> str:
-    """Write microseconds with three digits and the unit that fits: `843 us`, `1.27 ms`, `2.05 s`."""
+    """Write microseconds with three digits and a fitting unit: `843 us`, `1.27 ms`, `2.05 s`."""
     if latency_us is None:
         return "-"
     for factor, unit in ((1.0, "us"), (1e3, "ms")):

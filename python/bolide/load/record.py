@@ -43,8 +43,10 @@ def as_json(
         {"text": each.text, "value": each.value(report), "is_met": each.is_met(report)}
         for each in thresholds
     ]
+    unmeasured = ("latency_us", "uncorrected_latency_us") if not report["ok"] else ()
     document = {
         **report,
+        **dict.fromkeys(unmeasured),
         "plan": readable(plan),
         "warnings": verdict.sentences(report, plan),
         "requirements": conditions,

@@ -68,5 +68,6 @@ def _request(
         "expected_status": status,
         "expected_length": length,
         "expected_content": given.get("expect_body", options.expect_body),
+        "is_any_length": options.may_vary_in_length,
         "is_template": options.expect_same,
     }

@@ -56,13 +56,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def _request(table: Any, origin: str, path: Path) -> dict[str, Any]:
-    if not isinstance(table, dict):
-        raise ConfigError(f"{origin} is no table; give [[request]] tables")
-    for key, value in table.items():
-        if key not in KEYS:
-            raise ConfigError(f"{origin} has the key {key!r}; give {', '.join(KEYS)}")
-        if not isinstance(value, KEYS[key]) or isinstance(value, bool):
-            raise ConfigError(f"{origin}: {key} = {value!r} has the wrong type; see docs/load.md")
+    _check_types(table, origin)
     request: dict[str, Any] = dict(table)
     if "headers" in request:
         request["headers"] = _field_lines(request["headers"], origin)
@@ -76,6 +70,16 @@ def _request(table: Any, origin: str, path: Path) -> dict[str, Any]:
     if request.get("weight", 1) < 1:
         raise ConfigError(f"{origin}: weight {request['weight']} is below 1; leave the request out")
     return request
+
+
+def _check_types(table: Any, origin: str) -> None:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{origin} is no table; give [[request]] tables")
+    for key, value in table.items():
+        if key not in KEYS:
+            raise ConfigError(f"{origin} has the key {key!r}; give {', '.join(KEYS)}")
+        if not isinstance(value, KEYS[key]) or isinstance(value, bool):
+            raise ConfigError(f"{origin}: {key} = {value!r} has the wrong type; see docs/load.md")
 
 
 def _field_lines(table: dict[str, Any], origin: str) -> list[tuple[str, str]]:

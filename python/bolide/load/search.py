@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bolide.load import verdict
+from bolide.load.run import Outcome
 from bolide.load.threshold import Threshold
 
 Report = dict[str, Any]
@@ -109,21 +110,21 @@ class Search:
 
 def find(
     threshold: Threshold,
-    measure: Callable[[float], tuple[Report, bool]],
+    measure: Callable[[float], Outcome],
     tell: Callable[[Trial], None],
     start_per_s: float = START_PER_S,
 ) -> Search:
-    """Search; `measure` runs a rate and gives the report and whether an interrupt came.
+    """Search; `measure` runs a rate, and `tell` is told of each trial.
 
-    `tell` is told of each trial.
+    An interrupted trial ends the search and is not judged.
     """
     search = Search(threshold)
     while (rate := search.next_rate(start_per_s)) is not None:
-        report, was_interrupted = measure(rate)
-        if was_interrupted:
+        outcome = measure(rate)
+        if outcome.was_interrupted:
             search.was_interrupted = True
             break
-        tell(search.add(rate, report))
+        tell(search.add(rate, outcome.report))
     return search
 
 
@@ -181,6 +182,28 @@ def result_text(search: Search) -> list[str]:
     else:
         lines.append("no rate failed, so the limit is not known")
     return lines
+
+
+def as_data(search: Search) -> dict[str, Any]:
+    """Give the search for JSON: what was found, how sure it is, and every trial."""
+    return {
+        "condition": search.threshold.text,
+        "rate_per_s": search.held.rate_per_s if search.held else None,
+        "failed_rate_per_s": search.failed.rate_per_s if search.failed else None,
+        "held_trials": search.held_times,
+        "trials_at_rate": search.tried_times,
+        "is_confirmed": search.is_confirmed,
+        "limit": limit(search),
+        "trials": [
+            {
+                "rate_per_s": each.rate_per_s,
+                "holds": each.holds,
+                "reason": each.reason,
+                "value": search.threshold.value(each.report),
+            }
+            for each in search.trials
+        ],
+    }
 
 
 def _sureness(search: Search) -> str:

@@ -13,7 +13,9 @@ from bolide.errors import ConfigError
 from bolide.load import quantity
 
 _STAGE = re.compile(r"([^:]+):([0-9]+(?:\.[0-9]+)?)(c?)")
-FORM = "DURATION:RATE,... like 10s:1000,30s:5000, or DURATION:CONNECTIONSc,... like 10s:50c,30s:200c"
+FORM = (
+    "DURATION:RATE,... like 10s:1000,30s:5000, or DURATION:CONNECTIONSc,... like 10s:50c,30s:200c"
+)
 
 
 def read(text: str) -> list[dict[str, Any]]:

@@ -32,7 +32,9 @@ REFUSED = {
     "-f": _TLS,
     "-E": _TLS,
 }
-SYNTAX = Syntax("ab", "n:c:t:s:b:B:p:u:T:v:wix:y:z:C:H:A:P:X:VkdSqlg:e:rm:hIZ:f:E:", refused=REFUSED)
+SYNTAX = Syntax(
+    "ab", "n:c:t:s:b:B:p:u:T:v:wix:y:z:C:H:A:P:X:VkdSqlg:e:rm:hIZ:f:E:", refused=REFUSED
+)
 
 
 def read(words: list[str]) -> Options:
@@ -46,7 +48,9 @@ def read(words: list[str]) -> Options:
     time_s = given.seconds("-t")
     is_timed = time_s is not None and not given.has("-n")
     if not is_timed and connections > requests:
-        raise ConfigError(f"--like: ab -c {connections} is more than -n {requests}; give at most -n")
+        raise ConfigError(
+            f"--like: ab -c {connections} is more than -n {requests}; give at most -n"
+        )
     headers, is_closing = closes(_headers(given))
     file = given.text("-p") or given.text("-u")
     return Options(

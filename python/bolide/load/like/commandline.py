@@ -103,7 +103,8 @@ def closes(headers: list[str]) -> tuple[list[str], bool]:
     values = [line.partition(":") for line in headers]
     connection = [value for name, _, value in values if name.strip().lower() == "connection"]
     others = [
-        line for line, parts in zip(headers, values, strict=True)
+        line
+        for line, parts in zip(headers, values, strict=True)
         if parts[0].strip().lower() != "connection"
     ]
     return others, any("close" in value.lower() for value in connection)

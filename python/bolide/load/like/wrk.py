@@ -9,7 +9,16 @@ from bolide.load.options import Options
 SYNTAX = Syntax(
     "wrk",
     "c:d:t:s:H:Lv",
-    ("connections=", "duration=", "threads=", "script=", "header=", "latency", "timeout=", "version"),
+    (
+        "connections=",
+        "duration=",
+        "threads=",
+        "script=",
+        "header=",
+        "latency",
+        "timeout=",
+        "version",
+    ),
     {
         "--connections": "-c",
         "--duration": "-d",

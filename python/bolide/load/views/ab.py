@@ -1,7 +1,8 @@
 """The view of ab (ApacheBench) 2.3: labels, values from column 25 on, and two tables in ms.
 
-The generator takes no time of a first byte: `Waiting` repeats `Processing`, its upper bound.
-`Total` adds the connect times where every request has a connection of its own.
+The generator takes no time of a first byte: `Waiting` repeats `Processing`, its upper bound. Where
+every request has a connection of its own, latency counts from the connect and is `Total`;
+`Processing` is what the connect leaves of it, figure by figure.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ def page(sheet: Sheet) -> str:
         f"Benchmarking {sheet.destination.name} (be patient).....done",
         "",
         "",
-        *(f"{label + ':':{VALUE_COLUMN}}{value}" if label else value for label, value in _head(sheet)),
+        *(
+            f"{label + ':':{VALUE_COLUMN}}{value}" if label else value
+            for label, value in _head(sheet)
+        ),
     ]
     if sheet.report["ok"]:
         lines += ["", *_connection_times(sheet)]
@@ -73,7 +77,8 @@ def _counts(sheet: Sheet) -> Iterator[tuple[str, str]]:
 
 def _kept_alive(sheet: Sheet) -> int:
     """Give how many answers left their connection open: all but one for each one opened again."""
-    opened, first = sheet.report["connections_opened"], sheet.plan["connections"]
+    opened: int = sheet.report["connections_opened"]
+    first: int = sheet.plan["connections"]
     return max(0, sheet.answers - max(0, opened - first))
 
 
@@ -100,22 +105,18 @@ def _sent_bytes(sheet: Sheet) -> int:
 
 def _connection_times(sheet: Sheet) -> list[str]:
     """Write the table of times; a reused connection has a connect time of zero."""
-    processing = sheet.report["latency_us"]
-    connect = dict.fromkeys(processing, 0.0)
-    if not sheet.plan["is_persistent"]:
-        connect = sheet.report["connect_latency_us"] or connect
+    total, connect, processing = _times(sheet)
     rows = (
         ("Connect:", connect),
         ("Processing:", processing),
         ("Waiting:", processing),
-        ("Total:", _total(sheet)),
+        ("Total:", total),
     )
     if sheet.options.hides_deviations:
         lines = ["Connection Times (ms)", "              min   avg   max"]
         names = ("min", "mean", "max")
         return lines + [
-            f"{name:11}" + " ".join(f"{_ms(times[key]):5}" for key in names)
-            for name, times in rows
+            f"{name:11}" + " ".join(f"{_ms(times[key]):5}" for key in names) for name, times in rows
         ]
     lines = ["Connection Times (ms)", "              min  mean[+/-sd] median   max"]
     for name, times in rows:
@@ -125,12 +126,14 @@ def _connection_times(sheet: Sheet) -> list[str]:
     return lines
 
 
-def _total(sheet: Sheet) -> dict[str, Any]:
-    """Give the times of whole requests, with their connect where each has its own."""
-    processing, connect = sheet.report["latency_us"], sheet.report["connect_latency_us"]
-    if sheet.plan["is_persistent"] or not connect:
-        return dict(processing)
-    return {name: processing[name] + (connect[name] or 0) for name in processing}
+def _times(sheet: Sheet) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Give the times of whole requests, of connects, and of what is between."""
+    total = sheet.report["latency_us"]
+    connect = dict.fromkeys(total, 0.0)
+    if not sheet.plan["is_persistent"] and sheet.report["connect_latency_us"]:
+        connect = sheet.report["connect_latency_us"]
+    rest = {name: max(0.0, total[name] - connect[name]) for name in total}
+    return total, connect, rest
 
 
 def _percentages(sheet: Sheet) -> list[str]:
@@ -149,7 +152,7 @@ def percentiles_csv(sheet: Sheet) -> str:
 
 def _served_within(sheet: Sheet, share: int) -> float:
     """Give the microseconds within which a percentage was served."""
-    total = _total(sheet)
+    total = sheet.report["latency_us"]
     exact = {0: "min", 100: "max"}.get(share, f"p{share}")
     if exact in total:
         return float(total[exact])
