@@ -1,7 +1,7 @@
 """The command line of ab (ApacheBench) 2.3.
 
-It speaks HTTP/1.0, with a connection for each request unless `-k` is given. `-l` and `-r` ask for
-what holds here anyway: a length is compared with the answer's own, and no error ends the run.
+It speaks HTTP/1.0, with a connection for each request unless `-k` is given. Without `-l` an answer
+whose length differs from the first one's has failed. `-r` holds anyway: no error ends a run.
 `-t` alone runs for its whole time; the 50,000 requests that ab stops at are those it has room for.
 """
 
@@ -67,6 +67,7 @@ def read(words: list[str]) -> Options:
         method=_method(given),
         headers=tuple(headers),
         body=content_of(Path(file)) if file else None,
+        may_vary_in_length=given.has("-l"),
         hides_percentiles=given.has("-d"),
         hides_deviations=given.has("-S"),
         percentiles_file=Path(given.text("-e")) if given.has("-e") else None,

@@ -1,0 +1,144 @@
+"""The search for the highest rate, over servers that are formulas."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bolide.load import search, threshold
+from bolide.load.run import Outcome
+from loading import LATENCY, report
+
+P99 = threshold.read("p99 < 10ms", "--find")
+
+
+def server(capacity_per_s: float, **changes: Any) -> Callable[[float], Outcome]:
+    """Make a server whose p99 is 10 ms at its capacity, in proportion to the rate."""
+
+    def measure(rate: float) -> Outcome:
+        p99_us = 10_000 * rate / capacity_per_s
+        lag = {"p50": 1.0, "p99": 50.0, "max": 90.0}
+        made = report(offered_per_s=rate, achieved_share=1.0, latency_us=LATENCY | {"p99": p99_us})
+        return Outcome(made | {"schedule_lag_us": lag} | changes)
+
+    return measure
+
+
+def find(measure: Callable[[float], Outcome], start_per_s: float = 1000.0) -> search.Search:
+    told: list[search.Trial] = []
+    found = search.find(P99, measure, told.append, start_per_s)
+    assert told == found.trials
+    return found
+
+
+@pytest.mark.parametrize("capacity", [3, 700, 1_500, 23_456, 1_000_000])
+def test_the_limit_is_found_within_the_gap(capacity: float) -> None:
+    found = find(server(capacity))
+    assert found.held and found.failed
+    assert capacity / search.GAP**1.5 <= found.held.rate_per_s < capacity
+    assert capacity <= found.failed.rate_per_s <= found.held.rate_per_s * search.GAP
+    assert found.is_confirmed and found.held_times == found.tried_times == 3
+    assert search.limit(found) == "server"
+
+
+def test_rates_double_then_close_in() -> None:
+    rates = [trial.rate_per_s for trial in find(server(3_100)).trials]
+    assert rates[:6] == [1000, 2000, 4000, 3000, 3500, 3250]
+    assert rates[-2:] == [3000, 3000]
+
+
+def test_a_rate_that_fails_again_is_not_found() -> None:
+    calls: dict[float, int] = {}
+    steady = server(4_100)
+
+    def shaky(rate: float) -> Outcome:
+        calls[rate] = calls.get(rate, 0) + 1
+        holds_once = rate > 3_000 and calls[rate] > 1
+        return steady(rate * 10) if holds_once else steady(rate)
+
+    found = find(shaky)
+    assert found.held is not None and found.held.rate_per_s <= 3_000
+    contradicted = [trial.rate_per_s for trial in found.trials if trial.rate_per_s > 3_000]
+    assert len(contradicted) > len(set(contradicted))
+    assert found.held_times == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"ok": 0}, "nothing was answered"),
+        ({"failed": 21, "errors": {"reset": 21}}, "21 of 20,021 failed (21 reset)"),
+        ({"achieved_share": 0.98}, "only 98.0% of the rate was achieved"),
+    ],
+)
+def test_latency_alone_does_not_hold(changes: dict[str, Any], reason: str) -> None:
+    found = find(server(1e9, **changes))
+    assert found.held is None
+    assert {trial.reason for trial in found.trials} == {reason}
+    assert found.trials[-1].rate_per_s < 2
+    (line,) = search.result_text(found)
+    assert line.startswith("no rate was found that holds p99 < 10ms; the lowest tried, ")
+    assert reason in line
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"generator_cpu": 0.97}, {"schedule_lag_us": {"p50": 1.0, "p99": 1_100.0, "max": 2e3}}],
+)
+def test_the_generators_limit_is_called_so(changes: dict[str, Any]) -> None:
+    found = find(server(2_500, **changes))
+    assert search.limit(found) == "generator"
+    assert search.result_text(found)[-1].endswith(
+        "this is the generator's limit: the server may hold more; give it --threads"
+    )
+
+
+def test_what_it_says() -> None:
+    found = find(server(3_100))
+    assert found.held
+    assert search.trial_text(found.trials[0], P99) == (
+        "trial 1: 1,000 requests/s holds (p99 is 3.23 ms, in 2 of 2 seconds)"
+    )
+    assert search.trial_text(found.trials[2], P99) == (
+        "trial 3: 4,000 requests/s fails: p99 is 12.9 ms (in 2 of 2 seconds)"
+    )
+    first, sure, why = search.result_text(found)
+    assert first == f"{found.held.rate_per_s:,.0f} requests/s hold p99 < 10ms"
+    assert sure.startswith("it held in 3 of 3 trials at this rate; the limit lies at most ")
+    assert "this is the server's limit: the generator had time left" in why
+
+
+def test_no_rate_fails() -> None:
+    found = find(server(1e15), 60e6)
+    assert found.failed is None and search.limit(found) == "none"
+    assert search.result_text(found)[-1] == "no rate failed, so the limit is not known"
+
+
+def test_an_interrupt_ends_the_search() -> None:
+    steady = server(1e6)
+    found = find(lambda rate: Outcome(report(), True) if rate > 4_000 else steady(rate))
+    assert found.was_interrupted
+    assert found.held is not None and found.held.rate_per_s == 4_000
+    assert "before it was confirmed" in search.result_text(found)[1]
+
+
+def test_a_server_without_any_rule_ends_the_search() -> None:
+    calls = iter(range(1000))
+    good, bad = server(1e9), server(1e-9)
+    found = find(lambda rate: (good if next(calls) % 2 else bad)(rate))
+    assert len(found.trials) <= search.TRIALS_MAX
+
+
+def test_data_for_machines() -> None:
+    found = find(server(3_100))
+    data = search.as_data(found)
+    assert found.held and found.failed
+    assert data["rate_per_s"] == found.held.rate_per_s
+    assert data["failed_rate_per_s"] == found.failed.rate_per_s
+    assert (data["limit"], data["is_confirmed"], data["held_trials"]) == ("server", True, 3)
+    assert data["trials"][2] == {
+        "rate_per_s": 4000.0,
+        "holds": False,
+        "reason": "p99 is 12.9 ms",
+        "value": pytest.approx(12_903, rel=1e-3),
+    }
