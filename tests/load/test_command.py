@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from conftest import Start
 from running import Server, command
 
 Load = Callable[..., tuple[int, str, str]]
@@ -28,12 +27,6 @@ class LoadProcess(Server):
         """What it printed, once it has ended."""
         assert self.process.stdout is not None
         return self.process.stdout.read()
-
-
-@pytest.fixture
-def counting(start: Start) -> Server:
-    """Give a server that counts its answers."""
-    return start("counting.py")
 
 
 @pytest.fixture
@@ -136,8 +129,8 @@ def test_a_mix_from_a_file(counting: Server, load: Load, tmp_path: Path) -> None
     assert (found["ok"], counts(counting)) == (900, {"a": 600, "items": 300})
 
 
-def test_unix_socket(start: Start, load: Load, tmp_path: Path) -> None:
-    server = start("counting.py", "--uds", str(tmp_path / "s"))
+def test_unix_socket(start_counting: Callable[..., Server], load: Load, tmp_path: Path) -> None:
+    server = start_counting("--uds", str(tmp_path / "s"))
     plan = ("--target", "/page/a", "-n", "300", "-c", "2", "--json", "--quiet")
     assert report(load(f"unix:{tmp_path}/s", *plan))["ok"] == 300
     assert counts(server) == {"a": 300}

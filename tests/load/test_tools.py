@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Start
 from loading import columns, parse_ab, parse_wrk
-from running import command
+from running import Server, command
 
 Ours = Callable[[str], str]
 SENTENCE = re.compile(r"(?:WARNING|ERROR): |\s+These results are probably not that reliable\.")
@@ -60,9 +59,9 @@ AB_LINES = [
 
 @needs("ab")
 @pytest.mark.parametrize("line", AB_LINES)
-def test_ab(start: Start, ours: Ours, tmp_path: Path, line: str) -> None:
+def test_ab(counting: Server, ours: Ours, tmp_path: Path, line: str) -> None:
     (tmp_path / "file").write_bytes(b"hello")
-    line = line.format(url=start("counting.py").urls[0], file=tmp_path / "file")
+    line = line.format(url=counting.urls[0], file=tmp_path / "file")
     real, made = theirs(line), ours(line)
     begin = "Server Software:"
     assert shape(made[made.index(begin) :]) == shape(real[real.index(begin) :]) or "404" in line
@@ -89,7 +88,7 @@ def test_ab(start: Start, ours: Ours, tmp_path: Path, line: str) -> None:
 
 
 @needs("ab")
-def test_abs_table_stands_in_the_same_columns(start: Start, ours: Ours) -> None:
+def test_abs_table_stands_in_the_same_columns(counting: Server, ours: Ours) -> None:
     line = f"ab -n 200 -c 2 {start('counting.py').urls[0]}/page/a"
     pages = (ours(line), theirs(line))
     for name in ("Connect:", "Processing:", "Waiting:", "Total:"):
@@ -111,8 +110,8 @@ def test_abs_table_stands_in_the_same_columns(start: Start, ours: Ours) -> None:
         "wrk -t1 -c4 -d2s {url}/status/404",
     ],
 )
-def test_wrk(start: Start, ours: Ours, line: str) -> None:
-    line = line.format(url=start("counting.py").urls[0])
+def test_wrk(counting: Server, ours: Ours, line: str) -> None:
+    line = line.format(url=counting.urls[0])
     real, made = theirs(line), ours(line)
     here, there = parse_wrk(made), parse_wrk(real)
     assert here["order"] == there["order"]
