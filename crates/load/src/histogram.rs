@@ -17,6 +17,16 @@ pub struct Histogram {
     sum: u128,
 }
 
+/// A histogram to keep: its buckets that are not empty.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    counts: Vec<(u32, u64)>,
+    total: u64,
+    min: u64,
+    max: u64,
+    sum: u128,
+}
+
 impl Histogram {
     /// A histogram that holds nothing.
     pub fn new() -> Histogram {
@@ -97,6 +107,31 @@ impl Histogram {
     pub fn merge(&mut self, other: &Histogram) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
+        }
+        self.total += other.total;
+        self.sum += other.sum;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// The same in as little room as it needs.
+    pub fn packed(&self) -> Packed {
+        let filled = self.counts.iter().enumerate().filter(|it| *it.1 > 0);
+        Packed {
+            counts: filled.map(|it| (it.0 as u32, *it.1)).collect(),
+            total: self.total,
+            min: self.min,
+            max: self.max,
+            sum: self.sum,
+        }
+    }
+
+    /// Adds all that `other` counted.
+    pub fn merge_packed(&mut self, other: &Packed) {
+        for (index, more) in &other.counts {
+            if let Some(count) = self.counts.get_mut(*index as usize) {
+                *count += more;
+            }
         }
         self.total += other.total;
         self.sum += other.sum;

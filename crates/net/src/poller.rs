@@ -145,8 +145,14 @@ pub struct Poller {
     alarm: OnceLock<OwnedFd>,
 }
 
-/// The token of the alarm; its readiness is never reported.
+/// The token of the alarm; its readiness says nothing but that the wait is over.
 const ALARM: Token = Token::MAX;
+
+/// What disarms the alarm.
+const NEVER: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
 
 impl Poller {
     /// An empty set.
@@ -247,6 +253,24 @@ impl Poller {
     /// # Errors
     /// When no timer descriptor can be made.
     pub fn set_alarm(&self, wait_ms: Option<u64>) -> io::Result<()> {
+        // Zero would disarm it.
+        let wait = wait_ms.map_or(NEVER, |ms| timespec(ms.max(1)));
+        self.arm(TimerfdTimerFlags::empty(), wait)
+    }
+
+    /// Makes the set readable at a time of [`crate::precise_ns`], and until it is set anew (`None`: not before something else does).
+    ///
+    /// # Errors
+    /// When no timer descriptor can be made.
+    pub fn set_alarm_at(&self, at_ns: Option<u64>) -> io::Result<()> {
+        let at = at_ns.map_or(NEVER, |ns| Timespec {
+            tv_sec: i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX),
+            tv_nsec: (ns.max(1) % 1_000_000_000) as _,
+        });
+        self.arm(TimerfdTimerFlags::ABSTIME, at)
+    }
+
+    fn arm(&self, flags: TimerfdTimerFlags, it_value: Timespec) -> io::Result<()> {
         let alarm = match self.alarm.get() {
             Some(alarm) => alarm,
             None => {
@@ -256,21 +280,10 @@ impl Poller {
                 self.alarm.get_or_init(|| alarm)
             }
         };
-        // Zero would disarm it.
-        let it_value = wait_ms.map_or(
-            Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            },
-            |ms| timespec(ms.max(1)),
-        );
-        let it_interval = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let it_interval = NEVER;
         timerfd_settime(
             alarm,
-            TimerfdTimerFlags::empty(),
+            flags,
             &Itimerspec {
                 it_interval,
                 it_value,

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::load::generator::{Address, Limit, Options};
+use ::load::generator::{Address, Limit, Plan, Request};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -34,36 +34,38 @@ pub(crate) fn ceiling(
 /// one of duration_s and requests.
 #[pyfunction]
 pub(crate) fn load<'py>(py: Python<'py>, plan: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
-    let options = options_of(plan)?;
-    let report = py.detach(|| ::load::generator::run(&options))?;
+    let plan = plan_of(plan)?;
+    let report = py.detach(|| ::load::generator::run(&plan))?;
     py.check_signals()?;
     py.import("json")?
         .call_method1("loads", (report.to_json(),))
 }
 
-fn options_of(plan: &Bound<'_, PyDict>) -> PyResult<Options> {
-    let mut options = Options::default();
-    for (key, value) in plan {
+fn plan_of(given: &Bound<'_, PyDict>) -> PyResult<Plan> {
+    let mut plan = Plan::default();
+    let mut request = Request::default();
+    for (key, value) in given {
         let key: String = key.extract()?;
         match key.as_str() {
-            "address" => options.address = address_of(&value.extract::<String>()?)?,
-            "host" => options.host = value.extract()?,
-            "target" => options.target = value.extract()?,
-            "connections" => options.connections = value.extract()?,
-            "pipeline_depth" => options.pipeline_depth = value.extract()?,
-            "is_persistent" => options.is_persistent = value.extract()?,
+            "address" => plan.address = address_of(&value.extract::<String>()?)?,
+            "host" => request.host = value.extract()?,
+            "target" => request.target = value.extract()?,
+            "connections" => plan.connections = value.extract()?,
+            "pipeline_depth" => plan.pipeline_depth = value.extract()?,
+            "is_persistent" => plan.is_persistent = value.extract()?,
             "duration_s" if !value.is_none() => {
                 let seconds = Duration::try_from_secs_f64(value.extract()?);
-                options.limit = Limit::Duration(
+                plan.limit = Limit::Duration(
                     seconds.map_err(|error| PyValueError::new_err(error.to_string()))?,
                 );
             }
-            "requests" if !value.is_none() => options.limit = Limit::Requests(value.extract()?),
+            "requests" if !value.is_none() => plan.limit = Limit::Requests(value.extract()?),
             "duration_s" | "requests" => {}
             _ => return Err(PyValueError::new_err(format!("a plan has no {key}"))),
         }
     }
-    Ok(options)
+    plan.requests = vec![request];
+    Ok(plan)
 }
 
 fn address_of(text: &str) -> PyResult<Address> {

@@ -317,6 +317,11 @@ impl Plan {
         }
     }
 
+    /// Whether requests leave when they are due, answered or not.
+    pub(super) fn is_open_loop(&self) -> bool {
+        matches!(self.shape, Shape::Rate(_) | Shape::Rates(_))
+    }
+
     /// How long the measured time lasts; `None`: until all requests are answered.
     pub(super) fn length(&self) -> Option<Duration> {
         match (&self.shape, self.limit) {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::tally::Errors;
+use super::driver::{Common, Outcome};
+use super::error::Errors;
+use super::series::{Series, table};
 use crate::Histogram;
 
 /// A distribution of times in microseconds.
@@ -189,7 +191,82 @@ pub(super) fn rows(histogram: &Histogram) -> Vec<(f64, u64)> {
     buckets.chunks(each).map(row).collect()
 }
 
+fn statuses(outcomes: &[Outcome]) -> BTreeMap<u16, u64> {
+    let mut all = BTreeMap::new();
+    for outcome in outcomes {
+        let counted = (0..).zip(&outcome.tally.statuses);
+        for (status, count) in counted.filter(|it| *it.1 > 0) {
+            *all.entry(status).or_insert(0) += count;
+        }
+    }
+    all
+}
+
 impl Report {
+    /// Puts together what the threads of a run came to.
+    pub(super) fn new(common: &Common, outcomes: &[Outcome]) -> Report {
+        let sum = |count: fn(&Outcome) -> u64| outcomes.iter().map(count).sum::<u64>();
+        let merged = |part: fn(&Outcome) -> &Histogram| {
+            let mut all = Histogram::new();
+            outcomes.iter().for_each(|it| all.merge(part(it)));
+            all
+        };
+        let most = |count: fn(&Outcome) -> u64| outcomes.iter().map(count).max().unwrap_or(0);
+        let seconds = most(|it| it.length_ns) as f64 / 1e9;
+        let per_second = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
+        let mut errors = Errors::default();
+        outcomes
+            .iter()
+            .for_each(|it| errors.merge(&it.tally.errors));
+        let latency_ns = merged(|it| it.series.latency_ns());
+        let (ok, failed) = (sum(|it| it.tally.ok), errors.total());
+        let offered = sum(|it| it.offered);
+        let open_loop = common.plan.is_open_loop();
+        let cpu_ns = sum(|it| it.cpu_ns) as f64;
+        let series: Vec<&Series> = outcomes.iter().map(|it| &it.series).collect();
+        let first = common.kinds.first().map(|it| it.first());
+        let (connections_held, connections_max) = common.board.held();
+        Report {
+            requests_per_s: per_second(ok as f64),
+            ok,
+            failed,
+            errors,
+            warm_up_failed: sum(|it| it.tally.warm_up_failed),
+            unfinished: sum(|it| it.unfinished),
+            seconds,
+            latency_us: Latency::of(&latency_ns),
+            uncorrected_latency_us: open_loop
+                .then(|| Latency::of(&merged(|it| &it.tally.uncorrected_ns))),
+            connect_latency_us: Latency::of(&merged(|it| &it.tally.connect_ns)),
+            histogram: rows(&latency_ns),
+            statuses: statuses(outcomes),
+            bytes_received: sum(|it| it.tally.bytes),
+            content_bytes_received: sum(|it| it.tally.content_bytes),
+            head_bytes_received: sum(|it| it.tally.head_bytes),
+            bytes_per_s: per_second(sum(|it| it.tally.bytes) as f64),
+            requests_sent: sum(|it| it.tally.requests_sent),
+            offered_per_s: open_loop.then(|| per_second(offered as f64)),
+            achieved_share: open_loop.then(|| ok as f64 / offered.max(1) as f64),
+            schedule_lag_us: open_loop.then(|| Lag::of(&merged(|it| &it.tally.lag_ns))),
+            generator_cpu: per_second(most(|it| it.cpu_ns) as f64 / 1e9),
+            generator_cpu_s: cpu_ns / 1e9,
+            cpu_ns_per_request: cpu_ns / (ok + failed).max(1) as f64,
+            connections_opened: sum(|it| it.opened),
+            connections_held,
+            connections_max,
+            per_second: table(&series),
+            was_stopped: common.board.is_stopped(),
+            server_software: first
+                .and_then(|it| it.server_software.get().cloned())
+                .unwrap_or_default(),
+            first_status: first.and_then(|it| it.status.get().copied()).unwrap_or(0),
+            first_content_bytes: first
+                .and_then(|it| it.content_bytes.get().copied())
+                .unwrap_or(0),
+            checked: true,
+        }
+    }
+
     /// The report as one JSON object on one line.
     pub fn to_json(&self) -> String {
         // Names of fields are strings and all numbers are finite: nothing can fail.

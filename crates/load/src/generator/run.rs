@@ -1,31 +1,51 @@
 //! A run from outside: begun, watched, ended, reported.
 
 use std::io;
-use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::report::{Latency, Progress, Report};
-use super::{Options, Plan, Shape, old_report};
+use net::precise_ns;
+use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// A run that goes on in threads of its own.
+use super::board::Board;
+use super::checker::Kind;
+use super::driver::{Common, Driver, Outcome};
+use super::mix::Mix;
+use super::report::{Lag, Progress, Report};
+use super::{Limit, Plan};
+
+/// Descriptors that are needed beside those of connections: the poller's and the timer's of each thread, and what is open already.
+const OTHER_DESCRIPTORS: u64 = 50;
+
+/// A run that goes on in threads of its own. Dropping it ends it.
 pub struct Run {
-    plan: Plan,
-    started: Instant,
-    end: Arc<End>,
+    common: Arc<Common>,
+    ending: Arc<Ending>,
 }
 
+/// What the threads leave behind.
 #[derive(Default)]
-struct End {
-    report: Mutex<Option<io::Result<old_report::Report>>>,
+struct Ending {
+    outcomes: Mutex<Vec<io::Result<Outcome>>>,
     changed: Condvar,
 }
 
-impl End {
-    fn lock(&self) -> MutexGuard<'_, Option<io::Result<old_report::Report>>> {
-        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+impl Ending {
+    fn lock(&self) -> MutexGuard<'_, Vec<io::Result<Outcome>>> {
+        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Drives the load to its end and gives what came of it.
+///
+/// # Errors
+/// As [`Run::start`], and when a poller breaks. Whatever the server does is no error but counted in the report.
+pub fn run(plan: &Plan) -> io::Result<Report> {
+    let run = Run::start(plan.clone())?;
+    while !run.wait(Duration::from_secs(3600)) {}
+    let report = run.report()?;
+    report.ok_or_else(|| io::Error::other("the run has ended without a report"))
 }
 
 impl Run {
@@ -36,112 +56,141 @@ impl Run {
     pub fn start(plan: Plan) -> io::Result<Run> {
         let refuse = |message: String| io::Error::new(io::ErrorKind::InvalidInput, message);
         plan.check().map_err(refuse)?;
-        let options = options(&plan).map_err(|it| refuse(it.to_owned()))?;
-        let end = Arc::new(End::default());
-        let there = Arc::clone(&end);
-        thread::Builder::new().spawn(move || {
-            *there.lock() = Some(super::run(&options));
-            there.changed.notify_all();
-        })?;
-        Ok(Run {
+        let held = crate::raise_descriptor_limit();
+        let needed = plan.connections as u64 + 2 * plan.threads as u64 + OTHER_DESCRIPTORS;
+        if held < needed {
+            return Err(io::Error::other(format!(
+                "{needed} open files are needed and {held} are allowed; raise the limit (ulimit -Hn)"
+            )));
+        }
+        let common = Arc::new(Common {
+            mix: Mix::new(&plan).map_err(refuse)?,
+            kinds: plan.requests.iter().map(Kind::new).collect(),
+            board: Board::new(plan.threads),
             plan,
-            started: Instant::now(),
-            end,
-        })
+        });
+        // All drivers first: nothing has begun when one of them cannot be had.
+        let drivers: Vec<Driver> = (0..common.plan.threads)
+            .map(|index| Driver::new(Arc::clone(&common), index))
+            .collect::<io::Result<_>>()?;
+        let ending = Arc::new(Ending::default());
+        if matches!(common.plan.limit, Limit::Requests(_)) && !common.plan.is_open_loop() {
+            common.board.begin(precise_ns());
+        }
+        let run = Run { common, ending };
+        for (index, driver) in drivers.into_iter().enumerate() {
+            run.spawn(index, driver)?;
+        }
+        Ok(run)
+    }
+
+    fn spawn(&self, index: usize, driver: Driver) -> io::Result<()> {
+        let ending = Arc::clone(&self.ending);
+        let cpus = &self.common.plan.cpus;
+        let turn = index.checked_rem(cpus.len());
+        let cpu = turn.and_then(|it| cpus.get(it)).copied();
+        let load = move || {
+            let outcome = bind_to(cpu).and_then(|()| driver.run());
+            ending.lock().push(outcome);
+            ending.changed.notify_all();
+        };
+        let name = format!("load-{index}");
+        thread::Builder::new().name(name).spawn(load)?;
+        Ok(())
     }
 
     /// Waits for the end, up to this time; whether it has come.
     pub fn wait(&self, timeout: Duration) -> bool {
+        let threads = self.common.plan.threads;
         let waited = self
-            .end
+            .ending
             .changed
-            .wait_timeout_while(self.end.lock(), timeout, |it| it.is_none());
-        waited.unwrap_or_else(PoisonError::into_inner).0.is_some()
+            .wait_timeout_while(self.ending.lock(), timeout, |it| it.len() < threads);
+        let (outcomes, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        outcomes.len() >= threads
     }
 
-    /// Ends the run early.
-    pub fn stop(&self) {}
+    /// Ends the run early; the report covers the time until there.
+    pub fn stop(&self) {
+        self.common.board.stop();
+    }
 
-    /// What it is doing.
+    /// What it is doing, and what has come since the last call.
     pub fn progress(&self) -> Progress {
-        let is_done = self.end.lock().is_some();
-        let elapsed = self.started.elapsed().saturating_sub(self.plan.warm_up);
-        let length = self.plan.length().unwrap_or(Duration::MAX);
-        Progress {
-            phase: if is_done { "done" } else { "measuring" },
-            elapsed_s: elapsed.as_secs_f64(),
-            share_done: (elapsed.as_secs_f64() / length.as_secs_f64()).min(1.0),
-            ..Progress::default()
-        }
+        let (plan, board) = (&self.common.plan, &self.common.board);
+        let now_ns = precise_ns();
+        let mut live = board.live();
+        let (ok, errors) = live.sum();
+        let failed = errors.total();
+        let warm_up_ns = plan.warm_up.as_nanos() as u64;
+        let start_ns = board.origin_ns().map(|it| it.saturating_add(warm_up_ns));
+        let elapsed_s = start_ns.map_or(0.0, |it| now_ns.saturating_sub(it) as f64 / 1e9);
+        let is_done = self.wait(Duration::ZERO);
+        let share_done = match (plan.length(), plan.limit) {
+            (Some(length), _) => elapsed_s / length.as_secs_f64(),
+            (None, Limit::Requests(total)) => (ok + failed) as f64 / total as f64,
+            (None, Limit::Duration(_)) => 0.0,
+        };
+        let asked_ns = live.asked_ns.max(start_ns.unwrap_or(now_ns)).min(now_ns);
+        let interval_s = (now_ns - asked_ns) as f64 / 1e9;
+        let answered = live.interval_ns.total() as f64;
+        let progress = Progress {
+            phase: match start_ns {
+                _ if is_done => "done",
+                None => "opening",
+                Some(start_ns) if now_ns < start_ns => "warm_up",
+                Some(_) => "measuring",
+            },
+            elapsed_s,
+            share_done: share_done.min(1.0),
+            ok,
+            failed,
+            errors,
+            connections_held: board.held().0,
+            interval_s,
+            interval_requests_per_s: if interval_s > 0.0 {
+                answered / interval_s
+            } else {
+                0.0
+            },
+            interval_latency_us: Lag::of(&live.interval_ns),
+        };
+        live.interval_ns.clear();
+        live.asked_ns = now_ns;
+        progress
     }
 
     /// What came of it; `None` before the end.
     ///
     /// # Errors
-    /// When the poller broke.
+    /// When a poller broke, or a thread could not be bound to its CPU.
     pub fn report(&self) -> io::Result<Option<Report>> {
-        let found = self.end.lock();
-        let old = match &*found {
-            None => return Ok(None),
-            Some(Err(error)) => return Err(io::Error::new(error.kind(), error.to_string())),
-            Some(Ok(report)) => report,
-        };
-        Ok(Some(Report {
-            requests_per_s: old.requests_per_s,
-            ok: old.ok,
-            failed: old.errors.total(),
-            errors: old.errors,
-            unfinished: old.unfinished,
-            seconds: old.seconds,
-            latency_us: Latency {
-                p50: old.latency_us.p50,
-                p90: old.latency_us.p90,
-                p99: old.latency_us.p99,
-                p99_9: old.latency_us.p99_9,
-                max: old.latency_us.max,
-                ..Latency::default()
-            },
-            bytes_per_s: old.bytes_per_s,
-            requests_sent: old.ok + old.errors.total() + old.unfinished,
-            generator_cpu: old.generator_cpu,
-            connections_opened: old.connections_opened,
-            connections_held: old.connections_held,
-            checked: true,
-            ..Report::default()
-        }))
+        let mut found = self.ending.lock();
+        if found.len() < self.common.plan.threads {
+            return Ok(None);
+        }
+        if let Some(Err(error)) = found.iter().find(|it| it.is_err()) {
+            return Err(io::Error::new(error.kind(), error.to_string()));
+        }
+        let outcomes: Vec<Outcome> = found.drain(..).flatten().collect();
+        let report = Report::new(&self.common, &outcomes);
+        found.extend(outcomes.into_iter().map(Ok));
+        Ok(Some(report))
     }
 }
 
-fn options(plan: &Plan) -> Result<Options, &'static str> {
-    let [request] = plan.requests.as_slice() else {
-        return Err("not built yet: a mix of requests");
-    };
-    if plan.threads > 1 || plan.shape != Shape::Closed || plan.is_http10 {
-        return Err("not built yet: threads, open loop, stages, HTTP/1.0");
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.stop();
     }
-    if request.expected.content.is_some() || request.expected.is_template {
-        return Err("not built yet: expected contents and templates");
+}
+
+fn bind_to(cpu: Option<usize>) -> io::Result<()> {
+    let Some(cpu) = cpu else { return Ok(()) };
+    let mut set = CpuSet::new();
+    if cpu < CpuSet::MAX_CPU {
+        set.set(cpu);
     }
-    Ok(Options {
-        address: plan.address.clone(),
-        source_addresses: plan
-            .source_addresses
-            .iter()
-            .filter(|it: &&IpAddr| it.is_ipv4())
-            .count() as u8,
-        connections: plan.connections,
-        pipeline_depth: plan.pipeline_depth,
-        is_persistent: plan.is_persistent,
-        method: request.method.clone(),
-        target: request.target.clone(),
-        host: request.host.clone(),
-        field_lines: request.field_lines.clone(),
-        content_bytes: request.content.as_ref().map(Vec::len),
-        limit: plan.limit,
-        warm_up: plan.warm_up,
-        timeout: plan.timeout,
-        expected_status: request.expected.status.unwrap_or(200),
-        expected_length: request.expected.length,
-        is_sleepless: plan.is_sleepless,
-    })
+    sched_setaffinity(None, &set)
+        .map_err(|error| io::Error::other(format!("cannot run on CPU {cpu}: {error}")))
 }
