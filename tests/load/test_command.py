@@ -153,7 +153,7 @@ def test_answers_that_are_not_2xx_are_no_throughput(counting: Server, load: Load
 @pytest.mark.parametrize(
     ("flags", "name"),
     [
-        (("--expect-body", "other"), "wrong_body"),
+        (("--expect-body", "page b"), "wrong_body"),
         (("--expect-length", "7"), "short"),
         (("--expect-status", "204"), "wrong_status"),
         (("--deadline", "1us"), "late"),

@@ -91,10 +91,12 @@ def test_ab_when_nothing_was_answered() -> None:
 
 
 def test_ab_with_a_body() -> None:
-    found = parse_ab(ab.page(sheet(body=b"x" * 100)))
-    assert found["Total body sent"] == ["2000000"]
-    assert found["sent"] == 976.56
-    assert found["total"] == 2587.89
+    made = sheet(body=b"x" * 100, http_version="1.0", is_persistent=False)
+    found = parse_ab(ab.page(made))
+    head = "POST /page?a=b HTTP/1.0\r\nHost: 127.0.0.1:8000\r\nContent-Length: 100\r\n\r\n"
+    assert found["Total body sent"] == [str(20_000 * (len(head) + 100))]
+    assert found["sent"] == pytest.approx(20_000 * (len(head) + 100) / 2 / 1024, abs=0.01)
+    assert found["total"] == pytest.approx(found["sent"] + 1611.33, abs=0.02)
 
 
 def test_abs_own_switches() -> None:

@@ -98,9 +98,15 @@ def _rates(sheet: Sheet) -> Iterator[tuple[str, str]]:
 
 
 def _sent_bytes(sheet: Sheet) -> int:
-    """Give the bytes of the contents that were sent, without heads."""
-    content: bytes = sheet.plan["requests"][0]["content"]
-    return int(sheet.report["requests_sent"] * len(content))
+    """Give the bytes of all requests that were sent, heads and contents."""
+    request = sheet.plan["requests"][0]
+    lines = [("Host", request["host"]), *request["field_lines"]]
+    lines.append(("Content-Length", str(len(request["content"]))))
+    if sheet.plan["is_persistent"]:
+        lines.append(("Connection", "keep-alive"))
+    start = f"{request['method']} {request['target']} HTTP/1.0"
+    head = sum(len(f"{name}: {value}") + 2 for name, value in lines) + len(start) + 4
+    return int(sheet.report["requests_sent"] * (head + len(request["content"])))
 
 
 def _connection_times(sheet: Sheet) -> list[str]:
@@ -121,7 +127,7 @@ def _connection_times(sheet: Sheet) -> list[str]:
     lines = ["Connection Times (ms)", "              min  mean[+/-sd] median   max"]
     for name, times in rows:
         head = f"{name:13}{_ms(times['min']):4} {_ms(times['mean']):4}"
-        sd = f"{(times['stdev'] or 0) / 1e3:6.1f}"
+        sd = f"{(times['stdev'] or 0) / 1e3:5.1f}"
         lines.append(f"{head} {sd} {_ms(times['p50']):6} {_ms(times['max']):7}")
     return lines
 
