@@ -132,7 +132,8 @@ def _find(options: Options, output: dict[str, Any], conditions: list[Threshold])
         raise ConfigError("--find prints trials, not one run; leave out --view, --csv and --like")
     options = replace(options, duration_s=options.duration_s or TRIAL_S)
     where = destination.find(options.urls, options.target, options.proxy)
-    shown = display.choose(sys.stderr, output["quiet"])
+    is_terminal = sys.stderr.isatty()  # elsewhere the line of each trial is enough
+    shown = display.choose(sys.stderr, output["quiet"] or not is_terminal)
 
     def measure(rate: float) -> run.Outcome:
         return run.run(plan.build(replace(options, rate=rate), where), shown)

@@ -1,9 +1,9 @@
 """The search for the highest rate that holds a condition: `--find "p99 < 10ms"`.
 
 Every trial is an open loop at a constant rate, so its latency counts from the moment at which a
-request was due. The rate doubles until a trial fails (or halves until one holds), then the gap is
-halved until it is small. The rate that is found is tried again twice; if one of these fails, it
-counts as failed, and the search goes on below it.
+request was due. The rate doubles until one fails (or halves until one holds), then the gap is
+halved until it is small. One bad trial may be a neighbour's doing: a rate fails if two of at most
+three trials fail, and the rate that is found has been tried three times.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ Report = dict[str, Any]
 START_PER_S = 1_000.0
 RATE_MIN_PER_S = 1.0
 RATE_MAX_PER_S = 100e6
-GAP = 1.04
+GAP = 1.05
 """The search ends when the lowest rate that failed is within this factor of the best that held."""
-CONFIRMATIONS = 2
-TRIALS_MAX = 40
+TRIALS_A_RATE = 3
+TRIALS_MAX = 60
 FAILED_SHARE_MAX = 0.001
 """A trial with more failures does not hold, whatever its latency."""
+HOPELESS_SHARE = 0.9
+"""A trial that achieved less of its rate is not repeated."""
 LAG_SHARE = 0.1
 """If the generator was late by more than this share of a latency limit, it was the limit."""
 
@@ -40,72 +42,72 @@ class Trial:
     report: Report
     holds: bool
     reason: str
+    is_hopeless: bool
 
 
 @dataclass(slots=True)
 class Search:
-    """What is known: the trials so far, the best rate that holds, the lowest that does not."""
+    """What is known: the trials so far, and what follows of them."""
 
     threshold: Threshold
     trials: list[Trial] = field(default_factory=list)
-    held: Trial | None = None
-    failed: Trial | None = None
     is_confirmed: bool = False
     was_interrupted: bool = False
 
-    @property
-    def held_times(self) -> int:
-        """How many trials at the rate that was found held."""
-        return sum(each.holds for each in self._at_found())
+    def at(self, rate_per_s: float) -> list[Trial]:
+        """Give the trials at a rate."""
+        return [each for each in self.trials if each.rate_per_s == rate_per_s]
+
+    def holds(self, rate_per_s: float) -> bool | None:
+        """Tell whether a rate holds, None while its trials contradict each other."""
+        trials = self.at(rate_per_s)
+        held = sum(trial.holds for trial in trials)
+        if any(trial.is_hopeless for trial in trials) or len(trials) - held > 1:
+            return False
+        return True if held == len(trials) or held > 1 else None
 
     @property
-    def tried_times(self) -> int:
-        """How many trials there were at the rate that was found."""
-        return len(self._at_found())
+    def failed(self) -> Trial | None:
+        """The last failure at the lowest rate that fails."""
+        failed = [each for each in self.trials if self.holds(each.rate_per_s) is False]
+        failures = [each for each in failed if not each.holds]
+        return min(reversed(failures), key=lambda each: each.rate_per_s, default=None)
 
-    def _at_found(self) -> list[Trial]:
-        held = self.held
-        return [each for each in self.trials if held and each.rate_per_s == held.rate_per_s]
+    @property
+    def held(self) -> Trial | None:
+        """The last success at the highest rate that holds, and below the lowest that fails."""
+        below = self.failed.rate_per_s if self.failed else RATE_MAX_PER_S * 2
+        held = [each for each in self.trials if each.holds and self.holds(each.rate_per_s)]
+        candidates = [each for each in reversed(held) if each.rate_per_s < below]
+        return max(candidates, key=lambda each: each.rate_per_s, default=None)
 
     def next_rate(self, start_per_s: float) -> float | None:
         """Give the rate to try next, None when nothing is left to learn."""
-        if len(self.trials) >= TRIALS_MAX:
+        if not self.trials:
+            return start_per_s
+        last, held, failed = self.trials[-1], self.held, self.failed
+        if len(self.trials) >= TRIALS_MAX or (held is None and not last.report["ok"]):
             return None
-        if self.held is None:
-            rate = self.failed.rate_per_s / 2 if self.failed else start_per_s
-            return rate if rate >= RATE_MIN_PER_S else None
-        if self.failed is None:
-            rate = self.held.rate_per_s * 2
-            return rate if rate <= RATE_MAX_PER_S else None
-        if self.failed.rate_per_s / self.held.rate_per_s > GAP:
-            return _rounded((self.held.rate_per_s + self.failed.rate_per_s) / 2)
-        if self.held_times <= CONFIRMATIONS:
-            return self.held.rate_per_s
+        if self.holds(last.rate_per_s) is None:
+            return last.rate_per_s
+        if held is None or failed is None:
+            rate = last.rate_per_s * 2 if failed is None else failed.rate_per_s / 2
+            return rate if RATE_MIN_PER_S <= rate <= RATE_MAX_PER_S else None
+        if failed.rate_per_s / held.rate_per_s > GAP:
+            return _rounded((held.rate_per_s + failed.rate_per_s) / 2)
+        if len(self.at(held.rate_per_s)) < TRIALS_A_RATE:
+            return held.rate_per_s
         self.is_confirmed = True
         return None
 
     def add(self, rate_per_s: float, report: Report) -> Trial:
-        """Judge a trial and learn from it."""
+        """Judge a trial."""
         reason = failure(self.threshold, report)
-        trial = Trial(len(self.trials) + 1, rate_per_s, report, not reason, reason)
-        self.trials.append(trial)
-        if trial.holds:
-            self.held = trial
-        else:
-            self.failed = trial
-            if self.held and self.held.rate_per_s >= rate_per_s:
-                self.held = self._best_below(rate_per_s)
-        return trial
-
-    def _best_below(self, rate_per_s: float) -> Trial | None:
-        """Give the trial with the highest rate that held and that no other trial contradicts."""
-        contradicted = {each.rate_per_s for each in self.trials if not each.holds}
-        held = [
-            each
-            for each in self.trials
-            if each.rate_per_s < rate_per_s and each.rate_per_s not in contradicted
-        ]
-        return max(held, key=lambda each: each.rate_per_s, default=None)
+        share = report["achieved_share"]
+        is_hopeless = not report["ok"] or (share is not None and share < HOPELESS_SHARE)
+        number = len(self.trials) + 1
+        self.trials.append(Trial(number, rate_per_s, report, not reason, reason, is_hopeless))
+        return self.trials[-1]
 
 
 def find(
@@ -190,8 +192,8 @@ def as_data(search: Search) -> dict[str, Any]:
         "condition": search.threshold.text,
         "rate_per_s": search.held.rate_per_s if search.held else None,
         "failed_rate_per_s": search.failed.rate_per_s if search.failed else None,
-        "held_trials": search.held_times,
-        "trials_at_rate": search.tried_times,
+        "held_trials": _times_held(search)[0],
+        "trials_at_rate": _times_held(search)[1],
         "is_confirmed": search.is_confirmed,
         "limit": limit(search),
         "trials": [
@@ -208,11 +210,17 @@ def as_data(search: Search) -> dict[str, Any]:
 
 def _sureness(search: Search) -> str:
     """Say how often the found rate was tried, and how far the next one that failed is."""
-    times = f"it held in {search.held_times} of {search.tried_times} trials at this rate"
+    times = "it held in {} of {} trials at this rate".format(*_times_held(search))
     if search.held and search.failed:
         gap = search.failed.rate_per_s / search.held.rate_per_s - 1
         times += f"; the limit lies at most {gap:.1%} above"
     return times if search.is_confirmed else f"{times}; the search ended before it was confirmed"
+
+
+def _times_held(search: Search) -> tuple[int, int]:
+    """Give how many trials at the rate that was found held, and how many there were."""
+    trials = search.at(search.held.rate_per_s) if search.held else []
+    return sum(trial.holds for trial in trials), len(trials)
 
 
 def _seconds_held(report: Report, threshold: Threshold) -> str:
