@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.load import plan, stage
+from bolide.load import plan
 from bolide.load.destination import Destination
 from bolide.load.options import Options
 from loading import WHERE
@@ -154,6 +154,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"cpus": "3-1"}, "--cpus: '3-1' is no list"),
     ({"source_addresses": ("here",)}, "--source: 'here' is no IP address"),
     ({"source_addresses": ("::1",)}, "--source: ::1 is not of the same family as 127.0.0.1:8000"),
+    ({"source_addresses": ("192.0.2.1",)}, "--source: 192.0.2.1 is no address of this machine"),
     ({"headers": ("no colon",)}, "--header: 'no colon' is no header; give 'Name: value'"),
     ({"headers": ("a b: c",)}, "--header: 'a b: c' is no header"),
     ({"headers": ("a: b\r\nc: d",)}, "--header: 'a: b\\r\\nc: d' is no header"),
@@ -220,11 +221,17 @@ def test_mistakes_beside_a_request_file(tmp_path: Path) -> None:
 
 
 def test_sources_fit_the_destination() -> None:
-    assert build(SIX, source_addresses=("::1", "::2"))["source_addresses"] == ["::1", "::2"]
+    sources = ("127.0.0.1", "127.0.0.2")
+    assert build(source_addresses=sources)["source_addresses"] == [*sources]
     with pytest.raises(ConfigError, match="--source is for TCP"):
         build(LOCAL, source_addresses=("127.0.0.2",))
+    with pytest.raises(ConfigError, match="--source: 127.0.0.1 is not of the same family as"):
+        build(SIX, source_addresses=("127.0.0.1",))
 
 
-def test_processors() -> None:
-    assert stage.processors("0,2-4") == [0, 2, 3, 4]
-    assert stage.processors("") == []
+def test_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 2, 3, 4})
+    assert build(cpus="0,2-4")["cpus"] == [0, 2, 3, 4]
+    assert build()["cpus"] == []
+    with pytest.raises(ConfigError, match="--cpus: 1 is not at hand; give some of 0,2,3,4"):
+        build(cpus="0-2")

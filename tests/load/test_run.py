@@ -75,6 +75,15 @@ def test_what_the_engine_refuses_is_a_mistake(error: Exception, says: str) -> No
     assert str(caught.value) == says
 
 
+def test_a_thread_that_could_not_begin_is_a_mistake() -> None:
+    class Broken(FakeLoad):
+        def report(self) -> str:
+            raise OSError("cannot run on CPU 99: Invalid argument (os error 22)")
+
+    with pytest.raises(ConfigError, match="^cannot run on CPU 99: Invalid argument"):
+        run.run({}, Recorder(), lambda plan: Broken(plan, report()))
+
+
 def test_an_engine_that_does_not_end_is_an_error() -> None:
     class Stuck(FakeLoad):
         def wait(self, timeout_s: float) -> bool:

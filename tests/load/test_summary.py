@@ -108,6 +108,15 @@ def test_notes(changes: dict[str, Any], says: str) -> None:
     assert not says or found[0].startswith(says)
 
 
+def test_a_generator_that_never_sleeps_is_always_busy() -> None:
+    sleepless = PLAN | {"is_sleepless": True}
+    made = report(generator_cpu=1.0)
+    assert verdict.sentences(made, sleepless) == []
+    assert "100% of a core in the busiest thread, which never sleeps\n" in summary.page(
+        made, sleepless, WHERE
+    )
+
+
 def test_a_note_names_the_status_that_was_expected() -> None:
     wanted = plan.build(Options(urls=(WHERE.url,), expect_status=204, connections=1), WHERE)
     made = report(ok=0, statuses={"200": 5}, errors={"wrong_status": 5})

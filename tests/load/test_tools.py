@@ -105,9 +105,9 @@ def test_abs_table_stands_in_the_same_columns(counting: Server, ours: Ours) -> N
 @pytest.mark.parametrize(
     "line",
     [
-        "wrk -t1 -c4 -d2s --latency {url}/page/a",
-        "wrk -t2 -c4 -d2s {url}/page/a",
-        "wrk -t1 -c4 -d2s {url}/status/404",
+        "wrk -t1 -c4 -d1s --latency {url}/page/a",
+        "wrk -t2 -c4 -d1s {url}/page/a",
+        "wrk -t1 -c4 -d1s {url}/status/404",
     ],
 )
 def test_wrk(counting: Server, ours: Ours, line: str) -> None:

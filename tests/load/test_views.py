@@ -156,10 +156,10 @@ def test_wrk_when_nothing_was_answered() -> None:
     assert found["percent"][99] == "0.00us"
 
 
-@pytest.mark.parametrize("seconds", [1.0, 50.0, 51.0, 120.0])
-def test_wrk_writes_long_runs_as_minutes(seconds: float) -> None:
+@pytest.mark.parametrize("seconds", [0.1, 1.0, 50.0, 51.0, 120.0])
+def test_wrk_writes_times_as_whole_seconds_or_minutes(seconds: float) -> None:
     found = parse_wrk(VIEWS["wrk"](sheet(duration_s=seconds)))
-    shown = {1.0: "1s", 50.0: "50s", 51.0: "1m", 120.0: "2m"}
+    shown = {0.1: "1s", 1.0: "1s", 50.0: "50s", 51.0: "1m", 120.0: "2m"}
     assert found["running"]["time"] == shown[seconds]
 
 

@@ -142,20 +142,20 @@ def _find(options: Options, output: dict[str, Any], conditions: list[Threshold])
         if not output["quiet"]:
             click.echo(search.trial_text(trial, threshold), err=True)
 
-    found = search.find(threshold, measure, tell, options.rate or search.START_PER_S)
-    best = found.held or found.failed
-    if best is None:
-        return EXIT_INTERRUPTED
-    the_plan = plan.build(replace(options, rate=best.rate_per_s), where)
-    sheet = Sheet(best.report, the_plan, options, where)
+    start = options.rate or search.START_PER_S
+    found = search.find(threshold, measure, tell, start, options.sleepless)
+    shown_trial = found.held or found.failed or found.interrupted or found.trials[-1]
+    the_plan = plan.build(replace(options, rate=shown_trial.rate_per_s), where)
+    sheet = Sheet(shown_trial.report, the_plan, options, where)
     _print(sheet, output, conditions, find=search.as_data(found))
     if not output["as_json"]:
         click.echo("\n" + "\n".join(search.result_text(found)))
-    if found.was_interrupted or found.held is None:
-        answered = any(was_answered(trial.report) for trial in found.trials)
-        unheld = EXIT_NOT_MET if answered else EXIT_UNANSWERED
-        return EXIT_INTERRUPTED if found.was_interrupted else unheld
-    return _exit_code(run.Outcome(best.report), conditions)
+    if found.interrupted:
+        return EXIT_INTERRUPTED
+    if found.held:
+        return _exit_code(run.Outcome(found.held.report), conditions)
+    is_answered = any(was_answered(trial.report) for trial in found.trials)
+    return EXIT_NOT_MET if is_answered else EXIT_UNANSWERED
 
 
 def _print(sheet: Sheet, output: dict[str, Any], conditions: list[Threshold], **more: Any) -> None:

@@ -7,6 +7,8 @@ here is whether the user's options fit together, so that the answer speaks of fl
 from __future__ import annotations
 
 import ipaddress
+import os
+import socket
 from typing import Any
 
 from bolide.errors import ConfigError
@@ -16,6 +18,7 @@ from bolide.load.options import DURATION_S, Options
 from bolide.load.request import requests
 
 Plan = dict[str, Any]
+CPUS_MAX = 4096
 
 
 def build(options: Options, destination: Destination) -> Plan:
@@ -33,7 +36,7 @@ def build(options: Options, destination: Destination) -> Plan:
         "is_persistent": options.is_persistent,
         "http_version": options.http_version,
         "source_addresses": _sources(options, destination),
-        "cpus": stage.processors(options.cpus),
+        "cpus": _processors(options.cpus),
         "is_sleepless": options.sleepless,
         "requests": requests(options, destination),
         "warm_up_s": options.warm_up_s,
@@ -92,6 +95,23 @@ def _refuse_contradictions(options: Options) -> None:
         )
 
 
+def _processors(text: str) -> list[int]:
+    """Read a list of processors as `taskset` writes it: `0`, `0,2` or `0-3`."""
+    found: list[int] = []
+    for part in text.split(",") if text else ():
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) < CPUS_MAX):
+            raise ConfigError(f"--cpus: {text!r} is no list of processors; give one like 0,2-3")
+        found.extend(range(int(first), int(last) + 1))
+    allowed = os.sched_getaffinity(0)
+    for number in found:
+        if number not in allowed:
+            given = ",".join(map(str, sorted(allowed)))
+            raise ConfigError(f"--cpus: {number} is not at hand; give some of {given}")
+    return found
+
+
 def _sources(options: Options, destination: Destination) -> list[str]:
     """Check the addresses to connect from."""
     for text in options.source_addresses:
@@ -105,4 +125,9 @@ def _sources(options: Options, destination: Destination) -> list[str]:
             raise ConfigError(
                 f"--source: {text} is not of the same family as {destination.address}"
             )
+        with socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET) as probe:
+            try:
+                probe.bind((text, 0))
+            except OSError:
+                raise ConfigError(f"--source: {text} is no address of this machine") from None
     return list(options.source_addresses)

@@ -87,7 +87,10 @@ def run(
         display.close()
     if not engine.wait(END_S):
         raise Error(f"the load engine did not end within {END_S:.0f} s")
-    return Outcome(json.loads(engine.report()), was_interrupted)
+    try:
+        return Outcome(json.loads(engine.report()), was_interrupted)
+    except OSError as error:  # of a thread that could not begin
+        raise ConfigError(_sentence(error)) from None
 
 
 def _watch(engine: Engine, display: Display, stop_after_s: float | None) -> bool:

@@ -51,8 +51,9 @@ class Search:
 
     threshold: Threshold
     trials: list[Trial] = field(default_factory=list)
+    is_sleepless: bool = False
     is_confirmed: bool = False
-    was_interrupted: bool = False
+    interrupted: Trial | None = None
 
     def at(self, rate_per_s: float) -> list[Trial]:
         """Give the trials at a rate."""
@@ -115,16 +116,17 @@ def find(
     measure: Callable[[float], Outcome],
     tell: Callable[[Trial], None],
     start_per_s: float = START_PER_S,
+    is_sleepless: bool = False,
 ) -> Search:
     """Search; `measure` runs a rate, and `tell` is told of each trial.
 
     An interrupted trial ends the search and is not judged.
     """
-    search = Search(threshold)
+    search = Search(threshold, is_sleepless=is_sleepless)
     while (rate := search.next_rate(start_per_s)) is not None:
         outcome = measure(rate)
         if outcome.was_interrupted:
-            search.was_interrupted = True
+            search.interrupted = Trial(0, rate, outcome.report, False, "interrupted", False)
             break
         tell(search.add(rate, outcome.report))
     return search
@@ -134,7 +136,7 @@ def failure(threshold: Threshold, report: Report) -> str:
     """Say why a trial does not hold, "" if it does."""
     total = report["ok"] + report["failed"]
     if not report["ok"]:
-        return "nothing was answered"
+        return "nothing was answered right"
     if report["failed"] > FAILED_SHARE_MAX * total:
         return f"{report['failed']:,} of {total:,} failed ({verdict.failures_text(report)})"
     if not threshold.is_met(report):
@@ -154,7 +156,8 @@ def limit(search: Search) -> str:
     lag_max_us = verdict.LAG_US
     if search.threshold.is_latency:
         lag_max_us = LAG_SHARE * search.threshold.limit
-    is_generator = verdict.is_generator_bound(report) or lag_us > lag_max_us
+    is_busy = verdict.is_generator_bound(report, search.is_sleepless)
+    is_generator = is_busy or lag_us > lag_max_us
     return "generator" if is_generator else "server"
 
 

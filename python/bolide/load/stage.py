@@ -1,4 +1,4 @@
-"""Stages of a run: rates or connections that change with time, and processors as a list.
+"""Stages of a run: rates or connections that change with time.
 
 `10s:1000,30s:5000` holds 1,000 requests a second for 10 s and then climbs evenly to 5,000 within
 30 s; `10s:50c,30s:200c` does the same with connections.
@@ -50,19 +50,3 @@ def _stage(part: str, text: str) -> dict[str, Any]:
     if "." in match[2]:
         raise ConfigError(f"--stages: {part!r} has half a connection; give a whole number")
     return {"duration_s": duration_s, "connections": int(match[2])}
-
-
-def processors(text: str) -> list[int]:
-    """Read a list of processors as `taskset` writes it: `0`, `0,2` or `0-3`.
-
-    Raises:
-        ConfigError: it is none.
-    """
-    found: list[int] = []
-    for part in text.split(",") if text else ():
-        first, dash, last = part.strip().partition("-")
-        last = last if dash else first
-        if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) < 4096):
-            raise ConfigError(f"--cpus: {text!r} is no list of processors; give one like 0,2-3")
-        found.extend(range(int(first), int(last) + 1))
-    return found

@@ -21,7 +21,7 @@ def page(report: Report, plan: dict[str, Any], destination: Destination) -> str:
     """Write the whole page, without a newline at its end."""
     sections = [
         [_title(plan, destination)],
-        _figures(report),
+        _figures(report, plan),
         _latencies(report),
         _histogram(report),
         [f"note: {sentence}" for sentence in verdict.sentences(report, plan)],
@@ -46,9 +46,8 @@ def _title(plan: dict[str, Any], destination: Destination) -> str:
     return f"{destination.url}: {', '.join(parts)}"
 
 
-def _figures(report: Report) -> list[str]:
+def _figures(report: Report, plan: dict[str, Any]) -> list[str]:
     """Write rate, counts, errors and what the generator used."""
-    per_request = report["cpu_ns_per_request"]
     statuses = sorted(report["statuses"].items())
     rows = [
         ("rate", f"{report['requests_per_s']:,.1f} requests/s"),
@@ -66,13 +65,18 @@ def _figures(report: Report) -> list[str]:
             "connections",
             f"{report['connections_opened']:,} opened, {report['connections_max']:,} at once",
         ),
-        (
-            "generator CPU",
-            f"{report['generator_cpu']:.0%} of a core in the busiest thread"
-            + (f", {per_request:,.0f} ns for each request" if per_request else ""),
-        ),
+        ("generator CPU", _generator(report, plan)),
     ]
     return [f"{name:{LABEL_CELLS}}{value}" for name, value in rows if value]
+
+
+def _generator(report: Report, plan: dict[str, Any]) -> str:
+    """Write what the generator used; a thread that never sleeps is always busy."""
+    share, per_request = report["generator_cpu"], report["cpu_ns_per_request"]
+    text = f"{share:.0%} of a core in the busiest thread"
+    if plan["is_sleepless"]:
+        return f"{text}, which never sleeps"
+    return f"{text}, {per_request:,.0f} ns for each request" if per_request else text
 
 
 def _failed(report: Report) -> str:

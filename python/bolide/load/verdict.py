@@ -26,9 +26,12 @@ def was_answered(report: Report) -> bool:
     return bool(report["ok"] or any(report["statuses"].values()))
 
 
-def is_generator_bound(report: Report) -> bool:
-    """Tell whether the generator's busiest thread had no time left."""
-    return float(report["generator_cpu"] or 0) >= BUSY_SHARE
+def is_generator_bound(report: Report, is_sleepless: bool = False) -> bool:
+    """Tell whether the generator's busiest thread had no time left.
+
+    A thread that never sleeps is always busy, so that this cannot be told of it.
+    """
+    return not is_sleepless and float(report["generator_cpu"] or 0) >= BUSY_SHARE
 
 
 def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
@@ -36,7 +39,7 @@ def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
     found = [
         _nothing(report),
         _failures(report, plan),
-        _generator(report),
+        _generator(report, plan),
         _missing_connections(report, plan),
         _queue(report),
         _lag(report),
@@ -76,8 +79,8 @@ def failures_text(report: Report) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in classes if count) or "no errors"
 
 
-def _generator(report: Report) -> str:
-    if not is_generator_bound(report):
+def _generator(report: Report, plan: dict[str, Any]) -> str:
+    if not is_generator_bound(report, plan["is_sleepless"]):
         return ""
     return (
         f"the generator was the limit: its busiest thread used {report['generator_cpu']:.0%} of a "

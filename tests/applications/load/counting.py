@@ -1,5 +1,6 @@
 """An application that counts what it answers, so that a load generator's count can be compared."""
 
+import time
 from collections import Counter
 
 from bolide import App, Request, Response
@@ -41,3 +42,10 @@ def longer(request: Request) -> str:
     """Answer with one byte more every time."""
     answered["longer"] += 1
     return "x" * answered["longer"]
+
+
+@app.get("/slow")
+def slow(request: Request) -> str:
+    """Take 4 ms of the server's only thread, so that it answers fewer than 250 a second."""
+    time.sleep(0.004)
+    return "slow"

@@ -21,7 +21,7 @@ Units = tuple[tuple[str, float], ...]
 def page(sheet: Sheet) -> str:
     """Write the page, without a newline at its end."""
     report = sheet.report
-    seconds = length_s(sheet.plan) or report["seconds"]
+    seconds = max(1.0, length_s(sheet.plan) or report["seconds"])
     shown = "".join(_scaled(seconds * 1e6, _TIMES, 0))
     lines = [
         f"Running {shown} test @ {sheet.url}",
