@@ -50,6 +50,12 @@ def test_the_block_says_all() -> None:
     )
 
 
+def test_a_latency_of_nothing_is_not_zero() -> None:
+    nothing = {"p50": 0.0, "p99": 0.0, "max": 0.0}
+    lines = display.block(progress(interval_requests_per_s=0.0, interval_latency_us=nothing))
+    assert lines[2] == "  latency      p50 -, p99 -, max -"
+
+
 def test_the_block_is_drawn_over_itself_and_erased(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setenv("LINES", "24")

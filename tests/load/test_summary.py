@@ -91,6 +91,15 @@ NOTES: list[tuple[dict[str, Any], str]] = [
     ({"generator_cpu": 0.96}, "the generator was the limit: its busiest thread used 96% of a core"),
     ({"connections_max": 7}, "only 7 of 10 connections were ever open at once"),
     (
+        {"per_second": [{"ok": 20_000}, {"ok": 0}]},
+        "in 1 of 2 seconds no right answer came at all",
+    ),
+    ({"connections_opened": 1_010}, ""),
+    (
+        {"connections_opened": 1_011},
+        "1,001 connections had to be opened again in the course of 20,000 requests: the rate is",
+    ),
+    (
         OPEN | {"achieved_share": 0.634},
         "only 63.4% of the 10,000 requests/s asked for were achieved: requests queued up",
     ),
@@ -118,7 +127,7 @@ def test_a_generator_that_never_sleeps_is_always_busy() -> None:
 
 
 def test_a_note_names_the_status_that_was_expected() -> None:
-    wanted = plan.build(Options(urls=(WHERE.url,), expect_status=204, connections=1), WHERE)
+    wanted = plan.build(Options(urls=(WHERE.url,), expect_status=204, connections=10), WHERE)
     made = report(ok=0, statuses={"200": 5}, errors={"wrong_status": 5})
     assert verdict.sentences(made, wanted) == ["5 of 5 answers were not 204: this is no throughput"]
 

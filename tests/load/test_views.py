@@ -72,6 +72,11 @@ def test_ab_splits_the_time_of_a_connection_for_each_request() -> None:
     assert "Keep-Alive requests" not in found
 
 
+def test_ab_names_the_server_by_its_first_word() -> None:
+    found = parse_ab(ab.page(sheet({"server_software": "SimpleHTTP/0.6 Python/3.11"})))
+    assert found["Server Software"] == ["SimpleHTTP/0.6"]
+
+
 def test_ab_with_failures() -> None:
     found = parse_ab(ab.page(sheet(MIXED | {"connections_opened": 60})))
     assert found["Complete requests"] == [str(19_000 + 136 - 13)]

@@ -39,7 +39,7 @@ class Lines:
 
     def show(self, progress: dict[str, Any]) -> None:
         """Write a line."""
-        latency = progress["interval_latency_us"]
+        latency = _interval_latency(progress)
         parts = [
             f"{_place(progress)}",
             f"{progress['interval_requests_per_s']:,.0f} requests/s",
@@ -93,7 +93,7 @@ def choose(stream: TextIO, is_quiet: bool) -> Quiet | Lines | Block:
 
 def block(progress: dict[str, Any]) -> list[str]:
     """Write the lines of the block."""
-    latency = progress["interval_latency_us"]
+    latency = _interval_latency(progress)
     share = min(1.0, max(0.0, progress["share_done"]))
     full = round(share * BAR_CELLS)
     bar = "█" * full + "░" * (BAR_CELLS - full)
@@ -125,5 +125,11 @@ def _place(progress: dict[str, Any]) -> str:
     return f"{quantity.duration_text(progress['elapsed_s'])}{left}"
 
 
-def _latency(latency: dict[str, float] | None, name: str) -> str:
-    return quantity.latency_text((latency or {}).get(name))
+def _interval_latency(progress: dict[str, Any]) -> dict[str, float]:
+    """Give the latencies since the last time, none where nothing was answered."""
+    latency: dict[str, float] = progress["interval_latency_us"] or {}
+    return latency if progress["interval_requests_per_s"] else {}
+
+
+def _latency(latency: dict[str, float], name: str) -> str:
+    return quantity.latency_text(latency.get(name))

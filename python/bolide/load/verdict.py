@@ -17,6 +17,8 @@ FAILED_SHARE = 0.01
 """Failures above this share change what the other figures mean."""
 ACHIEVED_SHARE = 0.99
 """Below this share of the offered rate, requests queue up and latencies grow with the run."""
+REOPENED_SHARE = 0.05
+"""With more connections opened again than this share of the requests, connecting shows."""
 LAG_US = 1_000.0
 """From this on the generator's own lateness shows in latencies of milliseconds."""
 
@@ -40,7 +42,9 @@ def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
         _nothing(report),
         _failures(report, plan),
         _generator(report, plan),
+        _silence(report),
         _missing_connections(report, plan),
+        _reconnecting(report, plan),
         _queue(report),
         _lag(report),
     ]
@@ -95,6 +99,25 @@ def _missing_connections(report: Report, plan: dict[str, Any]) -> str:
     if report["connections_max"] >= min(wanted, plan.get("requests_total") or wanted):
         return ""
     return f"only {report['connections_max']:,} of {wanted:,} connections were ever open at once"
+
+
+def _silence(report: Report) -> str:
+    whole = report["per_second"][: int(report["seconds"])]
+    silent = sum(not second["ok"] for second in whole)
+    if not silent or report["requests_per_s"] < len(whole):
+        return ""
+    return f"in {silent} of {len(whole)} seconds no right answer came at all"
+
+
+def _reconnecting(report: Report, plan: dict[str, Any]) -> str:
+    again = report["connections_opened"] - plan["connections"]
+    total = report["ok"] + report["failed"]
+    if not plan["is_persistent"] or not was_answered(report) or again <= REOPENED_SHARE * total:
+        return ""
+    return (
+        f"{again:,} connections had to be opened again in the course of {total:,} requests: the "
+        "rate is that of connecting too"
+    )
 
 
 def _queue(report: Report) -> str:

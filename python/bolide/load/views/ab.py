@@ -43,7 +43,7 @@ def page(sheet: Sheet) -> str:
 def _head(sheet: Sheet) -> Iterator[tuple[str, str]]:
     """Give labels and values; a pair without a label is a line of its own."""
     report = sheet.report
-    yield "Server Software", report["server_software"]
+    yield "Server Software", report["server_software"].partition(" ")[0]
     yield "Server Hostname", sheet.destination.name
     yield "Server Port", str(sheet.destination.port)
     yield "", ""
