@@ -96,9 +96,10 @@ pub struct Report {
     pub achieved_share: Option<f64>,
     /// Open loop: the time from the first moment at which a request could be sent (it was due, and a connection was free) to its send.
     pub schedule_lag_us: Option<Lag>,
-    /// The share of the measured time that the busiest thread was running: near 1, the generator was the limit.
+    /// The share of the measured time that the busiest thread worked: near 1, the generator was the limit. Being awake shortly before a
+    /// request is due is no work.
     pub generator_cpu: f64,
-    /// The time that all threads were running.
+    /// The time that all threads worked.
     pub generator_cpu_s: f64,
     /// The same per request, in nanoseconds.
     pub cpu_ns_per_request: f64,

@@ -20,6 +20,8 @@ pub(super) struct Window {
     pub(super) second_end_ns: u64,
     /// What the processor had done for this thread when the measured time began.
     start_cpu_ns: Option<u64>,
+    /// Time since then in which this thread was awake and had nothing to do.
+    pub(super) idle_ns: u64,
 }
 
 impl Window {
@@ -33,6 +35,7 @@ impl Window {
             end_ns: u64::MAX,
             second_end_ns: u64::MAX,
             start_cpu_ns: None,
+            idle_ns: 0,
         }
     }
 
@@ -63,10 +66,11 @@ impl Window {
     pub(super) fn note_start(&mut self, now_ns: u64) {
         if now_ns >= self.start_ns && self.start_cpu_ns.is_none() {
             self.start_cpu_ns = Some(thread_cpu_ns());
+            self.idle_ns = 0;
         }
     }
 
-    /// How long the measured time lasted if it ends now, in nanoseconds; and the processor's time in it.
+    /// How long the measured time lasted if it ends now, in nanoseconds; and how much of it the processor worked for this thread.
     pub(super) fn spent_ns(&self) -> (u64, u64) {
         let end_ns = self.end_ns.min(precise_ns());
         let cpu_ns = self
