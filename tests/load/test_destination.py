@@ -48,6 +48,17 @@ def test_a_proxy_is_connected_to_and_told_the_whole_url(port: int) -> None:
     assert found.targets == (("http://192.0.2.1:80/x", 1),)
 
 
+@pytest.mark.parametrize("proxy", ["h", "h:", ":1", "h:0", "h:65536", "h:\u00b2"])
+def test_what_is_no_proxy(proxy: str) -> None:
+    with pytest.raises(ConfigError, match="is no proxy; give HOST:PORT"):
+        destination.find(("http://h/",), proxy=proxy)
+
+
+def test_bytes_that_are_no_text_are_percent_encoded(port: int) -> None:
+    found = destination.find((f"http://127.0.0.1:{port}/\udcff",))
+    assert found.targets == (("/%FF", 1),)
+
+
 def test_unix_socket(tmp_path: Path) -> None:
     path = str(tmp_path / "s")
     with socket.socket(socket.AF_UNIX) as listener:
@@ -70,8 +81,10 @@ MISTAKES = [
     (("http://h/*0",), "'http://h/*0' has weight 0"),
     (("http://a/", "http://b/"), "'http://b/' names another server than 'http://a/'"),
     (("http://a/", "http://a:81/"), "'http://a:81/' names another server"),
+    (("http://h/\n",), "'http://h/\\n' holds a control character; percent-encode it"),
     (("unix:",), "'unix:' names no path; give unix:PATH"),
     (("unix:/x", "unix:/x"), "'unix:/x' goes alone"),
+    (("http://a..b/",), "http://a..b/: no address for 'a..b': it is no host name"),
     (("http://no.such.name.invalid/",), "http://no.such.name.invalid/: no address for 'no.such"),
 ]
 

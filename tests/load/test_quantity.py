@@ -56,6 +56,11 @@ def test_what_is_no_count(text: str) -> None:
         quantity.count(text)
 
 
+def test_counts_end_somewhere() -> None:
+    with pytest.raises(ValueError, match="is more than 1,000,000,000,000,000"):
+        quantity.count("9" * 400)
+
+
 @pytest.mark.parametrize(
     ("us", "text"),
     [

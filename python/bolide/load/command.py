@@ -5,6 +5,7 @@ Its flags stand in `flags.py`; `options.py` says what can be asked of a run.
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -83,7 +84,7 @@ def _options(context: click.Context, given: dict[str, Any]) -> tuple[str | None,
     body, file, expected = given.pop("body"), given.pop("body_file"), given.pop("expect_body")
     if body is not None and file is not None:
         raise ConfigError("--body and --body-file both say the content; give only one of them")
-    given["body"] = content_of(file) if file else None if body is None else body.encode()
+    given["body"] = content_of(file) if file else None if body is None else os.fsencode(body)
     given["expect_body"] = _expected_content(expected)
     given["is_persistent"] = not given.pop("no_keep_alive")
     given["http_version"] = "1.0" if given.pop("is_http10") else "1.1"
@@ -109,7 +110,7 @@ def _expected_content(text: str | None) -> bytes | None:
     """Read TEXT or @FILE."""
     if text is None:
         return None
-    return content_of(Path(text[1:])) if text.startswith("@") else text.encode()
+    return content_of(Path(text[1:])) if text.startswith("@") else os.fsencode(text)
 
 
 def _measure(options: Options, output: dict[str, Any], conditions: list[Threshold]) -> int:

@@ -44,6 +44,9 @@ def find(urls: tuple[str, ...], target: str = "", proxy: str = "") -> Destinatio
     """
     if not urls:
         raise ConfigError(f"no URL to load; give {FORMS}")
+    for url in urls:
+        if any(ord(character) < 0x20 for character in url):
+            raise ConfigError(f"{url!r} holds a control character; percent-encode it")
     if urls[0].startswith("unix:"):
         return _local(urls, target, proxy)
     if target:
@@ -125,12 +128,12 @@ def _without_weight(url: str) -> tuple[str, int]:
 
 def _quoted(target: str) -> str:
     """Percent-encode what may not stand in a request target (RFC 3986 section 2.1)."""
-    return quote(target, safe=_PRINTABLE)
+    return quote(target.encode("utf-8", "surrogateescape"), safe=_PRINTABLE)
 
 
 def _proxy(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 65536:
         raise ConfigError(f"{text!r} is no proxy; give HOST:PORT")
     return host.strip("[]"), int(port)
 

@@ -13,6 +13,7 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _COUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kKmMgG]?)")
 _FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 DURATION_S_MAX = 30 * 86_400.0
+COUNT_MAX = 10**15
 
 
 def seconds(text: str) -> float:
@@ -50,6 +51,8 @@ def count(text: str) -> int:
     """
     match = _COUNT.fullmatch(text.strip().replace("_", ""))
     number = float(match[1]) * _FACTORS[match[2].lower()] if match else 0.5
+    if number > COUNT_MAX:
+        raise ValueError(f"is more than {COUNT_MAX:,}; give a smaller number")
     if number != int(number):
         raise ValueError("is no whole number; give one like 100, 10000 or 10k")
     return int(number)

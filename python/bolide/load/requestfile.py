@@ -103,3 +103,5 @@ def content_of(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError:
+        raise ConfigError(f"cannot read {str(path)!r}: it is no path") from None
