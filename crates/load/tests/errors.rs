@@ -2,15 +2,17 @@
 
 mod fixture;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::sync::Mutex;
+use std::os::unix::net::UnixListener;
+use std::sync::{Mutex, mpsc};
+use std::thread;
 use std::time::Duration;
 
-use fixture::{answering, answering_once, outcome, plan, read_request, server};
-use load::generator::{Address, Limit, run};
+use fixture::{OK, answering, answering_once, outcome, plan, read_request, server};
+use load::generator::{Address, ErrorClass, Limit, Shape, run};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 
-const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 const NOT_FOUND: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno";
 const LONG: &str = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nhey";
 
@@ -124,4 +126,70 @@ fn silence_is_a_timeout_or_at_the_end_unfinished() {
         (0, 0, 6)
     );
     assert_eq!(report.requests_per_s, 0.0);
+}
+
+#[test]
+fn an_answer_that_dribbles_on_behind_the_timeout_is_one() {
+    let address = server(|mut stream| {
+        while read_request(&mut stream) {
+            for byte in OK.as_bytes() {
+                thread::sleep(Duration::from_millis(10));
+                if stream.write_all(&[*byte]).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    let mut asked = plan(address, 1, 1);
+    asked.timeout = Duration::from_millis(100);
+    assert_eq!(outcome(&asked), (0, failed("timeout", 1)));
+    asked.timeout = Duration::from_secs(10);
+    assert_eq!(outcome(&asked), (1, Vec::new()));
+}
+
+#[test]
+fn bytes_on_an_idle_connection_fail_the_answer_before_them() {
+    let (sender, receiver) = mpsc::channel();
+    let sender = Mutex::new(sender);
+    let address = server(move |mut stream| {
+        let _ = read_request(&mut stream) && stream.write_all(OK.as_bytes()).is_ok();
+        let _ = stream.write_all(b"surplus");
+        let _ = stream.read(&mut [0]);
+        let _ = sender.lock().expect("a lock").send(());
+    });
+    let mut asked = plan(address, 1, 1);
+    asked.shape = Shape::Rate(1.0);
+    asked.limit = Limit::Duration(Duration::from_millis(900));
+    let report = run(&asked).expect("a run");
+    receiver.recv().expect("the connection's end");
+    assert_eq!((report.ok, report.failed), (0, 1));
+    assert_eq!(report.errors.get(ErrorClass::UnexpectedBytes), 1);
+}
+
+#[test]
+fn a_full_queue_of_a_unix_socket_is_waited_for() {
+    let path = std::env::temp_dir().join(format!("bolide-queue-{}.sock", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).expect("one");
+    let name = SocketAddrUnix::new(&path).expect("a short path");
+    rustix::net::bind(&socket, &name).expect("a free path");
+    rustix::net::listen(&socket, 1).expect("a listener");
+    let listener = UnixListener::from(socket);
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                while read_request(&mut stream) {
+                    let _ = stream.write_all(OK.as_bytes());
+                }
+            });
+        }
+    });
+    let mut asked = plan(Address::Local(path.clone()), 2000, 1);
+    asked.connections = 200;
+    let report = run(&asked).expect("a run");
+    let _ = std::fs::remove_file(&path);
+    assert_eq!(
+        (report.ok, report.failed, report.connections_opened),
+        (2000, 0, 200)
+    );
 }

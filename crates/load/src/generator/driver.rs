@@ -127,10 +127,7 @@ impl Driver {
             buffer: vec![0; RECEIVE_BUFFER_BYTES].into_boxed_slice(),
             timeout_ns: plan.timeout.as_nanos().try_into().unwrap_or(u64::MAX),
             now_ns: precise_ns(),
-            credit: match plan.limit {
-                Limit::Requests(total) => share(total),
-                Limit::Duration(_) => u64::MAX,
-            },
+            credit: plan.requests_total().map_or(u64::MAX, share),
             under_way: 0,
             // Threads begin in different places of the cycle.
             cursor: common.mix.advanced(0, index as u32),
@@ -235,12 +232,13 @@ impl Driver {
             self.publish();
         }
         if now_ns >= self.window.end_ns {
-            // What is under way in an open loop belongs to the measured time.
+            // What is under way in an open loop belongs to the measured time, and what has just become due and can leave.
+            self.fire();
+            self.due_ns = u64::MAX;
             let drain_end_ns = self.window.end_ns.saturating_add(self.timeout_ns);
             if self.schedule.is_none() || self.under_way == 0 || now_ns >= drain_end_ns {
                 return false;
             }
-            self.due_ns = u64::MAX;
         }
         if let Shape::Connections(stages) = &self.common.plan.shape {
             let elapsed_ns = now_ns.saturating_sub(self.window.start_ns);
@@ -302,12 +300,9 @@ impl Driver {
                 None => self.credit == 0,
             };
         let is_ending = |it: &Connection| matches!(it.stage, Stage::Ending { .. });
-        is_all && self.is_counted() && !self.connections.iter().any(is_ending)
-    }
-
-    /// A number of requests ends the run, not a time.
-    fn is_counted(&self) -> bool {
-        self.common.plan.length().is_none()
+        is_all
+            && self.common.plan.requests_total().is_some()
+            && !self.connections.iter().any(is_ending)
     }
 
     fn outcome(mut self) -> Outcome {

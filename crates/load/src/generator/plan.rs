@@ -263,7 +263,7 @@ impl Plan {
         if self.limit == Limit::Requests(0) || self.limit == Limit::Duration(Duration::ZERO) {
             return refuse("a run lasts for some time or for some requests");
         }
-        if matches!(self.limit, Limit::Requests(_)) && !self.warm_up.is_zero() {
+        if self.requests_total().is_some() && !self.warm_up.is_zero() {
             return refuse("a number of requests has no warm-up; give a duration instead of it");
         }
         self.check_sources()?;
@@ -320,6 +320,14 @@ impl Plan {
     /// Whether requests leave when they are due, answered or not.
     pub(super) fn is_open_loop(&self) -> bool {
         matches!(self.shape, Shape::Rate(_) | Shape::Rates(_))
+    }
+
+    /// How many requests end the run; `None`: a time does.
+    pub(super) fn requests_total(&self) -> Option<u64> {
+        match (&self.shape, self.limit) {
+            (Shape::Closed | Shape::Rate(_), Limit::Requests(total)) => Some(total),
+            _ => None,
+        }
     }
 
     /// How long the measured time lasts; `None`: until all requests are answered.

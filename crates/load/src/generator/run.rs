@@ -8,12 +8,12 @@ use std::time::Duration;
 use net::precise_ns;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::Plan;
 use super::board::Board;
 use super::checker::Kind;
 use super::driver::{Common, Driver, Outcome};
 use super::mix::Mix;
 use super::report::{Lag, Progress, Report};
-use super::{Limit, Plan};
 
 /// Descriptors that are needed beside those of connections: the poller's and the timer's of each thread, and what is open already.
 const OTHER_DESCRIPTORS: u64 = 50;
@@ -74,7 +74,7 @@ impl Run {
             .map(|index| Driver::new(Arc::clone(&common), index))
             .collect::<io::Result<_>>()?;
         let ending = Arc::new(Ending::default());
-        if matches!(common.plan.limit, Limit::Requests(_)) && !common.plan.is_open_loop() {
+        if common.plan.requests_total().is_some() && !common.plan.is_open_loop() {
             common.board.begin(precise_ns());
         }
         let run = Run { common, ending };
@@ -126,10 +126,9 @@ impl Run {
         let start_ns = board.origin_ns().map(|it| it.saturating_add(warm_up_ns));
         let elapsed_s = start_ns.map_or(0.0, |it| now_ns.saturating_sub(it) as f64 / 1e9);
         let is_done = self.wait(Duration::ZERO);
-        let share_done = match (plan.length(), plan.limit) {
+        let share_done = match (plan.length(), plan.requests_total()) {
             (Some(length), _) => elapsed_s / length.as_secs_f64(),
-            (None, Limit::Requests(total)) => (ok + failed) as f64 / total as f64,
-            (None, Limit::Duration(_)) => 0.0,
+            (None, total) => (ok + failed) as f64 / total.unwrap_or(u64::MAX) as f64,
         };
         let asked_ns = live.asked_ns.max(start_ns.unwrap_or(now_ns)).min(now_ns);
         let interval_s = (now_ns - asked_ns) as f64 / 1e9;
