@@ -287,7 +287,7 @@ def test_connections_can_climb(counting: Server, load: Load) -> None:
     assert found["connections_max"] == 12 and found["failed"] == 0
 
 
-def test_find_ends_at_the_servers_limit(counting: Server, load: Load) -> None:
+def test_find_ends_at_a_limit(counting: Server, load: Load) -> None:
     plan = (f"{counting.urls[0]}/slow", "-d", "300ms", "--rate", "100", "-c", "20")
     code, out, errors = load(*plan, "--find", "p90 < 60ms")
     assert code == 0
@@ -297,7 +297,7 @@ def test_find_ends_at_the_servers_limit(counting: Server, load: Load) -> None:
     found = re.fullmatch(r"(\d+) requests/s hold p90 < 60ms", rate)
     assert found is not None and 100 <= int(found[1]) <= 300
     assert re.match(r"it held in [23] of 3 trials at this rate; the limit lies at most ", sure)
-    assert re.match(r"\d+ requests/s fail \(.*\); this is the server's limit: ", why)
+    assert re.match(r"\d+ requests/s fail \(.*\); this is the (server|generator)'s limit: ", why)
 
 
 def test_find_gives_up_where_nothing_is_right(counting: Server, load: Load) -> None:
@@ -321,6 +321,21 @@ def test_like_prints_the_tools_view(counting: Server, load: Load, tmp_path: Path
     code, _, errors = load("--like", f"ab -n 5 -e none/out.csv {url}", "--quiet")
     assert code == 2
     assert errors == "bolide: error: cannot write none/out.csv: No such file or directory\n"
+
+
+def test_a_terminal_without_blocks_gets_signs(counting: Server, tmp_path: Path) -> None:
+    plan = (f"{counting.urls[0]}/page/a", "-n", "50", "-c", "5", "--quiet")
+    latin = {"PYTHONIOENCODING": "latin-1", "LC_ALL": "C.UTF-8"}
+    code, out, errors = command("load", *plan, cwd=tmp_path, env=latin)
+    assert (code, errors) == (0, "")
+    assert "####" in out and out.isascii()
+
+
+def test_scripts_of_wrk_have_a_mend(counting: Server, load: Load) -> None:
+    line = f"wrk -t1 -c2 -d1s {counting.urls[0]}/page/a"
+    found = report(load("--like", line, "--pipeline", "24", "--json", "--quiet"))
+    assert found["plan"]["pipeline_depth"] == 24
+    assert found["requests_sent"] == counts(counting)["a"]
 
 
 def test_csv(counting: Server, load: Load) -> None:

@@ -81,6 +81,14 @@ def test_nothing_is_drawn_before_the_first_progress() -> None:
 
 
 @pytest.mark.parametrize(
+    ("encoding", "text"), [("utf-8", "█░▏ é"), ("latin-1", "#.| é"), ("ascii", "#.| ?")]
+)
+def test_what_an_encoding_lacks_is_replaced(encoding: str, text: str) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    assert display.drawable("█░▏ é", stream) == text
+
+
+@pytest.mark.parametrize(
     ("changes", "left_s"),
     [
         ({}, 6.0),

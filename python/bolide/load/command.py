@@ -36,6 +36,8 @@ BESIDE_LIKE = {
     "threads",
     "cpus",
     "sleepless",
+    "pipeline",
+    "request_file",
     "expect_status",
     "expect_length",
     "expect_body",
@@ -165,10 +167,11 @@ def _print(sheet: Sheet, output: dict[str, Any], conditions: list[Threshold], **
         click.echo(record.as_json(sheet.report, sheet.plan, conditions, **more))
         return
     if not output["as_csv"] and not output["view"]:
-        click.echo(summary.page(sheet.report, sheet.plan, sheet.destination))
+        page = summary.page(sheet.report, sheet.plan, sheet.destination)
+        click.echo(display.drawable(page, sys.stdout))
         return
-    page = record.as_csv(sheet.report, sheet.plan) if output["as_csv"] else ""
-    click.echo(page or VIEWS[output["view"]](sheet))
+    page = VIEWS[output["view"]](sheet) if output["view"] else ""
+    click.echo(page or record.as_csv(sheet.report, sheet.plan))
     for sentence in sentences(sheet.report, sheet.plan):
         click.echo(f"note: {sentence}", err=True)
     if sheet.options.percentiles_file:

@@ -14,6 +14,7 @@ from bolide.load import quantity, verdict
 BAR_CELLS = 24
 REDRAW_S = 0.2
 LINE_S = 1.0
+_PLAIN = str.maketrans({"█": "#", "░": ".", "▏": "|"})
 _PHASES = {"opening": "opening connections", "warm_up": "warming up", "done": "ending"}
 
 
@@ -69,7 +70,8 @@ class Block:
         """Draw the block over the one before."""
         columns = shutil.get_terminal_size().columns - 1
         lines = [line[: max(1, columns)] for line in block(progress)]
-        self._stream.write(self._back() + "".join(f"{line}\x1b[K\n" for line in lines))
+        drawn = "".join(f"{line}\x1b[K\n" for line in lines)
+        self._stream.write(self._back() + drawable(drawn, self._stream))
         self._stream.flush()
         self._drawn = len(lines)
 
@@ -82,6 +84,16 @@ class Block:
     def _back(self) -> str:
         """Give the sequence that moves to the block's first line."""
         return f"\x1b[{self._drawn}A\r" if self._drawn else ""
+
+
+def drawable(text: str, stream: TextIO) -> str:
+    """Give the text with what a stream's encoding lacks replaced: blocks by signs, others by `?`."""
+    encoding = stream.encoding or "ascii"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.translate(_PLAIN).encode(encoding, "replace").decode(encoding)
+    return text
 
 
 def choose(stream: TextIO, is_quiet: bool) -> Quiet | Lines | Block:
