@@ -96,8 +96,8 @@ def test_the_servers_count_agrees_to_the_request(
 
 def test_a_run_by_time_counts_what_was_sent(counting: Server, load: Load) -> None:
     found = report(load(f"{counting.urls[0]}/page/a", "-d", "500ms", "--json", "--quiet"))
-    assert found["requests_sent"] == counts(counting)["a"]
     assert found["ok"] + found["unfinished"] == found["requests_sent"]
+    assert found["ok"] <= counts(counting)["a"] <= found["requests_sent"]
     assert found["seconds"] == pytest.approx(0.5, abs=0.2)
 
 
@@ -335,7 +335,7 @@ def test_scripts_of_wrk_have_a_mend(counting: Server, load: Load) -> None:
     line = f"wrk -t1 -c2 -d1s {counting.urls[0]}/page/a"
     found = report(load("--like", line, "--pipeline", "24", "--json", "--quiet"))
     assert found["plan"]["pipeline_depth"] == 24
-    assert found["requests_sent"] == counts(counting)["a"]
+    assert found["ok"] <= counts(counting)["a"] <= found["requests_sent"]
 
 
 def test_csv(counting: Server, load: Load) -> None:

@@ -87,7 +87,7 @@ class Block:
 
 
 def drawable(text: str, stream: TextIO) -> str:
-    """Give the text with what a stream's encoding lacks replaced: blocks by signs, others by `?`."""
+    """Replace what a stream's encoding lacks: blocks by signs, other characters by `?`."""
     encoding = stream.encoding or "ascii"
     try:
         text.encode(encoding)
