@@ -255,10 +255,12 @@ impl Poller {
     pub fn set_alarm(&self, wait_ms: Option<u64>) -> io::Result<()> {
         // Zero would disarm it.
         let wait = wait_ms.map_or(NEVER, |ms| timespec(ms.max(1)));
-        self.arm(TimerfdTimerFlags::empty(), wait)
+        let watch = |alarm: &OwnedFd| self.add(alarm, ALARM, Interest::READ);
+        self.arm(TimerfdTimerFlags::empty(), wait, watch)
     }
 
-    /// Makes the set readable at a time of [`crate::precise_ns`], and until it is set anew (`None`: not before something else does).
+    /// Ends one wait at a time of [`crate::precise_ns`] (`None`: not before something else does). A set has this kind of alarm or the
+    /// other.
     ///
     /// # Errors
     /// When no timer descriptor can be made.
@@ -267,16 +269,22 @@ impl Poller {
             tv_sec: i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX),
             tv_nsec: (ns.max(1) % 1_000_000_000) as _,
         });
-        self.arm(TimerfdTimerFlags::ABSTIME, at)
+        let watch = |alarm: &OwnedFd| self.add_edge(alarm, ALARM, Interest::READ);
+        self.arm(TimerfdTimerFlags::ABSTIME, at, watch)
     }
 
-    fn arm(&self, flags: TimerfdTimerFlags, it_value: Timespec) -> io::Result<()> {
+    fn arm(
+        &self,
+        flags: TimerfdTimerFlags,
+        it_value: Timespec,
+        watch: impl FnOnce(&OwnedFd) -> io::Result<()>,
+    ) -> io::Result<()> {
         let alarm = match self.alarm.get() {
             Some(alarm) => alarm,
             None => {
                 let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
                 let alarm = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-                self.add(&alarm, ALARM, Interest::READ)?;
+                watch(&alarm)?;
                 self.alarm.get_or_init(|| alarm)
             }
         };
@@ -332,5 +340,30 @@ impl AsFd for Poller {
 impl AsRawFd for Poller {
     fn as_raw_fd(&self) -> RawFd {
         self.epoll.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::precise_ns;
+
+    #[test]
+    fn an_alarm_at_a_time_ends_one_wait_not_before() {
+        let poller = Poller::new().unwrap();
+        let mut events = Events::default();
+        for wait_ns in [0, 300_000, 3_000_000] {
+            let at_ns = precise_ns() + wait_ns;
+            poller.set_alarm_at(Some(at_ns)).unwrap();
+            // For ever, if the alarm were lost.
+            poller.wait(&mut events, None).unwrap();
+            assert!(precise_ns() >= at_ns);
+            poller.wait(&mut events, Some(0)).unwrap();
+            assert_eq!(events.iter().count(), 0);
+        }
+        poller.set_alarm_at(Some(precise_ns() + 1_000_000)).unwrap();
+        poller.set_alarm_at(None).unwrap();
+        poller.wait(&mut events, Some(3)).unwrap();
+        assert_eq!(events.iter().count(), 0);
     }
 }

@@ -8,7 +8,6 @@ mod context;
 mod driver;
 mod ffi;
 mod interface;
-mod load;
 mod native;
 mod request;
 mod runner;
@@ -33,7 +32,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(server::settings, module)?)?;
     module.add_function(wrap_pyfunction!(tools::ceiling, module)?)?;
     module.add_function(wrap_pyfunction!(tools::load, module)?)?;
-    module.add_class::<load::Load>()?;
+    module.add_class::<tools::Load>()?;
     module.add_class::<request::Request>()?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<table::NativeApp>()?;

@@ -1,4 +1,7 @@
-//! The load generator and the ceiling, each run to its end without the interpreter.
+//! The load generator and the ceiling, which run without the interpreter.
+
+mod load;
+mod plan;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -8,6 +11,8 @@ use ::load::generator::{Address, Limit, Plan, Request};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+
+pub(crate) use load::Load;
 
 /// Answers on an address without parsing, until `seconds` have passed or a signal comes; gives how many requests were answered.
 #[pyfunction]

@@ -2,8 +2,6 @@
 //!
 //! What a plan's keys mean stands in `load::generator::Plan`; here is only how they are written.
 
-mod plan;
-
 use std::io;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -12,6 +10,8 @@ use ::load::generator::{Plan, Run};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+
+use super::plan;
 
 /// A load run.
 #[pyclass(frozen, module = "bolide._core")]
