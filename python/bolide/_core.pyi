@@ -19,7 +19,6 @@ __all__ = [
     "__version__",
     "ceiling",
     "is_release_build",
-    "load",
     "settings",
 ]
 
@@ -36,14 +35,6 @@ def ceiling(host: str, port: int, size: int, seconds: float | None = None) -> in
     Raises:
         OSError: The address cannot be bound.
         ValueError: `host` is no IP address.
-    """
-
-def load(plan: dict[str, Any]) -> dict[str, Any]:
-    """Drive load as `plan` says and give the report, with units in its keys.
-
-    Raises:
-        OSError: The sockets that the plan needs cannot be had.
-        ValueError: The plan has a key or value that does not fit.
     """
 
 @final
