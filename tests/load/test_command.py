@@ -44,12 +44,15 @@ def load(tmp_path: Path) -> Load:
 def started(tmp_path: Path) -> Iterator[Callable[..., LoadProcess]]:
     """Give a function that starts `bolide load ARGUMENTS...` and goes on."""
     runs: list[LoadProcess] = []
+    # a shell's background jobs ignore SIGINT, and what they start does too: not so here
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def started(*arguments: str) -> LoadProcess:
         runs.append(LoadProcess([*arguments], tmp_path))
         return runs[-1]
 
     yield started
+    signal.signal(signal.SIGINT, before)
     for run in runs:
         run.close()
 
