@@ -132,6 +132,10 @@ fn nobody_listening_fails_each_request_when_it_is_due() {
         let report = run(&asked).expect("a run");
         assert_eq!(report.errors.get(load::generator::ErrorClass::Refused), 50);
         assert_eq!((report.ok, failed(&report)), (0, 50));
+        assert_eq!(
+            (report.connections_max, report.connect_latency_us.max),
+            (0, 0.0)
+        );
     }
 }
 

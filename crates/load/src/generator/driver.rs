@@ -205,7 +205,7 @@ impl Driver {
 
     fn serve(&mut self, readiness: Readiness) {
         let index = readiness.token as usize;
-        if readiness.is_writable() {
+        if readiness.is_writable() && !readiness.is_hung_up() {
             self.writable(index);
         }
         if readiness.is_readable() || readiness.is_hung_up() {

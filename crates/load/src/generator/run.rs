@@ -1,6 +1,7 @@
 //! A run from outside: begun, watched, ended, reported.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -85,12 +86,18 @@ impl Run {
     }
 
     fn spawn(&self, index: usize, driver: Driver) -> io::Result<()> {
-        let ending = Arc::clone(&self.ending);
+        let (common, ending) = (Arc::clone(&self.common), Arc::clone(&self.ending));
         let cpus = &self.common.plan.cpus;
         let turn = index.checked_rem(cpus.len());
         let cpu = turn.and_then(|it| cpus.get(it)).copied();
         let load = move || {
-            let outcome = bind_to(cpu).and_then(|()| driver.run());
+            let load = AssertUnwindSafe(|| bind_to(cpu).and_then(|()| driver.run()));
+            let panicked = |_| Err(io::Error::other("a thread of the generator panicked"));
+            let outcome = catch_unwind(load).unwrap_or_else(panicked);
+            if outcome.is_err() {
+                // The others would wait for this one to begin.
+                common.board.stop();
+            }
             ending.lock().push(outcome);
             ending.changed.notify_all();
         };
@@ -162,7 +169,7 @@ impl Run {
     /// What came of it; `None` before the end.
     ///
     /// # Errors
-    /// When a poller broke, or a thread could not be bound to its CPU.
+    /// When a poller broke, a thread panicked, or one could not be bound to its CPU.
     pub fn report(&self) -> io::Result<Option<Report>> {
         let mut found = self.ending.lock();
         if found.len() < self.common.plan.threads {
