@@ -107,7 +107,7 @@ def test_the_generators_limit_is_called_so(changes: dict[str, Any]) -> None:
     found = find(server(2_500, **changes))
     assert search.limit(found) == "generator"
     assert search.result_text(found)[-1].endswith(
-        "this is the generator's limit: the server may hold more; give it --threads, or --cpus"
+        "this is the generator's limit: the server may hold more; see --threads, --cpus"
     )
 
 

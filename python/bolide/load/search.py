@@ -181,7 +181,7 @@ def result_text(search: Search) -> list[str]:
     if failed:
         who = {
             "server": "the server's limit: the generator had time left and sent on time",
-            "generator": "the generator's limit: the server may hold more; give it --threads, or --cpus",
+            "generator": "the generator's limit: the server may hold more; see --threads, --cpus",
         }[limit(search)]
         lines.append(f"{failed.rate_per_s:,.0f} requests/s fail ({failed.reason}); this is {who}")
     else:
