@@ -112,9 +112,10 @@ class Bench:
                 record |= self._measure(contestant, name, workload)
             except (UnavailableError, OSError, subprocess.TimeoutExpired) as error:
                 record["failure"] = str(error)
-        if record.get("errors") and sum(record["errors"].values()) > 0:
-            failed = {name: count for name, count in record["errors"].items() if count}
-            record["failure"] = f"requests failed: {failed}"
+        failed = {name: count for name, count in record.get("errors", {}).items() if count}
+        if failed or record.get("warm_up_failed"):
+            before = record["warm_up_failed"]
+            record["failure"] = f"requests failed: {failed}, {before} in the warm-up"
         self._keep(record)
         self._write(record)
         print(f"round {number}: {contestant} {name}: {_shown(record)}", file=sys.stderr, flush=True)

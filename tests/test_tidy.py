@@ -49,7 +49,7 @@ LABORATORY = {"errors", "lab"}
 COMMAND_ONLY = {"cli", "__main__"}
 """Modules that no other imports: a server started from Python needs no command."""
 
-COMMANDS = COMMAND_ONLY | {"command"}
+COMMANDS = COMMAND_ONLY | {"command", "flags"}
 """Modules that declare commands, and may use click."""
 
 SHAPELESS_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}

@@ -8,6 +8,7 @@ from typing import Any, Self, final
 __all__ = [
     "AsgiApp",
     "FileWrapper",
+    "Load",
     "MountedApp",
     "NativeApp",
     "Request",
@@ -18,7 +19,6 @@ __all__ = [
     "__version__",
     "ceiling",
     "is_release_build",
-    "load",
     "settings",
 ]
 
@@ -37,13 +37,53 @@ def ceiling(host: str, port: int, size: int, seconds: float | None = None) -> in
         ValueError: `host` is no IP address.
     """
 
-def load(plan: dict[str, Any]) -> dict[str, Any]:
-    """Drive load as `plan` says and give the report, with units in its keys.
+@final
+class Load:
+    """A load run in threads of its own, as a plan says.
 
-    Raises:
-        OSError: The sockets that the plan needs cannot be had.
-        ValueError: The plan has a key or value that does not fit.
+    The plan's keys (* needed): `address`* ("IP:PORT", "[IPV6]:PORT" or "unix:PATH"), `threads` 1,
+    `connections` 100, `pipeline_depth` 1, `is_persistent` True, `http_version` "1.1" or "1.0",
+    `source_addresses` (list of str), `cpus` (list of int), `is_sleepless` False, `warm_up_s` 0,
+    `timeout_s` 5, `deadline_s` None, `requests`* (list of dict); one of `duration_s`,
+    `requests_total` and `stages` (list of dict: `duration_s` with `rate_per_s` or `connections`,
+    the first one also `start_rate_per_s` or `start_connections`); `rate_per_s` (open loop).
+
+    A request's keys: `method` "GET", `target` "/", `host` (made from the address), `field_lines`
+    (list of tuples), `content` (bytes), `weight` 1, `expected_status` (None: 200 to 299),
+    `expected_length` (None: that of the first answer), `is_any_length` False, `expected_content`
+    (bytes), `is_template` False (True: head and content as in the first answer, but for Date).
     """
+
+    def __new__(cls, plan: dict[str, Any]) -> Self:
+        """Read a plan.
+
+        Raises:
+            ValueError: A key that there is not, or values that contradict themselves; one line.
+        """
+
+    def start(self) -> None:
+        """Begin, and return at once.
+
+        Raises:
+            OSError: The machine cannot, because of its limit of descriptors or threads.
+            RuntimeError: It was started before.
+        """
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait, and tell whether the run has ended; other threads run meanwhile."""
+
+    def stop(self) -> None:
+        """End the run early; the report covers the time until there."""
+
+    def progress(self) -> str:
+        """Give as a JSON object what it is doing, and what has come since the last call."""
+
+    def report(self) -> str:
+        """Give as a JSON object what came of it.
+
+        Raises:
+            RuntimeError: It has not ended.
+        """
 
 class Request:
     """One request. Nothing is decoded before it is asked for; unkept objects are used again."""

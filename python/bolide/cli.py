@@ -6,19 +6,16 @@ the option table in `settings.py`; this file declares none of them.
 
 from __future__ import annotations
 
-import json
-import socket
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
 
 import click
 
 from bolide import _core
-from bolide.address import Address
 from bolide.errors import ConfigError, Error
 from bolide.lab.doctor.command import doctor
+from bolide.load.command import load
 from bolide.option import Addresses, Switch
 from bolide.reference import default_text
 from bolide.settings import Option, resolve, table
@@ -26,8 +23,6 @@ from bolide.settings import Option, resolve, table
 EXIT_MISTAKE = 2
 EXIT_FAILURE = 3
 EXIT_INTERRUPTED = 130
-LOAD_S = 10.0
-CONNECT_S = 5.0
 
 
 class ServeCommand(click.Command):
@@ -117,73 +112,7 @@ def ceiling(host: str, port: int, size: int, seconds: float | None) -> None:
     click.echo(f"answered {answered:,} requests", err=True)
 
 
-@command.command()
-@click.argument("url")
-@click.option("--connections", type=click.IntRange(1), default=100, show_default=True)
-@click.option("--pipeline", type=click.IntRange(1), default=1, show_default=True, help="Depth.")
-@click.option("--duration", type=click.FloatRange(0, min_open=True), help="Seconds. [10]")
-@click.option("--requests", type=click.IntRange(1), help="Stop after so many, not after a time.")
-@click.option("--no-keep-alive", is_flag=True, help="One request for each connection.")
-@click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")
-def load(
-    url: str,
-    connections: int,
-    pipeline: int,
-    duration: float | None,
-    requests: int | None,
-    no_keep_alive: bool,
-    as_json: bool,
-) -> None:
-    """Drive HTTP load at URL and print what came back: http://HOST:PORT/PATH or unix:PATH."""
-    if duration and requests:
-        raise ConfigError("--duration and --requests both say when to end; give only one of them")
-    plan = {
-        **_destination(url),
-        "connections": connections,
-        "pipeline_depth": pipeline,
-        "duration_s": None if requests else duration or LOAD_S,
-        "requests": requests,
-        "is_persistent": not no_keep_alive,
-    }
-    try:
-        result = _core.load(plan)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{url}: {error}") from None
-    click.echo(json.dumps(result) if as_json else _load_table(result))
-
-
-def _destination(url: str) -> dict[str, str]:
-    """Find out where a URL's server answers; a name may stand for several addresses."""
-    if url.startswith("unix:"):
-        return {"address": url, "host": "localhost", "target": "/"}
-    parts = urlsplit(url)
-    try:
-        port = parts.port or 80
-    except ValueError:
-        port = 0
-    if parts.scheme != "http" or not parts.hostname or not port:
-        raise ConfigError(f"{url!r} is no URL to load; give http://HOST:PORT/PATH or unix:PATH")
-    try:
-        with socket.create_connection((parts.hostname, port), CONNECT_S) as probe:
-            address = Address(*probe.getpeername()[:2])
-    except OSError as error:
-        raise ConfigError(f"{url}: nobody answers: {error.strerror or error}") from None
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return {"address": str(address), "host": parts.netloc, "target": target}
-
-
-def _load_table(result: dict[str, Any]) -> str:
-    """Write the figures of a load run, one a line."""
-    latency = result["latency_us"]
-    errors = result["errors"]
-    lines = [
-        ("requests/s", f"{result['requests_per_s']:,.0f}"),
-        ("answered", f"{result['ok']:,} in {result['seconds']:.2f} s"),
-        ("errors", ", ".join(f"{n:,} {name}" for name, n in errors.items() if n) or "none"),
-        *((f"latency {name}", f"{latency[name]:,.0f} us") for name in ("p50", "p90", "p99", "max")),
-        ("generator CPU", f"{result['generator_cpu']:.0%}"),
-    ]
-    return "\n".join(f"{name:14}{value}" for name, value in lines)
+command.add_command(load)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -44,9 +44,6 @@ MISTAKES = [
         ["serve", "basic", "--host", "192.0.2.1"],
         "cannot listen on 192.0.2.1:0: no network interfac",
     ),
-    (["load", "ftp://h/"], "'ftp://h/' is no URL to load; give http://HOST:PORT/PATH or unix:PATH"),
-    (["load", "http://127.0.0.1:1/"], "http://127.0.0.1:1/: nobody answers: Connection refused"),
-    (["load", "unix:/x", "--duration", "1", "--requests", "1"], "--duration and --requests both"),
     (["serve"], "Missing argument 'TARGET'"),
     (["swerve"], "No such command 'swerve'"),
 ]
@@ -138,19 +135,6 @@ def test_access_log(start: Start, tmp_path: Path, form: str) -> None:
     assert len(lines) == 2
     assert "/pid?a=b" in lines[1]
     assert all(json.loads(line)["status"] == 200 for line in lines if form == "json")
-
-
-def test_load_drives_the_server(start: Start, tmp_path: Path) -> None:
-    server = start()
-    url = f"{server.urls[0]}/pid?a=b"
-    plan = ("--connections", "4", "--pipeline", "2", "--requests", "400")
-    code, out, errors = command("load", url, *plan, "--json", cwd=tmp_path)
-    assert (code, errors) == (0, "")
-    result = json.loads(out)
-    assert result["ok"] == 400 and not any(result["errors"].values())
-    code, out, errors = command("load", url, "--duration", "0.2", "--no-keep-alive", cwd=tmp_path)
-    assert (code, errors) == (0, "")
-    assert "errors        none\n" in out and "latency p99" in out
 
 
 def test_ceiling_answers_until_its_time_is_over(tmp_path: Path) -> None:

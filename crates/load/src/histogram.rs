@@ -12,7 +12,19 @@ const GROUPS: usize = 64 - BUCKETS_LOG2 as usize + 1;
 pub struct Histogram {
     counts: Box<[u64]>,
     total: u64,
+    min: u64,
     max: u64,
+    sum: u128,
+}
+
+/// A histogram to keep: its buckets that are not empty.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    counts: Vec<(u32, u64)>,
+    total: u64,
+    min: u64,
+    max: u64,
+    sum: u128,
 }
 
 impl Histogram {
@@ -21,7 +33,9 @@ impl Histogram {
         Histogram {
             counts: vec![0; GROUPS * BUCKETS].into_boxed_slice(),
             total: 0,
+            min: u64::MAX,
             max: 0,
+            sum: 0,
         }
     }
 
@@ -32,9 +46,11 @@ impl Histogram {
         if let Some(count) = self.counts.get_mut(bucket(value)) {
             *count += times;
         }
-        self.total += times;
-        if times > 0 && value > self.max {
-            self.max = value;
+        if times > 0 {
+            self.total += times;
+            self.sum += u128::from(value) * u128::from(times);
+            self.min = self.min.min(value);
+            self.max = self.max.max(value);
         }
     }
 
@@ -46,6 +62,32 @@ impl Histogram {
     /// The greatest value, exact; 0 when nothing was recorded.
     pub fn max(&self) -> u64 {
         self.max
+    }
+
+    /// The least value, exact; 0 when nothing was recorded.
+    pub fn min(&self) -> u64 {
+        self.min.min(self.max)
+    }
+
+    /// The mean, exact; 0 when nothing was recorded.
+    pub fn mean(&self) -> f64 {
+        self.sum as f64 / self.total.max(1) as f64
+    }
+
+    /// The standard deviation; 0 when nothing was recorded.
+    pub fn stdev(&self) -> f64 {
+        let mean = self.mean();
+        let squares = self.counts.iter().enumerate().map(|(index, count)| {
+            let apart = middle(index) as f64 - mean;
+            apart * apart * *count as f64
+        });
+        (squares.sum::<f64>() / self.total.max(1) as f64).sqrt()
+    }
+
+    /// Every bucket that is not empty: its greatest value, and how many values it holds.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        let filled = self.counts.iter().enumerate().filter(|it| *it.1 > 0);
+        filled.map(|(index, count)| (greatest(index).min(self.max), *count))
     }
 
     /// The value that `per_cent` of all values do not exceed; 0 when nothing was recorded.
@@ -67,6 +109,33 @@ impl Histogram {
             *count += more;
         }
         self.total += other.total;
+        self.sum += other.sum;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// The same in as little room as it needs.
+    pub fn packed(&self) -> Packed {
+        let filled = self.counts.iter().enumerate().filter(|it| *it.1 > 0);
+        Packed {
+            counts: filled.map(|it| (it.0 as u32, *it.1)).collect(),
+            total: self.total,
+            min: self.min,
+            max: self.max,
+            sum: self.sum,
+        }
+    }
+
+    /// Adds all that `other` counted.
+    pub fn merge_packed(&mut self, other: &Packed) {
+        for (index, more) in &other.counts {
+            if let Some(count) = self.counts.get_mut(*index as usize) {
+                *count += more;
+            }
+        }
+        self.total += other.total;
+        self.sum += other.sum;
+        self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
     }
 
@@ -74,7 +143,9 @@ impl Histogram {
     pub fn clear(&mut self) {
         self.counts.fill(0);
         self.total = 0;
+        self.min = u64::MAX;
         self.max = 0;
+        self.sum = 0;
     }
 }
 
@@ -100,6 +171,15 @@ fn middle(index: usize) -> u64 {
     }
     let width = 1u64 << (group - 1);
     ((BUCKETS as u64 + within) << (group - 1)) + (width - 1) / 2
+}
+
+fn greatest(index: usize) -> u64 {
+    let (group, within) = (index / BUCKETS, (index % BUCKETS) as u64);
+    if group == 0 {
+        return within;
+    }
+    let width = 1u64 << (group - 1);
+    ((BUCKETS as u64 + within) << (group - 1)) + (width - 1)
 }
 
 #[cfg(test)]

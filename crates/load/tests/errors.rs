@@ -2,15 +2,17 @@
 
 mod fixture;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::sync::Mutex;
+use std::os::unix::net::UnixListener;
+use std::sync::{Mutex, mpsc};
+use std::thread;
 use std::time::Duration;
 
-use fixture::{answering, answering_once, options, outcome, read_request, server};
-use load::generator::{Address, Limit, run};
+use fixture::{OK, answering, answering_once, outcome, plan, read_request, server};
+use load::generator::{Address, ErrorClass, Limit, Shape, run};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 
-const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 const NOT_FOUND: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno";
 const LONG: &str = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nhey";
 
@@ -22,7 +24,7 @@ fn failed(class: &str, count: u64) -> Vec<String> {
 fn a_wrong_status_fails_that_request_only() {
     let address = server(answering(&[OK, NOT_FOUND, OK, NOT_FOUND, NOT_FOUND]));
     for depth in [1, 5] {
-        let found = outcome(&options(address.clone(), 10, depth));
+        let found = outcome(&plan(address.clone(), 10, depth));
         assert_eq!(found, (4, failed("wrong_status", 6)), "{depth}");
     }
 }
@@ -30,10 +32,10 @@ fn a_wrong_status_fails_that_request_only() {
 #[test]
 fn a_wrong_length_fails_that_request_only() {
     let address = server(answering(&[OK, LONG, OK, OK]));
-    let mut asked = options(address, 8, 4);
-    assert_eq!(outcome(&asked), (6, failed("wrong_length", 2)));
-    asked.expected_length = Some(3);
-    assert_eq!(outcome(&asked), (2, failed("wrong_length", 6)));
+    let mut asked = plan(address, 8, 4);
+    assert_eq!(outcome(&asked), (6, failed("long", 2)));
+    asked.requests[0].expected.length = Some(3);
+    assert_eq!(outcome(&asked), (2, failed("short", 6)));
 }
 
 #[test]
@@ -41,16 +43,16 @@ fn a_connection_that_ends_inside_an_answer_fails_what_is_left_of_the_batch() {
     let cut = server(answering_once(
         "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
     ));
-    assert_eq!(outcome(&options(cut, 3, 1)), (0, failed("early_eof", 3)));
+    assert_eq!(outcome(&plan(cut, 3, 1)), (0, failed("early_eof", 3)));
     let cut = server(answering_once("HTTP/1.1 200 OK\r\nContent-Le"));
-    assert_eq!(outcome(&options(cut, 3, 1)), (0, failed("early_eof", 3)));
+    assert_eq!(outcome(&plan(cut, 3, 1)), (0, failed("early_eof", 3)));
     let silent = server(|mut stream| {
         for _ in 0..4 {
             read_request(&mut stream);
         }
         let _ = stream.write_all([OK, OK].concat().as_bytes());
     });
-    assert_eq!(outcome(&options(silent, 4, 4)), (2, failed("early_eof", 2)));
+    assert_eq!(outcome(&plan(silent, 4, 4)), (2, failed("early_eof", 2)));
 }
 
 #[test]
@@ -59,7 +61,7 @@ fn a_reset_fails_the_batch() {
     let address = server(|stream| {
         let _ = stream.peek(&mut [0]);
     });
-    assert_eq!(outcome(&options(address, 4, 2)), (0, failed("reset", 4)));
+    assert_eq!(outcome(&plan(address, 4, 2)), (0, failed("reset", 4)));
 }
 
 #[test]
@@ -72,7 +74,7 @@ fn what_is_not_http_is_malformed() {
     ];
     for answer in answers {
         let address = server(answering_once(answer));
-        let found = outcome(&options(address, 2, 1));
+        let found = outcome(&plan(address, 2, 1));
         assert_eq!(found, (0, failed("malformed", 2)), "{answer}");
     }
 }
@@ -82,7 +84,7 @@ fn bytes_behind_the_last_answer_fail_it() {
     let twice = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi?";
     let address = server(answering_once(twice));
     assert_eq!(
-        outcome(&options(address, 3, 1)),
+        outcome(&plan(address, 3, 1)),
         (0, failed("unexpected_bytes", 3))
     );
     // Told apart also where they come later than the answer, on a connection that was said to close.
@@ -92,7 +94,7 @@ fn bytes_behind_the_last_answer_fail_it() {
         let _ = stream.write_all(answer.as_bytes());
         let _ = stream.write_all(b"surplus");
     });
-    let mut asked = options(address, 3, 1);
+    let mut asked = plan(address, 3, 1);
     asked.is_persistent = false;
     assert_eq!(outcome(&asked), (0, failed("unexpected_bytes", 3)));
 }
@@ -102,9 +104,9 @@ fn nobody_listening_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
     drop(listener);
-    let asked = options(Address::Internet(address), 6, 2);
+    let asked = plan(Address::Internet(address), 6, 2);
     assert_eq!(outcome(&asked), (0, failed("refused", 6)));
-    let asked = options(Address::Local("/nonexistent/socket".into()), 2, 1);
+    let asked = plan(Address::Local("/nonexistent/socket".into()), 2, 1);
     assert_eq!(outcome(&asked), (0, failed("refused", 2)));
 }
 
@@ -112,7 +114,7 @@ fn nobody_listening_is_refused() {
 fn silence_is_a_timeout_or_at_the_end_unfinished() {
     let kept = Mutex::new(Vec::new());
     let address = server(move |stream| kept.lock().expect("a lock").push(stream));
-    let mut asked = options(address, 4, 2);
+    let mut asked = plan(address, 4, 2);
     asked.timeout = Duration::from_millis(20);
     assert_eq!(outcome(&asked), (0, failed("timeout", 4)));
     asked.timeout = Duration::from_secs(20);
@@ -124,4 +126,70 @@ fn silence_is_a_timeout_or_at_the_end_unfinished() {
         (0, 0, 6)
     );
     assert_eq!(report.requests_per_s, 0.0);
+}
+
+#[test]
+fn an_answer_that_dribbles_on_behind_the_timeout_is_one() {
+    let address = server(|mut stream| {
+        while read_request(&mut stream) {
+            for byte in OK.as_bytes() {
+                thread::sleep(Duration::from_millis(10));
+                if stream.write_all(&[*byte]).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    let mut asked = plan(address, 1, 1);
+    asked.timeout = Duration::from_millis(100);
+    assert_eq!(outcome(&asked), (0, failed("timeout", 1)));
+    asked.timeout = Duration::from_secs(10);
+    assert_eq!(outcome(&asked), (1, Vec::new()));
+}
+
+#[test]
+fn bytes_on_an_idle_connection_fail_the_answer_before_them() {
+    let (sender, receiver) = mpsc::channel();
+    let sender = Mutex::new(sender);
+    let address = server(move |mut stream| {
+        let _ = read_request(&mut stream) && stream.write_all(OK.as_bytes()).is_ok();
+        let _ = stream.write_all(b"surplus");
+        let _ = stream.read(&mut [0]);
+        let _ = sender.lock().expect("a lock").send(());
+    });
+    let mut asked = plan(address, 1, 1);
+    asked.shape = Shape::Rate(1.0);
+    asked.limit = Limit::Duration(Duration::from_millis(900));
+    let report = run(&asked).expect("a run");
+    receiver.recv().expect("the connection's end");
+    assert_eq!((report.ok, report.failed), (0, 1));
+    assert_eq!(report.errors.get(ErrorClass::UnexpectedBytes), 1);
+}
+
+#[test]
+fn a_full_queue_of_a_unix_socket_is_waited_for() {
+    let path = std::env::temp_dir().join(format!("bolide-queue-{}.sock", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).expect("one");
+    let name = SocketAddrUnix::new(&path).expect("a short path");
+    rustix::net::bind(&socket, &name).expect("a free path");
+    rustix::net::listen(&socket, 1).expect("a listener");
+    let listener = UnixListener::from(socket);
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                while read_request(&mut stream) {
+                    let _ = stream.write_all(OK.as_bytes());
+                }
+            });
+        }
+    });
+    let mut asked = plan(Address::Local(path.clone()), 2000, 1);
+    asked.connections = 200;
+    let report = run(&asked).expect("a run");
+    let _ = std::fs::remove_file(&path);
+    assert_eq!(
+        (report.ok, report.failed, report.connections_opened),
+        (2000, 0, 200)
+    );
 }

@@ -145,8 +145,14 @@ pub struct Poller {
     alarm: OnceLock<OwnedFd>,
 }
 
-/// The token of the alarm; its readiness is never reported.
+/// The token of the alarm; its readiness says nothing but that the wait is over.
 const ALARM: Token = Token::MAX;
+
+/// What disarms the alarm.
+const NEVER: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
 
 impl Poller {
     /// An empty set.
@@ -247,30 +253,45 @@ impl Poller {
     /// # Errors
     /// When no timer descriptor can be made.
     pub fn set_alarm(&self, wait_ms: Option<u64>) -> io::Result<()> {
+        // Zero would disarm it.
+        let wait = wait_ms.map_or(NEVER, |ms| timespec(ms.max(1)));
+        let watch = |alarm: &OwnedFd| self.add(alarm, ALARM, Interest::READ);
+        self.arm(TimerfdTimerFlags::empty(), wait, watch)
+    }
+
+    /// Ends one wait at a time of [`crate::precise_ns`] (`None`: not before something else does). A set has this kind of alarm or the
+    /// other.
+    ///
+    /// # Errors
+    /// When no timer descriptor can be made.
+    pub fn set_alarm_at(&self, at_ns: Option<u64>) -> io::Result<()> {
+        let at = at_ns.map_or(NEVER, |ns| Timespec {
+            tv_sec: i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX),
+            tv_nsec: (ns.max(1) % 1_000_000_000) as _,
+        });
+        let watch = |alarm: &OwnedFd| self.add_edge(alarm, ALARM, Interest::READ);
+        self.arm(TimerfdTimerFlags::ABSTIME, at, watch)
+    }
+
+    fn arm(
+        &self,
+        flags: TimerfdTimerFlags,
+        it_value: Timespec,
+        watch: impl FnOnce(&OwnedFd) -> io::Result<()>,
+    ) -> io::Result<()> {
         let alarm = match self.alarm.get() {
             Some(alarm) => alarm,
             None => {
                 let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
                 let alarm = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-                self.add(&alarm, ALARM, Interest::READ)?;
+                watch(&alarm)?;
                 self.alarm.get_or_init(|| alarm)
             }
         };
-        // Zero would disarm it.
-        let it_value = wait_ms.map_or(
-            Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            },
-            |ms| timespec(ms.max(1)),
-        );
-        let it_interval = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let it_interval = NEVER;
         timerfd_settime(
             alarm,
-            TimerfdTimerFlags::empty(),
+            flags,
             &Itimerspec {
                 it_interval,
                 it_value,
@@ -319,5 +340,30 @@ impl AsFd for Poller {
 impl AsRawFd for Poller {
     fn as_raw_fd(&self) -> RawFd {
         self.epoll.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::precise_ns;
+
+    #[test]
+    fn an_alarm_at_a_time_ends_one_wait_not_before() {
+        let poller = Poller::new().unwrap();
+        let mut events = Events::default();
+        for wait_ns in [0, 300_000, 3_000_000] {
+            let at_ns = precise_ns() + wait_ns;
+            poller.set_alarm_at(Some(at_ns)).unwrap();
+            // For ever, if the alarm were lost.
+            poller.wait(&mut events, None).unwrap();
+            assert!(precise_ns() >= at_ns);
+            poller.wait(&mut events, Some(0)).unwrap();
+            assert_eq!(events.iter().count(), 0);
+        }
+        poller.set_alarm_at(Some(precise_ns() + 1_000_000)).unwrap();
+        poller.set_alarm_at(None).unwrap();
+        poller.wait(&mut events, Some(3)).unwrap();
+        assert_eq!(events.iter().count(), 0);
     }
 }

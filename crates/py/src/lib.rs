@@ -31,7 +31,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("is_release_build", !cfg!(debug_assertions))?;
     module.add_function(wrap_pyfunction!(server::settings, module)?)?;
     module.add_function(wrap_pyfunction!(tools::ceiling, module)?)?;
-    module.add_function(wrap_pyfunction!(tools::load, module)?)?;
+    module.add_class::<tools::Load>()?;
     module.add_class::<request::Request>()?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<table::NativeApp>()?;

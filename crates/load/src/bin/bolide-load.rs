@@ -3,20 +3,21 @@
 //! The URL is `http://ADDRESS:PORT/target` (the address in digits) or `unix:/path/of/socket` with `--target`.
 
 use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
 
-use load::generator::{self, Address, Limit, Options};
+use load::generator::{self, Address, Limit, Plan, Request, Shape};
 
 const USAGE: &str = "usage: bolide-load [-c CONNECTIONS] [-p PIPELINE_DEPTH] [-d SECONDS | -n REQUESTS] [--warm-up SECONDS] \
-[--timeout SECONDS] [--close] [--sleepless] [--sources N] [-X METHOD] [-H 'Name: value']... [--content BYTES] [--host HOST] [--target TARGET] \
-[--status CODE] [--length BYTES] URL";
+[--timeout SECONDS] [--rate REQUESTS_PER_S] [--threads N] [--close] [--sleepless] [--sources N] [-X METHOD] [-H 'Name: value']... \
+[--content BYTES] [--host HOST] [--target TARGET] [--status CODE] [--length BYTES] [--same] URL";
 
 fn main() -> ExitCode {
     let report = match arguments() {
-        Ok(options) => generator::run(&options).map_err(|error| error.to_string()),
+        Ok(plan) => generator::run(&plan).map_err(|error| error.to_string()),
         Err(message) => Err(message),
     };
     match report {
@@ -31,57 +32,76 @@ fn main() -> ExitCode {
     }
 }
 
-fn arguments() -> Result<Options, String> {
-    let mut options = Options::default();
+fn arguments() -> Result<Plan, String> {
+    let mut plan = Plan::default();
+    let mut request = Request::default();
+    request.expected.status = Some(200);
     let mut url = None;
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         if word == "-h" || word == "--help" {
             return Err(USAGE.into());
         } else if word == "--close" {
-            options.is_persistent = false;
+            plan.is_persistent = false;
         } else if word == "--sleepless" {
-            options.is_sleepless = true;
+            plan.is_sleepless = true;
+        } else if word == "--same" {
+            request.expected.is_template = true;
         } else if word.starts_with('-') {
             let value = words.next().ok_or(format!("{word} needs a value"))?;
-            set(&mut options, &word, &value)?;
+            if !set(&mut plan, &word, &value)? {
+                set_request(&mut request, &word, &value)?;
+            }
         } else {
             url = Some(word);
         }
     }
-    locate(&mut options, &url.ok_or(USAGE)?)?;
-    Ok(options)
+    locate(&mut plan, &mut request, &url.ok_or(USAGE)?)?;
+    plan.requests = vec![request];
+    Ok(plan)
 }
 
-fn set(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
+/// False: the option is one of the request's.
+fn set(plan: &mut Plan, name: &str, value: &str) -> Result<bool, String> {
     match name {
-        "-c" => options.connections = number(name, value)?,
-        "-p" => options.pipeline_depth = number(name, value)?,
-        "-d" => options.limit = Limit::Duration(seconds(name, value)?),
-        "-n" => options.limit = Limit::Requests(number(name, value)?),
-        "--warm-up" => options.warm_up = seconds(name, value)?,
-        "--timeout" => options.timeout = seconds(name, value)?,
-        "--sources" => options.source_addresses = number(name, value)?,
-        "-X" => value.clone_into(&mut options.method),
+        "-c" => plan.connections = number(name, value)?,
+        "-p" => plan.pipeline_depth = number(name, value)?,
+        "-d" => plan.limit = Limit::Duration(seconds(name, value)?),
+        "-n" => plan.limit = Limit::Requests(number(name, value)?),
+        "--warm-up" => plan.warm_up = seconds(name, value)?,
+        "--timeout" => plan.timeout = seconds(name, value)?,
+        "--rate" => plan.shape = Shape::Rate(number(name, value)?),
+        "--threads" => plan.threads = number(name, value)?,
+        "--sources" => {
+            let loopback = |last| IpAddr::from(Ipv4Addr::new(127, 0, 0, last));
+            plan.source_addresses = (1..=number::<u8>(name, value)?).map(loopback).collect();
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn set_request(request: &mut Request, name: &str, value: &str) -> Result<(), String> {
+    match name {
+        "-X" => value.clone_into(&mut request.method),
         "-H" => {
             let (field, content) = value.split_once(':').ok_or(format!("{value}: no colon"))?;
-            options
-                .field_lines
-                .push((field.to_owned(), content.trim().to_owned()));
+            let line = (field.to_owned(), content.trim().to_owned());
+            request.field_lines.push(line);
         }
-        "--content" => options.content_bytes = Some(number(name, value)?),
-        "--host" => value.clone_into(&mut options.host),
-        "--target" => value.clone_into(&mut options.target),
-        "--status" => options.expected_status = number(name, value)?,
-        "--length" => options.expected_length = Some(number(name, value)?),
+        "--content" => request.content = Some(vec![b'x'; number(name, value)?]),
+        "--host" => value.clone_into(&mut request.host),
+        "--target" => value.clone_into(&mut request.target),
+        "--status" => request.expected.status = Some(number(name, value)?),
+        "--length" => request.expected.length = Some(number(name, value)?),
         _ => return Err(format!("unknown option {name}\n{USAGE}")),
     }
     Ok(())
 }
 
-fn locate(options: &mut Options, url: &str) -> Result<(), String> {
+fn locate(plan: &mut Plan, request: &mut Request, url: &str) -> Result<(), String> {
     if let Some(path) = url.strip_prefix("unix:") {
-        options.address = Address::Local(PathBuf::from(path));
+        plan.address = Address::Local(PathBuf::from(path));
         return Ok(());
     }
     let rest = url
@@ -89,9 +109,9 @@ fn locate(options: &mut Options, url: &str) -> Result<(), String> {
         .ok_or(format!("{url}: neither http:// nor unix:"))?;
     let path = rest.find('/').unwrap_or(rest.len());
     let (address, target) = rest.split_at(path);
-    options.address = Address::Internet(number("address", address)?);
+    plan.address = Address::Internet(number("address", address)?);
     if !target.is_empty() {
-        target.clone_into(&mut options.target);
+        target.clone_into(&mut request.target);
     }
     Ok(())
 }

@@ -1,299 +1,214 @@
-//! From received bytes to verdicts: status and length of every answer, without I/O.
+//! From received bytes to verdicts: status, framing, length and content of every answer, without I/O.
 //!
-//! Answers of one run are mostly the same bytes. A head that equals the last head found right needs no parsing, because the same
-//! bytes have the same meaning; and where the whole answer repeats, one memory comparison judges all repetitions at once. What
-//! differs in any byte (a new Date, once per second) is parsed, and known from then on.
+//! Answers of one run are mostly the same bytes. What equals the last answer found right needs no parsing, because the same bytes have
+//! the same meaning; and where a whole answer repeats, one memory comparison judges all repetitions at once. What differs in any byte
+//! (a new Date, once per second) is parsed, and known from then on. What is right is the business of [`kind`].
+
+mod answer;
+mod kind;
+
+use std::sync::Arc;
 
 use wire::{
-    BodyDecoder, BodyLength, Decoded, HeadLimits, ResponseBodyLength, ResponseHead,
-    ResponseProgress, parse_response,
+    BodyDecoder, BodyLength, HeadLimits, ResponseBodyLength, ResponseHead, ResponseProgress,
+    parse_response,
 };
 
-/// A known answer longer than this is recognised by its head alone, so that comparing never costs much more than skipping.
-const WHOLE_ANSWER_BYTES_MAX: usize = 4096;
+use super::error::ErrorClass;
+pub(super) use answer::Answer;
+use answer::Stage;
+pub(super) use kind::Kind;
 
-/// Judges answers; one for all connections.
+/// A known answer longer than this is recognised by its head alone, where its content does not matter.
+const REPETITION_BYTES_MAX: usize = 4096;
+/// No longer answer is kept to compare others with.
+const KNOWN_BYTES_MAX: usize = 256 * 1024;
+
+/// Judges answers; one for all connections of a thread.
 pub(super) struct Checker {
-    expected_status: u16,
-    expected_length: Option<u64>,
-    request_is_head: bool,
+    kinds: Arc<[Kind]>,
     limits: HeadLimits,
-    /// The last head that was found right, of a persistent answer of known length.
-    known: Vec<u8>,
-    /// The content length that this head states.
-    known_length: usize,
+    /// For each kind the last answer that was right and left its connection open.
+    known: Vec<Known>,
 }
 
-/// Where a connection is in its current answer.
-pub(super) struct Answer {
-    stage: Stage,
-    status_fits: bool,
-    persistent: bool,
-    /// Bytes of content so far, where only the end tells.
-    length: u64,
+#[derive(Default)]
+struct Known {
+    /// All of it, or its head if nothing else matters.
+    bytes: Vec<u8>,
+    /// The length of all of it; 0: none is known.
+    length: usize,
+    facts: Facts,
 }
 
-enum Stage {
-    /// Before or in the head.
-    Head,
-    /// So many bytes of content are to come.
-    Known(u64),
-    Chunked(BodyDecoder),
-    UntilClose,
-}
-
-/// What some received bytes were.
+/// What is told of a whole answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Checked {
-    /// How many of them were used; the rest belongs to an incomplete head, or nobody asked for it.
+pub(super) struct Facts {
+    pub(super) status: u16,
+    pub(super) head_bytes: u64,
+    pub(super) content_bytes: u64,
+}
+
+/// What the next received bytes are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    /// So many bytes of an answer that is not whole; what is left is an incomplete head.
+    Part(usize),
+    /// Whole answers.
+    Answers(Verdict),
+    /// Not HTTP.
+    Malformed,
+}
+
+/// Whole answers, all alike.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Verdict {
     pub(super) consumed: usize,
-    pub(super) good: u32,
-    pub(super) wrong_status: u32,
-    pub(super) wrong_length: u32,
-    /// Right, if nothing were behind it; entered by who knows that nothing more was asked for.
-    pub(super) unexpected_bytes: u32,
-    /// The last of these answers said that the connection ends.
+    pub(super) count: u32,
+    /// What is wrong with each of them.
+    pub(super) error: Option<ErrorClass>,
+    /// The connection ends behind the last.
     pub(super) closes: bool,
-    /// What follows is not HTTP.
-    pub(super) malformed: bool,
-}
-
-impl Checked {
-    pub(super) fn answers(&self) -> u32 {
-        self.good + self.wrong_status + self.wrong_length + self.unexpected_bytes
-    }
-}
-
-impl Answer {
-    pub(super) fn new() -> Answer {
-        Answer {
-            stage: Stage::Head,
-            status_fits: false,
-            persistent: true,
-            length: 0,
-        }
-    }
-
-    /// Whether nothing but the end of the connection ends this answer.
-    pub(super) fn ends_with_connection(&self) -> bool {
-        matches!(self.stage, Stage::UntilClose)
-    }
+    /// Of each of them.
+    pub(super) facts: Facts,
 }
 
 impl Checker {
-    pub(super) fn new(status: u16, length: Option<u64>, request_is_head: bool) -> Checker {
+    pub(super) fn new(kinds: Arc<[Kind]>) -> Checker {
+        let known = kinds.iter().map(|_| Known::default()).collect();
         Checker {
-            expected_status: status,
-            expected_length: length,
-            request_is_head,
+            kinds,
             limits: HeadLimits::default(),
-            known: Vec::new(),
-            known_length: 0,
+            known,
         }
     }
 
-    /// Judges up to `wanted` answers in `data`, which continues `answer`.
+    /// Judges what `data`, which continues `answer`, begins with: part of an answer to a request of this kind, a whole one, or up to
+    /// `wanted` ones that are the same.
     ///
-    /// Cost: no allocation but when a new head is remembered; of a repeated answer, one comparison.
-    pub(super) fn check(&mut self, answer: &mut Answer, data: &[u8], wanted: u32) -> Checked {
-        let mut checked = Checked::default();
-        while checked.answers() < wanted && !checked.closes {
-            let rest = data.get(checked.consumed..).unwrap_or_default();
-            if rest.is_empty() {
-                break;
-            }
-            let step = match answer.stage {
-                Stage::Head => {
-                    let repeated = self.repetitions(rest, wanted - checked.answers());
-                    if repeated > 0 {
-                        checked.good += repeated;
-                        checked.consumed +=
-                            repeated as usize * (self.known.len() + self.known_length);
-                        continue;
-                    }
-                    self.read_head(answer, rest)
-                }
-                Stage::Known(_) => Ok(read_known(answer, rest)),
-                Stage::Chunked(_) => read_chunked(answer, rest),
-                Stage::UntilClose => {
-                    answer.length += rest.len() as u64;
-                    Ok((rest.len(), false))
-                }
-            };
-            let Ok((used, whole)) = step else {
-                checked.malformed = true;
-                break;
-            };
-            checked.consumed += used;
-            if whole {
-                self.judge(answer, &mut checked);
-            } else if used == 0 {
-                break;
+    /// Cost: no allocation but when a new answer is remembered; of a repeated answer, one comparison.
+    #[inline]
+    pub(super) fn next(
+        &mut self,
+        answer: &mut Answer,
+        kind: usize,
+        data: &[u8],
+        wanted: u32,
+    ) -> Step {
+        if answer.is_at_begin()
+            && let Some(known) = self.known.get(kind)
+        {
+            let count = known.repetitions(data, wanted);
+            if count > 0 {
+                return Step::Answers(Verdict {
+                    consumed: count as usize * known.length,
+                    count,
+                    error: None,
+                    closes: false,
+                    facts: known.facts,
+                });
             }
         }
-        checked
+        self.read(answer, kind, data).unwrap_or(Step::Malformed)
     }
 
     /// Judges the answer that the end of the connection completed.
-    pub(super) fn check_end(&mut self, answer: &mut Answer) -> Checked {
-        let mut checked = Checked::default();
-        self.judge(answer, &mut checked);
-        checked
+    pub(super) fn end(&mut self, answer: &mut Answer, kind: usize) -> Option<Verdict> {
+        let kind = self.kinds.get(kind)?;
+        Some(answer.judge(kind, 0))
     }
 
-    /// How many times `data` starts with the known answer, by two comparisons: none, one, or all that fit.
-    fn repetitions(&self, data: &[u8], wanted: u32) -> u32 {
-        let length = self.known.len() + self.known_length;
-        if self.known.is_empty() || data.len() < length || !data.starts_with(&self.known) {
-            return 0;
-        }
-        let fitting = (data.len() / length).min(wanted as usize);
-        if fitting > 1 && length <= WHOLE_ANSWER_BYTES_MAX {
-            let later = data.get(length..fitting * length);
-            let earlier = data.get(..(fitting - 1) * length);
-            if later.is_some() && later == earlier {
-                return fitting as u32;
+    /// Reads up to one answer. `None`: this is not HTTP.
+    fn read(&mut self, answer: &mut Answer, kind: usize, data: &[u8]) -> Option<Step> {
+        let is_begin = answer.is_at_begin();
+        let mut consumed = 0;
+        while answer.is_in_head() {
+            let rest = data.get(consumed..).unwrap_or_default();
+            match self.read_head(answer, kind, rest)? {
+                0 => return Some(Step::Part(consumed)),
+                used => consumed += used,
             }
         }
-        1
+        let rules = self.kinds.get(kind)?;
+        let rest = data.get(consumed..).unwrap_or_default();
+        let (used, is_whole) = answer.read_content(rules, rest)?;
+        consumed += used;
+        if !is_whole {
+            return Some(Step::Part(consumed));
+        }
+        let is_known_length = answer.is_known_length();
+        let verdict = answer.judge(rules, consumed);
+        if is_begin && verdict.error.is_none() && !verdict.closes {
+            let whole = data.get(..consumed).unwrap_or_default();
+            self.remember(kind, whole, verdict.facts, is_known_length);
+        }
+        Some(Step::Answers(verdict))
     }
 
-    /// Reads a head. Gives the bytes used (0: it is incomplete) and whether the answer ends with it.
-    fn read_head(&mut self, answer: &mut Answer, data: &[u8]) -> Result<(usize, bool), ()> {
-        let parsed = parse_response(data, &self.limits, self.request_is_head).map_err(|_| ())?;
-        let ResponseProgress::Complete(head) = parsed else {
-            return Ok((0, false));
+    /// Reads a head, interim or final. Gives the bytes used; 0: it is incomplete.
+    fn read_head(&mut self, answer: &mut Answer, kind: usize, data: &[u8]) -> Option<usize> {
+        let rules = self.kinds.get(kind)?;
+        let head = match parse_response(data, &self.limits, rules.is_head()).ok()? {
+            ResponseProgress::Complete(head) => head,
+            ResponseProgress::Incomplete => return Some(0),
         };
         if head.status == 101 {
-            return Err(());
+            return None;
         }
         if head.status < 200 {
-            return Ok((head.consumed, false));
+            answer.skip_interim(head.consumed);
+            return Some(head.consumed);
         }
-        answer.status_fits = head.status == self.expected_status;
-        answer.persistent = head.persistent;
-        answer.length = 0;
-        answer.stage = match head.body_length {
-            ResponseBodyLength::None => Stage::Known(0),
-            ResponseBodyLength::Known(length) => {
-                answer.length = length;
-                Stage::Known(length)
-            }
-            ResponseBodyLength::Chunked => Stage::Chunked(BodyDecoder::new(BodyLength::Chunked)),
-            ResponseBodyLength::UntilClose => Stage::UntilClose,
-        };
-        self.remember(&head);
-        Ok((head.consumed, matches!(answer.stage, Stage::Known(0))))
+        rules.note_first(&head);
+        answer.begin(rules, &head, stage_of(&head));
+        Some(head.consumed)
     }
 
-    /// Keeps a head that is right, so that its repetition needs no parsing.
-    fn remember(&mut self, head: &ResponseHead<'_>) {
-        let ResponseBodyLength::Known(length) = head.body_length else {
+    /// Keeps an answer that is right, so that its repetition needs no parsing.
+    fn remember(&mut self, kind: usize, whole: &[u8], facts: Facts, is_known_length: bool) {
+        let (Some(rules), Some(known)) = (self.kinds.get(kind), self.known.get_mut(kind)) else {
             return;
         };
-        let expected = *self.expected_length.get_or_insert(length);
-        if head.persistent && head.status == self.expected_status && length == expected {
-            self.known.clear();
-            self.known.extend_from_slice(head.bytes);
-            self.known_length = usize::try_from(length).unwrap_or(usize::MAX / 2);
-        }
-    }
-
-    fn judge(&mut self, answer: &mut Answer, checked: &mut Checked) {
-        let expected = *self.expected_length.get_or_insert(answer.length);
-        if !answer.status_fits {
-            checked.wrong_status += 1;
-        } else if answer.length != expected {
-            checked.wrong_length += 1;
-        } else {
-            checked.good += 1;
-        }
-        checked.closes = !answer.persistent;
-        answer.stage = Stage::Head;
-    }
-}
-
-fn read_known(answer: &mut Answer, data: &[u8]) -> (usize, bool) {
-    let Stage::Known(remaining) = &mut answer.stage else {
-        return (0, false);
-    };
-    let used = usize::try_from(*remaining)
-        .unwrap_or(usize::MAX)
-        .min(data.len());
-    *remaining -= used as u64;
-    (used, *remaining == 0)
-}
-
-fn read_chunked(answer: &mut Answer, data: &[u8]) -> Result<(usize, bool), ()> {
-    let Stage::Chunked(decoder) = &mut answer.stage else {
-        return Err(());
-    };
-    let mut rest = data;
-    loop {
-        match decoder.decode(&mut rest).map_err(|_| ())? {
-            Decoded::Content(content) => answer.length += content.len() as u64,
-            Decoded::NeedMore => return Ok((data.len() - rest.len(), false)),
-            Decoded::End => return Ok((data.len() - rest.len(), true)),
+        let head_len = facts.head_bytes as usize;
+        // Of a known length only the head matters; nothing tells where other contents end but their bytes.
+        let kept = match rules.checks_content() || !is_known_length {
+            true => whole,
+            false => whole.get(..head_len).unwrap_or_default(),
+        };
+        if kept.len() <= KNOWN_BYTES_MAX {
+            known.bytes.clear();
+            known.bytes.extend_from_slice(kept);
+            known.length = whole.len();
+            known.facts = facts;
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Feeds `stream` in two pieces, keeping an incomplete head as the driver does.
-    fn feed(stream: &[u8], cut: usize, wanted: u32) -> Checked {
-        let mut checker = Checker::new(200, None, false);
-        let mut answer = Answer::new();
-        let mut total = Checked::default();
-        let mut early = Vec::new();
-        for piece in [&stream[..cut], &stream[cut..]] {
-            early.extend_from_slice(piece);
-            let found = checker.check(&mut answer, &early, wanted - total.answers());
-            early.drain(..found.consumed);
-            total.good += found.good;
-            total.wrong_status += found.wrong_status;
-            total.wrong_length += found.wrong_length;
-            total.malformed |= found.malformed;
+impl Known {
+    /// How many times `data` starts with the known answer, by two comparisons: none, one, or all that fit.
+    #[inline]
+    fn repetitions(&self, data: &[u8], wanted: u32) -> u32 {
+        if self.length == 0 || data.len() < self.length || !data.starts_with(&self.bytes) {
+            return 0;
         }
-        total.consumed = stream.len() - early.len();
-        total
-    }
-
-    #[test]
-    fn every_cut_of_a_stream_gives_the_same_verdicts() {
-        let same = b"HTTP/1.1 200 OK\r\nDate: a\r\nContent-Length: 3\r\n\r\nhey";
-        let later = b"HTTP/1.1 200 OK\r\nDate: b\r\nContent-Length: 3\r\n\r\nhey";
-        let other = b"HTTP/1.1 200 OK\r\nDate: b\r\nContent-Length: 3\r\n\r\nyou";
-        let wrong = b"HTTP/1.1 500 No\r\nContent-Length: 3\r\n\r\nhey";
-        let long = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nlong\r\n0\r\n\r\n";
-        let hint = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nConnection: close\r\n\r\n";
-        let parts: [&[u8]; 12] = [
-            same, same, hint, same, later, other, hint, hint, wrong, long, later, same,
-        ];
-        let stream = parts.concat();
-        for cut in 0..=stream.len() {
-            let found = feed(&stream, cut, 9);
-            let verdicts = (found.good, found.wrong_status, found.wrong_length);
-            assert_eq!(verdicts, (7, 1, 1), "{cut}");
-            assert_eq!(
-                (found.consumed, found.malformed),
-                (stream.len(), false),
-                "{cut}"
-            );
+        if data.len() < 2 * self.length || wanted < 2 || self.length > REPETITION_BYTES_MAX {
+            return 1;
+        }
+        let fitting = (data.len() / self.length).min(wanted as usize);
+        let later = data.get(self.length..fitting * self.length);
+        let earlier = data.get(..(fitting - 1) * self.length);
+        match later.is_some() && later == earlier {
+            true => fitting as u32,
+            false => 1,
         }
     }
+}
 
-    #[test]
-    fn no_more_answers_are_taken_than_are_wanted() {
-        let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".repeat(5);
-        for wanted in 1..=5 {
-            let found = feed(&stream, stream.len(), wanted);
-            assert_eq!(
-                (found.good, found.consumed),
-                (wanted, stream.len() / 5 * wanted as usize)
-            );
-        }
+fn stage_of(head: &ResponseHead<'_>) -> Stage {
+    match head.body_length {
+        ResponseBodyLength::None => Stage::Known(0),
+        ResponseBodyLength::Known(length) => Stage::Known(length),
+        ResponseBodyLength::Chunked => Stage::Chunked(BodyDecoder::new(BodyLength::Chunked)),
+        ResponseBodyLength::UntilClose => Stage::UntilClose,
     }
 }

@@ -1,25 +1,51 @@
-//! What one of the run's connections is doing.
+//! What one of a thread's connections is doing.
 
-use net::{Interest, Transport};
+use std::collections::VecDeque;
+
+use net::Transport;
 
 use super::checker::Answer;
+use super::mix::Mix;
 
-/// One place in the run's fixed set of connections. Sockets come and go in it.
+/// One place in a thread's fixed set of connections. Sockets come and go in it.
 pub(super) struct Connection {
     pub(super) socket: Option<Transport>,
+    pub(super) stage: Stage,
     pub(super) answer: Answer,
-    /// Requests of the batch that are not answered.
+    /// Requests that are not answered, oldest first.
+    pub(super) stamps: VecDeque<Stamp>,
+    /// How many these are.
     pub(super) outstanding: u32,
-    /// Bytes of the batch that the socket has not taken.
-    pub(super) unsent: usize,
-    /// Bytes of the batch.
-    pub(super) batch_len: usize,
-    /// When the batch was sent.
-    pub(super) sent_ns: u64,
+    /// Where in the mix the bytes begin that the socket has not taken.
+    pub(super) unsent_from: usize,
+    /// The position of the mix at which the last batch ends.
+    pub(super) batch_end: u32,
     /// An incomplete head.
     pub(super) early: Vec<u8>,
-    pub(super) interest: Interest,
-    pub(super) stage: Stage,
+    /// When the socket began to connect.
+    pub(super) began_ns: u64,
+    /// Since when it could take another request.
+    pub(super) free_since_ns: u64,
+    /// The connection came about.
+    pub(super) is_established: bool,
+    /// The poller tells when it can be written.
+    pub(super) is_write_watched: bool,
+    /// It has never been heard of in this run.
+    pub(super) is_new: bool,
+    /// It stands in the queue of those that can take a request.
+    pub(super) is_listed: bool,
+}
+
+/// Requests of one batch that left together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stamp {
+    /// When they were to leave.
+    pub(super) intended_ns: u64,
+    /// When they left.
+    pub(super) sent_ns: u64,
+    /// Where the oldest of them stands in the mix.
+    pub(super) position: u32,
+    pub(super) count: u32,
 }
 
 /// A connection's life.
@@ -29,53 +55,80 @@ pub(super) enum Stage {
     Closed,
     /// To be opened anew at the next sweep, because connecting failed.
     Failed,
+    /// To be connected at the next sweep, because the server's queue is full.
+    Waiting,
     /// Opened, nothing heard yet.
     Opening,
-    /// Answers came.
+    /// Answers came, or, in an open loop, the connection came about.
     Open,
-    /// The last answer said that the server closes; this waits for it.
-    Ending {
-        /// Whether that answer was right.
-        was_good: bool,
-    },
+    /// The last answer said that the server closes; this waits for it, since then.
+    Ending { was_good: bool, since_ns: u64 },
 }
 
 impl Connection {
     pub(super) fn new() -> Connection {
         Connection {
             socket: None,
-            answer: Answer::new(),
-            outstanding: 0,
-            unsent: 0,
-            batch_len: 0,
-            sent_ns: 0,
-            early: Vec::new(),
-            interest: Interest::NONE,
             stage: Stage::Closed,
+            answer: Answer::new(),
+            stamps: VecDeque::new(),
+            outstanding: 0,
+            unsent_from: 0,
+            batch_end: 0,
+            early: Vec::new(),
+            began_ns: 0,
+            free_since_ns: 0,
+            is_established: false,
+            is_write_watched: false,
+            is_new: true,
+            is_listed: false,
         }
     }
 
-    /// What is left of the batch, out of `requests`, the bytes of a full batch.
-    pub(super) fn unsent<'a>(&self, requests: &'a [u8]) -> &'a [u8] {
-        let sent = self.batch_len - self.unsent;
-        requests.get(sent..self.batch_len).unwrap_or_default()
+    /// The bytes that the socket has not taken.
+    pub(super) fn unsent<'a>(&self, mix: &'a Mix) -> &'a [u8] {
+        mix.bytes(self.unsent_from, mix.offset(self.batch_end))
     }
 
-    pub(super) fn wanted_interest(&self) -> Interest {
-        Interest {
-            read: true,
-            write: self.unsent > 0,
-            ..Interest::NONE
+    /// The position in the mix of the request whose answer comes next.
+    #[inline]
+    pub(super) fn position(&self) -> u32 {
+        self.stamps.front().map_or(0, |it| it.position)
+    }
+
+    /// Requests that have not begun to leave leave now.
+    pub(super) fn restamp(&mut self, mix: &Mix, now_ns: u64) {
+        let late = mix.begin_behind(self.unsent_from, self.batch_end);
+        let Some(last) = self.stamps.back_mut() else {
+            return;
+        };
+        if late >= last.count {
+            last.sent_ns = now_ns;
+        } else if late > 0 {
+            last.count -= late;
+            let stamp = Stamp {
+                sent_ns: now_ns,
+                position: last.position + last.count,
+                count: late,
+                ..*last
+            };
+            self.stamps.push_back(stamp);
         }
     }
 
-    /// Closes the socket and forgets the answer it was in.
-    pub(super) fn close(&mut self, stage: Stage) {
+    /// Closes the socket and forgets what was under way. Gives how many requests did not leave whole.
+    pub(super) fn close(&mut self, mix: &Mix, stage: Stage) -> u32 {
+        let unsent = mix.end_behind(self.unsent_from, self.batch_end);
         self.socket = None;
-        self.answer = Answer::new();
-        self.early.clear();
-        self.outstanding = 0;
-        self.unsent = 0;
         self.stage = stage;
+        self.answer = Answer::new();
+        self.stamps.clear();
+        self.outstanding = 0;
+        self.unsent_from = 0;
+        self.batch_end = 0;
+        self.early = Vec::new();
+        self.is_established = false;
+        self.is_write_watched = false;
+        unsent
     }
 }

@@ -1,300 +1,354 @@
-//! The loop: sockets, time and the order of things.
+//! One thread's loop: sockets, time and the order of things.
+//!
+//! [`exchange`] is a batch's way out and its answers' way in, [`dialling`] how connections come and go, [`arrivals`] the open loop.
 
+mod arrivals;
+mod dialling;
 mod exchange;
 mod window;
 
+use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 
-use net::{Events, Interrupted, Poller, Readiness, Sent, precise_ns};
-use rustix::io::Errno;
+use net::{Events, Poller, Readiness, precise_ns};
 
-use super::checker::{Checked, Checker};
+use super::board::Board;
+use super::checker::{Checker, Kind};
 use super::connection::{Connection, Stage};
 use super::dial::Destination;
-use super::report::{Ending, Report};
-use super::tally::{ErrorClass, Tally};
-use super::{Limit, Options};
-use window::{Window, thread_cpu_ns};
+use super::mix::Mix;
+use super::schedule::{Schedule, connections_at};
+use super::series::{SECOND_NS, Series};
+use super::tally::{Rules, Tally};
+use super::{Limit, Plan, Shape};
+use window::Window;
 
 /// Large enough that a deep batch of answers arrives in one read.
 const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
-/// How often timeouts are looked for and failed connections opened anew.
-const SWEEP_NS: u64 = 50_000_000;
+/// How often what no event tells of is looked after.
+const TICK_NS: u64 = 10_000_000;
+/// In how many ticks all connections are looked at, and what is counted is shown.
+const SWEEP_TICKS: usize = 5;
 /// Connections that may be open and unheard of at the start: a listener's backlog may be as small as 100.
 const OPENING_MAX: usize = 100;
-/// How long the start may take until the loop runs with what is open.
-const RAMP_NS: u64 = 1_000_000_000;
+/// How long the start may take until the load begins with what is open.
+const OPENING_NS: u64 = 3_000_000_000;
+/// How long before a request is due the thread is awake. Who sleeps until then is 10 to 30 us late, and wakes with cold caches.
+const SPIN_NS: u64 = 50_000;
 
-pub(super) struct Driver<'a> {
-    options: &'a Options,
+/// What all threads of a run have in common.
+pub(super) struct Common {
+    pub(super) plan: Plan,
+    pub(super) mix: Mix,
+    pub(super) kinds: Arc<[Kind]>,
+    pub(super) board: Board,
+}
+
+/// What one thread came to.
+pub(super) struct Outcome {
+    pub(super) tally: Tally,
+    pub(super) series: Series,
+    pub(super) unfinished: u64,
+    /// Open loop: requests that were to leave in the measured time.
+    pub(super) offered: u64,
+    pub(super) opened: u64,
+    pub(super) length_ns: u64,
+    pub(super) cpu_ns: u64,
+}
+
+pub(super) struct Driver {
+    common: Arc<Common>,
+    index: usize,
     destination: Destination,
     poller: Poller,
     connections: Vec<Connection>,
     checker: Checker,
     tally: Tally,
+    series: Series,
+    window: Window,
     buffer: Box<[u8]>,
-    /// The bytes of a full batch, and of one request.
-    requests: Vec<u8>,
-    request_len: usize,
     timeout_ns: u64,
-    /// Requests that may still be begun.
+    /// The time as of the last reading.
+    now_ns: u64,
+    /// Closed loop: requests that may still be begun.
     credit: u64,
     /// Requests begun and neither answered nor failed.
     under_way: u64,
+    /// Where the next request stands in the mix.
+    cursor: u32,
+    /// How many connections there are to be now.
+    target: usize,
     /// Connections that were never opened begin at this index.
     unopened: usize,
+    /// Connections that were opened for the first time and not heard of.
+    unheard: usize,
     opened: u64,
-    /// Connections of the first round that answered once.
-    heard: usize,
-    /// Until then those that answered wait, so that all of many connections come to be open.
-    ramp_end_ns: Option<u64>,
+    /// Until then those that are open wait for the others, so that all of many come to be open.
+    opening_end_ns: Option<u64>,
+    tick: usize,
+    /// Open loop: when requests are to leave, and when the next one is.
+    schedule: Option<Schedule>,
+    due_ns: u64,
+    alarm_ns: u64,
+    offered: u64,
+    /// Open loop: when requests were to leave that were not answered, for no fault of anyone.
+    again: VecDeque<u64>,
+    /// Open loop: connections that can take a request, those that wait longest first.
+    free: VecDeque<u32>,
 }
 
-impl<'a> Driver<'a> {
-    pub(super) fn new(options: &'a Options) -> io::Result<Driver<'a>> {
-        let request = options.request();
+impl Driver {
+    /// The driver of thread `index`.
+    ///
+    /// # Errors
+    /// When there is no descriptor left for the poller, or the path of a UNIX socket is too long.
+    pub(super) fn new(common: Arc<Common>, index: usize) -> io::Result<Driver> {
+        let plan = &common.plan;
+        let share = |total: u64| {
+            let threads = plan.threads as u64;
+            total / threads + u64::from((index as u64) < total % threads)
+        };
+        let schedule = schedule(plan, index);
+        let rules = Rules {
+            is_open_loop: schedule.is_some(),
+            deadline_ns: plan.deadline.map_or(u64::MAX, |it| it.as_nanos() as u64),
+        };
         let mut connections = Vec::new();
-        connections.resize_with(options.connections, Connection::new);
+        connections.resize_with(share(plan.connections as u64) as usize, Connection::new);
         Ok(Driver {
-            options,
-            destination: Destination::new(&options.address)?,
+            index,
+            destination: Destination::new(&plan.address)?,
             poller: Poller::new()?,
-            connections,
-            checker: Checker::new(
-                options.expected_status,
-                options.expected_length,
-                options.method == "HEAD",
-            ),
-            tally: Tally::default(),
+            checker: Checker::new(Arc::clone(&common.kinds)),
+            tally: Tally::new(rules),
+            series: Series::default(),
+            window: Window::new(plan),
             buffer: vec![0; RECEIVE_BUFFER_BYTES].into_boxed_slice(),
-            requests: request.repeat(options.pipeline_depth as usize),
-            request_len: request.len(),
-            timeout_ns: options.timeout.as_nanos().try_into().unwrap_or(u64::MAX),
-            credit: match options.limit {
-                Limit::Requests(count) => count,
-                Limit::Duration(_) => u64::MAX,
-            },
+            timeout_ns: plan.timeout.as_nanos().try_into().unwrap_or(u64::MAX),
+            now_ns: precise_ns(),
+            credit: plan.requests_total().map_or(u64::MAX, share),
             under_way: 0,
+            // Threads begin in different places of the cycle.
+            cursor: common.mix.advanced(0, index as u32),
+            target: connections.len(),
+            connections,
             unopened: 0,
+            unheard: 0,
             opened: 0,
-            heard: 0,
-            ramp_end_ns: (options.connections > OPENING_MAX).then(|| precise_ns() + RAMP_NS),
+            opening_end_ns: Some(precise_ns() + OPENING_NS),
+            tick: 0,
+            schedule,
+            due_ns: u64::MAX,
+            alarm_ns: u64::MAX,
+            offered: 0,
+            again: VecDeque::new(),
+            free: VecDeque::new(),
+            common,
         })
     }
 
-    pub(super) fn run(mut self) -> io::Result<Report> {
-        let mut window = Window::new(self.options);
+    /// Loads until the plan's end.
+    ///
+    /// # Errors
+    /// When the poller breaks.
+    pub(super) fn run(mut self) -> io::Result<Outcome> {
         let mut events = Events::default();
-        let mut next_sweep_ns = precise_ns() + SWEEP_NS;
-        for _ in 0..OPENING_MAX {
-            self.open_next();
-        }
+        let mut next_tick_ns = 0;
+        let is_sleepless = self.common.plan.is_sleepless;
+        let mut was_idle = false;
         loop {
-            let now_ns = precise_ns();
-            if now_ns >= next_sweep_ns {
-                self.sweep(now_ns);
-                next_sweep_ns = now_ns + SWEEP_NS;
+            let before_ns = std::mem::replace(&mut self.now_ns, precise_ns());
+            if was_idle {
+                self.window.idle_ns += self.now_ns.saturating_sub(before_ns);
             }
-            if self
-                .ramp_end_ns
-                .is_some_and(|end_ns| now_ns >= end_ns || !self.is_ramping())
-            {
-                self.end_ramp(now_ns);
+            if self.now_ns >= next_tick_ns {
+                if !self.tick() {
+                    break;
+                }
+                let begins_ns = self.window.next_ns(self.now_ns);
+                next_tick_ns = begins_ns.min(self.now_ns + TICK_NS);
             }
-            if !window.is_warm && now_ns >= window.start_ns {
-                window.begin(now_ns);
-                self.tally.end_warm_up();
-            }
-            if now_ns >= window.end_ns || self.is_done() {
+            if self.is_done() {
                 break;
             }
-            let wait_ns = next_sweep_ns.min(window.next_ns()).saturating_sub(now_ns);
-            let wait_ms = match self.options.is_sleepless {
-                true => 0,
-                false => wait_ns.div_ceil(1_000_000),
-            };
-            if self.poller.wait(&mut events, Some(wait_ms))? == Interrupted(true) {
-                break;
-            }
+            self.fire();
+            let wait_ms = self.wait_ms(next_tick_ns)?;
+            self.poller.wait(&mut events, Some(wait_ms))?;
+            was_idle = wait_ms == 0 && !is_sleepless && events.get(0).is_none();
             for readiness in events.iter() {
                 self.serve(*readiness);
             }
         }
-        Ok(self.report(&window))
+        Ok(self.outcome())
     }
 
-    fn report(&self, window: &Window) -> Report {
-        let held = |it: &&Connection| matches!(it.stage, Stage::Open | Stage::Ending { .. });
-        let ending = Ending {
-            seconds: precise_ns().saturating_sub(window.start_ns) as f64 / 1e9,
-            cpu_seconds: thread_cpu_ns().saturating_sub(window.start_cpu_ns) as f64 / 1e9,
-            unfinished: self.under_way,
-            connections_opened: self.opened,
-            connections_held: self.connections.iter().filter(held).count() as u64,
+    /// How long to wait at most; sets the alarm for what is due earlier.
+    fn wait_ms(&mut self, next_tick_ns: u64) -> io::Result<u64> {
+        // What is due while no connection is free waits for one, not for its time.
+        let due_ns = if self.free.is_empty() {
+            u64::MAX
+        } else {
+            self.due_ns
         };
-        Report::new(&self.tally, &ending)
+        let is_near = due_ns < self.now_ns.saturating_add(SPIN_NS);
+        if self.common.plan.is_sleepless || is_near {
+            return Ok(0);
+        }
+        if self.schedule.is_some() && due_ns != self.alarm_ns {
+            self.poller
+                .set_alarm_at((due_ns < u64::MAX).then_some(due_ns))?;
+            self.alarm_ns = due_ns;
+        }
+        Ok(next_tick_ns.saturating_sub(self.now_ns).div_ceil(1_000_000))
     }
 
     fn serve(&mut self, readiness: Readiness) {
         let index = readiness.token as usize;
-        if readiness.is_writable() {
-            self.flush(index);
+        if readiness.is_writable() && !readiness.is_hung_up() {
+            self.writable(index);
         }
         if readiness.is_readable() || readiness.is_hung_up() {
-            self.receive(index);
+            self.receive(index, readiness.has_ended());
+        }
+        if self.due_ns <= self.now_ns {
+            self.fire();
         }
     }
 
-    /// Opens the next connection of the first round, if one is left.
-    fn open_next(&mut self) {
-        if self.unopened < self.connections.len() {
-            self.unopened += 1;
-            self.open(self.unopened - 1);
+    /// Looks after what no event tells of; false: the time is over.
+    #[cold]
+    fn tick(&mut self) -> bool {
+        if self.common.board.is_stopped() {
+            return false;
+        }
+        self.tick += 1;
+        self.begin_window();
+        let now_ns = self.now_ns;
+        self.window.note_start(now_ns);
+        if now_ns >= self.window.second_end_ns && now_ns < self.window.end_ns {
+            self.end_second();
+        } else if self.tick.is_multiple_of(SWEEP_TICKS) {
+            self.publish();
+        }
+        if now_ns >= self.window.end_ns {
+            // What is under way in an open loop belongs to the measured time, and what has just become due and can leave.
+            self.fire();
+            self.due_ns = u64::MAX;
+            let drain_end_ns = self.window.end_ns.saturating_add(self.timeout_ns);
+            if self.schedule.is_none() || self.under_way == 0 || now_ns >= drain_end_ns {
+                return false;
+            }
+        }
+        if let Shape::Connections(stages) = &self.common.plan.shape {
+            let elapsed_ns = now_ns.saturating_sub(self.window.start_ns);
+            let all = connections_at(stages, std::time::Duration::from_nanos(elapsed_ns));
+            let threads = self.common.plan.threads;
+            self.target = (all.round() as usize + threads - 1 - self.index) / threads;
+        }
+        self.fill();
+        self.sweep();
+        true
+    }
+
+    /// Takes care that the load begins when all threads have opened their connections.
+    fn begin_window(&mut self) {
+        if let Some(end_ns) = self.opening_end_ns
+            && (self.is_open() || self.now_ns >= end_ns)
+        {
+            self.opening_end_ns = None;
+            self.common.board.has_opened(self.common.plan.threads);
+            self.resume();
+        }
+        if self.window.is_known() {
+            return;
+        }
+        if let Some(origin_ns) = self.common.board.origin_ns() {
+            self.window.set(origin_ns);
+            self.tally.start_ns = self.window.start_ns;
+            self.look_ahead();
         }
     }
 
-    /// Opens a connection and sends its first batch as soon as it can.
-    fn open(&mut self, index: usize) {
-        if self.credit == 0 {
-            return;
-        }
-        let source = self.options.source(self.opened as usize);
-        let dialled = self.destination.connect(source);
-        self.begin_batch(index);
-        let Some(connection) = self.connections.get_mut(index) else {
-            return;
-        };
-        let socket = match dialled {
-            Ok(socket) => socket,
-            Err(error) => return self.fail(index, class_of(error)),
-        };
-        self.opened += 1;
-        connection.stage = Stage::Opening;
-        connection.sent_ns = precise_ns();
-        // Towards loopback the handshake is over when connect returns: most first batches leave here.
-        match socket.send(connection.unsent(&self.requests)) {
-            Sent::Bytes(count) => connection.unsent -= count,
-            Sent::Broken(error) => return self.break_off(index, &error),
-        }
-        connection.interest = connection.wanted_interest();
-        let watched = self.poller.add(&socket, index as u64, connection.interest);
-        connection.socket = Some(socket);
-        if watched.is_err() {
-            self.fail(index, ErrorClass::Connect);
-        }
+    /// Nothing has to be waited for before the load begins.
+    fn is_open(&self) -> bool {
+        let waits = self.schedule.is_some() || self.target > OPENING_MAX;
+        let is_staged = matches!(self.common.plan.shape, Shape::Connections(_));
+        !waits || is_staged || (self.unopened == self.target && self.unheard == 0)
     }
 
-    /// Takes a batch's worth of credit.
-    fn begin_batch(&mut self, index: usize) {
-        let Some(connection) = self.connections.get_mut(index) else {
-            return;
-        };
-        let count = u64::from(self.options.pipeline_depth).min(self.credit);
-        self.credit -= count;
-        self.under_way += count;
-        connection.outstanding = count as u32;
-        connection.batch_len = count as usize * self.request_len;
-        connection.unsent = connection.batch_len;
+    fn end_second(&mut self) {
+        self.publish();
+        self.series.end_second(self.tally.ok, &self.tally.errors);
+        self.window.second_end_ns = self.window.second_end_ns.saturating_add(SECOND_NS);
+    }
+
+    /// Shows what has been counted since the last time.
+    fn publish(&mut self) {
+        let tally = &mut self.tally;
+        self.series.add(&tally.recent_ns);
+        let mut live = self.common.board.live();
+        live.take(self.index, tally.ok, tally.errors, &tally.recent_ns);
+        tally.recent_ns.clear();
     }
 
     /// Every request is answered or failed, and nothing can follow an answer any more.
     fn is_done(&self) -> bool {
-        let is_ending = |it: &Connection| matches!(it.stage, Stage::Ending { .. });
-        self.credit == 0 && self.under_way == 0 && !self.connections.iter().any(is_ending)
-    }
-
-    fn is_ramping(&self) -> bool {
-        self.ramp_end_ns.is_some() && self.heard < self.connections.len() && self.credit > 0
-    }
-
-    /// The start is over: those that waited begin.
-    #[cold]
-    fn end_ramp(&mut self, now_ns: u64) {
-        self.ramp_end_ns = None;
-        for index in 0..self.unopened {
-            let is_waiting = |it: &Connection| it.stage == Stage::Open && it.outstanding == 0;
-            if self.connections.get(index).is_some_and(is_waiting) {
-                self.go_on(index, &Checked::default(), now_ns);
-            }
-        }
-    }
-
-    /// Returns the credit of requests that will not be answered and did not fail.
-    fn take_back_batch(&mut self, index: usize) {
-        if let Some(connection) = self.connections.get_mut(index) {
-            let count = u64::from(connection.outstanding);
-            connection.outstanding = 0;
-            connection.unsent = 0;
-            self.under_way -= count;
-            self.credit = self.credit.saturating_add(count);
-        }
-    }
-
-    #[cold]
-    fn break_off(&mut self, index: usize, error: &io::Error) {
-        let is_ending = self
-            .connections
-            .get(index)
-            .is_some_and(|it| matches!(it.stage, Stage::Ending { .. }));
-        if is_ending {
-            return self.leave(index);
-        }
-        let errno = Errno::from_io_error(error).unwrap_or(Errno::CONNRESET);
-        self.fail(index, class_of(errno));
-    }
-
-    /// Every request under way on this connection failed. A connection that came about is opened anew at once, another at the next
-    /// sweep.
-    #[cold]
-    fn fail(&mut self, index: usize, class: ErrorClass) {
-        let Some(connection) = self.connections.get_mut(index) else {
-            return;
-        };
-        let count = u64::from(connection.outstanding);
-        connection.outstanding = 0;
-        self.under_way -= count;
-        self.tally.errors.add(class, count);
-        if connection.stage == Stage::Open {
-            self.leave(index);
-        } else {
-            connection.close(Stage::Failed);
-        }
-    }
-
-    /// Closes a connection that did what it was for, and opens the next in its place.
-    fn leave(&mut self, index: usize) {
-        self.take_back_batch(index);
-        if let Some(connection) = self.connections.get_mut(index) {
-            connection.close(Stage::Closed);
-        }
-        self.open(index);
-    }
-
-    /// Looks after what no event tells of.
-    #[cold]
-    fn sweep(&mut self, now_ns: u64) {
-        for index in 0..self.unopened {
-            let Some(connection) = self.connections.get(index) else {
-                return;
+        let is_all = self.under_way == 0
+            && match self.schedule {
+                Some(_) => self.window.is_known() && self.due_ns == u64::MAX,
+                None => self.credit == 0,
             };
-            let is_late = now_ns.saturating_sub(connection.sent_ns) > self.timeout_ns;
-            match connection.stage {
-                Stage::Failed | Stage::Closed => self.open(index),
-                Stage::Ending { .. } if is_late => self.leave(index),
-                Stage::Opening | Stage::Open if is_late && connection.outstanding > 0 => {
-                    self.fail(index, ErrorClass::Timeout)
-                }
-                _ => {}
-            }
+        let is_ending = |it: &Connection| matches!(it.stage, Stage::Ending { .. });
+        is_all
+            && self.common.plan.requests_total().is_some()
+            && !self.connections.iter().any(is_ending)
+    }
+
+    fn outcome(mut self) -> Outcome {
+        let (length_ns, cpu_ns) = self.window.spent_ns();
+        let overdue = self.overdue();
+        self.end_second();
+        Outcome {
+            unfinished: self.under_way + overdue,
+            offered: self.offered + overdue,
+            opened: self.opened,
+            length_ns,
+            cpu_ns,
+            tally: self.tally,
+            series: self.series,
         }
     }
 }
 
-fn class_of(error: Errno) -> ErrorClass {
-    match error {
-        Errno::CONNREFUSED | Errno::NOENT => ErrorClass::Refused,
-        Errno::CONNRESET | Errno::PIPE => ErrorClass::Reset,
-        Errno::TIMEDOUT => ErrorClass::Timeout,
-        _ => ErrorClass::Connect,
-    }
+/// The starts of one thread in an open loop.
+fn schedule(plan: &Plan, index: usize) -> Option<Schedule> {
+    use super::plan::Stage;
+    let stage = |duration, rate| Stage {
+        duration,
+        from: rate,
+        to: rate,
+    };
+    let (stages, limit) = match (&plan.shape, plan.limit) {
+        (Shape::Rates(stages), _) => {
+            let first = stages.first().map_or(0.0, |it| it.from);
+            let warm_up = (!plan.warm_up.is_zero()).then(|| stage(plan.warm_up, first));
+            (
+                warm_up.into_iter().chain(stages.iter().copied()).collect(),
+                None,
+            )
+        }
+        (Shape::Rate(rate), Limit::Duration(length)) => {
+            (vec![stage(plan.warm_up + length, *rate)], None)
+        }
+        (Shape::Rate(rate), Limit::Requests(total)) => {
+            let length_s = (total as f64 + 1.0) / rate;
+            (
+                vec![stage(std::time::Duration::from_secs_f64(length_s), *rate)],
+                Some(total),
+            )
+        }
+        _ => return None,
+    };
+    Some(Schedule::new(&stages, index, plan.threads, limit))
 }

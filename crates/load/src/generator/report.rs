@@ -1,120 +1,283 @@
-//! What a run came to.
+//! What a run came to, as data; its JSON is what users and benches read.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 
-use super::tally::{Errors, Tally};
+use serde::Serialize;
 
-/// Percentiles of the time from a batch's send to each answer, in microseconds.
-///
-/// With a connection per request the time begins with the connect.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+use super::driver::{Common, Outcome};
+use super::error::Errors;
+use super::series::{Series, table};
+use crate::Histogram;
+
+/// A distribution of times in microseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+#[expect(missing_docs, reason = "each is the percentile that it is called")]
 pub struct Latency {
-    /// The median.
+    pub min: f64,
+    pub mean: f64,
+    pub stdev: f64,
     pub p50: f64,
-    /// 90 %.
+    pub p75: f64,
     pub p90: f64,
-    /// 99 %.
+    pub p95: f64,
     pub p99: f64,
-    /// 99.9 %.
     pub p99_9: f64,
-    /// The longest, exact.
+    pub p99_99: f64,
     pub max: f64,
 }
 
-/// What a run came to.
-#[derive(Clone, PartialEq, Debug)]
+/// How late requests were sent, in microseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+#[expect(missing_docs, reason = "each is the percentile that it is called")]
+pub struct Lag {
+    pub p50: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+/// One second of the measured time.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Second {
+    /// Counted from 0.
+    pub second: u64,
+    /// Answers that were right.
+    pub ok: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// The median latency in microseconds.
+    pub p50_us: f64,
+    /// 99 %.
+    pub p99_us: f64,
+    /// The longest.
+    pub max_us: f64,
+}
+
+/// What a run came to. Everything is of the measured time, which begins when the warm-up has ended, unless it says otherwise.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Report {
     /// Answers that were right, per second.
     pub requests_per_s: f64,
     /// Answers that were right.
     pub ok: u64,
-    /// Requests that failed, warm-up included.
+    /// Requests that failed.
+    pub failed: u64,
+    /// Requests that failed, by class.
     pub errors: Errors,
-    /// Requests that were under way when the time was over: neither right nor failed.
+    /// Requests that failed before the measured time.
+    pub warm_up_failed: u64,
+    /// Requests that were under way, or due, when the time was over: neither right nor failed.
     pub unfinished: u64,
-    /// The time that was measured, without the warm-up.
+    /// The length of the measured time.
     pub seconds: f64,
-    /// How long right answers took.
+    /// How long right answers took: in a closed loop from the send (with a connection per request, from the connect), in an open loop
+    /// from the intended start.
     pub latency_us: Latency,
-    /// Bytes received in the measured time, per second.
+    /// Open loop: the same from the actual send.
+    pub uncorrected_latency_us: Option<Latency>,
+    /// How long connects took that came about, of the whole run.
+    pub connect_latency_us: Latency,
+    /// Rows of (greatest value in microseconds, count) of `latency_us`, at most 200.
+    pub histogram: Vec<(f64, u64)>,
+    /// Whole answers by status, right or not.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Bytes received.
+    pub bytes_received: u64,
+    /// Bytes of content in whole answers, right or not.
+    pub content_bytes_received: u64,
+    /// Bytes of heads of whole answers.
+    pub head_bytes_received: u64,
+    /// Bytes received per second.
     pub bytes_per_s: f64,
-    /// The share of the measured time that this thread was running: near 1, the generator was the limit.
+    /// Requests that left whole, of the whole run: what the server's own counter says.
+    pub requests_sent: u64,
+    /// Open loop: requests that were to be sent, per second.
+    pub offered_per_s: Option<f64>,
+    /// Open loop: the share of them that was answered right.
+    pub achieved_share: Option<f64>,
+    /// Open loop: the time from the first moment at which a request could be sent (it was due, and a connection was free) to its send.
+    pub schedule_lag_us: Option<Lag>,
+    /// The share of the measured time that the busiest thread worked: near 1, the generator was the limit. Being awake shortly before a
+    /// request is due is no work.
     pub generator_cpu: f64,
-    /// Connections opened, warm-up included.
+    /// The time that all threads worked.
+    pub generator_cpu_s: f64,
+    /// The same per request, in nanoseconds.
+    pub cpu_ns_per_request: f64,
+    /// Connections that were begun, of the whole run.
     pub connections_opened: u64,
-    /// Connections that were established when the run ended.
+    /// Connections that were established at the end.
     pub connections_held: u64,
-    /// Status and length of every answer were checked. Always true.
+    /// The most connections that were established at a time.
+    pub connections_max: u64,
+    /// The measured time second by second.
+    pub per_second: Vec<Second>,
+    /// The run was ended early.
+    pub was_stopped: bool,
+    /// The Server field of the first answer.
+    pub server_software: String,
+    /// The status of the first answer; 0: there was none.
+    pub first_status: u16,
+    /// The content length of the first whole answer in bytes.
+    pub first_content_bytes: u64,
+    /// Every answer was checked. Always true.
     pub checked: bool,
 }
 
-/// What only the driver knows at the end.
-pub(super) struct Ending {
-    pub(super) seconds: f64,
-    pub(super) cpu_seconds: f64,
-    pub(super) unfinished: u64,
-    pub(super) connections_opened: u64,
-    pub(super) connections_held: u64,
+/// What a run is doing.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Progress {
+    /// "opening", "warm_up", "measuring" or "done".
+    pub phase: &'static str,
+    /// Time since the measured time began.
+    pub elapsed_s: f64,
+    /// How much of the measured time, or of the requests, is done.
+    pub share_done: f64,
+    /// Answers that were right, in the measured time.
+    pub ok: u64,
+    /// Requests that failed, in the measured time.
+    pub failed: u64,
+    /// The same by class.
+    pub errors: Errors,
+    /// Connections that are established.
+    pub connections_held: u64,
+    /// Time since the last question.
+    pub interval_s: f64,
+    /// Right answers since then, per second.
+    pub interval_requests_per_s: f64,
+    /// Their latencies.
+    pub interval_latency_us: Lag,
+}
+
+/// Rows that a histogram is merged to at most.
+const HISTOGRAM_ROWS_MAX: usize = 200;
+
+impl Latency {
+    pub(super) fn of(histogram: &Histogram) -> Latency {
+        let us = |per_cent| histogram.percentile(per_cent) as f64 / 1000.0;
+        Latency {
+            min: histogram.min() as f64 / 1000.0,
+            mean: histogram.mean() / 1000.0,
+            stdev: histogram.stdev() / 1000.0,
+            p50: us(50.0),
+            p75: us(75.0),
+            p90: us(90.0),
+            p95: us(95.0),
+            p99: us(99.0),
+            p99_9: us(99.9),
+            p99_99: us(99.99),
+            max: histogram.max() as f64 / 1000.0,
+        }
+    }
+}
+
+impl Lag {
+    pub(super) fn of(histogram: &Histogram) -> Lag {
+        let us = |per_cent| histogram.percentile(per_cent) as f64 / 1000.0;
+        Lag {
+            p50: us(50.0),
+            p99: us(99.0),
+            max: histogram.max() as f64 / 1000.0,
+        }
+    }
+}
+
+/// The buckets that are not empty, neighbours merged until there are few enough.
+pub(super) fn rows(histogram: &Histogram) -> Vec<(f64, u64)> {
+    let buckets: Vec<(u64, u64)> = histogram.buckets().collect();
+    let each = buckets.len().div_ceil(HISTOGRAM_ROWS_MAX).max(1);
+    let row = |group: &[(u64, u64)]| {
+        let upper_ns = group.last().map_or(0, |last| last.0);
+        (upper_ns as f64 / 1000.0, group.iter().map(|it| it.1).sum())
+    };
+    buckets.chunks(each).map(row).collect()
+}
+
+fn statuses(outcomes: &[Outcome]) -> BTreeMap<u16, u64> {
+    let mut all = BTreeMap::new();
+    for outcome in outcomes {
+        let counted = (0..).zip(&outcome.tally.statuses);
+        for (status, count) in counted.filter(|it| *it.1 > 0) {
+            *all.entry(status).or_insert(0) += count;
+        }
+    }
+    all
 }
 
 impl Report {
-    pub(super) fn new(tally: &Tally, ending: &Ending) -> Report {
-        let per_second = |count: f64| {
-            if ending.seconds > 0.0 {
-                count / ending.seconds
-            } else {
-                0.0
-            }
+    /// Puts together what the threads of a run came to.
+    pub(super) fn new(common: &Common, outcomes: &[Outcome]) -> Report {
+        let sum = |count: fn(&Outcome) -> u64| outcomes.iter().map(count).sum::<u64>();
+        let merged = |part: fn(&Outcome) -> &Histogram| {
+            let mut all = Histogram::new();
+            outcomes.iter().for_each(|it| all.merge(part(it)));
+            all
         };
-        let us = |per_cent| tally.latency_ns.percentile(per_cent) as f64 / 1000.0;
+        let most = |count: fn(&Outcome) -> u64| outcomes.iter().map(count).max().unwrap_or(0);
+        let seconds = most(|it| it.length_ns) as f64 / 1e9;
+        let per_second = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
+        let mut errors = Errors::default();
+        outcomes
+            .iter()
+            .for_each(|it| errors.merge(&it.tally.errors));
+        let latency_ns = merged(|it| it.series.latency_ns());
+        let (ok, failed) = (sum(|it| it.tally.ok), errors.total());
+        let offered = sum(|it| it.offered);
+        let open_loop = common.plan.is_open_loop();
+        let cpu_ns = sum(|it| it.cpu_ns) as f64;
+        let series: Vec<&Series> = outcomes.iter().map(|it| &it.series).collect();
+        let first = common.kinds.first().map(|it| it.first());
+        let (connections_held, connections_max) = common.board.held();
         Report {
-            requests_per_s: per_second(tally.ok as f64),
-            ok: tally.ok,
-            errors: tally.errors,
-            unfinished: ending.unfinished,
-            seconds: ending.seconds,
-            latency_us: Latency {
-                p50: us(50.0),
-                p90: us(90.0),
-                p99: us(99.0),
-                p99_9: us(99.9),
-                max: tally.latency_ns.max() as f64 / 1000.0,
-            },
-            bytes_per_s: per_second(tally.bytes as f64),
-            generator_cpu: per_second(ending.cpu_seconds),
-            connections_opened: ending.connections_opened,
-            connections_held: ending.connections_held,
+            requests_per_s: per_second(ok as f64),
+            ok,
+            failed,
+            errors,
+            warm_up_failed: sum(|it| it.tally.warm_up_failed),
+            unfinished: sum(|it| it.unfinished),
+            seconds,
+            latency_us: Latency::of(&latency_ns),
+            uncorrected_latency_us: open_loop
+                .then(|| Latency::of(&merged(|it| &it.tally.uncorrected_ns))),
+            connect_latency_us: Latency::of(&merged(|it| &it.tally.connect_ns)),
+            histogram: rows(&latency_ns),
+            statuses: statuses(outcomes),
+            bytes_received: sum(|it| it.tally.bytes),
+            content_bytes_received: sum(|it| it.tally.content_bytes),
+            head_bytes_received: sum(|it| it.tally.head_bytes),
+            bytes_per_s: per_second(sum(|it| it.tally.bytes) as f64),
+            requests_sent: sum(|it| it.tally.requests_sent),
+            offered_per_s: open_loop.then(|| per_second(offered as f64)),
+            achieved_share: open_loop.then(|| ok as f64 / offered.max(1) as f64),
+            schedule_lag_us: open_loop.then(|| Lag::of(&merged(|it| &it.tally.lag_ns))),
+            generator_cpu: per_second(most(|it| it.cpu_ns) as f64 / 1e9),
+            generator_cpu_s: cpu_ns / 1e9,
+            cpu_ns_per_request: cpu_ns / (ok + failed).max(1) as f64,
+            connections_opened: sum(|it| it.opened),
+            connections_held,
+            connections_max,
+            per_second: table(&series),
+            was_stopped: common.board.is_stopped(),
+            server_software: first
+                .and_then(|it| it.server_software.get().cloned())
+                .unwrap_or_default(),
+            first_status: first.and_then(|it| it.status.get().copied()).unwrap_or(0),
+            first_content_bytes: first
+                .and_then(|it| it.content_bytes.get().copied())
+                .unwrap_or(0),
             checked: true,
         }
     }
 
     /// The report as one JSON object on one line.
     pub fn to_json(&self) -> String {
-        let mut errors = String::new();
-        for (class, count) in self.errors.iter() {
-            let comma = if errors.is_empty() { "" } else { ", " };
-            let _ = write!(errors, "{comma}\"{}\": {count}", class.name());
-        }
-        let Latency {
-            p50,
-            p90,
-            p99,
-            p99_9,
-            max,
-        } = self.latency_us;
-        format!(
-            "{{\"requests_per_s\": {:.1}, \"ok\": {}, \"errors\": {{{errors}}}, \"unfinished\": {}, \"seconds\": {:.6}, \
-             \"latency_us\": {{\"p50\": {p50:.1}, \"p90\": {p90:.1}, \"p99\": {p99:.1}, \"p99_9\": {p99_9:.1}, \"max\": {max:.1}}}, \
-             \"bytes_per_s\": {:.1}, \"generator_cpu\": {:.4}, \"connections_opened\": {}, \"connections_held\": {}, \"checked\": {}}}",
-            self.requests_per_s,
-            self.ok,
-            self.unfinished,
-            self.seconds,
-            self.bytes_per_s,
-            self.generator_cpu,
-            self.connections_opened,
-            self.connections_held,
-            self.checked,
-        )
+        // Names of fields are strings and all numbers are finite: nothing can fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl Progress {
+    /// The same as one JSON object on one line.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
     }
 }

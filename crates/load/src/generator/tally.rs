@@ -1,116 +1,152 @@
-//! What is counted while a run lasts.
+//! What one thread counts while a run lasts.
+
+use std::collections::VecDeque;
 
 use crate::Histogram;
 
-/// The ways in which a request fails.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ErrorClass {
-    /// No connection came about, other than by refusal: no free port, no route, a full UNIX backlog.
-    Connect,
-    /// Nobody listens.
-    Refused,
-    /// The batch was not answered in time.
-    Timeout,
-    /// The server reset the connection.
-    Reset,
-    /// The server ended the connection before the answer was whole.
-    EarlyEof,
-    /// The answer is not HTTP.
-    Malformed,
-    /// A whole answer with another status than expected.
-    WrongStatus,
-    /// A whole answer with another content length than expected.
-    WrongLength,
-    /// The answer was followed by bytes that nobody asked for.
-    UnexpectedBytes,
+use super::checker::{Facts, Verdict};
+use super::connection::Stamp;
+use super::error::{ErrorClass, Errors};
+
+/// Statuses have three digits.
+const STATUSES: usize = 1000;
+
+/// How what is counted is to be taken.
+#[derive(Clone, Copy)]
+pub(super) struct Rules {
+    /// Latency counts from the intended start.
+    pub(super) is_open_loop: bool,
+    pub(super) deadline_ns: u64,
 }
 
-impl ErrorClass {
-    /// All classes.
-    pub const ALL: [ErrorClass; 9] = [
-        ErrorClass::Connect,
-        ErrorClass::Refused,
-        ErrorClass::Timeout,
-        ErrorClass::Reset,
-        ErrorClass::EarlyEof,
-        ErrorClass::Malformed,
-        ErrorClass::WrongStatus,
-        ErrorClass::WrongLength,
-        ErrorClass::UnexpectedBytes,
-    ];
-
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            ErrorClass::Connect => "connect",
-            ErrorClass::Refused => "refused",
-            ErrorClass::Timeout => "timeout",
-            ErrorClass::Reset => "reset",
-            ErrorClass::EarlyEof => "early_eof",
-            ErrorClass::Malformed => "malformed",
-            ErrorClass::WrongStatus => "wrong_status",
-            ErrorClass::WrongLength => "wrong_length",
-            ErrorClass::UnexpectedBytes => "unexpected_bytes",
-        }
-    }
-}
-
-/// Failed requests by class.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Errors {
-    counts: [u64; ErrorClass::ALL.len()],
-}
-
-impl Errors {
-    /// How many requests failed in this way.
-    pub fn get(&self, class: ErrorClass) -> u64 {
-        self.counts.get(class as usize).copied().unwrap_or(0)
-    }
-
-    /// How many requests failed.
-    pub fn total(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-
-    /// Every class with its count.
-    pub fn iter(&self) -> impl Iterator<Item = (ErrorClass, u64)> {
-        ErrorClass::ALL
-            .into_iter()
-            .map(|class| (class, self.get(class)))
-    }
-
-    pub(super) fn add(&mut self, class: ErrorClass, count: u64) {
-        if let Some(total) = self.counts.get_mut(class as usize) {
-            *total += count;
-        }
-    }
-}
-
-/// Counts of one run. Errors count from the start, all else from the end of the warm-up.
-#[derive(Default)]
+/// Counts of one thread. Everything is of the measured time unless it says otherwise.
 pub(super) struct Tally {
+    rules: Rules,
+    /// When the measured time begins; the greatest value as long as that is not known.
+    pub(super) start_ns: u64,
     pub(super) ok: u64,
-    pub(super) bytes: u64,
     pub(super) errors: Errors,
-    pub(super) latency_ns: Histogram,
+    pub(super) warm_up_failed: u64,
+    pub(super) bytes: u64,
+    pub(super) content_bytes: u64,
+    pub(super) head_bytes: u64,
+    pub(super) statuses: Vec<u64>,
+    /// Of the whole run.
+    pub(super) requests_sent: u64,
+    /// Latencies that have not been entered anywhere else.
+    pub(super) recent_ns: Histogram,
+    pub(super) uncorrected_ns: Histogram,
+    pub(super) lag_ns: Histogram,
+    /// Of the whole run.
+    pub(super) connect_ns: Histogram,
 }
 
 impl Tally {
-    /// Forgets what the warm-up brought.
-    pub(super) fn end_warm_up(&mut self) {
-        self.ok = 0;
-        self.bytes = 0;
-        self.latency_ns.clear();
+    pub(super) fn new(rules: Rules) -> Tally {
+        Tally {
+            rules,
+            start_ns: u64::MAX,
+            ok: 0,
+            errors: Errors::default(),
+            warm_up_failed: 0,
+            bytes: 0,
+            content_bytes: 0,
+            head_bytes: 0,
+            statuses: vec![0; STATUSES],
+            requests_sent: 0,
+            recent_ns: Histogram::new(),
+            uncorrected_ns: Histogram::new(),
+            lag_ns: Histogram::new(),
+            connect_ns: Histogram::new(),
+        }
     }
 
-    pub(super) fn good(&mut self, count: u32, latency_ns: u64) {
-        self.ok += u64::from(count);
-        self.latency_ns.record(latency_ns, u64::from(count));
+    /// Enters a verdict about the oldest requests under way.
+    #[inline]
+    pub(super) fn enter(&mut self, stamps: &mut VecDeque<Stamp>, verdict: &Verdict, now_ns: u64) {
+        let mut rest = verdict.count;
+        while rest > 0 {
+            let Some(stamp) = stamps.front_mut() else {
+                return;
+            };
+            let count = rest.min(stamp.count);
+            let left = *stamp;
+            rest -= count;
+            stamp.count -= count;
+            stamp.position += count;
+            if stamp.count == 0 {
+                stamps.pop_front();
+            }
+            self.enter_alike(&left, count, verdict, now_ns);
+        }
+    }
+
+    #[inline]
+    fn enter_alike(&mut self, stamp: &Stamp, count: u32, verdict: &Verdict, now_ns: u64) {
+        if !self.is_measured(stamp, now_ns) {
+            if verdict.error.is_some() {
+                self.warm_up_failed += u64::from(count);
+            }
+            return;
+        }
+        let count = u64::from(count);
+        self.note(&verdict.facts, count);
+        let uncorrected_ns = now_ns.saturating_sub(stamp.sent_ns);
+        let latency_ns = match self.rules.is_open_loop {
+            true => now_ns.saturating_sub(stamp.intended_ns),
+            false => uncorrected_ns,
+        };
+        if let Some(error) = verdict.error {
+            self.errors.add(error, count);
+        } else if latency_ns > self.rules.deadline_ns {
+            self.errors.add(ErrorClass::Late, count);
+        } else {
+            self.ok += count;
+            self.recent_ns.record(latency_ns, count);
+            if self.rules.is_open_loop {
+                self.uncorrected_ns.record(uncorrected_ns, count);
+            }
+        }
+    }
+
+    #[inline]
+    fn note(&mut self, facts: &Facts, count: u64) {
+        self.content_bytes += facts.content_bytes * count;
+        self.head_bytes += facts.head_bytes * count;
+        if let Some(total) = self.statuses.get_mut(usize::from(facts.status)) {
+            *total += count;
+        }
+    }
+
+    /// In an open loop the intended start decides, otherwise the end.
+    #[inline]
+    fn is_measured(&self, stamp: &Stamp, now_ns: u64) -> bool {
+        match self.rules.is_open_loop {
+            true => stamp.intended_ns >= self.start_ns,
+            false => now_ns >= self.start_ns,
+        }
+    }
+
+    /// Requests that will not be answered failed in this way.
+    #[cold]
+    pub(super) fn fail(&mut self, stamps: &VecDeque<Stamp>, class: ErrorClass, now_ns: u64) {
+        for stamp in stamps {
+            let count = u64::from(stamp.count);
+            match self.is_measured(stamp, now_ns) {
+                true => self.errors.add(class, count),
+                false => self.warm_up_failed += count,
+            }
+        }
     }
 
     /// An answer that seemed right was followed by bytes nobody asked for: it is a failure instead.
-    pub(super) fn take_back(&mut self) {
-        self.ok = self.ok.saturating_sub(1);
-        self.errors.add(ErrorClass::UnexpectedBytes, 1);
+    #[cold]
+    pub(super) fn take_back(&mut self, now_ns: u64) {
+        if now_ns < self.start_ns {
+            self.warm_up_failed += 1;
+        } else {
+            self.ok = self.ok.saturating_sub(1);
+            self.errors.add(ErrorClass::UnexpectedBytes, 1);
+        }
     }
 }

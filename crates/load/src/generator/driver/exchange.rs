@@ -1,17 +1,39 @@
 //! One connection's exchange: its batch goes out, answers come in, and what follows from them.
 
-use net::{Received, Sent, precise_ns};
+use net::{Interest, Received, Sent, precise_ns};
 
-use super::super::checker::Checked;
+use super::super::checker::{Step, Verdict};
 use super::super::connection::Stage;
-use super::super::tally::ErrorClass;
+use super::super::error::ErrorClass;
 use super::Driver;
 
 /// An incomplete head longer than this is no head.
 const EARLY_BYTES_MAX: usize = 64 * 1024;
 
-impl Driver<'_> {
+impl Driver {
+    /// The socket can be written: the connection has come about, or has room for more of the batch.
+    pub(super) fn writable(&mut self, index: usize) {
+        let Some(connection) = self.connections.get_mut(index) else {
+            return;
+        };
+        let has_unsent = !connection.unsent(&self.common.mix).is_empty();
+        if connection.is_established && !has_unsent {
+            return;
+        }
+        self.now_ns = precise_ns();
+        if has_unsent {
+            // The time of a first batch does not hold the connect, where connections persist.
+            if self.common.plan.is_persistent {
+                connection.restamp(&self.common.mix, self.now_ns);
+            }
+            self.flush(index);
+        } else {
+            self.established(index);
+        }
+    }
+
     /// Sends what is left of the batch.
+    #[inline]
     pub(super) fn flush(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else {
             return;
@@ -19,152 +41,212 @@ impl Driver<'_> {
         let Some(socket) = &connection.socket else {
             return;
         };
-        if connection.unsent > 0 {
-            // The time of a first batch does not hold the connect, where connections persist.
-            if connection.stage == Stage::Opening && self.options.is_persistent {
-                connection.sent_ns = precise_ns();
+        let unsent = connection.unsent(&self.common.mix);
+        match socket.send(unsent) {
+            Sent::Bytes(count) => {
+                let is_full = count < unsent.len();
+                connection.unsent_from += count;
+                if count > 0 && !connection.is_established {
+                    self.established(index);
+                }
+                if is_full {
+                    self.watch_write(index);
+                } else {
+                    self.list(index);
+                }
             }
-            match socket.send(connection.unsent(&self.requests)) {
-                Sent::Bytes(count) => connection.unsent -= count,
-                Sent::Broken(error) => return self.break_off(index, &error),
-            }
+            Sent::Broken(error) => self.break_off(index, &error),
         }
-        self.watch(index);
     }
 
-    /// Makes the poller wait for what the connection waits for.
-    fn watch(&mut self, index: usize) {
+    /// The socket is full: the poller is to tell when it is not.
+    #[cold]
+    fn watch_write(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
-        let wanted = connection.wanted_interest();
-        if wanted == connection.interest {
+        if connection.is_write_watched {
             return;
         }
-        connection.interest = wanted;
+        connection.is_write_watched = true;
         let Some(socket) = &connection.socket else {
             return;
         };
-        if self.poller.modify(socket, index as u64, wanted).is_err() {
+        let both = Interest {
+            write: true,
+            ..Interest::READ
+        };
+        if self.poller.modify_edge(socket, index as u64, both).is_err() {
             self.fail(index, ErrorClass::Connect);
         }
     }
 
-    /// Reads what is there, once.
-    pub(super) fn receive(&mut self, index: usize) {
-        let Some(connection) = self.connections.get_mut(index) else {
-            return;
-        };
-        let Some(socket) = &connection.socket else {
-            return;
-        };
-        let kept = connection.early.len();
-        let Some(free) = self.buffer.get_mut(kept..) else {
-            return self.fail(index, ErrorClass::Malformed);
-        };
-        match socket.receive(free) {
-            Received::Bytes(count) => {
-                if let Some(front) = self.buffer.get_mut(..kept) {
-                    front.copy_from_slice(&connection.early);
-                    connection.early.clear();
+    /// Reads what is there. The poller tells of news only, so it reads on where there may be more.
+    pub(super) fn receive(&mut self, index: usize, has_ended: bool) {
+        loop {
+            let Some(connection) = self.connections.get_mut(index) else {
+                return;
+            };
+            let Some(socket) = &connection.socket else {
+                return;
+            };
+            let kept = connection.early.len();
+            let Some(free) = self.buffer.get_mut(kept..) else {
+                return self.fail(index, ErrorClass::Malformed);
+            };
+            let room = free.len();
+            match socket.receive(free) {
+                Received::Bytes(count) => {
+                    if let Some(front) = self.buffer.get_mut(..kept) {
+                        front.copy_from_slice(&connection.early);
+                        connection.early.clear();
+                    }
+                    self.check(index, count, kept + count);
+                    if count < room && !has_ended {
+                        return;
+                    }
                 }
-                self.tally.bytes += count as u64;
-                self.check(index, kept + count);
+                Received::Blocked => return,
+                Received::End => return self.end(index),
+                Received::Broken(error) => return self.break_off(index, &error),
             }
-            Received::Blocked => {}
-            Received::End => self.end(index),
-            Received::Broken(error) => self.break_off(index, &error),
         }
     }
 
-    /// Judges the first `len` bytes of the buffer and does what follows from them.
-    fn check(&mut self, index: usize, len: usize) {
-        let Some(connection) = self.connections.get_mut(index) else {
-            return;
-        };
-        if let Stage::Ending { was_good } = connection.stage {
-            if was_good {
-                self.tally.take_back();
+    /// Judges the first `length` bytes of the buffer, of which `received` are new, and does what follows from them.
+    fn check(&mut self, index: usize, received: usize, length: usize) {
+        self.now_ns = precise_ns();
+        if self.now_ns >= self.window.start_ns {
+            self.tally.bytes += received as u64;
+        }
+        let mut at = 0;
+        while at < length {
+            let Some(connection) = self.connections.get_mut(index) else {
+                return;
+            };
+            let wanted = connection.outstanding;
+            if wanted == 0 {
+                return self.surplus(index);
             }
-            return self.leave(index);
+            let data = self.buffer.get(at..length).unwrap_or_default();
+            let mix = &self.common.mix;
+            let (kind, wanted_alike) = match mix.is_uniform() {
+                true => (0, wanted),
+                false => (mix.kind(connection.position()), 1),
+            };
+            let step = self
+                .checker
+                .next(&mut connection.answer, kind, data, wanted_alike);
+            match step {
+                Step::Answers(verdict) => {
+                    at += verdict.consumed;
+                    let is_last = verdict.closes || verdict.count == wanted;
+                    if is_last && at < length {
+                        self.enter_surplus(index, &verdict);
+                        return self.leave(index);
+                    }
+                    self.enter(index, &verdict);
+                    if verdict.closes {
+                        return self.await_end(index, verdict.error.is_none());
+                    }
+                }
+                Step::Part(used) => {
+                    let rest = data.get(used..).unwrap_or_default();
+                    if rest.len() > EARLY_BYTES_MAX {
+                        return self.fail(index, ErrorClass::Malformed);
+                    }
+                    connection.early.extend_from_slice(rest);
+                    return;
+                }
+                Step::Malformed => return self.fail(index, ErrorClass::Malformed),
+            }
         }
-        let now_ns = precise_ns();
-        let data = self.buffer.get(..len).unwrap_or_default();
-        let mut checked = self
-            .checker
-            .check(&mut connection.answer, data, connection.outstanding);
-        let rest = data.get(checked.consumed..).unwrap_or_default();
-        let keeps_rest = !checked.malformed && rest.len() <= EARLY_BYTES_MAX;
-        let surplus = checked.closes || checked.answers() == connection.outstanding;
-        if !rest.is_empty() && !surplus && keeps_rest {
-            connection.early.extend_from_slice(rest);
-        }
-        let is_surplus = surplus && !rest.is_empty();
-        if is_surplus && checked.good > 0 {
-            checked.good -= 1;
-            checked.unexpected_bytes += 1;
-        }
-        self.count(index, &checked, now_ns);
-        if is_surplus {
-            self.leave(index);
-        } else if !keeps_rest {
-            self.fail(index, ErrorClass::Malformed);
-        } else {
-            self.go_on(index, &checked, now_ns);
-        }
+        self.go_on(index);
     }
 
-    /// Enters verdicts into the tally.
-    fn count(&mut self, index: usize, checked: &Checked, now_ns: u64) {
+    /// Enters verdicts about a connection's oldest requests.
+    #[inline]
+    fn enter(&mut self, index: usize, verdict: &Verdict) {
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
-        let answers = checked.answers();
-        if answers == 0 {
-            return;
-        }
-        connection.outstanding -= answers;
-        self.under_way -= u64::from(answers);
-        let latency_ns = now_ns.saturating_sub(connection.sent_ns);
-        self.tally.good(checked.good, latency_ns);
-        if answers > checked.good {
-            let errors = &mut self.tally.errors;
-            errors.add(ErrorClass::WrongStatus, u64::from(checked.wrong_status));
-            errors.add(ErrorClass::WrongLength, u64::from(checked.wrong_length));
-            errors.add(
-                ErrorClass::UnexpectedBytes,
-                u64::from(checked.unexpected_bytes),
-            );
-        }
+        connection.outstanding -= verdict.count;
+        self.under_way -= u64::from(verdict.count);
+        self.tally
+            .enter(&mut connection.stamps, verdict, self.now_ns);
         if connection.stage == Stage::Opening {
             connection.stage = Stage::Open;
-            self.heard += 1;
-            self.open_next();
+            if connection.is_new {
+                self.heard(index);
+                self.fill();
+            }
+        }
+    }
+
+    /// As [`Driver::enter`], where bytes that nobody asked for follow the last answer.
+    #[cold]
+    fn enter_surplus(&mut self, index: usize, verdict: &Verdict) {
+        if verdict.error.is_some() {
+            return self.enter(index, verdict);
+        }
+        let before = Verdict {
+            count: verdict.count - 1,
+            ..*verdict
+        };
+        self.enter(index, &before);
+        let last = Verdict {
+            count: 1,
+            error: Some(ErrorClass::UnexpectedBytes),
+            ..*verdict
+        };
+        self.enter(index, &last);
+    }
+
+    /// Bytes came while nothing was asked for: the last answer was wrong.
+    #[cold]
+    fn surplus(&mut self, index: usize) {
+        let stage = self.connections.get(index).map(|it| it.stage);
+        if !matches!(
+            stage,
+            Some(Stage::Ending {
+                was_good: false,
+                ..
+            })
+        ) {
+            self.tally.take_back(self.now_ns);
+        }
+        self.leave(index);
+    }
+
+    /// The server has said that it closes. What was pipelined behind the last answer is asked again elsewhere.
+    fn await_end(&mut self, index: usize, was_good: bool) {
+        self.take_back_batch(index);
+        if let Some(connection) = self.connections.get_mut(index) {
+            connection.stamps.clear();
+            connection.stage = Stage::Ending {
+                was_good,
+                since_ns: self.now_ns,
+            };
         }
     }
 
     /// After answers: the next batch, the end of the connection, or nothing yet.
-    pub(super) fn go_on(&mut self, index: usize, checked: &Checked, now_ns: u64) {
-        let is_ramping = self.is_ramping();
-        let Some(connection) = self.connections.get_mut(index) else {
+    #[inline]
+    pub(super) fn go_on(&mut self, index: usize) {
+        let Some(connection) = self.connections.get(index) else {
             return;
         };
-        if checked.closes {
-            // What was pipelined behind the last answer is not answered any more; it is asked again elsewhere.
-            self.take_back_batch(index);
-            if let Some(connection) = self.connections.get_mut(index) {
-                connection.stage = Stage::Ending {
-                    was_good: checked.good > 0,
-                };
-                connection.sent_ns = now_ns;
-            }
-        } else if connection.outstanding > 0 || is_ramping {
+        if self.schedule.is_some() {
+            return match connection.outstanding == 0 && !self.common.plan.is_persistent {
+                true => self.leave(index),
+                false => self.list(index),
+            };
+        }
+        if connection.outstanding > 0 || self.opening_end_ns.is_some() {
             // Nothing to do until more is received, or until the start is over.
-        } else if !self.options.is_persistent || self.credit == 0 {
+        } else if !self.common.plan.is_persistent || index >= self.target {
             self.leave(index);
-        } else {
-            connection.sent_ns = now_ns;
-            self.begin_batch(index);
+        } else if self.begin_batch(index) {
             self.flush(index);
         }
     }
@@ -172,16 +254,18 @@ impl Driver<'_> {
     /// The server ended its sending side.
     #[cold]
     fn end(&mut self, index: usize) {
+        self.now_ns = precise_ns();
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
-        if matches!(connection.stage, Stage::Ending { .. }) {
+        if connection.outstanding == 0 {
             return self.leave(index);
         }
         if connection.answer.ends_with_connection() {
-            let checked = self.checker.check_end(&mut connection.answer);
-            self.count(index, &checked, precise_ns());
-            self.take_back_batch(index);
+            let kind = self.common.mix.kind(connection.position());
+            if let Some(verdict) = self.checker.end(&mut connection.answer, kind) {
+                self.enter(index, &verdict);
+            }
             return self.leave(index);
         }
         self.fail(index, ErrorClass::EarlyEof);

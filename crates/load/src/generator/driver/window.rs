@@ -1,56 +1,86 @@
-//! The measured time: where the warm-up ends and the run does.
-
-use std::time::Duration;
+//! The phases of a run as one thread sees them.
 
 use net::precise_ns;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::super::{Limit, Options};
+use super::super::Plan;
+use super::super::series::SECOND_NS;
 
-/// The measured time.
+/// When what begins and ends. Times are the greatest value as long as they are not known.
 pub(super) struct Window {
+    warm_up_ns: u64,
+    length_ns: u64,
+    /// The load begins, and the schedule, if there is one.
+    pub(super) origin_ns: u64,
+    /// The measured time begins.
     pub(super) start_ns: u64,
+    /// The measured time ends.
     pub(super) end_ns: u64,
-    pub(super) start_cpu_ns: u64,
-    pub(super) is_warm: bool,
+    /// The current second of the measured time ends.
+    pub(super) second_end_ns: u64,
+    /// What the processor had done for this thread when the measured time began.
+    start_cpu_ns: Option<u64>,
+    /// Time since then in which this thread was awake and had nothing to do.
+    pub(super) idle_ns: u64,
 }
 
 impl Window {
-    pub(super) fn new(options: &Options) -> Window {
-        let now_ns = precise_ns();
-        let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let (warm_up_ns, length_ns) = match options.limit {
-            Limit::Duration(length) => (ns(options.warm_up), ns(length)),
-            Limit::Requests(_) => (0, u64::MAX),
-        };
-        let start_ns = now_ns.saturating_add(warm_up_ns);
+    pub(super) fn new(plan: &Plan) -> Window {
+        let ns = |it: std::time::Duration| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX);
         Window {
-            start_ns,
-            end_ns: start_ns.saturating_add(length_ns),
-            start_cpu_ns: thread_cpu_ns(),
-            is_warm: warm_up_ns == 0,
+            warm_up_ns: ns(plan.warm_up),
+            length_ns: plan.length().map_or(u64::MAX, ns),
+            origin_ns: u64::MAX,
+            start_ns: u64::MAX,
+            end_ns: u64::MAX,
+            second_end_ns: u64::MAX,
+            start_cpu_ns: None,
+            idle_ns: 0,
         }
     }
 
-    /// The warm-up is over. The pass that noticed may have been late: the measured time keeps its length.
-    pub(super) fn begin(&mut self, now_ns: u64) {
-        self.end_ns = self.end_ns.saturating_add(now_ns - self.start_ns);
-        self.start_ns = now_ns;
-        self.start_cpu_ns = thread_cpu_ns();
-        self.is_warm = true;
+    pub(super) fn is_known(&self) -> bool {
+        self.origin_ns != u64::MAX
     }
 
-    pub(super) fn next_ns(&self) -> u64 {
-        if self.is_warm {
-            self.end_ns
-        } else {
+    /// The begin is known now.
+    pub(super) fn set(&mut self, origin_ns: u64) {
+        self.origin_ns = origin_ns;
+        self.start_ns = origin_ns.saturating_add(self.warm_up_ns);
+        self.end_ns = self.start_ns.saturating_add(self.length_ns);
+        self.second_end_ns = self.start_ns.saturating_add(SECOND_NS);
+    }
+
+    /// The next moment at which something begins or ends.
+    pub(super) fn next_ns(&self, now_ns: u64) -> u64 {
+        if now_ns < self.start_ns {
             self.start_ns
+        } else if now_ns < self.end_ns {
+            self.end_ns.min(self.second_end_ns)
+        } else {
+            u64::MAX
         }
+    }
+
+    /// Reads the processor's clock when the measured time begins.
+    pub(super) fn note_start(&mut self, now_ns: u64) {
+        if now_ns >= self.start_ns && self.start_cpu_ns.is_none() {
+            self.start_cpu_ns = Some(thread_cpu_ns());
+            self.idle_ns = 0;
+        }
+    }
+
+    /// How long the measured time lasted if it ends now, in nanoseconds; and how much of it the processor worked for this thread.
+    pub(super) fn spent_ns(&self) -> (u64, u64) {
+        let end_ns = self.end_ns.min(precise_ns());
+        let cpu_ns = self
+            .start_cpu_ns
+            .map(|it| thread_cpu_ns().saturating_sub(it));
+        (end_ns.saturating_sub(self.start_ns), cpu_ns.unwrap_or(0))
     }
 }
 
-/// The time this thread has run.
-pub(super) fn thread_cpu_ns() -> u64 {
+fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    time.tv_sec as u64 * SECOND_NS + time.tv_nsec as u64
 }

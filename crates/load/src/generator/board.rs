@@ -1,0 +1,121 @@
+//! What the threads of a run and who watches it tell each other.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use net::precise_ns;
+
+use super::error::Errors;
+use crate::Histogram;
+
+/// How long before the begin threads learn of it, where there are several.
+const NOTICE_NS: u64 = 20_000_000;
+
+/// One for a run.
+pub(super) struct Board {
+    /// Threads that are still opening connections.
+    opening: AtomicUsize,
+    /// When the warm-up begins; 0: connections are still being opened.
+    origin_ns: AtomicU64,
+    is_stopped: AtomicBool,
+    held: AtomicU64,
+    held_max: AtomicU64,
+    live: Mutex<Live>,
+}
+
+/// What has been counted so far, a moment late.
+#[derive(Default)]
+pub(super) struct Live {
+    /// Right answers and failed requests, thread by thread.
+    counts: Vec<(u64, Errors)>,
+    /// Latencies since the last question.
+    pub(super) interval_ns: Histogram,
+    /// When that was.
+    pub(super) asked_ns: u64,
+}
+
+impl Board {
+    pub(super) fn new(threads: usize) -> Board {
+        Board {
+            opening: AtomicUsize::new(threads),
+            origin_ns: AtomicU64::new(0),
+            is_stopped: AtomicBool::new(false),
+            held: AtomicU64::new(0),
+            held_max: AtomicU64::new(0),
+            live: Mutex::new(Live {
+                counts: vec![Default::default(); threads],
+                ..Live::default()
+            }),
+        }
+    }
+
+    /// The load begins now, whatever is open.
+    pub(super) fn begin(&self, now_ns: u64) {
+        self.origin_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    /// A thread has opened its connections; with the last one the load begins.
+    pub(super) fn has_opened(&self, threads: usize) {
+        if self.opening.fetch_sub(1, Ordering::AcqRel) == 1 && self.origin_ns().is_none() {
+            let notice_ns = if threads > 1 { NOTICE_NS } else { 0 };
+            self.begin(precise_ns() + notice_ns);
+        }
+    }
+
+    /// When the load begins or began, if that is known.
+    pub(super) fn origin_ns(&self) -> Option<u64> {
+        match self.origin_ns.load(Ordering::Relaxed) {
+            0 => None,
+            at_ns => Some(at_ns),
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn connection_came(&self) {
+        let held = self.held.fetch_add(1, Ordering::Relaxed) + 1;
+        if held > self.held_max.load(Ordering::Relaxed) {
+            self.held_max.fetch_max(held, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn connection_went(&self) {
+        self.held.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Connections that are established, and the most that were.
+    pub(super) fn held(&self) -> (u64, u64) {
+        let held = self.held.load(Ordering::Relaxed);
+        (held, self.held_max.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Live {
+    /// Takes what thread `index` has counted.
+    pub(super) fn take(&mut self, index: usize, ok: u64, errors: Errors, recent_ns: &Histogram) {
+        if let Some(counts) = self.counts.get_mut(index) {
+            *counts = (ok, errors);
+        }
+        self.interval_ns.merge(recent_ns);
+    }
+
+    /// Right answers and failed requests of all threads.
+    pub(super) fn sum(&self) -> (u64, Errors) {
+        let mut sum = (0, Errors::default());
+        for (ok, errors) in &self.counts {
+            sum.0 += ok;
+            sum.1.merge(errors);
+        }
+        sum
+    }
+}

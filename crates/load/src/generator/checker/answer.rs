@@ -1,0 +1,140 @@
+//! One answer on its way in.
+
+use wire::{BodyDecoder, Decoded, ResponseHead};
+
+use super::kind::{Kind, Record};
+use super::{Facts, Verdict};
+
+/// Where a connection is in its current answer.
+pub(in super::super) struct Answer {
+    stage: Stage,
+    status: u16,
+    persistent: bool,
+    /// All bytes so far are as expected.
+    is_same: bool,
+    head_bytes: u64,
+    /// Bytes of content so far.
+    length: u64,
+    /// The answer so far, as long as it may become the template.
+    record: Option<Box<Record>>,
+}
+
+pub(super) enum Stage {
+    /// Before or in the head.
+    Head,
+    /// So many bytes of content are to come.
+    Known(u64),
+    Chunked(BodyDecoder),
+    UntilClose,
+}
+
+impl Answer {
+    pub(in super::super) fn new() -> Answer {
+        Answer {
+            stage: Stage::Head,
+            status: 0,
+            persistent: true,
+            is_same: true,
+            head_bytes: 0,
+            length: 0,
+            record: None,
+        }
+    }
+
+    /// Whether nothing but the end of the connection ends this answer.
+    pub(in super::super) fn ends_with_connection(&self) -> bool {
+        matches!(self.stage, Stage::UntilClose)
+    }
+
+    pub(super) fn is_at_begin(&self) -> bool {
+        self.is_in_head() && self.head_bytes == 0
+    }
+
+    pub(super) fn is_in_head(&self) -> bool {
+        matches!(self.stage, Stage::Head)
+    }
+
+    pub(super) fn is_known_length(&self) -> bool {
+        matches!(self.stage, Stage::Known(_))
+    }
+
+    pub(super) fn skip_interim(&mut self, head_bytes: usize) {
+        self.head_bytes += head_bytes as u64;
+    }
+
+    /// A final head is there.
+    pub(super) fn begin(&mut self, kind: &Kind, head: &ResponseHead<'_>, stage: Stage) {
+        self.stage = stage;
+        self.status = head.status;
+        self.persistent = head.persistent;
+        self.head_bytes += head.consumed as u64;
+        self.length = 0;
+        self.record = kind.record(head);
+        self.is_same = self.record.is_some() || kind.is_same_head(head);
+    }
+
+    /// Reads content. Gives the bytes used, and whether the answer is whole. `None`: this is no framing.
+    pub(super) fn read_content(&mut self, kind: &Kind, data: &[u8]) -> Option<(usize, bool)> {
+        match &mut self.stage {
+            Stage::Head => None,
+            Stage::Known(remaining) => {
+                let used = usize::try_from(*remaining)
+                    .unwrap_or(usize::MAX)
+                    .min(data.len());
+                *remaining -= used as u64;
+                let is_whole = *remaining == 0;
+                self.take(kind, data.get(..used).unwrap_or_default());
+                Some((used, is_whole))
+            }
+            Stage::UntilClose => {
+                self.take(kind, data);
+                Some((data.len(), false))
+            }
+            Stage::Chunked(_) => self.read_chunks(kind, data),
+        }
+    }
+
+    fn read_chunks(&mut self, kind: &Kind, data: &[u8]) -> Option<(usize, bool)> {
+        let mut rest = data;
+        loop {
+            let Stage::Chunked(decoder) = &mut self.stage else {
+                return None;
+            };
+            match decoder.decode(&mut rest).ok()? {
+                Decoded::Content(content) => self.take(kind, content),
+                Decoded::NeedMore => return Some((data.len() - rest.len(), false)),
+                Decoded::End => return Some((data.len() - rest.len(), true)),
+            }
+        }
+    }
+
+    fn take(&mut self, kind: &Kind, content: &[u8]) {
+        if let Some(record) = &mut self.record {
+            record.content.extend_from_slice(content);
+        } else if self.is_same {
+            self.is_same = kind.is_same_content(self.length, content);
+        }
+        self.length += content.len() as u64;
+    }
+
+    /// The answer is whole: what it is worth. Begins the next.
+    pub(super) fn judge(&mut self, kind: &Kind, consumed: usize) -> Verdict {
+        if let Some(record) = self.record.take() {
+            self.is_same = kind.is_template(*record);
+        }
+        let verdict = Verdict {
+            consumed,
+            count: 1,
+            error: kind.error(self.status, self.length, self.is_same),
+            closes: !self.persistent,
+            facts: Facts {
+                status: self.status,
+                head_bytes: self.head_bytes,
+                content_bytes: self.length,
+            },
+        };
+        kind.note_first_content(self.length);
+        *self = Answer::new();
+        verdict
+    }
+}

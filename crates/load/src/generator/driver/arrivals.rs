@@ -1,0 +1,166 @@
+//! The open loop: requests that are due leave on connections that are free.
+//!
+//! A request that finds all connections busy stays in the schedule until one is free. Its latency counts from when it was due, so the
+//! wait is part of it; its lag counts from when it could leave, so that is the generator's own delay only.
+
+use net::precise_ns;
+
+use super::super::connection::{Connection, Stage, Stamp};
+use super::Driver;
+
+impl Driver {
+    /// Sends what is due, as long as connections are free.
+    #[inline]
+    pub(super) fn fire(&mut self) {
+        while self.due_ns <= self.now_ns {
+            let Some(index) = self.next_free() else {
+                return;
+            };
+            self.send_due(index);
+        }
+    }
+
+    /// The connection that has been free for longest.
+    fn next_free(&mut self) -> Option<usize> {
+        while let Some(index) = self.free.pop_front() {
+            let index = index as usize;
+            if let Some(connection) = self.connections.get_mut(index) {
+                connection.is_listed = false;
+                if self.is_free(index) {
+                    return Some(index);
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether a connection can take a request. A closed one can: it is opened for it.
+    fn is_free(&self, index: usize) -> bool {
+        let plan = &self.common.plan;
+        let can = |it: &Connection| match it.stage {
+            Stage::Closed => true,
+            Stage::Open if plan.is_persistent => {
+                it.outstanding < plan.pipeline_depth
+                    && it.unsent_from >= self.common.mix.offset(it.batch_end)
+            }
+            _ => false,
+        };
+        self.connections.get(index).is_some_and(can)
+    }
+
+    /// Puts a connection that can take a request behind those that can.
+    pub(super) fn list(&mut self, index: usize) {
+        if self.schedule.is_none() || !self.is_free(index) {
+            return;
+        }
+        if let Some(connection) = self.connections.get_mut(index)
+            && !connection.is_listed
+        {
+            connection.is_listed = true;
+            connection.free_since_ns = self.now_ns;
+            self.free.push_back(index as u32);
+        }
+    }
+
+    /// Sends the next request on this connection; if no other is free, as many as are due and fit.
+    fn send_due(&mut self, index: usize) {
+        self.now_ns = precise_ns();
+        let depth = self.common.plan.pipeline_depth;
+        let is_last = self.free.is_empty();
+        let position = self.cursor;
+        let Some(connection) = self.connections.get_mut(index) else {
+            return;
+        };
+        let room = if is_last {
+            depth - connection.outstanding
+        } else {
+            1
+        };
+        let free_since_ns = connection.free_since_ns;
+        let mut count = 0;
+        while count < room && self.due_ns <= self.now_ns {
+            let intended_ns = self.due_ns;
+            if let Some(connection) = self.connections.get_mut(index) {
+                connection.stamps.push_back(Stamp {
+                    intended_ns,
+                    sent_ns: self.now_ns,
+                    position: position + count,
+                    count: 1,
+                });
+            }
+            if intended_ns >= self.window.start_ns {
+                self.offered += 1;
+                let could_ns = intended_ns.max(free_since_ns);
+                let lag_ns = self.now_ns.saturating_sub(could_ns);
+                self.tally.lag_ns.record(lag_ns, 1);
+            }
+            count += 1;
+            self.pass_due();
+        }
+        self.begin(index, count);
+        match self.connections.get(index).map(|it| it.stage) {
+            Some(Stage::Closed) => self.dial(index),
+            _ => self.flush(index),
+        }
+        self.list_again(index, free_since_ns);
+    }
+
+    /// A connection with room for more requests stays free for as long as it was.
+    fn list_again(&mut self, index: usize, free_since_ns: u64) {
+        self.list(index);
+        if let Some(connection) = self.connections.get_mut(index) {
+            connection.free_since_ns = free_since_ns;
+        }
+    }
+
+    /// Finds out when the next request is due.
+    pub(super) fn look_ahead(&mut self) {
+        if let Some(first_ns) = self.again.front() {
+            self.due_ns = *first_ns;
+            return;
+        }
+        let next = self.schedule.as_mut().and_then(|it| it.peek_ns());
+        let origin_ns = self.window.origin_ns;
+        self.due_ns = next.map_or(u64::MAX, |it| origin_ns.saturating_add(it));
+    }
+
+    /// Goes on behind the request that is due.
+    fn pass_due(&mut self) {
+        if self.again.pop_front().is_none()
+            && let Some(schedule) = &mut self.schedule
+        {
+            schedule.advance();
+        }
+        self.look_ahead();
+    }
+
+    /// Requests that will not be answered and did not fail are due again.
+    #[cold]
+    pub(super) fn ask_again(&mut self, index: usize) {
+        let Some(connection) = self.connections.get(index) else {
+            return;
+        };
+        for stamp in &connection.stamps {
+            for _ in 0..stamp.count {
+                self.again.push_back(stamp.intended_ns);
+                self.offered -= u64::from(stamp.intended_ns >= self.window.start_ns);
+            }
+        }
+        self.look_ahead();
+    }
+
+    /// How many requests of the measured time were due and did not leave.
+    pub(super) fn overdue(&mut self) -> u64 {
+        let end_ns = self.window.end_ns.min(self.now_ns);
+        let mut count = 0;
+        if !self.window.is_known() {
+            return 0;
+        }
+        self.look_ahead();
+        while self.due_ns < end_ns {
+            count += u64::from(self.due_ns >= self.window.start_ns);
+            self.pass_due();
+        }
+        count
+    }
+}

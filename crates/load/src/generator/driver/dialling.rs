@@ -1,0 +1,299 @@
+//! How connections come and go.
+
+use std::io;
+
+use net::{Interest, Sent, precise_ns};
+use rustix::io::Errno;
+
+use super::super::connection::{Connection, Stage, Stamp};
+use super::super::error::ErrorClass;
+use super::super::plan::Address;
+use super::{Driver, OPENING_MAX, SWEEP_TICKS};
+
+impl Driver {
+    /// Opens connections for the first time, as many as may be unheard of.
+    pub(super) fn fill(&mut self) {
+        let wanted = self.target.min(self.connections.len());
+        while self.unopened < wanted && self.unheard < OPENING_MAX {
+            self.unopened += 1;
+            self.unheard += 1;
+            let index = self.unopened - 1;
+            match self.schedule.is_some() {
+                // A connection for each request is opened with its request.
+                true if !self.common.plan.is_persistent => self.heard(index),
+                true => self.dial(index),
+                false => self.open(index),
+            }
+        }
+    }
+
+    /// Closed loop: opens a connection and sends its first batch as soon as it can.
+    pub(super) fn open(&mut self, index: usize) {
+        if index >= self.target {
+            return;
+        }
+        match self.begin_batch(index) {
+            true => self.dial(index),
+            false => self.heard(index),
+        }
+    }
+
+    /// Closed loop: takes a batch's worth of credit; false: there is none.
+    pub(super) fn begin_batch(&mut self, index: usize) -> bool {
+        let count = u64::from(self.common.plan.pipeline_depth).min(self.credit) as u32;
+        let Some(connection) = self.connections.get_mut(index) else {
+            return false;
+        };
+        if count == 0 {
+            return false;
+        }
+        self.credit -= u64::from(count);
+        connection.stamps.push_back(Stamp {
+            intended_ns: self.now_ns,
+            sent_ns: self.now_ns,
+            position: self.cursor,
+            count,
+        });
+        self.begin(index, count);
+        true
+    }
+
+    /// The next `count` requests of the mix are this connection's batch.
+    pub(super) fn begin(&mut self, index: usize, count: u32) {
+        let mix = &self.common.mix;
+        if let Some(connection) = self.connections.get_mut(index) {
+            connection.outstanding += count;
+            connection.unsent_from = mix.offset(self.cursor);
+            connection.batch_end = self.cursor + count;
+        }
+        self.cursor = mix.advanced(self.cursor, count);
+        self.under_way += u64::from(count);
+        self.tally.requests_sent += u64::from(count);
+    }
+
+    /// Begins to connect, and sends what there is to send as soon as it can.
+    pub(super) fn dial(&mut self, index: usize) {
+        let plan = &self.common.plan;
+        let turn = self.opened as usize * plan.threads + self.index;
+        let source = turn.checked_rem(plan.source_addresses.len());
+        let source = source.and_then(|it| plan.source_addresses.get(it)).copied();
+        let began_ns = precise_ns();
+        let dialled = self.destination.connect(source);
+        self.now_ns = precise_ns();
+        let is_local = matches!(plan.address, Address::Local(_));
+        let Some(connection) = self.connections.get_mut(index) else {
+            return;
+        };
+        let sent_ns = if plan.is_persistent {
+            self.now_ns
+        } else {
+            began_ns
+        };
+        connection
+            .stamps
+            .iter_mut()
+            .for_each(|it| it.sent_ns = sent_ns);
+        connection.began_ns = began_ns;
+        match dialled {
+            Ok(socket) => {
+                self.opened += 1;
+                connection.socket = Some(socket);
+                connection.stage = Stage::Opening;
+                self.send_first(index);
+            }
+            Err(Errno::AGAIN) if is_local => connection.stage = Stage::Waiting,
+            Err(error) => self.fail(index, class_of(error)),
+        }
+    }
+
+    /// Towards loopback the handshake is over when connect returns: most first batches leave here.
+    fn send_first(&mut self, index: usize) {
+        let Some(connection) = self.connections.get_mut(index) else {
+            return;
+        };
+        let Some(socket) = &connection.socket else {
+            return;
+        };
+        let unsent = connection.unsent(&self.common.mix);
+        let mut interest = Interest::READ;
+        if unsent.is_empty() {
+            interest.write = true;
+        } else {
+            match socket.send(unsent) {
+                Sent::Bytes(count) => {
+                    interest.write = count < unsent.len();
+                    connection.unsent_from += count;
+                    if count > 0 {
+                        self.established(index);
+                    }
+                }
+                Sent::Broken(error) => return self.break_off(index, &error),
+            }
+        }
+        let Some(connection) = self.connections.get_mut(index) else {
+            return;
+        };
+        connection.is_write_watched = interest.write;
+        let Some(socket) = &connection.socket else {
+            return;
+        };
+        if self
+            .poller
+            .add_edge(socket, index as u64, interest)
+            .is_err()
+        {
+            self.fail(index, ErrorClass::Connect);
+        }
+    }
+
+    /// The connection has come about.
+    pub(super) fn established(&mut self, index: usize) {
+        let Some(connection) = self.connections.get_mut(index) else {
+            return;
+        };
+        if connection.is_established {
+            return;
+        }
+        connection.is_established = true;
+        let took_ns = self.now_ns.saturating_sub(connection.began_ns);
+        self.tally.connect_ns.record(took_ns, 1);
+        self.common.board.connection_came();
+        if self.schedule.is_some() && self.common.plan.is_persistent {
+            connection.stage = Stage::Open;
+            self.heard(index);
+        }
+    }
+
+    /// Something is known of this connection: the next of the first round may be opened.
+    pub(super) fn heard(&mut self, index: usize) {
+        if let Some(connection) = self.connections.get_mut(index)
+            && connection.is_new
+        {
+            connection.is_new = false;
+            self.unheard -= 1;
+        }
+        self.list(index);
+    }
+
+    /// Connections that waited for the others begin.
+    #[cold]
+    pub(super) fn resume(&mut self) {
+        for index in 0..self.unopened {
+            let waits = |it: &Connection| it.stage == Stage::Open && it.outstanding == 0;
+            if self.connections.get(index).is_some_and(waits) {
+                self.go_on(index);
+            }
+        }
+    }
+
+    /// Returns the credit of requests that will not be answered and did not fail.
+    pub(super) fn take_back_batch(&mut self, index: usize) {
+        let has_batch = |it: &Connection| it.outstanding > 0;
+        if self.schedule.is_some() && self.connections.get(index).is_some_and(has_batch) {
+            self.ask_again(index);
+        }
+        if let Some(connection) = self.connections.get_mut(index) {
+            let count = u64::from(connection.outstanding);
+            connection.outstanding = 0;
+            self.under_way -= count;
+            self.credit = self.credit.saturating_add(count);
+        }
+    }
+
+    #[cold]
+    pub(super) fn break_off(&mut self, index: usize, error: &io::Error) {
+        let is_ending = |it: &Connection| matches!(it.stage, Stage::Ending { .. });
+        if self.connections.get(index).is_some_and(is_ending) {
+            return self.leave(index);
+        }
+        let errno = Errno::from_io_error(error).unwrap_or(Errno::CONNRESET);
+        self.fail(index, class_of(errno));
+    }
+
+    /// Every request under way on this connection failed. In a closed loop a connection that came about is opened anew at once, another
+    /// at the next sweep; in an open loop when it has its turn.
+    #[cold]
+    pub(super) fn fail(&mut self, index: usize, class: ErrorClass) {
+        let Some(connection) = self.connections.get_mut(index) else {
+            return;
+        };
+        self.under_way -= u64::from(connection.outstanding);
+        self.tally.fail(&connection.stamps, class, self.now_ns);
+        let was_open = connection.stage == Stage::Open;
+        let is_open_loop = self.schedule.is_some();
+        self.close(
+            index,
+            if is_open_loop || was_open {
+                Stage::Closed
+            } else {
+                Stage::Failed
+            },
+        );
+        self.heard(index);
+        if was_open && !is_open_loop {
+            self.open(index);
+        }
+    }
+
+    /// Closes a connection that did what it was for, and opens the next in its place.
+    pub(super) fn leave(&mut self, index: usize) {
+        self.take_back_batch(index);
+        self.close(index, Stage::Closed);
+        match self.schedule.is_some() {
+            true => self.heard(index),
+            false => self.open(index),
+        }
+    }
+
+    fn close(&mut self, index: usize, stage: Stage) {
+        if let Some(connection) = self.connections.get_mut(index) {
+            if connection.is_established {
+                self.common.board.connection_went();
+            }
+            let unsent = connection.close(&self.common.mix, stage);
+            self.tally.requests_sent -= u64::from(unsent);
+        }
+    }
+
+    /// Looks after a part of the connections: what is late, and what is to be opened anew.
+    #[cold]
+    pub(super) fn sweep(&mut self) {
+        let part = self.tick % SWEEP_TICKS;
+        let length = self.unopened.div_ceil(SWEEP_TICKS);
+        for index in part * length..((part + 1) * length).min(self.unopened) {
+            self.sweep_one(index);
+        }
+    }
+
+    fn sweep_one(&mut self, index: usize) {
+        let Some(connection) = self.connections.get(index) else {
+            return;
+        };
+        let is_late = |since_ns: u64| self.now_ns.saturating_sub(since_ns) > self.timeout_ns;
+        let oldest_ns = connection.stamps.front().map(|it| it.sent_ns);
+        let is_open_loop = self.schedule.is_some();
+        match connection.stage {
+            Stage::Failed | Stage::Closed if !is_open_loop => self.open(index),
+            Stage::Waiting if oldest_ns.is_some_and(is_late) => {
+                self.fail(index, ErrorClass::Connect)
+            }
+            Stage::Waiting => self.dial(index),
+            Stage::Ending { since_ns, .. } if is_late(since_ns) => self.leave(index),
+            Stage::Opening if is_late(oldest_ns.unwrap_or(connection.began_ns)) => {
+                self.fail(index, ErrorClass::Timeout)
+            }
+            Stage::Open if oldest_ns.is_some_and(is_late) => self.fail(index, ErrorClass::Timeout),
+            Stage::Open if oldest_ns.is_none() && !is_open_loop => self.go_on(index),
+            _ => {}
+        }
+    }
+}
+
+fn class_of(error: Errno) -> ErrorClass {
+    match error {
+        Errno::CONNREFUSED | Errno::NOENT => ErrorClass::Refused,
+        Errno::CONNRESET | Errno::PIPE => ErrorClass::Reset,
+        Errno::TIMEDOUT => ErrorClass::Timeout,
+        _ => ErrorClass::Connect,
+    }
+}

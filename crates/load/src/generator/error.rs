@@ -1,0 +1,115 @@
+//! The ways in which requests fail, and how many did.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+/// The ways in which a request fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorClass {
+    /// No connection came about, other than by refusal: no free port, no route, a full UNIX backlog.
+    Connect,
+    /// Nobody listens.
+    Refused,
+    /// The answer was not whole in time.
+    Timeout,
+    /// The server reset the connection.
+    Reset,
+    /// The server ended the connection before the answer was whole.
+    EarlyEof,
+    /// A whole answer with less content than expected.
+    Short,
+    /// A whole answer with more content than expected.
+    Long,
+    /// The answer is not HTTP.
+    Malformed,
+    /// A whole answer with another status than expected.
+    WrongStatus,
+    /// A whole answer of the right length with other bytes than expected.
+    WrongBody,
+    /// The answer was followed by bytes that nobody asked for.
+    UnexpectedBytes,
+    /// A right answer that came behind the deadline.
+    Late,
+}
+
+impl ErrorClass {
+    /// All classes.
+    pub const ALL: [ErrorClass; 12] = [
+        ErrorClass::Connect,
+        ErrorClass::Refused,
+        ErrorClass::Timeout,
+        ErrorClass::Reset,
+        ErrorClass::EarlyEof,
+        ErrorClass::Short,
+        ErrorClass::Long,
+        ErrorClass::Malformed,
+        ErrorClass::WrongStatus,
+        ErrorClass::WrongBody,
+        ErrorClass::UnexpectedBytes,
+        ErrorClass::Late,
+    ];
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            ErrorClass::Connect => "connect",
+            ErrorClass::Refused => "refused",
+            ErrorClass::Timeout => "timeout",
+            ErrorClass::Reset => "reset",
+            ErrorClass::EarlyEof => "early_eof",
+            ErrorClass::Short => "short",
+            ErrorClass::Long => "long",
+            ErrorClass::Malformed => "malformed",
+            ErrorClass::WrongStatus => "wrong_status",
+            ErrorClass::WrongBody => "wrong_body",
+            ErrorClass::UnexpectedBytes => "unexpected_bytes",
+            ErrorClass::Late => "late",
+        }
+    }
+}
+
+/// Failed requests by class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Errors {
+    counts: [u64; ErrorClass::ALL.len()],
+}
+
+impl Errors {
+    /// How many requests failed in this way.
+    pub fn get(&self, class: ErrorClass) -> u64 {
+        self.counts.get(class as usize).copied().unwrap_or(0)
+    }
+
+    /// How many requests failed.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Every class with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (ErrorClass, u64)> {
+        ErrorClass::ALL
+            .into_iter()
+            .map(|class| (class, self.get(class)))
+    }
+
+    pub(super) fn merge(&mut self, other: &Errors) {
+        for (total, more) in self.counts.iter_mut().zip(other.counts) {
+            *total += more;
+        }
+    }
+
+    pub(super) fn add(&mut self, class: ErrorClass, count: u64) {
+        if let Some(total) = self.counts.get_mut(class as usize) {
+            *total += count;
+        }
+    }
+}
+
+impl Serialize for Errors {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.counts.len()))?;
+        for (class, count) in self.iter() {
+            map.serialize_entry(class.name(), &count)?;
+        }
+        map.end()
+    }
+}

@@ -1,0 +1,168 @@
+//! The kinds of requests in the order in which they are sent: a fixed cycle, rendered once.
+//!
+//! The cycle is followed by its own begin, as far as a batch reaches, so that every batch is one slice of bytes.
+
+use super::Plan;
+
+/// Requests in one cycle; weights that need more are not worth their exactness.
+const CYCLE_MAX: usize = 10_000;
+const BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// All that is sent, in order.
+pub(super) struct Mix {
+    bytes: Vec<u8>,
+    /// Where each request begins in the bytes; one more, where the last ends.
+    offsets: Vec<usize>,
+    /// Which kind each request is of.
+    kinds: Vec<u32>,
+    cycle: usize,
+}
+
+impl Mix {
+    /// # Errors
+    /// When it would be too long; one line with the mend.
+    pub(super) fn new(plan: &Plan) -> Result<Mix, String> {
+        let weights: Vec<u32> = plan.requests.iter().map(|it| it.weight).collect();
+        let order = interleaved(&weights).ok_or_else(|| {
+            format!("the weights make a cycle of more than {CYCLE_MAX} requests; round them")
+        })?;
+        let kinds = plan.requests.iter().map(|it| it.bytes(plan));
+        let rendered: Vec<Vec<u8>> = kinds.collect();
+        let mut mix = Mix {
+            bytes: Vec::new(),
+            offsets: vec![0],
+            kinds: Vec::new(),
+            cycle: order.len(),
+        };
+        let length = order.len() + plan.pipeline_depth as usize;
+        for kind in order.iter().cycle().take(length) {
+            let request = rendered.get(*kind as usize).map_or(&[][..], Vec::as_slice);
+            mix.bytes.extend_from_slice(request);
+            mix.offsets.push(mix.bytes.len());
+            mix.kinds.push(*kind);
+            if mix.bytes.len() > BYTES_MAX {
+                let bytes_max = BYTES_MAX >> 20;
+                return Err(format!(
+                    "a cycle of all requests has more than {bytes_max} MiB; send less content"
+                ));
+            }
+        }
+        Ok(mix)
+    }
+
+    /// The kind of the request at a position.
+    pub(super) fn kind(&self, position: u32) -> usize {
+        self.kinds
+            .get(position as usize)
+            .map_or(0, |it| *it as usize)
+    }
+
+    /// Whether all requests are of one kind.
+    pub(super) fn is_uniform(&self) -> bool {
+        self.cycle == 1
+    }
+
+    /// Where the request at a position begins in the bytes.
+    pub(super) fn offset(&self, position: u32) -> usize {
+        let last = self.offsets.last().copied().unwrap_or(0);
+        self.offsets.get(position as usize).copied().unwrap_or(last)
+    }
+
+    /// The bytes from one offset to another.
+    pub(super) fn bytes(&self, from: usize, to: usize) -> &[u8] {
+        self.bytes.get(from..to).unwrap_or_default()
+    }
+
+    /// The position `count` requests behind `position`, in the cycle.
+    pub(super) fn advanced(&self, position: u32, count: u32) -> u32 {
+        ((position as usize + count as usize) % self.cycle) as u32
+    }
+
+    /// How many of the requests before position `end` begin at `offset` or behind it.
+    pub(super) fn begin_behind(&self, offset: usize, end: u32) -> u32 {
+        let starts = self.offsets.get(..end as usize).unwrap_or_default();
+        end - starts.partition_point(|it| *it < offset) as u32
+    }
+
+    /// How many of the requests before position `end` end behind `offset`.
+    pub(super) fn end_behind(&self, offset: usize, end: u32) -> u32 {
+        let ends = self.offsets.get(1..=end as usize).unwrap_or_default();
+        end - ends.partition_point(|it| *it <= offset) as u32
+    }
+}
+
+/// The kinds in turns, each as often as its weight says and evenly spaced: in every step each gains its weight, and the one that has
+/// most pays for all. `None`: the cycle is too long.
+fn interleaved(weights: &[u32]) -> Option<Vec<u32>> {
+    let divisor = weights.iter().copied().fold(0, common_divisor).max(1);
+    let weights: Vec<i64> = weights.iter().map(|it| i64::from(it / divisor)).collect();
+    let total: i64 = weights.iter().sum();
+    if total > CYCLE_MAX as i64 {
+        return None;
+    }
+    let mut gained = vec![0; weights.len()];
+    let mut order = Vec::new();
+    for _ in 0..total {
+        for (sum, weight) in gained.iter_mut().zip(&weights) {
+            *sum += weight;
+        }
+        let most = gained.iter().copied().max()?;
+        let turn = gained.iter().position(|it| *it == most)?;
+        if let Some(sum) = gained.get_mut(turn) {
+            *sum -= total;
+        }
+        order.push(turn as u32);
+    }
+    Some(order)
+}
+
+fn common_divisor(one: u32, other: u32) -> u32 {
+    match other {
+        0 => one,
+        _ => common_divisor(other, one % other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Request;
+    use super::*;
+
+    #[test]
+    fn kinds_take_turns_by_weight_and_evenly() {
+        assert_eq!(interleaved(&[1]), Some(vec![0]));
+        assert_eq!(interleaved(&[50, 50]), Some(vec![0, 1]));
+        assert_eq!(interleaved(&[2, 4]), Some(vec![1, 0, 1]));
+        let order = interleaved(&[5, 3, 2]).unwrap();
+        let count = |kind| order.iter().filter(|it| **it == kind).count();
+        assert_eq!((count(0), count(1), count(2)), (5, 3, 2));
+        assert!(order.windows(3).all(|it| it != [0, 0, 0]));
+        assert_eq!(interleaved(&[10_007, 2]), None);
+    }
+
+    #[test]
+    fn a_batch_that_passes_the_cycles_end_is_one_slice() {
+        let request = |target: &str| Request {
+            target: target.into(),
+            host: "h".into(),
+            ..Request::default()
+        };
+        let plan = Plan {
+            requests: vec![request("/a"), request("/bb")],
+            pipeline_depth: 3,
+            ..Plan::default()
+        };
+        let mix = Mix::new(&plan).unwrap();
+        let text = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+        let batch = mix.bytes(mix.offset(1), mix.offset(4));
+        let expected = [text("/bb"), text("/a"), text("/bb")].concat();
+        assert_eq!(batch, expected.as_bytes());
+        assert_eq!((mix.kind(1), mix.kind(2), mix.kind(3)), (1, 0, 1));
+        assert_eq!(mix.advanced(1, 3), 0);
+        let second = mix.offset(2);
+        assert_eq!(mix.begin_behind(second, 4), 2);
+        assert_eq!(mix.begin_behind(second + 1, 4), 1);
+        assert_eq!(mix.end_behind(second, 4), 2);
+        assert_eq!(mix.end_behind(second - 1, 4), 3);
+    }
+}

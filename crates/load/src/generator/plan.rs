@@ -1,0 +1,343 @@
+//! What a run does: where to, how much of it, what is asked, and what is expected.
+//!
+//! A plan is plain data. [`Plan::check`] says in one line what contradicts itself in it, and how to mend it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where the server listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// TCP.
+    Internet(SocketAddr),
+    /// A UNIX socket's path.
+    Local(PathBuf),
+}
+
+/// When a run ends that is not made of stages.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Limit {
+    /// After this time, which begins when the warm-up ends.
+    Duration(Duration),
+    /// After this many requests; there is no warm-up then.
+    Requests(u64),
+}
+
+/// A part of a run in which the load moves evenly from one value to another.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Stage {
+    /// How long it lasts.
+    pub duration: Duration,
+    /// Requests per second, or connections, at its begin.
+    pub from: f64,
+    /// The same at its end.
+    pub to: f64,
+}
+
+/// Who decides when the next request leaves.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Shape {
+    /// Closed loop: a connection's next batch leaves when the last one is answered.
+    Closed,
+    /// Closed loop over a number of connections that changes.
+    Connections(Vec<Stage>),
+    /// Open loop: requests leave at this rate (requests per second), answered or not.
+    Rate(f64),
+    /// Open loop at a rate that changes.
+    Rates(Vec<Stage>),
+}
+
+/// Which answer is right, of those that are HTTP at all.
+#[derive(Clone, Debug, Default)]
+pub struct Expectation {
+    /// The status; `None`: 200 to 299.
+    pub status: Option<u16>,
+    /// The length of the content in bytes; `None`: that of the first answer with a right status.
+    pub length: Option<u64>,
+    /// Contents may differ in length from answer to answer. Without meaning where a length or a content is expected.
+    pub is_any_length: bool,
+    /// The content.
+    pub content: Option<Vec<u8>>,
+    /// Every answer is the first one again, head and content, but for the value of Date.
+    pub is_template: bool,
+}
+
+/// One kind of request.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The method.
+    pub method: String,
+    /// The request target.
+    pub target: String,
+    /// The value of Host; empty: made from the address.
+    pub host: String,
+    /// Further field lines, in order.
+    pub field_lines: Vec<(String, String)>,
+    /// The content; `None`: there is no `Content-Length` either.
+    pub content: Option<Vec<u8>>,
+    /// How often it has its turn, beside the other kinds' weights.
+    pub weight: u32,
+    /// What its answer must be.
+    pub expected: Expectation,
+}
+
+impl Default for Request {
+    fn default() -> Request {
+        Request {
+            method: String::from("GET"),
+            target: String::from("/"),
+            host: String::new(),
+            field_lines: Vec::new(),
+            content: None,
+            weight: 1,
+            expected: Expectation::default(),
+        }
+    }
+}
+
+/// What a run does.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Where the server listens.
+    pub address: Address,
+    /// Threads, each with its share of connections and load.
+    pub threads: usize,
+    /// How many connections are held open.
+    pub connections: usize,
+    /// Requests under way on one connection at most. In a closed loop, that many leave in one send. 1 is no pipelining.
+    pub pipeline_depth: u32,
+    /// False: every request opens a connection of its own.
+    pub is_persistent: bool,
+    /// The version that requests state: HTTP/1.0, or HTTP/1.1.
+    pub is_http10: bool,
+    /// Local addresses that connections take in turns; none: the kernel's choice. With more of them, ports run out later.
+    pub source_addresses: Vec<IpAddr>,
+    /// CPUs that threads are bound to, in turns; none: the kernel's choice.
+    pub cpus: Vec<usize>,
+    /// Never sleeps while it waits. On loopback, whoever sends to a sleeper pays for waking it: a server's processor time is its own
+    /// only if the generator is awake.
+    pub is_sleepless: bool,
+    /// The kinds of requests; a fixed cycle mixes them evenly by weight.
+    pub requests: Vec<Request>,
+    /// Time at the start that is not counted.
+    pub warm_up: Duration,
+    /// When the run ends; without meaning where stages tell.
+    pub limit: Limit,
+    /// Who decides when requests leave.
+    pub shape: Shape,
+    /// How long an answer may take, from the send, until the request has failed.
+    pub timeout: Duration,
+    /// A right answer that took longer has failed; counted as latency is.
+    pub deadline: Option<Duration>,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan {
+            address: Address::Internet(SocketAddr::from((Ipv4Addr::LOCALHOST, 8000))),
+            threads: 1,
+            connections: 100,
+            pipeline_depth: 1,
+            is_persistent: true,
+            is_http10: false,
+            source_addresses: Vec::new(),
+            cpus: Vec::new(),
+            is_sleepless: false,
+            requests: vec![Request::default()],
+            warm_up: Duration::ZERO,
+            limit: Limit::Duration(Duration::from_secs(10)),
+            shape: Shape::Closed,
+            timeout: Duration::from_secs(5),
+            deadline: None,
+        }
+    }
+}
+
+/// Field lines that the generator writes itself, and what says the same.
+const OWN_FIELDS: [(&str, &str); 3] = [
+    ("connection", "is_persistent decides"),
+    ("content-length", "it follows from the content"),
+    ("transfer-encoding", "contents are sent with a length"),
+];
+
+impl Request {
+    /// The bytes that are sent.
+    pub fn bytes(&self, plan: &Plan) -> Vec<u8> {
+        let version = if plan.is_http10 { "1.0" } else { "1.1" };
+        let mut head = format!("{} {} HTTP/{version}\r\n", self.method, self.target);
+        let states_host = |(name, _): &(String, String)| name.eq_ignore_ascii_case("host");
+        if !self.field_lines.iter().any(states_host) {
+            head.push_str(&format!("Host: {}\r\n", self.authority(&plan.address)));
+        }
+        for (name, value) in &self.field_lines {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        match (plan.is_http10, plan.is_persistent) {
+            (true, true) => head.push_str("Connection: keep-alive\r\n"),
+            (false, false) => head.push_str("Connection: close\r\n"),
+            _ => {}
+        }
+        if let Some(content) = &self.content {
+            head.push_str(&format!("Content-Length: {}\r\n", content.len()));
+        }
+        head.push_str("\r\n");
+        let mut bytes = head.into_bytes();
+        bytes.extend_from_slice(self.content.as_deref().unwrap_or_default());
+        bytes
+    }
+
+    fn authority(&self, address: &Address) -> String {
+        match address {
+            _ if !self.host.is_empty() => self.host.clone(),
+            Address::Internet(address) => address.to_string(),
+            Address::Local(_) => String::from("localhost"),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let refuse = |message: &str| Err(format!("request {:?}: {message}", self.target));
+        let is_value = |text: &str| wire::is_field_value(text.as_bytes());
+        if !wire::is_field_name(self.method.as_bytes()) {
+            return Err(format!("{:?} is no method", self.method));
+        }
+        if self.target.is_empty() || self.target.bytes().any(|it| it <= b' ' || it >= 0x7f) {
+            return refuse("a target is not empty, and all else than ASCII is percent-encoded");
+        }
+        if !is_value(&self.host) {
+            return refuse("the host holds a character that it must not");
+        }
+        for (name, value) in &self.field_lines {
+            if !wire::is_field_name(name.as_bytes()) || !is_value(value) {
+                return refuse(&format!("{name:?}: {value:?} is no field line"));
+            }
+            let own = |(field, _): &&(&str, &str)| name.eq_ignore_ascii_case(field);
+            if let Some((_, instead)) = OWN_FIELDS.iter().find(own) {
+                return refuse(&format!("leave {name} away: {instead}"));
+            }
+        }
+        if self.weight == 0 {
+            return refuse("a weight is at least 1");
+        }
+        match (&self.expected.content, self.expected.length) {
+            (Some(content), Some(length)) if content.len() as u64 != length => {
+                refuse("expected_length is not the length of expected_content; leave it away")
+            }
+            _ if self.expected.is_template && self.expected.content.is_some() => {
+                refuse("is_template and expected_content both say what answers are; give one")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Stage {
+    fn is_sound(&self) -> bool {
+        let is_amount = |amount: f64| amount.is_finite() && (0.0..=1e9).contains(&amount);
+        !self.duration.is_zero() && is_amount(self.from) && is_amount(self.to)
+    }
+}
+
+impl Plan {
+    /// Says what contradicts itself, in one line that names the mend.
+    ///
+    /// # Errors
+    /// When something does.
+    pub fn check(&self) -> Result<(), String> {
+        let refuse = |message: &str| Err(message.to_owned());
+        if self.connections == 0 || self.pipeline_depth == 0 || self.threads == 0 {
+            return refuse("connections, pipeline_depth and threads are at least 1");
+        }
+        if self.threads > self.connections {
+            return refuse("more threads than connections; give each thread at least one");
+        }
+        if !self.is_persistent && self.pipeline_depth > 1 {
+            return refuse("a connection per request leaves nothing to pipeline; give one of them");
+        }
+        if self.is_http10 && self.pipeline_depth > 1 {
+            return refuse("HTTP/1.0 has no pipelining; use HTTP/1.1 or a pipeline_depth of 1");
+        }
+        if self.timeout.is_zero() {
+            return refuse("a timeout is longer than nothing");
+        }
+        if self.limit == Limit::Requests(0) || self.limit == Limit::Duration(Duration::ZERO) {
+            return refuse("a run lasts for some time or for some requests");
+        }
+        if self.requests_total().is_some() && !self.warm_up.is_zero() {
+            return refuse("a number of requests has no warm-up; give a duration instead of it");
+        }
+        self.check_sources()?;
+        self.check_shape()?;
+        if self.requests.is_empty() {
+            return refuse("there is no request to send");
+        }
+        self.requests.iter().try_for_each(Request::check)
+    }
+
+    fn check_sources(&self) -> Result<(), String> {
+        let Address::Internet(address) = &self.address else {
+            return match self.source_addresses.is_empty() {
+                true => Ok(()),
+                false => Err(String::from("a UNIX socket has no source addresses")),
+            };
+        };
+        let is_other = |source: &&IpAddr| source.is_ipv4() != address.is_ipv4();
+        match self.source_addresses.iter().find(is_other) {
+            None => Ok(()),
+            Some(source) => Err(format!(
+                "no connection leads from {source} to {address}: one is IPv4, one IPv6"
+            )),
+        }
+    }
+
+    fn check_shape(&self) -> Result<(), String> {
+        let is_sound = |stages: &[Stage]| {
+            stages.iter().all(Stage::is_sound) && stages.iter().any(|it| it.from + it.to > 0.0)
+        };
+        let limits =
+            "a stage lasts for some time, and its load is between 0 and a thousand million";
+        match &self.shape {
+            Shape::Rate(rate) if !(*rate > 0.0 && *rate <= 1e9) => {
+                Err(format!("{rate} is no rate of requests per second"))
+            }
+            Shape::Connections(stages) | Shape::Rates(stages) if !is_sound(stages) => {
+                Err(format!("{limits}, and not always 0"))
+            }
+            Shape::Connections(stages) => {
+                let most = stages
+                    .iter()
+                    .map(|it| it.from.max(it.to))
+                    .fold(0.0, f64::max);
+                match most as usize > self.connections {
+                    true => Err(String::from("a stage has more connections than the plan")),
+                    false => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether requests leave when they are due, answered or not.
+    pub(super) fn is_open_loop(&self) -> bool {
+        matches!(self.shape, Shape::Rate(_) | Shape::Rates(_))
+    }
+
+    /// How many requests end the run; `None`: a time does.
+    pub(super) fn requests_total(&self) -> Option<u64> {
+        match (&self.shape, self.limit) {
+            (Shape::Closed | Shape::Rate(_), Limit::Requests(total)) => Some(total),
+            _ => None,
+        }
+    }
+
+    /// How long the measured time lasts; `None`: until all requests are answered.
+    pub(super) fn length(&self) -> Option<Duration> {
+        match (&self.shape, self.limit) {
+            (Shape::Connections(stages) | Shape::Rates(stages), _) => {
+                Some(stages.iter().map(|it| it.duration).sum())
+            }
+            (_, Limit::Duration(length)) => Some(length),
+            (_, Limit::Requests(_)) => None,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! A run from outside: begun, watched, ended, reported.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use net::precise_ns;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::Plan;
+use super::board::Board;
+use super::checker::Kind;
+use super::driver::{Common, Driver, Outcome};
+use super::mix::Mix;
+use super::report::{Lag, Progress, Report};
+
+/// Descriptors that are needed beside those of connections: the poller's and the timer's of each thread, and what is open already.
+const OTHER_DESCRIPTORS: u64 = 50;
+
+/// A run that goes on in threads of its own. Dropping it ends it.
+pub struct Run {
+    common: Arc<Common>,
+    ending: Arc<Ending>,
+}
+
+/// What the threads leave behind.
+#[derive(Default)]
+struct Ending {
+    outcomes: Mutex<Vec<io::Result<Outcome>>>,
+    changed: Condvar,
+}
+
+impl Ending {
+    fn lock(&self) -> MutexGuard<'_, Vec<io::Result<Outcome>>> {
+        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drives the load to its end and gives what came of it.
+///
+/// # Errors
+/// As [`Run::start`], and when a poller breaks. Whatever the server does is no error but counted in the report.
+pub fn run(plan: &Plan) -> io::Result<Report> {
+    let run = Run::start(plan.clone())?;
+    while !run.wait(Duration::from_secs(3600)) {}
+    let report = run.report()?;
+    report.ok_or_else(|| io::Error::other("the run has ended without a report"))
+}
+
+impl Run {
+    /// Begins to load.
+    ///
+    /// # Errors
+    /// `InvalidInput` where the plan contradicts itself; others when the machine cannot.
+    pub fn start(plan: Plan) -> io::Result<Run> {
+        let refuse = |message: String| io::Error::new(io::ErrorKind::InvalidInput, message);
+        plan.check().map_err(refuse)?;
+        let held = crate::raise_descriptor_limit();
+        let needed = plan.connections as u64 + 2 * plan.threads as u64 + OTHER_DESCRIPTORS;
+        if held < needed {
+            return Err(io::Error::other(format!(
+                "{needed} open files are needed and {held} are allowed; raise the limit (ulimit -Hn)"
+            )));
+        }
+        let common = Arc::new(Common {
+            mix: Mix::new(&plan).map_err(refuse)?,
+            kinds: plan.requests.iter().map(Kind::new).collect(),
+            board: Board::new(plan.threads),
+            plan,
+        });
+        // All drivers first: nothing has begun when one of them cannot be had.
+        let drivers: Vec<Driver> = (0..common.plan.threads)
+            .map(|index| Driver::new(Arc::clone(&common), index))
+            .collect::<io::Result<_>>()?;
+        let ending = Arc::new(Ending::default());
+        if common.plan.requests_total().is_some() && !common.plan.is_open_loop() {
+            common.board.begin(precise_ns());
+        }
+        let run = Run { common, ending };
+        for (index, driver) in drivers.into_iter().enumerate() {
+            run.spawn(index, driver)?;
+        }
+        Ok(run)
+    }
+
+    fn spawn(&self, index: usize, driver: Driver) -> io::Result<()> {
+        let (common, ending) = (Arc::clone(&self.common), Arc::clone(&self.ending));
+        let cpus = &self.common.plan.cpus;
+        let turn = index.checked_rem(cpus.len());
+        let cpu = turn.and_then(|it| cpus.get(it)).copied();
+        let load = move || {
+            let load = AssertUnwindSafe(|| bind_to(cpu).and_then(|()| driver.run()));
+            let panicked = |_| Err(io::Error::other("a thread of the generator panicked"));
+            let outcome = catch_unwind(load).unwrap_or_else(panicked);
+            if outcome.is_err() {
+                // The others would wait for this one to begin.
+                common.board.stop();
+            }
+            ending.lock().push(outcome);
+            ending.changed.notify_all();
+        };
+        let name = format!("load-{index}");
+        thread::Builder::new().name(name).spawn(load)?;
+        Ok(())
+    }
+
+    /// Waits for the end, up to this time; whether it has come.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let threads = self.common.plan.threads;
+        let waited = self
+            .ending
+            .changed
+            .wait_timeout_while(self.ending.lock(), timeout, |it| it.len() < threads);
+        let (outcomes, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        outcomes.len() >= threads
+    }
+
+    /// Ends the run early; the report covers the time until there.
+    pub fn stop(&self) {
+        self.common.board.stop();
+    }
+
+    /// What it is doing, and what has come since the last call.
+    pub fn progress(&self) -> Progress {
+        let (plan, board) = (&self.common.plan, &self.common.board);
+        let now_ns = precise_ns();
+        let mut live = board.live();
+        let (ok, errors) = live.sum();
+        let failed = errors.total();
+        let warm_up_ns = plan.warm_up.as_nanos() as u64;
+        let start_ns = board.origin_ns().map(|it| it.saturating_add(warm_up_ns));
+        let elapsed_s = start_ns.map_or(0.0, |it| now_ns.saturating_sub(it) as f64 / 1e9);
+        let is_done = self.wait(Duration::ZERO);
+        let share_done = match (plan.length(), plan.requests_total()) {
+            (Some(length), _) => elapsed_s / length.as_secs_f64(),
+            (None, total) => (ok + failed) as f64 / total.unwrap_or(u64::MAX) as f64,
+        };
+        let asked_ns = live.asked_ns.max(start_ns.unwrap_or(now_ns)).min(now_ns);
+        let interval_s = (now_ns - asked_ns) as f64 / 1e9;
+        let answered = live.interval_ns.total() as f64;
+        let progress = Progress {
+            phase: match start_ns {
+                _ if is_done => "done",
+                None => "opening",
+                Some(start_ns) if now_ns < start_ns => "warm_up",
+                Some(_) => "measuring",
+            },
+            elapsed_s,
+            share_done: share_done.min(1.0),
+            ok,
+            failed,
+            errors,
+            connections_held: board.held().0,
+            interval_s,
+            interval_requests_per_s: if interval_s > 0.0 {
+                answered / interval_s
+            } else {
+                0.0
+            },
+            interval_latency_us: Lag::of(&live.interval_ns),
+        };
+        live.interval_ns.clear();
+        live.asked_ns = now_ns;
+        progress
+    }
+
+    /// What came of it; `None` before the end.
+    ///
+    /// # Errors
+    /// When a poller broke, a thread panicked, or one could not be bound to its CPU.
+    pub fn report(&self) -> io::Result<Option<Report>> {
+        let mut found = self.ending.lock();
+        if found.len() < self.common.plan.threads {
+            return Ok(None);
+        }
+        if let Some(Err(error)) = found.iter().find(|it| it.is_err()) {
+            return Err(io::Error::new(error.kind(), error.to_string()));
+        }
+        let outcomes: Vec<Outcome> = found.drain(..).flatten().collect();
+        let report = Report::new(&self.common, &outcomes);
+        found.extend(outcomes.into_iter().map(Ok));
+        Ok(Some(report))
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn bind_to(cpu: Option<usize>) -> io::Result<()> {
+    let Some(cpu) = cpu else { return Ok(()) };
+    let mut set = CpuSet::new();
+    if cpu < CpuSet::MAX_CPU {
+        set.set(cpu);
+    }
+    sched_setaffinity(None, &set)
+        .map_err(|error| io::Error::other(format!("cannot run on CPU {cpu}: {error}")))
+}

@@ -1,0 +1,241 @@
+//! An open loop: requests leave when they are due, and latency counts from then.
+
+mod fixture;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fixture::{OK, answering, open_plan, server, server_of_many};
+use load::generator::{Limit, Plan, Report, Run, Shape, Stage, run};
+
+fn failed(report: &Report) -> u64 {
+    report.errors.total()
+}
+
+/// Answers every request at once, but sleeps through `freeze` when it sees its first request behind `after`.
+fn freezing(after: Duration, freeze: Duration) -> impl Fn(TcpStream) + Send + Sync + 'static {
+    let begun = Instant::now();
+    move |mut stream| {
+        let mut buffer = [0; 65536];
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            let since = begun.elapsed();
+            if since > after && since < after + freeze {
+                thread::sleep(after + freeze - since);
+            }
+            let requests = buffer[..count].windows(4).filter(|it| it == b"\r\n\r\n");
+            if stream
+                .write_all(OK.repeat(requests.count()).as_bytes())
+                .is_err()
+            {
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn every_request_of_the_schedule_is_sent_and_answered() {
+    for (threads, depth) in [(1, 1), (3, 4)] {
+        let mut asked = open_plan(server_of_many(answering(&[OK])), 2000.0);
+        asked.threads = threads;
+        asked.pipeline_depth = depth;
+        asked.limit = Limit::Duration(Duration::from_millis(500));
+        let report = run(&asked).expect("a run");
+        // On a busy machine the last ones may have found no free connection in time.
+        assert_eq!((report.ok + report.unfinished, failed(&report)), (1000, 0));
+        assert!(report.ok > 900, "{report:?}");
+        assert_eq!(report.requests_sent, report.ok);
+        assert_eq!(report.achieved_share, Some(report.ok as f64 / 1000.0));
+        assert_eq!(report.offered_per_s, Some(2000.0));
+        assert!((report.seconds - 0.5).abs() < 1e-6, "{}", report.seconds);
+    }
+}
+
+#[test]
+fn a_number_of_requests_ends_it() {
+    let mut asked = open_plan(server_of_many(answering(&[OK])), 1000.0);
+    asked.limit = Limit::Requests(77);
+    let report = run(&asked).expect("a run");
+    assert_eq!(
+        (report.ok, report.requests_sent, report.unfinished),
+        (77, 77, 0)
+    );
+}
+
+#[test]
+fn a_freeze_shows_in_the_tail_from_the_intended_start() {
+    let freeze = Duration::from_secs(1);
+    let address = server_of_many(freezing(Duration::from_millis(500), freeze));
+    let mut asked = open_plan(address, 1000.0);
+    asked.connections = 10;
+    asked.limit = Limit::Duration(Duration::from_millis(2500));
+    let report = run(&asked).expect("a run");
+    assert_eq!((report.ok + report.unfinished, failed(&report)), (2500, 0));
+    // A thousand requests were due while nothing was answered; ten were under way, the others waited in the schedule.
+    let slow_us = freeze.as_micros() as f64;
+    assert!(
+        report.latency_us.max > 0.9 * slow_us,
+        "{:?}",
+        report.latency_us
+    );
+    assert!(
+        report.latency_us.p90 > 0.5 * slow_us,
+        "{:?}",
+        report.latency_us
+    );
+    let uncorrected = report.uncorrected_latency_us.expect("an open loop");
+    assert!(uncorrected.p90 < 0.1 * slow_us, "{uncorrected:?}");
+    assert!(uncorrected.max > 0.9 * slow_us, "{uncorrected:?}");
+    // Waiting for a connection is the server's doing, not the generator's.
+    let lag = report.schedule_lag_us.expect("an open loop");
+    assert!(lag.p99 < 0.1 * slow_us, "{lag:?}");
+    assert!(report.per_second.len() == 3, "{:?}", report.per_second);
+    assert!(
+        report.per_second[1].p99_us > 0.5 * slow_us,
+        "{:?}",
+        report.per_second
+    );
+}
+
+#[test]
+fn what_is_due_and_not_sent_is_unfinished() {
+    // One connection, which takes a tenth of a second for each answer: five of fifty.
+    let address = server(|mut stream| {
+        while fixture::read_request(&mut stream) {
+            thread::sleep(Duration::from_millis(100));
+            let _ = stream.write_all(OK.as_bytes());
+        }
+    });
+    let mut asked = open_plan(address, 100.0);
+    asked.connections = 1;
+    asked.limit = Limit::Duration(Duration::from_millis(500));
+    let report = run(&asked).expect("a run");
+    assert_eq!(report.ok + report.unfinished, 50);
+    assert!((3..=6).contains(&report.ok), "{report:?}");
+    assert_eq!(report.requests_sent, report.ok);
+    assert_eq!(report.offered_per_s, Some(100.0));
+}
+
+#[test]
+fn nobody_listening_fails_each_request_when_it_is_due() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = load::generator::Address::Internet(listener.local_addr().expect("an address"));
+    drop(listener);
+    for is_persistent in [true, false] {
+        let mut asked = open_plan(address.clone(), 500.0);
+        asked.is_persistent = is_persistent;
+        asked.limit = Limit::Requests(50);
+        let report = run(&asked).expect("a run");
+        assert_eq!(report.errors.get(load::generator::ErrorClass::Refused), 50);
+        assert_eq!((report.ok, failed(&report)), (0, 50));
+        assert_eq!(
+            (report.connections_max, report.connect_latency_us.max),
+            (0, 0.0)
+        );
+    }
+}
+
+#[test]
+fn connections_that_end_are_opened_again() {
+    // Each connection serves two requests and says so; or one, without a word.
+    let polite = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi";
+    for depth in [1, 3] {
+        let address = server_of_many(move |mut stream| {
+            let _ = fixture::read_request(&mut stream) && stream.write_all(OK.as_bytes()).is_ok();
+            if fixture::read_request(&mut stream) {
+                let _ = stream.write_all(polite.as_bytes());
+            }
+        });
+        let mut asked = open_plan(address, 1000.0);
+        asked.connections = 4;
+        asked.pipeline_depth = depth;
+        asked.limit = Limit::Requests(200);
+        let report = run(&asked).expect("a run");
+        assert_eq!((report.ok, failed(&report)), (200, 0), "{depth}");
+        assert!(report.connections_opened >= 100, "{report:?}");
+    }
+    let address = server_of_many(|mut stream| {
+        let _ = fixture::read_request(&mut stream) && stream.write_all(OK.as_bytes()).is_ok();
+    });
+    let mut asked = open_plan(address, 500.0);
+    asked.is_persistent = false;
+    asked.limit = Limit::Requests(100);
+    let report = run(&asked).expect("a run");
+    assert_eq!(
+        (report.ok, failed(&report), report.connections_opened),
+        (100, 0, 100)
+    );
+}
+
+#[test]
+fn a_warm_up_and_stages_are_counted_apart() {
+    let stage = |milliseconds, from, to| Stage {
+        duration: Duration::from_millis(milliseconds),
+        from,
+        to,
+    };
+    let mut asked = open_plan(server_of_many(answering(&[OK])), 1.0);
+    asked.warm_up = Duration::from_millis(200);
+    asked.shape = Shape::Rates(vec![stage(300, 500.0, 1500.0), stage(200, 1500.0, 1500.0)]);
+    let report = run(&asked).expect("a run");
+    // 100 in the warm-up, 300 on the ramp, 300 behind it.
+    assert_eq!((report.ok + report.unfinished, failed(&report)), (600, 0));
+    assert_eq!(report.requests_sent, 100 + report.ok);
+    assert!((report.seconds - 0.5).abs() < 1e-6, "{}", report.seconds);
+}
+
+#[test]
+fn a_run_can_be_watched_and_stopped() {
+    let mut asked = open_plan(server_of_many(answering(&[OK])), 1000.0);
+    asked.limit = Limit::Duration(Duration::from_secs(60));
+    let run = Run::start(asked).expect("a start");
+    assert!(run.report().expect("no error").is_none());
+    let mut seen = 0.0;
+    while seen < 300.0 {
+        assert!(!run.wait(Duration::from_millis(20)));
+        let progress = run.progress();
+        seen += progress.interval_requests_per_s * progress.interval_s;
+        assert!(progress.share_done < 0.5, "{progress:?}");
+    }
+    let progress = run.progress();
+    assert!(progress.ok >= 250, "{progress:?}");
+    assert_eq!(
+        (progress.phase, progress.connections_held),
+        ("measuring", 20)
+    );
+    run.stop();
+    assert!(run.wait(Duration::from_secs(10)));
+    assert_eq!(run.progress().phase, "done");
+    let report = run.report().expect("no error").expect("a report");
+    assert!(report.was_stopped && report.seconds < 30.0);
+    // What was due at that moment and had not left is unfinished too.
+    let sent = report.ok..=report.ok + report.unfinished;
+    assert!(report.ok >= 250 && sent.contains(&report.requests_sent));
+    assert!(report.to_json().starts_with("{\"requests_per_s\":"));
+}
+
+#[test]
+fn a_late_answer_has_failed() {
+    let (sender, receiver) = mpsc::channel::<()>();
+    let receiver = std::sync::Mutex::new(receiver);
+    let address = server(move |mut stream| {
+        let mut answered = 0;
+        while fixture::read_request(&mut stream) {
+            answered += 1;
+            if answered == 3 {
+                let held = receiver.lock().expect("a lock");
+                let _ = held.recv_timeout(Duration::from_millis(600));
+            }
+            let _ = stream.write_all(OK.as_bytes());
+        }
+    });
+    let asked = Plan {
+        deadline: Some(Duration::from_millis(500)),
+        ..fixture::plan(address, 5, 1)
+    };
+    assert_eq!(fixture::outcome(&asked), (4, vec![String::from("late 1")]));
+    drop(sender);
+}

@@ -1,0 +1,212 @@
+//! From a dict to a plan. Every refusal is one line that names the key.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ::load::generator::{Address, Expectation, Limit, Plan, Request, Shape, Stage};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// What the keys that exclude each other say.
+#[derive(Default)]
+struct Shapes {
+    duration: Option<Duration>,
+    requests_total: Option<u64>,
+    rate_per_s: Option<f64>,
+    stages: Option<Vec<Stage>>,
+    has_rates: bool,
+}
+
+/// Reads a whole plan.
+///
+/// # Errors
+/// `ValueError` for a key that there is not, and a value that does not fit.
+pub(super) fn read(given: &Bound<'_, PyDict>) -> PyResult<Plan> {
+    let mut plan = Plan::default();
+    let mut shapes = Shapes::default();
+    for needed in ["address", "requests"] {
+        if !given.contains(needed)? {
+            return Err(refusal(needed, "a plan needs it"));
+        }
+    }
+    for (key, value) in given {
+        let key: String = key.extract()?;
+        if !value.is_none() && !set_shape(&mut shapes, &key, &value)? {
+            set(&mut plan, &key, &value)?;
+        }
+    }
+    shape(&mut plan, shapes)?;
+    Ok(plan)
+}
+
+fn set(plan: &mut Plan, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    match key {
+        "address" => plan.address = address(&get::<String>(key, value)?)?,
+        "threads" => plan.threads = get(key, value)?,
+        "connections" => plan.connections = get(key, value)?,
+        "pipeline_depth" => plan.pipeline_depth = get(key, value)?,
+        "is_persistent" => plan.is_persistent = get(key, value)?,
+        "http_version" => {
+            plan.is_http10 = match get::<String>(key, value)?.as_str() {
+                "1.1" => false,
+                "1.0" => true,
+                other => return Err(refusal(key, &format!("{other:?} is not 1.0 or 1.1"))),
+            }
+        }
+        "source_addresses" => plan.source_addresses = sources(key, value)?,
+        "cpus" => plan.cpus = get(key, value)?,
+        "is_sleepless" => plan.is_sleepless = get(key, value)?,
+        "requests" => {
+            plan.requests = get::<Vec<Bound<'_, PyDict>>>(key, value)?
+                .iter()
+                .map(request)
+                .collect::<PyResult<_>>()?;
+        }
+        "warm_up_s" => plan.warm_up = duration(key, value)?,
+        "timeout_s" => plan.timeout = duration(key, value)?,
+        "deadline_s" => plan.deadline = Some(duration(key, value)?),
+        _ => return Err(refusal(key, "a plan has no such key")),
+    }
+    Ok(())
+}
+
+/// False: the key is not one of those that exclude each other.
+fn set_shape(shapes: &mut Shapes, key: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    match key {
+        "duration_s" => shapes.duration = Some(duration(key, value)?),
+        "requests_total" => shapes.requests_total = Some(get(key, value)?),
+        "rate_per_s" => shapes.rate_per_s = Some(get(key, value)?),
+        "stages" => {
+            let given: Vec<Bound<'_, PyDict>> = get(key, value)?;
+            shapes.has_rates = match given.first() {
+                Some(first) => first.contains("rate_per_s")?,
+                None => return Err(refusal(key, "there is none in the list")),
+            };
+            shapes.stages = Some(stages(&given, shapes.has_rates)?);
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn shape(plan: &mut Plan, shapes: Shapes) -> PyResult<()> {
+    plan.limit = match (shapes.duration, shapes.requests_total, &shapes.stages) {
+        (Some(duration), None, None) => Limit::Duration(duration),
+        (None, Some(total), None) => Limit::Requests(total),
+        (None, None, Some(stages)) => Limit::Duration(stages.iter().map(|it| it.duration).sum()),
+        _ => {
+            let message = "give one of duration_s, requests_total and stages";
+            return Err(PyValueError::new_err(message));
+        }
+    };
+    plan.shape = match (shapes.stages, shapes.rate_per_s) {
+        (None, None) => Shape::Closed,
+        (None, Some(rate)) => Shape::Rate(rate),
+        (Some(stages), None) if shapes.has_rates => Shape::Rates(stages),
+        (Some(stages), None) => Shape::Connections(stages),
+        (Some(_), Some(_)) => {
+            let message = "stages have rates of their own; leave rate_per_s away";
+            return Err(PyValueError::new_err(message));
+        }
+    };
+    Ok(())
+}
+
+/// Reads stages of rates, or of numbers of connections: each leads from where the one before it ended.
+fn stages(given: &[Bound<'_, PyDict>], has_rates: bool) -> PyResult<Vec<Stage>> {
+    let (load, start) = match has_rates {
+        true => ("rate_per_s", "start_rate_per_s"),
+        false => ("connections", "start_connections"),
+    };
+    let mut found: Vec<Stage> = Vec::new();
+    for stage in given {
+        let mut length = None;
+        let mut to = None;
+        let mut from = found.last().map(|it| it.to);
+        for (key, value) in stage {
+            let key: String = key.extract()?;
+            match key.as_str() {
+                "duration_s" => length = Some(duration(&key, &value)?),
+                _ if key == load => to = Some(get::<f64>(&key, &value)?),
+                _ if key == start && found.is_empty() => from = Some(get(&key, &value)?),
+                _ => return Err(refusal(&key, "a stage has no such key here")),
+            }
+        }
+        let (Some(duration), Some(to)) = (length, to) else {
+            return Err(refusal(
+                "stages",
+                &format!("each has duration_s and {load}"),
+            ));
+        };
+        let from = from.unwrap_or(to);
+        found.push(Stage { duration, from, to });
+    }
+    Ok(found)
+}
+
+fn request(given: &Bound<'_, PyDict>) -> PyResult<Request> {
+    let mut request = Request::default();
+    let mut expected = Expectation::default();
+    for (key, value) in given {
+        let key: String = key.extract()?;
+        if value.is_none() {
+            continue;
+        }
+        match key.as_str() {
+            "method" => request.method = get(&key, &value)?,
+            "target" => request.target = get(&key, &value)?,
+            "host" => request.host = get(&key, &value)?,
+            "field_lines" => request.field_lines = get(&key, &value)?,
+            "content" => request.content = Some(get(&key, &value)?),
+            "weight" => request.weight = get(&key, &value)?,
+            "expected_status" => expected.status = Some(get(&key, &value)?),
+            "expected_length" => expected.length = Some(get(&key, &value)?),
+            "expected_content" => expected.content = Some(get(&key, &value)?),
+            "is_any_length" => expected.is_any_length = get(&key, &value)?,
+            "is_template" => expected.is_template = get(&key, &value)?,
+            _ => return Err(refusal(&key, "a request has no such key")),
+        }
+    }
+    request.expected = expected;
+    Ok(request)
+}
+
+fn address(text: &str) -> PyResult<Address> {
+    match text.strip_prefix("unix:") {
+        Some(path) => Ok(Address::Local(PathBuf::from(path))),
+        None => match text.parse() {
+            Ok(address) => Ok(Address::Internet(address)),
+            Err(_) => {
+                let message = format!("{text:?} is not IP:PORT, [IPV6]:PORT or unix:PATH");
+                Err(refusal("address", &message))
+            }
+        },
+    }
+}
+
+fn sources(key: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<IpAddr>> {
+    let parse = |text: &String| {
+        text.parse()
+            .map_err(|_| refusal(key, &format!("{text:?} is no IP address")))
+    };
+    get::<Vec<String>>(key, value)?.iter().map(parse).collect()
+}
+
+fn duration(key: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(get(key, value)?).map_err(|error| refusal(key, &error.to_string()))
+}
+
+fn get<'py, T>(key: &str, value: &Bound<'py, PyAny>) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py>,
+{
+    value
+        .extract()
+        .map_err(|_| refusal(key, &format!("{value} does not fit")))
+}
+
+fn refusal(key: &str, message: &str) -> PyErr {
+    PyValueError::new_err(format!("{key}: {message}"))
+}

@@ -1,0 +1,198 @@
+"""The command `bolide load`: what it runs, what it prints, and its exit code.
+
+Its flags stand in `flags.py`; `options.py` says what can be asked of a run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bolide.errors import ConfigError
+from bolide.load import destination, display, like, plan, record, run, search, summary
+from bolide.load import threshold as thresholds
+from bolide.load.flags import SECTIONS, SectionedCommand
+from bolide.load.options import Options
+from bolide.load.requestfile import content_of
+from bolide.load.threshold import Threshold
+from bolide.load.verdict import sentences, was_answered
+from bolide.load.views import VIEWS
+from bolide.load.views import ab as ab_view
+from bolide.load.views.sheet import Sheet
+
+EXIT_NOT_MET = 1
+EXIT_UNANSWERED = 3
+EXIT_INTERRUPTED = 130
+TRIAL_S = 5.0
+"""How long a trial of `--find` takes unless `--duration` says it."""
+BESIDE_LIKE = {
+    "urls",
+    "like",
+    "threads",
+    "cpus",
+    "sleepless",
+    "pipeline",
+    "request_file",
+    "expect_status",
+    "expect_length",
+    "expect_body",
+    "expect_same",
+}
+"""What may be given together with `--like`, beside the options for output."""
+
+
+@click.pass_context
+def _load(context: click.Context, /, **given: Any) -> None:
+    """Drive HTTP load at URL and print what came back.
+
+    URL is http://HOST:PORT/PATH (URL*3 for a weight of 3, several of one server) or unix:PATH.
+    Exit code: 0 done, 1 a --require does not hold, 2 a mistake in the command, 3 nothing was
+    answered, 130 interrupted (after the report). See docs/load.md for what each figure means.
+    """
+    output = {name: given.pop(name) for name in ("as_json", "as_csv", "view", "quiet", "find")}
+    if sum(bool(output[name]) for name in ("as_json", "as_csv", "view")) > 1:
+        raise ConfigError("--json, --csv and --view each say what to print; give one of them")
+    conditions = [thresholds.read(text) for text in given.pop("require")]
+    view, options = _options(context, given)
+    output["view"] = output["view"] or (None if output["as_json"] or output["as_csv"] else view)
+    if output["find"]:
+        sys.exit(_find(options, output, conditions))
+    sys.exit(_measure(options, output, conditions))
+
+
+load = SectionedCommand(
+    "load",
+    callback=_load,
+    help=_load.__doc__,
+    params=[
+        click.Argument(["urls"], nargs=-1, metavar="URL..."),
+        *(option for options in SECTIONS.values() for option in options),
+    ],
+)
+
+
+def _options(context: click.Context, given: dict[str, Any]) -> tuple[str | None, Options]:
+    """Make the options of the flags, or of another tool's command line; give its view too.
+
+    Raises:
+        ConfigError: flags contradict each other.
+    """
+    line = given.pop("like")
+    body, file, expected = given.pop("body"), given.pop("body_file"), given.pop("expect_body")
+    if body is not None and file is not None:
+        raise ConfigError("--body and --body-file both say the content; give only one of them")
+    given["body"] = content_of(file) if file else None if body is None else os.fsencode(body)
+    given["expect_body"] = _expected_content(expected)
+    given["is_persistent"] = not given.pop("no_keep_alive")
+    given["http_version"] = "1.0" if given.pop("is_http10") else "1.1"
+    if line is None:
+        return None, Options(**given)
+    from_line = click.core.ParameterSource.COMMANDLINE
+    typed = [
+        parameter
+        for parameter in context.command.params
+        if context.get_parameter_source(parameter.name or "") is from_line
+    ]
+    for parameter in typed:
+        if parameter.name in given and parameter.name not in BESIDE_LIKE:
+            raise ConfigError(f"{parameter.opts[-1]} does not go with --like, which says it itself")
+    if given["urls"]:
+        raise ConfigError(f"{given['urls'][0]!r} stands beside --like, whose command has a URL")
+    tool, options = like.read(line)
+    names = {parameter.name or "" for parameter in typed} & BESIDE_LIKE & given.keys()
+    return tool, replace(options, **{name: given[name] for name in names - {"urls"}})
+
+
+def _expected_content(text: str | None) -> bytes | None:
+    """Read TEXT or @FILE."""
+    if text is None:
+        return None
+    return content_of(Path(text[1:])) if text.startswith("@") else os.fsencode(text)
+
+
+def _measure(options: Options, output: dict[str, Any], conditions: list[Threshold]) -> int:
+    """Run once and print what came of it; give the exit code."""
+    where = destination.find(options.urls, options.target, options.proxy)
+    the_plan = plan.build(options, where)
+    shown = display.choose(sys.stderr, output["quiet"])
+    outcome = run.run(the_plan, shown, stop_after_s=options.stop_after_s)
+    sheet = Sheet(outcome.report, the_plan, options, where)
+    _print(sheet, output, conditions)
+    return _exit_code(outcome, conditions)
+
+
+def _find(options: Options, output: dict[str, Any], conditions: list[Threshold]) -> int:
+    """Search the highest rate that holds a condition; give the exit code."""
+    threshold = thresholds.read(output["find"], "--find")
+    if options.requests or options.stages or options.ramp_up_s:
+        raise ConfigError("--find runs trials of --duration at rates of its own; give no other end")
+    if output["view"] or output["as_csv"]:
+        raise ConfigError("--find prints trials, not one run; leave out --view, --csv and --like")
+    options = replace(options, duration_s=options.duration_s or TRIAL_S)
+    where = destination.find(options.urls, options.target, options.proxy)
+    is_terminal = sys.stderr.isatty()  # elsewhere the line of each trial is enough
+    shown = display.choose(sys.stderr, output["quiet"] or not is_terminal)
+
+    def measure(rate: float) -> run.Outcome:
+        return run.run(plan.build(replace(options, rate=rate), where), shown)
+
+    def tell(trial: search.Trial) -> None:
+        if not output["quiet"]:
+            click.echo(search.trial_text(trial, threshold), err=True)
+
+    start = options.rate or search.START_PER_S
+    found = search.find(threshold, measure, tell, start, options.sleepless)
+    shown_trial = found.held or found.failed or found.interrupted or found.trials[-1]
+    the_plan = plan.build(replace(options, rate=shown_trial.rate_per_s), where)
+    sheet = Sheet(shown_trial.report, the_plan, options, where)
+    _print(sheet, output, conditions, find=search.as_data(found))
+    if not output["as_json"]:
+        click.echo("\n" + "\n".join(search.result_text(found)))
+    if found.interrupted:
+        return EXIT_INTERRUPTED
+    if found.held:
+        return _exit_code(run.Outcome(found.held.report), conditions)
+    is_answered = any(was_answered(trial.report) for trial in found.trials)
+    return EXIT_NOT_MET if is_answered else EXIT_UNANSWERED
+
+
+def _print(sheet: Sheet, output: dict[str, Any], conditions: list[Threshold], **more: Any) -> None:
+    """Print the page that was asked for; warnings stand apart from what other programs read."""
+    if output["as_json"]:
+        click.echo(record.as_json(sheet.report, sheet.plan, conditions, **more))
+        return
+    if not output["as_csv"] and not output["view"]:
+        page = summary.page(sheet.report, sheet.plan, sheet.destination)
+        click.echo(display.drawable(page, sys.stdout))
+        return
+    page = VIEWS[output["view"]](sheet) if output["view"] else ""
+    click.echo(page or record.as_csv(sheet.report, sheet.plan))
+    for sentence in sentences(sheet.report, sheet.plan):
+        click.echo(f"note: {sentence}", err=True)
+    if sheet.options.percentiles_file:
+        _write(sheet.options.percentiles_file, ab_view.percentiles_csv(sheet))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _exit_code(outcome: run.Outcome, conditions: list[Threshold]) -> int:
+    """Say on standard error which condition does not hold; give the exit code."""
+    if outcome.was_interrupted:
+        return EXIT_INTERRUPTED
+    missed = [each for each in conditions if not each.is_met(outcome.report)]
+    for each in missed:
+        value = each.value_text(outcome.report)
+        click.echo(f"bolide: not met: {each.text!r}: {value}", err=True)
+    if not was_answered(outcome.report):
+        return EXIT_UNANSWERED
+    return EXIT_NOT_MET if missed else 0

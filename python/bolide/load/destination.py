@@ -1,0 +1,150 @@
+"""The server that is loaded: URLs with weights, and the one address behind them."""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass
+from urllib.parse import quote, urlsplit
+
+from bolide.address import Address
+from bolide.errors import ConfigError, Error
+
+CONNECT_S = 5.0
+FORMS = "http://HOST:PORT/PATH or unix:PATH"
+_WEIGHT = re.compile(r"(.+?)\*([0-9]{1,9})")
+_PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F))
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """One server and the targets that are asked of it.
+
+    `address` is where to connect ("127.0.0.1:80", "unix:PATH"), `host` the value of Host, `name`
+    and `port` what the user wrote (port 0 for a UNIX socket), `targets` pairs of a request target
+    and its weight, `url` the first URL without its weight.
+    """
+
+    address: str
+    host: str
+    name: str
+    port: int
+    targets: tuple[tuple[str, int], ...]
+    url: str
+
+
+def find(urls: tuple[str, ...], target: str = "", proxy: str = "") -> Destination:
+    """Read the URLs and find out at which address their server answers.
+
+    A name may stand for several addresses; the first that takes a connection is loaded.
+
+    Raises:
+        ConfigError: a URL cannot be read, a name is unknown, or the URLs name several servers.
+        Error: nobody listens there.
+    """
+    if not urls:
+        raise ConfigError(f"no URL to load; give {FORMS}")
+    for url in urls:
+        if any(ord(character) < 0x20 for character in url):
+            raise ConfigError(f"{url!r} holds a control character; percent-encode it")
+    if urls[0].startswith("unix:"):
+        return _local(urls, target, proxy)
+    if target:
+        raise ConfigError("--target is for unix:PATH; write the target into the URL instead")
+    first, *others = (_internet(url) for url in urls)
+    for url, other in zip(urls[1:], others, strict=True):
+        if other[:2] != first[:2]:
+            raise ConfigError(
+                f"{url!r} names another server than {urls[0]!r}; a run loads one server"
+            )
+    name, port, _ = first
+    host = f"[{name}]" if ":" in name else name
+    targets = tuple(each[2] for each in (first, *others))
+    via = (name, port)
+    if proxy:
+        via = _proxy(proxy)
+        targets = tuple((f"http://{host}:{port}{path}", weight) for path, weight in targets)
+    return Destination(
+        address=_answering(*via, urls[0]),
+        host=host if port == 80 else f"{host}:{port}",
+        name=name,
+        port=port,
+        targets=targets,
+        url=_without_weight(urls[0])[0],
+    )
+
+
+def _local(urls: tuple[str, ...], target: str, proxy: str) -> Destination:
+    if len(urls) > 1 or proxy:
+        raise ConfigError(f"{urls[0]!r} goes alone; give several requests by --request-file")
+    path = urls[0].removeprefix("unix:")
+    if not path:
+        raise ConfigError(f"{urls[0]!r} names no path; give unix:PATH")
+    if target and not target.startswith("/"):
+        raise ConfigError(f"--target: {target!r} does not begin with a slash; give one like /index")
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(CONNECT_S)
+        try:
+            probe.connect(path)
+        except OSError as error:
+            raise Error(f"{urls[0]}: nobody answers: {error.strerror or error}") from None
+    return Destination(
+        address=urls[0],
+        host="localhost",
+        name=path,
+        port=0,
+        targets=((_quoted(target or "/"), 1),),
+        url=urls[0],
+    )
+
+
+def _internet(url: str) -> tuple[str, int, tuple[str, int]]:
+    """Give host, port, and the target with its weight."""
+    plain, weight = _without_weight(url)
+    try:
+        parts = urlsplit(plain)
+        port = 80 if parts.port is None else parts.port
+    except ValueError:
+        raise ConfigError(f"{url!r} is no URL to load; give {FORMS}") from None
+    if parts.scheme == "https":
+        raise ConfigError(f"{url!r} needs TLS, which the generator does not speak; give {FORMS}")
+    if parts.scheme != "http" or not parts.hostname or not 0 < port < 65536:
+        raise ConfigError(f"{url!r} is no URL to load; give {FORMS}")
+    if "@" in parts.netloc:
+        raise ConfigError(f"{url!r} holds a user; give -H 'Authorization: ...' instead")
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return parts.hostname, port, (_quoted(target), weight)
+
+
+def _without_weight(url: str) -> tuple[str, int]:
+    """Split `URL*3` into the URL and 3."""
+    match = _WEIGHT.fullmatch(url)
+    if match is None:
+        return url, 1
+    if int(match[2]) == 0:
+        raise ConfigError(f"{url!r} has weight 0; give a whole number from 1 on, or leave it out")
+    return match[1], int(match[2])
+
+
+def _quoted(target: str) -> str:
+    """Percent-encode what may not stand in a request target (RFC 3986 section 2.1)."""
+    return quote(target.encode("utf-8", "surrogateescape"), safe=_PRINTABLE)
+
+
+def _proxy(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 65536:
+        raise ConfigError(f"{text!r} is no proxy; give HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _answering(name: str, port: int, url: str) -> str:
+    """Give the first address of a name that takes a connection."""
+    try:
+        with socket.create_connection((name, port), CONNECT_S) as probe:
+            return str(Address(*probe.getpeername()[:2]))
+    except (socket.gaierror, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no host name"
+        raise ConfigError(f"{url}: no address for {name!r}: {reason}") from None
+    except OSError as error:
+        raise Error(f"{url}: nobody answers: {error.strerror or error}") from None

@@ -1,0 +1,50 @@
+"""What can be asked of a report's histogram: quantiles and shares.
+
+A row is its upper bound in microseconds and how many latencies lie in it and above the row before.
+A quantile is the upper bound of its row, so it errs upwards and by no more than the row's width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+Rows = Sequence[Sequence[float]]
+
+
+def quantile_us(rows: Rows, share: float) -> float | None:
+    """Give the latency that a share (0 to 1) of all does not exceed, None without any."""
+    wanted = share * sum(row[1] for row in rows)
+    seen = 0.0
+    for upper_us, count in rows:
+        seen += count
+        if seen >= wanted:
+            return upper_us
+    return None
+
+
+def share_between(rows: Rows, lower_us: float, upper_us: float) -> float | None:
+    """Give the share (0 to 1) of latencies within bounds, None without any."""
+    total = sum(row[1] for row in rows)
+    if not total:
+        return None
+    return sum(count for upper, count in rows if lower_us <= upper <= upper_us) / total
+
+
+def bins(rows: Rows, lowest_us: float, bins_max: int) -> list[tuple[float, float, int]]:
+    """Merge the rows into at most `bins_max` bins whose bounds grow by one factor.
+
+    Each bin is its lower and upper bound in microseconds and its count; empty bins between others
+    stay, so that a gap shows.
+    """
+    if not rows:
+        return []
+    lowest_us = max(1.0, min(lowest_us, rows[0][0]))
+    highest_us = max(rows[-1][0], lowest_us * 1.01)
+    width = math.log(highest_us / lowest_us) / bins_max
+    counts = [0] * bins_max
+    for upper_us, count in rows:
+        place = math.log(max(upper_us, lowest_us) / lowest_us) / width
+        counts[min(bins_max - 1, max(0, math.ceil(place) - 1))] += int(count)
+    bounds = [lowest_us * math.exp(width * step) for step in range(bins_max + 1)]
+    return list(zip(bounds, bounds[1:], counts, strict=False))

@@ -1,0 +1,121 @@
+"""The flags of `bolide load`, in the sections of its help text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bolide.load import quantity
+from bolide.load.views import VIEWS
+
+
+def _reading(parse: Callable[[str], float]) -> Callable[[Any], Any]:
+    """Make a click type of a function in `quantity.py`; what is read already stays."""
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            found = parse(value)
+        except ValueError as error:
+            raise click.BadParameter(f"{value!r} {error}") from None
+        if not found:
+            raise click.BadParameter(f"{value!r} is nothing; leave the option out")
+        return found
+
+    return read
+
+
+def _value(names: str, metavar: str, text: str, **more: Any) -> click.Option:
+    """Declare an option with a value; `names` are separated by spaces."""
+    return click.Option(names.split(), metavar=metavar, help=text, **more)
+
+
+def _time(names: str, text: str, default: float | None = None) -> click.Option:
+    return _value(names, "TIME", text, type=_reading(quantity.seconds), default=default)
+
+
+def _count(names: str, text: str, default: int | None = None) -> click.Option:
+    return _value(names, "N", text, type=_reading(quantity.count), default=default)
+
+
+def _file(names: str, text: str) -> click.Option:
+    return _value(names, "FILE", text, type=click.Path(path_type=Path))
+
+
+def _several(names: str, metavar: str, text: str) -> click.Option:
+    return _value(names, metavar, text, multiple=True)
+
+
+def _switch(names: str, text: str) -> click.Option:
+    return click.Option(names.split(), is_flag=True, help=text)
+
+
+SECTIONS: dict[str, tuple[click.Option, ...]] = {
+    "Load": (
+        _count("-c --connections", "Connections that are kept busy. [100]", 100),
+        _count("--pipeline", "Requests under way on each connection. [1]", 1),
+        _time("-d --duration duration_s", "How long: 10, 500ms, 30s, 2m. [10]"),
+        _count("-n --requests", "End after so many requests, not after a time."),
+        _time("--warm-up warm_up_s", "Time before, in which nothing is measured.", 0.0),
+        _count("--rate", "Requests per second, sent when due, answered or not (open loop)."),
+        _value(
+            "--stages",
+            "TIME:RATE,...",
+            "Rates that change: 10s:1000,30s:5000; or connections: 10s:50c,30s:200c.",
+            default="",
+        ),
+        _time("--ramp-up ramp_up_s", "Time before, in which the load climbs evenly.", 0.0),
+        _value("--find", "CONDITION", "Search the highest rate that holds: 'p99 < 10ms'."),
+    ),
+    "Requests": (
+        _value("-X --method", "METHOD", "Method. [GET; POST with a body]", default=""),
+        _several("-H --header headers", "HEADER", "'Name: value'; any number of times."),
+        _value("--body", "TEXT", "Content of the requests."),
+        _file("--body-file", "The same from a file."),
+        _value("--host", "HOST", "Value of Host. [the URL's]", default=""),
+        _value("--target", "PATH", "Request target for unix:PATH. [/]", default=""),
+        _file("--request-file", "Requests with weights, in TOML (docs/load.md)."),
+        _switch("--no-keep-alive", "Open a connection for each request."),
+        _switch("--http1.0 is_http10", "Speak HTTP/1.0."),
+        _several("--source source_addresses", "ADDRESS", "Connect from it; several take turns."),
+    ),
+    "Answers": (
+        _value("--expect-status", "STATUS", "The right status. [200 to 299]", type=int),
+        _value("--expect-length", "BYTES", "The right length of the content.", type=int),
+        _value("--expect-body", "TEXT|@FILE", "The right content."),
+        _switch("--expect-same", "All bytes must be as in the first answer, but for Date."),
+        _time("--timeout timeout_s", "How long an answer may take. [5]", 5.0),
+        _time("--deadline deadline_s", "A right answer that took longer counts as failed."),
+        _several("--require", "CONDITION", "Exit with 1 unless it holds: 'errors == 0'."),
+    ),
+    "Generator": (
+        _count("-t --threads", "Threads; each has its share of the connections. [1]", 1),
+        _value("--cpus", "LIST", "Processors that threads are bound to: 0,2-3.", default=""),
+        _switch("--sleepless", "Poll without sleeping."),
+    ),
+    "Output": (
+        _switch("--json as_json", "Print the whole report, and the plan, as JSON."),
+        _switch("--csv as_csv", "Print a header and a line of CSV."),
+        _value(
+            "--view", "|".join(VIEWS), "Print what that tool prints.", type=click.Choice([*VIEWS])
+        ),
+        _value("--like", "COMMAND", "Run another tool's command line, and print its view."),
+        _switch("--quiet", "Show nothing while it runs."),
+    ),
+}
+"""The options, by the section of the help text in which they stand."""
+
+
+class SectionedCommand(click.Command):
+    """A command whose help lists its options under the headings of `SECTIONS`."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each group of options as a section of its own."""
+        for name, options in SECTIONS.items():
+            records = [option.get_help_record(ctx) for option in options]
+            with formatter.section(name):
+                formatter.write_dl([record for record in records if record is not None])

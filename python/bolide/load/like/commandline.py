@@ -1,0 +1,110 @@
+"""Reads another tool's command line by the table of its options."""
+
+from __future__ import annotations
+
+import getopt
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bolide.errors import ConfigError
+from bolide.load import quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """A tool's options.
+
+    `short` and `long` are written as `getopt` takes them, `names` gives the short name of each long
+    one, and `refused` says, for the short names of what cannot be honoured, why and what to do.
+    """
+
+    tool: str
+    short: str
+    long: tuple[str, ...] = ()
+    names: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def read(self, words: list[str]) -> Given:
+        """Split words into options and the URL.
+
+        Raises:
+            ConfigError: an option is unknown or cannot be honoured, or there is not one URL.
+        """
+        try:
+            pairs, rest = getopt.gnu_getopt(words, self.short, list(self.long))
+        except getopt.GetoptError as error:
+            raise ConfigError(f"--like: {self.tool}: {error.msg}") from None
+        given = [(self.names.get(name, name), name, value) for name, value in pairs]
+        for short, written, _ in given:
+            if short in self.refused:
+                raise ConfigError(f"--like: {self.tool} {written}: {self.refused[short]}")
+        if len(rest) != 1:
+            found = " ".join(rest) or "none"
+            raise ConfigError(f"--like: {self.tool} takes one URL, not {found}")
+        return Given(self.tool, [(short, value) for short, _, value in given], rest[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What stood on a command line, by short names, in order."""
+
+    tool: str
+    pairs: list[tuple[str, str]]
+    url: str
+
+    def has(self, name: str) -> bool:
+        """Tell whether an option was given."""
+        return any(each == name for each, _ in self.pairs)
+
+    def all(self, name: str) -> list[str]:
+        """Give every value of an option."""
+        return [value for each, value in self.pairs if each == name]
+
+    def text(self, name: str, default: str = "") -> str:
+        """Give the last value of an option."""
+        return (self.all(name) or [default])[-1]
+
+    def count(self, name: str, default: int) -> int:
+        """Give a whole number from 1 on.
+
+        Raises:
+            ConfigError: it is none.
+        """
+        found = self._parsed(name, quantity.count)
+        if found is None:
+            return default
+        if found < 1:
+            raise ConfigError(f"--like: {self.tool} {name}: {found:.0f} is below 1")
+        return int(found)
+
+    def seconds(self, name: str) -> float | None:
+        """Give a duration above zero in seconds, None if it was not given.
+
+        Raises:
+            ConfigError: it is none.
+        """
+        found = self._parsed(name, quantity.seconds)
+        if found == 0:
+            raise ConfigError(f"--like: {self.tool} {name}: {self.text(name)!r} is no time")
+        return found
+
+    def _parsed(self, name: str, parse: Callable[[str], float]) -> float | None:
+        text = self.text(name)
+        if not self.has(name):
+            return None
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise ConfigError(f"--like: {self.tool} {name}: {text!r} {error}") from None
+
+
+def closes(headers: list[str]) -> tuple[list[str], bool]:
+    """Take the header Connection out of others, and tell whether it says `close`."""
+    values = [line.partition(":") for line in headers]
+    connection = [value for name, _, value in values if name.strip().lower() == "connection"]
+    others = [
+        line
+        for line, parts in zip(headers, values, strict=True)
+        if parts[0].strip().lower() != "connection"
+    ]
+    return others, any("close" in value.lower() for value in connection)

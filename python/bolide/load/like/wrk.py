@@ -1,0 +1,60 @@
+"""The command line of wrk 4."""
+
+from __future__ import annotations
+
+from bolide.errors import ConfigError
+from bolide.load.like.commandline import Syntax, closes
+from bolide.load.options import Options
+
+SYNTAX = Syntax(
+    "wrk",
+    "c:d:t:s:H:Lv",
+    (
+        "connections=",
+        "duration=",
+        "threads=",
+        "script=",
+        "header=",
+        "latency",
+        "timeout=",
+        "version",
+    ),
+    {
+        "--connections": "-c",
+        "--duration": "-d",
+        "--threads": "-t",
+        "--script": "-s",
+        "--header": "-H",
+        "--latency": "-L",
+        "--version": "-v",
+    },
+    {
+        "-s": "Lua scripts are not run; give --pipeline N for batches, --request-file for mixes",
+        "-v": "asks for a version, not for a run; see bolide --version",
+    },
+)
+
+
+def read(words: list[str]) -> Options:
+    """Turn options into ours: connections are an equal number for each thread, as there.
+
+    Raises:
+        ConfigError: an option is unknown or cannot be honoured.
+    """
+    given = SYNTAX.read(words)
+    connections, threads = given.count("-c", 10), given.count("-t", 2)
+    if connections < threads:
+        raise ConfigError(
+            f"--like: wrk -c {connections} is fewer than -t {threads}; give a connection a thread"
+        )
+    headers, is_closing = closes(given.all("-H"))
+    return Options(
+        urls=(given.url,),
+        connections=connections // threads * threads,
+        threads=threads,
+        duration_s=given.seconds("-d") or 10.0,
+        timeout_s=given.seconds("--timeout") or 2.0,
+        headers=tuple(headers),
+        is_persistent=not is_closing,
+        shows_percentiles=given.has("-L"),
+    )

@@ -1,0 +1,64 @@
+"""What a user asks of one load run, whichever command line it came from.
+
+`command.py` makes it from Bolide's flags, `like` from another tool's command line; `plan.py` turns
+it into what the engine is told. Values are read already (durations in seconds, counts as numbers);
+whether they fit together is asked in `plan.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+DURATION_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """One run; an option that is None or empty was not given."""
+
+    # where to
+    urls: tuple[str, ...]
+    target: str = ""
+    proxy: str = ""
+    source_addresses: tuple[str, ...] = ()
+
+    # how much, and for how long
+    connections: int = 100
+    pipeline: int = 1
+    duration_s: float | None = None
+    requests: int | None = None
+    stop_after_s: float | None = None
+    warm_up_s: float = 0.0
+    timeout_s: float = 5.0
+    rate: float | None = None
+    stages: str = ""
+    ramp_up_s: float = 0.0
+
+    # what is sent
+    is_persistent: bool = True
+    http_version: str = "1.1"
+    method: str = ""
+    headers: tuple[str, ...] = ()
+    body: bytes | None = None
+    host: str = ""
+    request_file: Path | None = None
+
+    # what is a right answer
+    expect_status: int | None = None
+    expect_length: int | None = None
+    expect_body: bytes | None = None
+    expect_same: bool = False
+    may_vary_in_length: bool = True
+    deadline_s: float | None = None
+
+    # the generator itself
+    threads: int = 1
+    cpus: str = ""
+    sleepless: bool = False
+
+    # what another tool's command line says of its page
+    hides_percentiles: bool = False
+    hides_deviations: bool = False
+    shows_percentiles: bool = False
+    percentiles_file: Path | None = None

@@ -1,0 +1,133 @@
+"""What the engine is told: the plan, made of the options and the destination.
+
+`docs/load.md` says what each option means. The engine refuses what it cannot do; what is asked
+here is whether the user's options fit together, so that the answer speaks of flags.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from typing import Any
+
+from bolide.errors import ConfigError
+from bolide.load import stage
+from bolide.load.destination import Destination
+from bolide.load.options import DURATION_S, Options
+from bolide.load.request import requests
+
+Plan = dict[str, Any]
+CPUS_MAX = 4096
+
+
+def build(options: Options, destination: Destination) -> Plan:
+    """Make the plan.
+
+    Raises:
+        ConfigError: two options contradict each other, or a value does not fit.
+    """
+    _refuse_contradictions(options)
+    plan: Plan = {
+        "address": destination.address,
+        "threads": options.threads,
+        "connections": options.connections,
+        "pipeline_depth": options.pipeline,
+        "is_persistent": options.is_persistent,
+        "http_version": options.http_version,
+        "source_addresses": _sources(options, destination),
+        "cpus": _processors(options.cpus),
+        "is_sleepless": options.sleepless,
+        "requests": requests(options, destination),
+        "warm_up_s": options.warm_up_s,
+        "timeout_s": options.timeout_s,
+        "deadline_s": options.deadline_s,
+    }
+    return plan | _course(options)
+
+
+def length_s(plan: Plan) -> float | None:
+    """Give the seconds that a run is to take without its warm-up, None where a count ends it."""
+    if plan.get("stages"):
+        return float(sum(each["duration_s"] for each in plan["stages"]))
+    duration_s: float | None = plan.get("duration_s")
+    return duration_s
+
+
+def _course(options: Options) -> Plan:
+    """Say how the load goes and when it ends: a time, a count, or stages."""
+    duration_s = None if options.requests else options.duration_s or DURATION_S
+    if options.stages:
+        stages = stage.read(options.stages)
+        most = max(each.get("connections", 0) for each in stages)
+        return {"stages": stages, "connections": most or options.connections}
+    if options.ramp_up_s:
+        first = stage.climb(options.ramp_up_s, options.rate, options.connections)
+        rest = {key: value for key, value in first.items() if not key.startswith("start_")}
+        return {"stages": [first, rest | {"duration_s": duration_s}]}
+    course: Plan = {"rate_per_s": options.rate}
+    if options.requests:
+        return course | {"requests_total": options.requests}
+    return course | {"duration_s": duration_s}
+
+
+def _refuse_contradictions(options: Options) -> None:
+    if options.duration_s and options.requests:
+        raise ConfigError("--duration and --requests both say when to end; give only one of them")
+    if options.stages and (options.duration_s or options.requests or options.rate):
+        raise ConfigError("--stages says rates and times itself; leave out --duration and --rate")
+    if options.stages and options.ramp_up_s:
+        raise ConfigError("--stages says how to begin itself; leave out --ramp-up")
+    if options.ramp_up_s and options.requests:
+        raise ConfigError("--ramp-up needs an end by time; give --duration instead of --requests")
+    if options.warm_up_s and options.requests:
+        raise ConfigError("--warm-up needs an end by time; give --duration instead of --requests")
+    if options.pipeline > 1 and not options.is_persistent:
+        raise ConfigError("--pipeline needs persistent connections; leave out --no-keep-alive")
+    if options.pipeline > 1 and options.http_version == "1.0":
+        raise ConfigError("--pipeline is of HTTP/1.1 (RFC 9112 section 9.3.2); leave out --http1.0")
+    if options.expect_same and options.expect_body is not None:
+        raise ConfigError("--expect-same and --expect-body both say the content; give one of them")
+    if options.threads > options.connections:
+        raise ConfigError(
+            f"--threads: {options.threads} are more than the {options.connections} connections; "
+            "give at most as many"
+        )
+
+
+def _processors(text: str) -> list[int]:
+    """Read a list of processors as `taskset` writes it: `0`, `0,2` or `0-3`."""
+    found: list[int] = []
+    for part in text.split(",") if text else ():
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) < CPUS_MAX):
+            raise ConfigError(f"--cpus: {text!r} is no list of processors; give one like 0,2-3")
+        found.extend(range(int(first), int(last) + 1))
+    allowed = os.sched_getaffinity(0)
+    for number in found:
+        if number not in allowed:
+            given = ",".join(map(str, sorted(allowed)))
+            raise ConfigError(f"--cpus: {number} is not at hand; give some of {given}")
+    return found
+
+
+def _sources(options: Options, destination: Destination) -> list[str]:
+    """Check the addresses to connect from."""
+    for text in options.source_addresses:
+        if not destination.port:
+            raise ConfigError("--source is for TCP; a UNIX socket has no source address")
+        try:
+            version = ipaddress.ip_address(text).version
+        except ValueError:
+            raise ConfigError(f"--source: {text!r} is no IP address") from None
+        if (version == 6) != destination.address.startswith("["):
+            raise ConfigError(
+                f"--source: {text} is not of the same family as {destination.address}"
+            )
+        with socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET) as probe:
+            try:
+                probe.bind((text, 0))
+            except OSError:
+                raise ConfigError(f"--source: {text} is no address of this machine") from None
+    return list(options.source_addresses)

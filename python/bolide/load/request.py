@@ -1,0 +1,73 @@
+"""The requests of a plan: what each asks, and what a right answer to it is."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from bolide.errors import ConfigError
+from bolide.load import field, requestfile
+from bolide.load.destination import Destination
+from bolide.load.options import Options
+
+_METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+
+
+def requests(options: Options, destination: Destination) -> list[dict[str, Any]]:
+    """Give the plan's requests: one for each URL, or those of the request file.
+
+    Raises:
+        ConfigError: two options contradict each other, or a file cannot be read.
+    """
+    lines = [field.read(text, "--header") for text in options.headers]
+    lines, host = field.take_host(lines)
+    host = options.host or host or destination.host
+    if not options.request_file:
+        return [
+            _request(options, lines, host, {"target": target, "weight": weight})
+            for target, weight in destination.targets
+        ]
+    if options.method or options.body is not None:
+        raise ConfigError("--method and --body do not go with --request-file, which says them")
+    if len(destination.targets) > 1 or destination.targets[0][1] > 1:
+        raise ConfigError("one URL names the server of a --request-file; give paths in the file")
+    found = []
+    for table in requestfile.read(options.request_file):
+        target = table.get("path", destination.targets[0][0])
+        own, own_host = field.take_host(table.get("headers", []))
+        given = {**table, "target": target}
+        found.append(_request(options, [*lines, *own], own_host or host, given))
+    return found
+
+
+def _request(
+    options: Options, lines: list[tuple[str, str]], host: str, given: dict[str, Any]
+) -> dict[str, Any]:
+    """Make one request; `given` says what is its own, `options` the rest."""
+    content = given.get("body", options.body)
+    method = given.get("method") or options.method or ("GET" if content is None else "POST")
+    if not _METHOD.fullmatch(method):
+        raise ConfigError(f"--method: {method!r} is no method; give one like GET or POST")
+    if not given["target"].startswith(("/", "http://")) and given["target"] != "*":
+        raise ConfigError(f"path {given['target']!r} does not begin with a slash")
+    if not re.fullmatch(r"[\x21-\x7e]*", host):
+        raise ConfigError(f"--host: {host!r} is no host; give NAME or NAME:PORT")
+    status = given.get("expect_status", options.expect_status)
+    if status is not None and not 200 <= status <= 599:
+        raise ConfigError(f"--expect-status: {status} is no final status; give 200 to 599")
+    length = given.get("expect_length", options.expect_length)
+    if length is not None and length < 0:
+        raise ConfigError(f"--expect-length: {length} is below 0; give the bytes of the content")
+    return {
+        "method": method,
+        "target": given["target"],
+        "host": host,
+        "field_lines": lines,
+        "content": content,
+        "weight": given.get("weight", 1),
+        "expected_status": status,
+        "expected_length": length,
+        "expected_content": given.get("expect_body", options.expect_body),
+        "is_any_length": options.may_vary_in_length,
+        "is_template": options.expect_same,
+    }

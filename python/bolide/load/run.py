@@ -1,0 +1,113 @@
+"""One run of the engine: start it, show how it goes, and give its report.
+
+An interrupt (Ctrl-C) ends the run early; what was measured until there is reported all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from bolide import _core
+from bolide.errors import ConfigError, Error
+from bolide.load.plan import Plan
+
+Report = dict[str, Any]
+END_S = 10.0
+"""How long a stopped engine may take to end before it counts as stuck."""
+
+
+class Engine(Protocol):
+    """What `bolide._core.Load` can do."""
+
+    def start(self) -> None:
+        """Start the threads and return."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait; tell whether the run has ended."""
+
+    def stop(self) -> None:
+        """End the run early."""
+
+    def progress(self) -> str:
+        """Give what happened since the last call, as JSON."""
+
+    def report(self) -> str:
+        """Give the report, as JSON."""
+
+
+class Display(Protocol):
+    """Who is told how a run goes."""
+
+    interval_s: float
+
+    def show(self, progress: dict[str, Any]) -> None:
+        """Show how it goes."""
+
+    def close(self) -> None:
+        """Leave nothing behind that is not a whole line."""
+
+
+MakeEngine = Callable[[Plan], Engine]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A report, and whether an interrupt ended the run."""
+
+    report: Report
+    was_interrupted: bool = False
+
+
+def run(
+    plan: Plan,
+    display: Display,
+    make_engine: MakeEngine | None = None,
+    stop_after_s: float | None = None,
+) -> Outcome:
+    """Run the plan to its end, to an interrupt, or until `stop_after_s` seconds have passed.
+
+    Raises:
+        ConfigError: the engine refuses the plan, or the machine cannot do it.
+        Error: the engine does not end.
+    """
+    try:
+        engine = (make_engine or _core.Load)(plan)
+        engine.start()
+    except (OSError, ValueError, OverflowError) as error:
+        raise ConfigError(_sentence(error)) from None
+    was_interrupted = False
+    try:
+        was_interrupted = _watch(engine, display, stop_after_s)
+    finally:
+        engine.stop()
+        display.close()
+    if not engine.wait(END_S):
+        raise Error(f"the load engine did not end within {END_S:.0f} s")
+    try:
+        return Outcome(json.loads(engine.report()), was_interrupted)
+    except OSError as error:  # of a thread that could not begin
+        raise ConfigError(_sentence(error)) from None
+
+
+def _watch(engine: Engine, display: Display, stop_after_s: float | None) -> bool:
+    """Show the run until it ends; tell whether an interrupt came."""
+    end = None if stop_after_s is None else time.monotonic() + stop_after_s
+    try:
+        while True:
+            left_s = display.interval_s if end is None else end - time.monotonic()
+            if left_s <= 0 or engine.wait(min(display.interval_s, left_s)):
+                return False
+            display.show(json.loads(engine.progress()))
+    except KeyboardInterrupt:
+        return True
+
+
+def _sentence(error: Exception) -> str:
+    """Write what the engine or the machine refused, in one line."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"cannot start the load: {error.strerror}"
+    return str(error).replace("\n", " ")

@@ -1,0 +1,241 @@
+"""The search for the highest rate that holds a condition: `--find "p99 < 10ms"`.
+
+Every trial is an open loop at a constant rate, so its latency counts from the moment at which a
+request was due. The rate doubles until one fails (or halves until one holds), then the gap is
+halved until it is small. One bad trial may be a neighbour's doing: a rate fails if two of at most
+three trials fail, and the rate that is found has been tried three times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bolide.load import verdict
+from bolide.load.run import Outcome
+from bolide.load.threshold import Threshold
+
+Report = dict[str, Any]
+
+START_PER_S = 1_000.0
+RATE_MIN_PER_S = 1.0
+RATE_MAX_PER_S = 100e6
+GAP = 1.05
+"""The search ends when the lowest rate that failed is within this factor of the best that held."""
+TRIALS_A_RATE = 3
+TRIALS_MAX = 60
+FAILED_SHARE_MAX = 0.001
+"""A trial with more failures does not hold, whatever its latency."""
+HOPELESS_SHARE = 0.9
+"""A trial that achieved less of its rate is not repeated."""
+LAG_SHARE = 0.1
+"""If the generator was late by more than this share of a latency limit, it was the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run at a rate: whether the condition held, and if not, why."""
+
+    number: int
+    rate_per_s: float
+    report: Report
+    holds: bool
+    reason: str
+    is_hopeless: bool
+
+
+@dataclass(slots=True)
+class Search:
+    """What is known: the trials so far, and what follows of them."""
+
+    threshold: Threshold
+    trials: list[Trial] = field(default_factory=list)
+    is_sleepless: bool = False
+    is_confirmed: bool = False
+    interrupted: Trial | None = None
+
+    def at(self, rate_per_s: float) -> list[Trial]:
+        """Give the trials at a rate."""
+        return [each for each in self.trials if each.rate_per_s == rate_per_s]
+
+    def holds(self, rate_per_s: float) -> bool | None:
+        """Tell whether a rate holds, None while its trials contradict each other."""
+        trials = self.at(rate_per_s)
+        held = sum(trial.holds for trial in trials)
+        if any(trial.is_hopeless for trial in trials) or len(trials) - held > 1:
+            return False
+        return True if held == len(trials) or held > 1 else None
+
+    @property
+    def failed(self) -> Trial | None:
+        """The last failure at the lowest rate that fails."""
+        failed = [each for each in self.trials if self.holds(each.rate_per_s) is False]
+        failures = [each for each in failed if not each.holds]
+        return min(reversed(failures), key=lambda each: each.rate_per_s, default=None)
+
+    @property
+    def held(self) -> Trial | None:
+        """The last success at the highest rate that holds, and below the lowest that fails."""
+        below = self.failed.rate_per_s if self.failed else RATE_MAX_PER_S * 2
+        held = [each for each in self.trials if each.holds and self.holds(each.rate_per_s)]
+        candidates = [each for each in reversed(held) if each.rate_per_s < below]
+        return max(candidates, key=lambda each: each.rate_per_s, default=None)
+
+    def next_rate(self, start_per_s: float) -> float | None:
+        """Give the rate to try next, None when nothing is left to learn."""
+        if not self.trials:
+            return start_per_s
+        last, held, failed = self.trials[-1], self.held, self.failed
+        if len(self.trials) >= TRIALS_MAX or (held is None and not last.report["ok"]):
+            return None
+        if self.holds(last.rate_per_s) is None:
+            return last.rate_per_s
+        if held is None or failed is None:
+            rate = last.rate_per_s * 2 if failed is None else failed.rate_per_s / 2
+            return rate if RATE_MIN_PER_S <= rate <= RATE_MAX_PER_S else None
+        if failed.rate_per_s / held.rate_per_s > GAP:
+            return _rounded((held.rate_per_s + failed.rate_per_s) / 2)
+        if len(self.at(held.rate_per_s)) < TRIALS_A_RATE:
+            return held.rate_per_s
+        self.is_confirmed = True
+        return None
+
+    def add(self, rate_per_s: float, report: Report) -> Trial:
+        """Judge a trial."""
+        reason = failure(self.threshold, report)
+        share = report["achieved_share"]
+        is_hopeless = not report["ok"] or (share is not None and share < HOPELESS_SHARE)
+        number = len(self.trials) + 1
+        self.trials.append(Trial(number, rate_per_s, report, not reason, reason, is_hopeless))
+        return self.trials[-1]
+
+
+def find(
+    threshold: Threshold,
+    measure: Callable[[float], Outcome],
+    tell: Callable[[Trial], None],
+    start_per_s: float = START_PER_S,
+    is_sleepless: bool = False,
+) -> Search:
+    """Search; `measure` runs a rate, and `tell` is told of each trial.
+
+    An interrupted trial ends the search and is not judged.
+    """
+    search = Search(threshold, is_sleepless=is_sleepless)
+    while (rate := search.next_rate(start_per_s)) is not None:
+        outcome = measure(rate)
+        if outcome.was_interrupted:
+            search.interrupted = Trial(0, rate, outcome.report, False, "interrupted", False)
+            break
+        tell(search.add(rate, outcome.report))
+    return search
+
+
+def failure(threshold: Threshold, report: Report) -> str:
+    """Say why a trial does not hold, "" if it does."""
+    total = report["ok"] + report["failed"]
+    if not report["ok"]:
+        return "nothing was answered right"
+    if report["failed"] > FAILED_SHARE_MAX * total:
+        return f"{report['failed']:,} of {total:,} failed ({verdict.failures_text(report)})"
+    if not threshold.is_met(report):
+        return threshold.value_text(report)
+    share = report["achieved_share"]
+    if share is not None and share < verdict.ACHIEVED_SHARE:
+        return f"only {share:.1%} of the rate was achieved"
+    return ""
+
+
+def limit(search: Search) -> str:
+    """Say who was the limit where the search ended: "server", "generator" or "none"."""
+    if search.failed is None:
+        return "none"
+    report = search.failed.report
+    lag_us = (report["schedule_lag_us"] or {}).get("p99") or 0.0
+    lag_max_us = verdict.LAG_US
+    if search.threshold.is_latency:
+        lag_max_us = LAG_SHARE * search.threshold.limit
+    is_busy = verdict.is_generator_bound(report, search.is_sleepless)
+    is_generator = is_busy or lag_us > lag_max_us
+    return "generator" if is_generator else "server"
+
+
+def trial_text(trial: Trial, threshold: Threshold) -> str:
+    """Write a trial in one line."""
+    result = "holds" if trial.holds else f"fails: {trial.reason}"
+    value = threshold.value_text(trial.report) if trial.holds else ""
+    seconds = _seconds_held(trial.report, threshold)
+    details = ", ".join(part for part in (value, seconds) if part)
+    head = f"trial {trial.number}: {trial.rate_per_s:,.0f} requests/s {result}"
+    return f"{head} ({details})" if details else head
+
+
+def result_text(search: Search) -> list[str]:
+    """Write what was found, how sure it is, and why the search ended."""
+    held, failed = search.held, search.failed
+    if held is None:
+        lowest = f"{failed.rate_per_s:,.0f} requests/s: {failed.reason}" if failed else "no trial"
+        return [f"no rate was found that holds {search.threshold.text}; the lowest tried, {lowest}"]
+    lines = [f"{held.rate_per_s:,.0f} requests/s hold {search.threshold.text}", _sureness(search)]
+    if failed:
+        who = {
+            "server": "the server's limit: the generator had time left and sent on time",
+            "generator": "the generator's limit: the server may hold more; see --threads, --cpus",
+        }[limit(search)]
+        lines.append(f"{failed.rate_per_s:,.0f} requests/s fail ({failed.reason}); this is {who}")
+    else:
+        lines.append("no rate failed, so the limit is not known")
+    return lines
+
+
+def as_data(search: Search) -> dict[str, Any]:
+    """Give the search for JSON: what was found, how sure it is, and every trial."""
+    return {
+        "condition": search.threshold.text,
+        "rate_per_s": search.held.rate_per_s if search.held else None,
+        "failed_rate_per_s": search.failed.rate_per_s if search.failed else None,
+        "held_trials": _times_held(search)[0],
+        "trials_at_rate": _times_held(search)[1],
+        "is_confirmed": search.is_confirmed,
+        "limit": limit(search),
+        "trials": [
+            {
+                "rate_per_s": each.rate_per_s,
+                "holds": each.holds,
+                "reason": each.reason,
+                "value": search.threshold.value(each.report),
+            }
+            for each in search.trials
+        ],
+    }
+
+
+def _sureness(search: Search) -> str:
+    """Say how often the found rate was tried, and how far the next one that failed is."""
+    times = "it held in {} of {} trials at this rate".format(*_times_held(search))
+    if search.held and search.failed:
+        gap = search.failed.rate_per_s / search.held.rate_per_s - 1
+        times += f"; the limit lies at most {gap:.1%} above"
+    return times if search.is_confirmed else f"{times}; the search ended before it was confirmed"
+
+
+def _times_held(search: Search) -> tuple[int, int]:
+    """Give how many trials at the rate that was found held, and how many there were."""
+    trials = search.at(search.held.rate_per_s) if search.held else []
+    return sum(trial.holds for trial in trials), len(trials)
+
+
+def _seconds_held(report: Report, threshold: Threshold) -> str:
+    """Say in how many of the whole seconds a p99 or max held; "" for other conditions."""
+    key = {"p50": "p50_us", "p99": "p99_us", "max": "max_us"}.get(threshold.metric)
+    whole = report["per_second"][: int(report["seconds"])]
+    if key is None or not whole:
+        return ""
+    held = sum(threshold.compare(each[key]) for each in whole)
+    return f"in {held} of {len(whole)} seconds"
+
+
+def _rounded(rate_per_s: float) -> float:
+    """Round to three digits, so that a rate can be said and typed."""
+    return float(round(rate_per_s, 3 - len(str(int(rate_per_s)))))

@@ -1,0 +1,138 @@
+"""The page that `bolide load` prints: figures, a drawn distribution, and what to think of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bolide.load import distribution, quantity, verdict
+from bolide.load.destination import Destination
+
+Report = dict[str, Any]
+
+LABEL_CELLS = 16
+BAR_CELLS = 40
+BINS_MAX = 12
+_NAMES = ("min", "p50", "p75", "p90", "p95", "p99", "p99_9", "p99_99", "max")
+_SAMPLES_MIN = {"p99": 100, "p99_9": 1_000, "p99_99": 10_000}
+"""With fewer latencies than this the percentile is no other than the greatest of them."""
+
+
+def page(report: Report, plan: dict[str, Any], destination: Destination) -> str:
+    """Write the whole page, without a newline at its end."""
+    sections = [
+        [_title(plan, destination)],
+        _figures(report, plan),
+        _latencies(report),
+        _histogram(report),
+        [f"note: {sentence}" for sentence in verdict.sentences(report, plan)],
+    ]
+    return "\n\n".join("\n".join(section) for section in sections if section)
+
+
+def _title(plan: dict[str, Any], destination: Destination) -> str:
+    """Say what was done: `http://... : 100 connections, 24 deep, 1 thread, 2,000 requests/s`."""
+    parts = [_number(plan["connections"], "connection")]
+    if plan["pipeline_depth"] > 1:
+        parts.append(f"{plan['pipeline_depth']} deep")
+    if not plan["is_persistent"]:
+        parts.append("one for each request")
+    if plan["http_version"] != "1.1":
+        parts.append(f"HTTP/{plan['http_version']}")
+    parts.append(_number(plan["threads"], "thread"))
+    if plan.get("rate_per_s"):
+        parts.append(f"open loop at {plan['rate_per_s']:,.0f} requests/s")
+    elif plan.get("stages"):
+        parts.append(_number(len(plan["stages"]), "stage"))
+    return f"{destination.url}: {', '.join(parts)}"
+
+
+def _figures(report: Report, plan: dict[str, Any]) -> list[str]:
+    """Write rate, counts, errors and what the generator used."""
+    statuses = sorted(report["statuses"].items())
+    rows = [
+        ("rate", f"{report['requests_per_s']:,.1f} requests/s"),
+        ("answered", f"{report['ok']:,} in {quantity.duration_text(report['seconds'])}"),
+        ("failed", _failed(report)),
+        ("unfinished", f"{report['unfinished']:,}" if report["unfinished"] else ""),
+        ("statuses", ", ".join(f"{count:,} x {code}" for code, count in statuses)),
+        ("offered", _offered(report)),
+        (
+            "received",
+            f"{quantity.bytes_text(report['bytes_received'])}, "
+            f"{quantity.bytes_text(report['bytes_per_s'])}/s",
+        ),
+        (
+            "connections",
+            f"{report['connections_opened']:,} opened, {report['connections_max']:,} at once",
+        ),
+        ("generator CPU", _generator(report, plan)),
+    ]
+    return [f"{name:{LABEL_CELLS}}{value}" for name, value in rows if value]
+
+
+def _generator(report: Report, plan: dict[str, Any]) -> str:
+    """Write what the generator used; a thread that never sleeps is always busy."""
+    share, per_request = report["generator_cpu"], report["cpu_ns_per_request"]
+    text = f"{share:.0%} of a core in the busiest thread"
+    if plan["is_sleepless"]:
+        return f"{text}, which never sleeps"
+    return f"{text}, {per_request:,.0f} ns for each request" if per_request else text
+
+
+def _failed(report: Report) -> str:
+    total = report["ok"] + report["failed"]
+    if not report["failed"]:
+        return "none"
+    share = report["failed"] / total
+    return f"{report['failed']:,} of {total:,} ({share:.2%}): {verdict.failures_text(report)}"
+
+
+def _offered(report: Report) -> str:
+    """Write an open loop's rate, how much of it came about, and the generator's lateness."""
+    if report["offered_per_s"] is None or report["achieved_share"] is None:
+        return ""
+    lag = (report["schedule_lag_us"] or {}).get("p99")
+    return (
+        f"{report['offered_per_s']:,.1f} requests/s, {report['achieved_share']:.2%} achieved; "
+        f"generator late by {quantity.latency_text(lag)} at p99"
+    )
+
+
+def _latencies(report: Report) -> list[str]:
+    """Write the percentiles; those of an open loop beside what they would be uncorrected."""
+    latency, uncorrected = report["latency_us"], report["uncorrected_latency_us"]
+    if not report["ok"] or not latency:
+        return []
+    columns = [("latency", latency)]
+    if uncorrected:
+        columns = [("from due time", latency), ("from sending", uncorrected)]
+    if report["connect_latency_us"]:
+        columns.append(("connecting", report["connect_latency_us"]))
+    lines = ["".join([f"{'':{LABEL_CELLS}}", *(f"{name:>15}" for name, _ in columns)])]
+    for name in ("mean", "stdev", *_NAMES):
+        cells = [f"{quantity.latency_text(each.get(name)):>15}" for _, each in columns]
+        few = report["ok"] < _SAMPLES_MIN.get(name, 0)
+        note = "   (too few answers to tell from max)" if few else ""
+        lines.append("".join([f"{name.replace('_', '.'):{LABEL_CELLS}}", *cells, note]))
+    return lines
+
+
+def _histogram(report: Report) -> list[str]:
+    """Draw how many answers took how long; the bounds grow by one factor."""
+    if not report["ok"] or not report["histogram"]:
+        return []
+    lowest_us = report["latency_us"]["min"] or 1
+    rows = distribution.bins(report["histogram"], lowest_us, BINS_MAX)
+    most = max(count for _, _, count in rows)
+    total = sum(count for _, _, count in rows)
+    lines = []
+    for _, upper_us, count in rows:
+        cells = count * BAR_CELLS / most
+        bar = "█" * round(cells) if cells >= 0.5 else ("▏" if count else "")
+        head = f"up to {quantity.latency_text(upper_us):>8}  {bar:{BAR_CELLS}}"
+        lines.append(f"{head} {count / total:6.2%} {count:>11,}")
+    return lines
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,139 @@
+"""Conditions on a report: `p99 < 20ms`, `errors == 0`, `requests_per_s > 1000`, `errors < 0.1%`."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bolide.errors import ConfigError
+from bolide.load import quantity
+
+Report = dict[str, Any]
+
+LATENCIES = ("min", "mean", "stdev", "p50", "p75", "p90", "p95", "p99", "p99_9", "p99_99", "max")
+COUNTS = ("ok", "failed", "unfinished")
+RATES = ("requests_per_s", "bytes_per_s")
+SHARES = ("generator_cpu", "achieved_share")
+CLASSES = (
+    "connect",
+    "refused",
+    "timeout",
+    "reset",
+    "early_eof",
+    "short",
+    "long",
+    "malformed",
+    "wrong_status",
+    "wrong_body",
+    "unexpected_bytes",
+    "late",
+)
+"""The engine's classes of failure."""
+
+_OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+_FORM = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.]*)\s*(<=|>=|==|!=|<|>)\s*(\S.*?)\s*")
+_NUMBER = re.compile(r"[0-9][0-9_]*(?:\.[0-9]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """One condition: `metric` of the report, `sign` as typed, `limit` in the metric's own unit.
+
+    A latency is compared in microseconds, a share as 0 to 1. `is_share` says that a count is taken
+    of all answers and failures.
+    """
+
+    text: str
+    metric: str
+    sign: str
+    limit: float
+    is_share: bool = False
+
+    @property
+    def is_latency(self) -> bool:
+        """Whether the limit is microseconds."""
+        return self.metric in LATENCIES
+
+    def value(self, report: Report) -> float | None:
+        """Give what the report has, None where nothing was measured."""
+        if self.is_latency:
+            found = (report["latency_us"] or {}).get(self.metric)
+            return found if report["ok"] else None
+        if self.metric in (*COUNTS, *RATES, *SHARES):
+            found = report[self.metric]
+        else:
+            found = report["errors"].get(self.metric, 0)
+        if self.is_share and self.metric not in SHARES:
+            total = report["ok"] + report["failed"]
+            return found / total if total else None
+        return None if found is None else float(found)
+
+    def is_met(self, report: Report) -> bool:
+        """Compare; what was not measured is not met."""
+        return self.compare(self.value(report))
+
+    def compare(self, value: float | None) -> bool:
+        """Compare a value in the metric's unit with the limit."""
+        return value is not None and _OPERATORS[self.sign](value, self.limit)
+
+    def value_text(self, report: Report) -> str:
+        """Write what the report has, the way the condition is written: `p99 is 31.2 ms`."""
+        value = self.value(report)
+        if value is None:
+            return f"{self.metric} was not measured"
+        if self.is_latency:
+            shown = quantity.latency_text(value)
+        elif self.is_share:
+            shown = f"{value:.3%}"
+        else:
+            shown = f"{value:,.0f}"
+        return f"{self.metric} is {shown}"
+
+
+def read(text: str, option: str = "--require") -> Threshold:
+    """Read a condition; `option` is where it was given.
+
+    Raises:
+        ConfigError: it is none, or its value does not fit its metric.
+    """
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"{option}: {text!r} is no condition; give one like 'p99 < 20ms'")
+    metric = _metric(match[1].lower())
+    if metric is None:
+        names = ", ".join((*LATENCIES, "errors", *COUNTS, *RATES, *SHARES))
+        raise ConfigError(f"{option}: {match[1]!r} is not measured; give one of {names}")
+    try:
+        limit, is_share = _limit(metric, match[3])
+    except ValueError as error:
+        raise ConfigError(f"{option}: {match[3]!r} {error}") from None
+    return Threshold(text.strip(), metric, match[2], limit, is_share)
+
+
+def _metric(name: str) -> str | None:
+    """Give the report's word for a name, None for an unknown one."""
+    name = {"errors": "failed", "rate": "requests_per_s"}.get(name, name.replace("p99.", "p99_"))
+    known = (*LATENCIES, *COUNTS, *RATES, *SHARES, *CLASSES)
+    return name if name in known else None
+
+
+def _limit(metric: str, text: str) -> tuple[float, bool]:
+    """Read a limit in the metric's unit, and whether it is a share."""
+    if metric in LATENCIES:
+        return quantity.microseconds(text), False
+    is_percent = text.endswith("%") and metric not in RATES
+    number = text.removesuffix("%").strip() if is_percent else text
+    if not _NUMBER.fullmatch(number):
+        raise ValueError("is no number; give one like 0, 1000 or, of a count, 0.1%")
+    value = float(number.replace("_", ""))
+    return (value / 100 if is_percent else value), is_percent or metric in SHARES

@@ -1,0 +1,41 @@
+"""What a view is made of, and the questions that more than one view asks of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bolide.load.destination import Destination
+from bolide.load.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """One run: what was asked, what the engine was told, and what came of it."""
+
+    report: dict[str, Any]
+    plan: dict[str, Any]
+    options: Options
+    destination: Destination
+
+    def errors(self, *classes: str) -> int:
+        """Give how many requests failed in one of the classes."""
+        return sum(self.report["errors"].get(name, 0) for name in classes)
+
+    def statuses_from(self, lowest: int, end: int = 600) -> int:
+        """Give how many answers had a status from `lowest` to below `end`."""
+        counts = self.report["statuses"].items()
+        return sum(count for status, count in counts if lowest <= int(status) < end)
+
+    @property
+    def answers(self) -> int:
+        """How many requests got an answer, right or wrong."""
+        unanswered = self.errors("connect", "refused", "timeout")
+        return int(self.report["ok"] + self.report["failed"] - unanswered)
+
+    @property
+    def url(self) -> str:
+        """The first URL, with a path."""
+        if not self.destination.port:
+            return self.destination.url
+        return f"http://{self.destination.host}{self.plan['requests'][0]['target']}"

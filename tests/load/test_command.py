@@ -1,0 +1,350 @@
+"""Whole runs of `bolide load` against servers whose own count is known."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from running import Server, command
+
+Load = Callable[..., tuple[int, str, str]]
+
+
+class LoadProcess(Server):
+    """A load run that is watched while it goes on."""
+
+    program = ("-m", "bolide", "load")
+
+    @property
+    def page(self) -> str:
+        """What it printed, once it has ended."""
+        assert self.process.stdout is not None
+        return self.process.stdout.read()
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    """Give a function that runs `bolide load ARGUMENTS...` to its end."""
+
+    def load(*arguments: str) -> tuple[int, str, str]:
+        return command("load", *arguments, cwd=tmp_path)
+
+    return load
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[..., LoadProcess]]:
+    """Give a function that starts `bolide load ARGUMENTS...` and goes on."""
+    runs: list[LoadProcess] = []
+    # a shell's background jobs ignore SIGINT, and what they start does too: not so here
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def started(*arguments: str) -> LoadProcess:
+        runs.append(LoadProcess([*arguments], tmp_path))
+        return runs[-1]
+
+    yield started
+    signal.signal(signal.SIGINT, before)
+    for run in runs:
+        run.close()
+
+
+def counts(server: Server) -> dict[str, int]:
+    """Ask the server what it has answered."""
+    with server.connect() as client:
+        found: dict[str, int] = client.get("/counts").json()
+    return found
+
+
+def report(done: tuple[int, str, str], code: int = 0) -> dict[str, Any]:
+    """Return the report of a run that ended with a code and had nothing to say."""
+    assert (done[0], done[2]) == (code, "")
+    found: dict[str, Any] = json.loads(done[1])
+    return found
+
+
+WAYS: list[tuple[str, ...]] = [
+    ("-c", "7"),
+    ("-c", "7", "--pipeline", "3"),
+    ("-c", "4", "-t", "2"),
+    ("-c", "5", "--no-keep-alive"),
+    ("-c", "5", "--http1.0"),
+    ("-c", "5", "--http1.0", "--no-keep-alive"),
+    ("-c", "3", "--source", "127.0.0.2", "--source", "127.0.0.3"),
+    ("-c", "3", "--expect-body", "page a", "--expect-length", "6", "--expect-status", "200"),
+    ("-c", "3", "--expect-same", "--rate", "10k"),
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=[" ".join(way) for way in WAYS])
+def test_the_servers_count_agrees_to_the_request(
+    counting: Server, load: Load, way: tuple[str, ...]
+) -> None:
+    url = f"{counting.urls[0]}/page/a"
+    found = report(load(url, "-n", "1500", *way, "--json", "--quiet"))
+    assert (found["ok"], found["failed"], found["unfinished"]) == (1500, 0, 0)
+    assert found["statuses"] == {"200": 1500}
+    assert sum(count for _, count in found["histogram"]) == 1500
+    assert found["content_bytes_received"] == 1500 * len("page a")
+    assert counts(counting) == {"a": 1500}
+
+
+def test_a_run_by_time_counts_what_was_sent(counting: Server, load: Load) -> None:
+    found = report(load(f"{counting.urls[0]}/page/a", "-d", "500ms", "--json", "--quiet"))
+    assert found["ok"] + found["unfinished"] == found["requests_sent"]
+    assert found["ok"] <= counts(counting)["a"] <= found["requests_sent"]
+    assert found["seconds"] == pytest.approx(0.5, abs=0.2)
+
+
+def test_weights_are_kept_exactly(counting: Server, load: Load) -> None:
+    base = f"{counting.urls[0]}/page"
+    report(load(f"{base}/a*3", f"{base}/b", "-n", "2000", "-c", "5", "--json", "--quiet"))
+    assert counts(counting) == {"a": 1500, "b": 500}
+
+
+def test_a_mix_from_a_file(counting: Server, load: Load, tmp_path: Path) -> None:
+    (tmp_path / "mix.toml").write_text(
+        """
+        [[request]]
+        path = "/page/a"
+        weight = 2
+        expect_body = "page a"
+
+        [[request]]
+        method = "POST"
+        path = "/items"
+        headers = { Content-Type = "text/x" }
+        body = "12345"
+        expect_status = 201
+        expect_body = "5 text/x"
+        """
+    )
+    plan = ("--request-file", "mix.toml", "-n", "900", "-c", "3", "--json", "--quiet")
+    found = report(load(counting.urls[0], *plan))
+    assert found["statuses"] == {"200": 600, "201": 300}
+    assert (found["ok"], counts(counting)) == (900, {"a": 600, "items": 300})
+
+
+def test_unix_socket(start_counting: Callable[..., Server], load: Load, tmp_path: Path) -> None:
+    server = start_counting("--uds", str(tmp_path / "s"))
+    plan = ("--target", "/page/a", "-n", "300", "-c", "2", "--json", "--quiet")
+    assert report(load(f"unix:{tmp_path}/s", *plan))["ok"] == 300
+    assert counts(server) == {"a": 300}
+
+
+def test_answers_that_are_not_2xx_are_no_throughput(counting: Server, load: Load) -> None:
+    url = f"{counting.urls[0]}/status/503"
+    code, out, errors = load(url, "-n", "400", "-c", "4", "--quiet")
+    assert (code, errors) == (0, "")
+    assert "note: 400 of 400 answers were not 2xx: this is no throughput\n" in out
+    assert "rate            0.0 requests/s\n" in out
+    assert "400 x 503" in out
+    found = report(load(url, "-n", "400", "-c", "4", "--quiet", "--json", "--expect-status", "503"))
+    assert (found["ok"], found["failed"]) == (400, 0)
+    code, out, errors = load(url, "-n", "400", "-c", "4", "--quiet", "--view", "wrk")
+    assert (code, errors) == (0, "note: 400 of 400 answers were not 2xx: this is no throughput\n")
+    assert "  Non-2xx or 3xx responses: 400\n" in out
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        (("--expect-body", "page b"), "wrong_body"),
+        (("--expect-length", "7"), "short"),
+        (("--expect-status", "204"), "wrong_status"),
+        (("--deadline", "1us"), "late"),
+    ],
+)
+def test_what_was_expected_is_checked_in_every_answer(
+    counting: Server, load: Load, flags: tuple[str, ...], name: str
+) -> None:
+    url = f"{counting.urls[0]}/page/a"
+    found = report(load(url, "-n", "50", "-c", "2", "--json", "--quiet", *flags))
+    assert (found["ok"], found["failed"], found["errors"][name]) == (0, 50, 50)
+    assert found["latency_us"] is None
+    assert found["requests_per_s"] == 0
+
+
+def test_pages_may_vary_unless_they_may_not(counting: Server, load: Load) -> None:
+    url = f"{counting.urls[0]}/longer"
+    assert report(load(url, "-n", "40", "-c", "1", "--json", "--quiet"))["ok"] == 40
+    same = report(load(url, "-n", "40", "-c", "1", "--json", "--quiet", "--expect-same"))
+    assert same["ok"] == 1 and same["failed"] == 39
+
+
+def test_conditions_decide_the_exit_code(counting: Server, load: Load) -> None:
+    plan = (f"{counting.urls[0]}/page/a", "-n", "100", "-c", "2", "--quiet")
+    holding = ("--require", "errors == 0", "--require", "requests_per_s > 1")
+    code, _, errors = load(*plan, *holding)
+    assert (code, errors) == (0, "")
+    code, out, errors = load(*plan, *holding, "--require", "p99 < 1us", "--require", "ok == 99")
+    assert code == 1
+    assert "answered        100 in" in out
+    first, second = errors.splitlines()
+    assert first.startswith("bolide: not met: 'p99 < 1us': p99 is ")
+    assert second == "bolide: not met: 'ok == 99': ok is 100"
+
+
+def test_nothing_answered_at_all(load: Load) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        plan = (url, "-d", "1", "-c", "2", "--timeout", "200ms", "--quiet", "--require", "errors<9")
+        code, out, _ = load(*plan)
+    assert code == 3
+    assert "note: nothing was answered at all (" in out and " timeout" in out
+
+
+def test_a_refused_port_is_one_line(load: Load) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/"
+    assert load(url) == (3, "", f"bolide: error: {url}: nobody answers: Connection refused\n")
+
+
+MISTAKES = [
+    (["ftp://h/"], "'ftp://h/' is no URL to load; give http://HOST:PORT/PATH or unix:PATH"),
+    ([], "no URL to load; give http://HOST:PORT/PATH or unix:PATH"),
+    (["http://h/", "--json", "--csv"], "--json, --csv and --view each say what to print"),
+    (["http://h/", "--body", "a", "--body-file", "b"], "--body and --body-file both say the con"),
+    (["http://h/", "--body-file", "none"], "cannot read none: No such file or directory"),
+    (["http://h/", "--expect-body", "@none"], "cannot read none: No such file or directory"),
+    (["http://h/", "-d", "1d"], "Invalid value for '-d' / '--duration': '1d' is no duration; give"),
+    (["http://h/", "-c", "0"], "Invalid value for '-c' / '--connections': '0' is nothing; leave"),
+    (["http://h/", "--require", "p99"], "--require: 'p99' is no condition; give one like"),
+    (["http://h/", "--find", "p99 < 3"], "--find: '3' is no latency; give one with its unit"),
+    (["http://h/", "--find", "p99<3ms", "-n", "1"], "--find runs trials of --duration at rates of"),
+    (["http://h/", "--find", "p99<3ms", "--csv"], "--find prints trials, not one run; leave out"),
+    (["http://h/", "--view", "hey"], "Invalid value for '--view': 'hey' is not one of 'ab', 'wrk'"),
+    (["--like", "wrk http://h/", "http://h/"], "'http://h/' stands beside --like, whose command"),
+    (["--like", "wrk http://h/", "--rate", "5"], "--rate does not go with --like, which says it"),
+    (["--like", "wrk -s x http://h/"], "--like: wrk -s: Lua scripts are not run; give --pipeline"),
+    (["http://h/", "--frob"], "No such option '--frob'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), MISTAKES, ids=[says for _, says in MISTAKES])
+def test_mistake_is_one_line(load: Load, arguments: list[str], says: str) -> None:
+    code, out, errors = load(*arguments)
+    assert (code, out) == (2, "")
+    assert errors.startswith(f"bolide: error: {says}")
+    assert errors.count("\n") == 1
+
+
+def test_an_interrupt_ends_with_the_report(
+    counting: Server, started: Callable[..., LoadProcess]
+) -> None:
+    run = started(f"{counting.urls[0]}/page/a", "-d", "60", "-c", "3", "--require", "errors == 1")
+    run.wait_line(r"^\d\.\d s \(5\d\.\d s left\), [0-9,]+ requests/s, p50 ")
+    run.signal(signal.SIGINT)
+    assert run.wait() == 130
+    assert "failed          none\n" in run.page
+    assert "not met" not in run.errors and "Traceback" not in run.errors
+
+
+def test_an_open_loop_shows_a_frozen_server_in_its_tail(
+    counting: Server, started: Callable[..., LoadProcess]
+) -> None:
+    """The server stands still for 1 s of 4: a quarter of the requests was due meanwhile."""
+    (worker,) = counting.workers()
+    plan = ("-d", "4", "--rate", "1000", "-c", "20", "--json")
+    run = started(f"{counting.urls[0]}/page/a", *plan)
+    run.wait_line(r"^\d\.\d s ")
+    subprocess.run(["kill", "-STOP", str(worker)], check=True)
+    run.wait_line(r"^\d\.\d s ")
+    subprocess.run(["kill", "-CONT", str(worker)], check=True)
+    assert run.wait() == 0
+    found = json.loads(run.page)
+    corrected, uncorrected = found["latency_us"], found["uncorrected_latency_us"]
+    assert found["failed"] == 0 and found["ok"] == pytest.approx(4000, abs=50)
+    assert corrected["p90"] > 400_000 and corrected["p99"] > 700_000
+    assert uncorrected["p90"] < 200_000
+    assert uncorrected["max"] > 700_000
+    frozen = [second for second in found["per_second"] if second["max_us"] > 500_000]
+    assert frozen
+
+
+def test_rate_and_stages_offer_what_they_say(counting: Server, load: Load) -> None:
+    url = f"{counting.urls[0]}/page/a"
+    found = report(load(url, "-d", "500ms", "--rate", "500", "--json", "--quiet"))
+    assert found["ok"] == pytest.approx(250, abs=3)
+    assert found["offered_per_s"] == pytest.approx(500, rel=0.01)
+    found = report(load(url, "--stages", "250ms:400,500ms:800", "--json", "--quiet"))
+    assert found["ok"] == pytest.approx(100 + 300, abs=10)
+    found = report(
+        load(url, "--ramp-up", "500ms", "--rate", "400", "-d", "500ms", "--json", "--quiet")
+    )
+    assert found["ok"] == pytest.approx(100 + 200, abs=10)
+
+
+def test_connections_can_climb(counting: Server, load: Load) -> None:
+    found = report(
+        load(f"{counting.urls[0]}/page/a", "--stages", "300ms:2c,500ms:12c", "--json", "--quiet")
+    )
+    assert found["connections_max"] == 12 and found["failed"] == 0
+
+
+def test_find_ends_at_a_limit(counting: Server, load: Load) -> None:
+    plan = (f"{counting.urls[0]}/slow", "-d", "300ms", "--rate", "100", "-c", "20")
+    code, out, errors = load(*plan, "--find", "p90 < 60ms")
+    assert code == 0
+    assert errors.startswith("trial 1: 100 requests/s holds (p90 is ")
+    assert all(line.startswith("trial ") for line in errors.splitlines())
+    rate, sure, why = out.splitlines()[-3:]
+    found = re.fullmatch(r"(\d+) requests/s hold p90 < 60ms", rate)
+    assert found is not None and 100 <= int(found[1]) <= 300
+    assert re.match(r"it held in [23] of 3 trials at this rate; the limit lies at most ", sure)
+    assert re.match(r"\d+ requests/s fail \(.*\); this is the (server|generator)'s limit: ", why)
+
+
+def test_find_gives_up_where_nothing_is_right(counting: Server, load: Load) -> None:
+    plan = (f"{counting.urls[0]}/status/500", "-d", "200ms", "--json")
+    code, out, errors = load(*plan, "--find", "p50 < 1s")
+    assert code == 1
+    assert errors == "trial 1: 1,000 requests/s fails: nothing was answered right\n"
+    found = json.loads(out)["find"]
+    assert found["rate_per_s"] is None and len(found["trials"]) == 1
+
+
+def test_like_prints_the_tools_view(counting: Server, load: Load, tmp_path: Path) -> None:
+    url = f"{counting.urls[0]}/page/a"
+    code, out, errors = load("--like", f"ab -k -c 3 -n 90 -e out.csv {url}", "--quiet")
+    assert (code, errors) == (0, "")
+    assert "Complete requests:      90\n" in out
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 101
+    code, out, errors = load("--like", f"wrk -t1 -c2 -d1s {url}", "--quiet", "--json")
+    assert (code, errors) == (0, "")
+    assert json.loads(out)["plan"]["timeout_s"] == 2.0
+    code, _, errors = load("--like", f"ab -n 5 -e none/out.csv {url}", "--quiet")
+    assert code == 2
+    assert errors == "bolide: error: cannot write none/out.csv: No such file or directory\n"
+
+
+def test_a_terminal_without_blocks_gets_signs(counting: Server, tmp_path: Path) -> None:
+    plan = (f"{counting.urls[0]}/page/a", "-n", "50", "-c", "5", "--quiet")
+    latin = {"PYTHONIOENCODING": "latin-1", "LC_ALL": "C.UTF-8"}
+    code, out, errors = command("load", *plan, cwd=tmp_path, env=latin)
+    assert (code, errors) == (0, "")
+    assert "####" in out and out.isascii()
+
+
+def test_scripts_of_wrk_have_a_mend(counting: Server, load: Load) -> None:
+    line = f"wrk -t1 -c2 -d1s {counting.urls[0]}/page/a"
+    found = report(load("--like", line, "--pipeline", "24", "--json", "--quiet"))
+    assert found["plan"]["pipeline_depth"] == 24
+    assert found["ok"] <= counts(counting)["a"] <= found["requests_sent"]
+
+
+def test_csv(counting: Server, load: Load) -> None:
+    code, out, errors = load(
+        f"{counting.urls[0]}/page/a", "-n", "50", "-c", "5", "--csv", "--quiet"
+    )
+    assert (code, errors) == (0, "")
+    header, line = (each.split(",") for each in out.splitlines())
+    assert dict(zip(header, line, strict=True))["ok"] == "50"

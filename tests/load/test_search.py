@@ -1,0 +1,170 @@
+"""The search for the highest rate, over servers that are formulas."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bolide.load import search, threshold
+from bolide.load.run import Outcome
+from loading import LATENCY, report
+
+P99 = threshold.read("p99 < 10ms", "--find")
+
+
+def server(capacity_per_s: float, **changes: Any) -> Callable[[float], Outcome]:
+    """Make a server whose p99 is 10 ms at its capacity, in proportion to the rate."""
+
+    def measure(rate: float) -> Outcome:
+        p99_us = 10_000 * rate / capacity_per_s
+        lag = {"p50": 1.0, "p99": 50.0, "max": 90.0}
+        made = report(offered_per_s=rate, achieved_share=1.0, latency_us=LATENCY | {"p99": p99_us})
+        return Outcome(made | {"schedule_lag_us": lag} | changes)
+
+    return measure
+
+
+def find(measure: Callable[[float], Outcome], start_per_s: float = 1000.0) -> search.Search:
+    told: list[search.Trial] = []
+    found = search.find(P99, measure, told.append, start_per_s)
+    assert told == found.trials
+    return found
+
+
+@pytest.mark.parametrize("capacity", [3, 700, 1_500, 23_456, 1_000_000])
+def test_the_limit_is_found_within_the_gap(capacity: float) -> None:
+    found = find(server(capacity))
+    assert found.held and found.failed
+    assert capacity / search.GAP**1.5 <= found.held.rate_per_s < capacity
+    assert capacity <= found.failed.rate_per_s <= found.held.rate_per_s * search.GAP
+    assert found.is_confirmed
+    assert [trial.holds for trial in found.at(found.held.rate_per_s)] == [True] * 3
+    assert search.limit(found) == "server"
+
+
+def test_rates_double_then_close_in() -> None:
+    rates = [trial.rate_per_s for trial in find(server(3_100)).trials]
+    assert rates == [1000, 2000, 4000, 4000, 3000, 3500, 3500, 3250, 3250, 3120, 3120, 3000, 3000]
+
+
+def shaky(results: dict[float, str], capacity: float) -> Callable[[float], Outcome]:
+    """Make a server that holds or fails as `results` says, trial by trial: "+-" for some rates."""
+    left = {rate: list(signs) for rate, signs in results.items()}
+
+    def measure(rate: float) -> Outcome:
+        signs = left.get(rate) or [""]
+        factor = {"+": 10.0, "-": 0.1, "": 1.0}[signs.pop(0)]
+        return server(max(capacity, rate if factor > 1 else 0) * factor)(rate)
+
+    return measure
+
+
+def test_one_bad_trial_is_not_believed() -> None:
+    found = find(shaky({1000: "-", 2000: "-++", 3000: "+-+"}, 3_100))
+    assert found.held is not None and found.held.rate_per_s == 3_000
+    assert [trial.holds for trial in found.at(2000)] == [False, True, True]
+    assert [trial.holds for trial in found.at(3000)] == [True, False, True]
+    assert search.result_text(found)[1].startswith("it held in 2 of 3 trials at this rate; ")
+
+
+def test_a_rate_that_fails_twice_is_not_found() -> None:
+    found = find(shaky({3000: "+--"}, 3_100))
+    assert found.held and found.failed
+    assert 3_000 / search.GAP <= found.held.rate_per_s < found.failed.rate_per_s == 3_000
+    assert len(found.at(found.held.rate_per_s)) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"failed": 21, "errors": {"reset": 21}}, "21 of 20,021 failed (21 reset)"),
+        ({"achieved_share": 0.98}, "only 98.0% of the rate was achieved"),
+        ({"achieved_share": 0.5}, "only 50.0% of the rate was achieved"),
+    ],
+)
+def test_latency_alone_does_not_hold(changes: dict[str, Any], reason: str) -> None:
+    found = find(server(1e9, **changes))
+    assert found.held is None
+    assert {trial.reason for trial in found.trials} == {reason}
+    assert found.trials[-1].rate_per_s < 2
+    assert len(found.at(1000)) == (1 if changes.get("achieved_share") == 0.5 else 2)
+    (line,) = search.result_text(found)
+    assert line.startswith("no rate was found that holds p99 < 10ms; the lowest tried, ")
+    assert reason in line
+
+
+def test_a_server_that_answers_nothing_ends_the_search() -> None:
+    found = find(server(1e9, ok=0))
+    assert [trial.reason for trial in found.trials] == ["nothing was answered right"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"generator_cpu": 0.97}, {"schedule_lag_us": {"p50": 1.0, "p99": 1_100.0, "max": 2e3}}],
+)
+def test_the_generators_limit_is_called_so(changes: dict[str, Any]) -> None:
+    found = find(server(2_500, **changes))
+    assert search.limit(found) == "generator"
+    assert search.result_text(found)[-1].endswith(
+        "this is the generator's limit: the server may hold more; see --threads, --cpus"
+    )
+
+
+def test_a_generator_that_never_sleeps_is_not_blamed_for_being_busy() -> None:
+    busy = server(2_500, generator_cpu=1.0)
+    assert search.limit(search.find(P99, busy, lambda trial: None, 1000, True)) == "server"
+
+
+def test_what_it_says() -> None:
+    found = find(server(3_100))
+    assert found.held
+    assert search.trial_text(found.trials[0], P99) == (
+        "trial 1: 1,000 requests/s holds (p99 is 3.23 ms, in 2 of 2 seconds)"
+    )
+    assert search.trial_text(found.trials[2], P99) == (
+        "trial 3: 4,000 requests/s fails: p99 is 12.9 ms (in 2 of 2 seconds)"
+    )
+    first, sure, why = search.result_text(found)
+    assert first == f"{found.held.rate_per_s:,.0f} requests/s hold p99 < 10ms"
+    assert sure.startswith("it held in 3 of 3 trials at this rate; the limit lies at most ")
+    assert "this is the server's limit: the generator had time left" in why
+
+
+def test_no_rate_fails() -> None:
+    found = find(server(1e15), 60e6)
+    assert found.failed is None and search.limit(found) == "none"
+    assert search.result_text(found)[-1] == "no rate failed, so the limit is not known"
+
+
+def test_an_interrupt_ends_the_search() -> None:
+    steady = server(1e6)
+    found = find(lambda rate: Outcome(report(), True) if rate > 4_000 else steady(rate))
+    assert found.interrupted and found.interrupted.rate_per_s > 4_000
+    assert found.held is not None and found.held.rate_per_s == 4_000
+    assert "before it was confirmed" in search.result_text(found)[1]
+
+
+def test_a_server_without_any_rule_ends_the_search() -> None:
+    dice = random.Random(7)  # noqa: S311 - no secret
+    good, bad = server(1e9), server(1e-9)
+    for _ in range(200):
+        found = find(lambda rate: dice.choice((good, bad))(rate))
+        assert len(found.trials) <= search.TRIALS_MAX
+        assert all(len(found.at(trial.rate_per_s)) <= 3 for trial in found.trials)
+
+
+def test_data_for_machines() -> None:
+    found = find(server(3_100))
+    data = search.as_data(found)
+    assert found.held and found.failed
+    assert data["rate_per_s"] == found.held.rate_per_s
+    assert data["failed_rate_per_s"] == found.failed.rate_per_s
+    assert (data["limit"], data["is_confirmed"]) == ("server", True)
+    assert data["held_trials"] == data["trials_at_rate"] == 3
+    assert data["trials"][2] == {
+        "rate_per_s": 4000.0,
+        "holds": False,
+        "reason": "p99 is 12.9 ms",
+        "value": pytest.approx(12_903, rel=1e-3),
+    }

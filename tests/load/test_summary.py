@@ -1,0 +1,175 @@
+"""The page, the record for machines, and the sentences beside them."""
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+
+from bolide.load import distribution, plan, record, summary, threshold, verdict
+from bolide.load.options import Options
+from loading import HISTOGRAM, LATENCY, WHERE, report
+
+PLAN = plan.build(Options(urls=(WHERE.url,), connections=10, duration_s=2.0), WHERE)
+OPEN = {
+    "uncorrected_latency_us": {name: value / 2 for name, value in LATENCY.items()},
+    "offered_per_s": 10_000.0,
+    "achieved_share": 1.0,
+    "schedule_lag_us": {"p50": 5.0, "p99": 60.0, "max": 200.0},
+}
+
+
+def lines(**changes: Any) -> dict[str, str]:
+    """Return the page's lines by their first word."""
+    page = summary.page(report(**changes), PLAN, WHERE)
+    return {line.split("  ")[0].strip(): line for line in page.splitlines() if line}
+
+
+def test_figures() -> None:
+    found = lines(statuses={"200": 19_990, "503": 10}, errors={"wrong_status": 10})
+    assert next(iter(found)) == "http://127.0.0.1:8000/page?a=b: 10 connections, 1 thread"
+    assert found["rate"] == "rate            10,000.0 requests/s"
+    assert found["answered"] == "answered        20,000 in 2.0 s"
+    assert found["failed"] == "failed          10 of 20,010 (0.05%): 10 wrong_status"
+    assert found["statuses"] == "statuses        19,990 x 200, 10 x 503"
+    assert found["received"] == "received        3.15 MiB, 1.57 MiB/s"
+    assert found["generator CPU"].endswith(
+        "50% of a core in the busiest thread, 50,000 ns for each request"
+    )
+    assert "unfinished" not in found and "offered" not in found
+    assert lines()["failed"] == "failed          none"
+    assert lines(unfinished=3)["unfinished"] == "unfinished      3"
+
+
+def test_percentiles_to_the_last() -> None:
+    found = lines()
+    assert found["p99"].split() == ["p99", "8.00", "ms", "800", "us"]
+    assert found["p99.99"].split() == ["p99.99", "15.0", "ms", "1.50", "ms"]
+    assert found["max"].split()[1:3] == ["16.0", "ms"]
+    few = lines(ok=150)
+    assert few["p99.9"].endswith("(too few answers to tell from max)")
+    assert not few["p99"].endswith(")")
+
+
+def test_an_open_loop_shows_both_latencies_side_by_side() -> None:
+    page = summary.page(report(**OPEN), PLAN, WHERE)
+    assert "from due time   from sending" in page
+    found = lines(**OPEN)
+    assert found["p99"].split()[1:5] == ["8.00", "ms", "4.00", "ms"]
+    assert found["offered"] == (
+        "offered         10,000.0 requests/s, 100.00% achieved; generator late by 60.0 us at p99"
+    )
+
+
+def test_the_histogram_draws_every_answer_once() -> None:
+    page = summary.page(report(), PLAN, WHERE)
+    rows = [line for line in page.splitlines() if line.startswith("up to")]
+    assert 2 <= len(rows) <= summary.BINS_MAX
+    assert sum(int(row.split()[-1].replace(",", "")) for row in rows) == 20_000
+    assert max(row.count("█") for row in rows) == summary.BAR_CELLS
+    assert rows[-1].startswith("up to  16.0 ms")
+
+
+def test_nothing_answered_draws_nothing() -> None:
+    page = summary.page(
+        report(ok=0, requests_per_s=0.0, statuses={}, errors={"refused": 12}), PLAN, WHERE
+    )
+    assert "up to" not in page and "p99" not in page
+    assert page.endswith("note: nothing was answered at all (12 refused): there is no figure")
+
+
+NOTES: list[tuple[dict[str, Any], str]] = [
+    ({}, ""),
+    ({"errors": {"timeout": 200}}, ""),
+    ({"errors": {"timeout": 203}}, "203 of 20,203 requests failed (203 timeout): rate and latency"),
+    (
+        {"ok": 0, "statuses": {"404": 10_000}, "errors": {"wrong_status": 10_000}},
+        "10,000 of 10,000 answers were not 2xx: this is no throughput",
+    ),
+    ({"ok": 10, "errors": {"reset": 90}}, "90 of 100 requests failed (90 reset): this is no"),
+    ({"generator_cpu": 0.96}, "the generator was the limit: its busiest thread used 96% of a core"),
+    ({"connections_max": 7}, "only 7 of 10 connections were ever open at once"),
+    (
+        {"per_second": [{"ok": 20_000}, {"ok": 0}]},
+        "in 1 of 2 seconds no right answer came at all",
+    ),
+    ({"connections_opened": 1_010}, ""),
+    (
+        {"connections_opened": 1_011},
+        "1,001 connections had to be opened again in the course of 20,000 requests: the rate is",
+    ),
+    (
+        OPEN | {"achieved_share": 0.634},
+        "only 63.4% of the 10,000 requests/s asked for were achieved: requests queued up",
+    ),
+    (
+        OPEN | {"schedule_lag_us": {"p50": 1.0, "p99": 1_200.0, "max": 1e4}},
+        "the generator sent 1 % of the requests 1.20 ms late or later of itself",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "says"), NOTES)
+def test_notes(changes: dict[str, Any], says: str) -> None:
+    found = verdict.sentences(report(**changes), PLAN)
+    assert len(found) == (1 if says else 0)
+    assert not says or found[0].startswith(says)
+
+
+def test_a_generator_that_never_sleeps_is_always_busy() -> None:
+    sleepless = PLAN | {"is_sleepless": True}
+    made = report(generator_cpu=1.0)
+    assert verdict.sentences(made, sleepless) == []
+    assert "100% of a core in the busiest thread, which never sleeps\n" in summary.page(
+        made, sleepless, WHERE
+    )
+
+
+def test_a_note_names_the_status_that_was_expected() -> None:
+    wanted = plan.build(Options(urls=(WHERE.url,), expect_status=204, connections=10), WHERE)
+    made = report(ok=0, statuses={"200": 5}, errors={"wrong_status": 5})
+    assert verdict.sentences(made, wanted) == ["5 of 5 answers were not 204: this is no throughput"]
+
+
+def test_json() -> None:
+    conditions = [threshold.read("p99 < 20ms"), threshold.read("errors > 1%")]
+    with_bytes = PLAN | {"requests": [PLAN["requests"][0] | {"content": b"\xff"}]}
+    text = record.as_json(report(), with_bytes, conditions, find={"limit": "server"})
+    assert "\n" not in text
+    found = json.loads(text)
+    assert found["latency_us"]["p99_9"] == 12_000.0
+    assert found["plan"]["requests"][0]["content"] == {"base64": "/w=="}
+    assert found["requirements"][0] == {"text": "p99 < 20ms", "value": 8000.0, "is_met": True}
+    assert found["requirements"][1]["is_met"] is False
+    assert found["warnings"] == [] and found["find"] == {"limit": "server"}
+    empty = json.loads(record.as_json(report(ok=0), PLAN))
+    assert empty["latency_us"] is None
+
+
+def test_csv_is_a_header_and_a_line() -> None:
+    text = record.as_csv(report(errors={"reset": 3}), PLAN)
+    header, line = csv.reader(io.StringIO(text))
+    row = dict(zip(header, line, strict=True))
+    assert row["requests_per_s"] == "10000.0"
+    assert (row["errors_reset"], row["errors_timeout"]) == ("3", "0")
+    assert row["latency_us_p99_99"] == "15000.0"
+    assert row["uncorrected_latency_us_p50"] == row["offered_per_s"] == ""
+    _, line = csv.reader(io.StringIO(record.as_csv(report(ok=0), PLAN)))
+    assert dict(zip(header, line, strict=True))["latency_us_p50"] == ""
+
+
+def test_quantiles_and_shares_of_a_histogram() -> None:
+    assert distribution.quantile_us(HISTOGRAM, 0.5) == 1_200.0
+    assert distribution.quantile_us(HISTOGRAM, 0.66) == 1_700.0
+    assert distribution.quantile_us(HISTOGRAM, 1.0) == 16_000.0
+    assert distribution.quantile_us([], 0.5) is None
+    assert distribution.share_between(HISTOGRAM, 1_000, 2_000) == pytest.approx(14_999 / 20_000)
+    assert distribution.share_between([], 0, 1) is None
+    assert distribution.bins([], 1, 5) == []
+    (only,) = distribution.bins([[50.0, 7]], 50.0, 1)
+    assert only[2] == 7
+    wide = distribution.bins(HISTOGRAM, 100.0, 6)
+    assert [count for _, _, count in wide][0] == 1
+    assert sum(count for _, _, count in wide) == 20_000
+    assert all(lower < upper for lower, upper, _ in wide)
