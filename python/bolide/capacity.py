@@ -1,6 +1,6 @@
 """What the machine takes away from the server's own limits, said in one line each at the start.
 
-It reads two limits and changes none. `bolide doctor` looks at everything else.
+It looks at two limits; `bolide doctor` looks at everything else.
 """
 
 from __future__ import annotations
@@ -15,6 +15,20 @@ if TYPE_CHECKING:
 SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 DESCRIPTOR_RESERVE = 64
 """Descriptors of a worker beside its connections: listeners, epoll, pipes, logs, files it sends."""
+
+
+def raise_descriptor_limit(settings: Settings) -> None:
+    """Let this process and its workers have as many descriptors as their connections may need.
+
+    Systems begin with 1024, which is not the most that they allow: `select()` cannot take more, and
+    nobody has to use that.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = settings.core["connections_max"] + DESCRIPTOR_RESERVE
+    if hard != resource.RLIM_INFINITY:
+        needed = min(needed, hard)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def shortfalls(settings: Settings) -> list[str]:

@@ -6,6 +6,7 @@ the option table in `settings.py`; this file declares none of them.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -14,8 +15,6 @@ import click
 
 from bolide import _core
 from bolide.errors import ConfigError, Error
-from bolide.lab.doctor.command import doctor
-from bolide.load.command import load
 from bolide.option import Addresses, Switch
 from bolide.reference import default_text
 from bolide.settings import Option, resolve, table
@@ -23,6 +22,25 @@ from bolide.settings import Option, resolve, table
 EXIT_MISTAKE = 2
 EXIT_FAILURE = 3
 EXIT_INTERRUPTED = 130
+
+
+LATER = {"doctor": "bolide.lab.doctor.command", "load": "bolide.load.command"}
+"""Commands that are imported when they are asked for: every worker would keep them in memory."""
+
+
+class Commands(click.Group):
+    """The commands, those that are imported later among them."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Name them all."""
+        return sorted({*super().list_commands(context), *LATER})
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Give one of them."""
+        if name not in LATER:
+            return super().get_command(context, name)
+        found: click.Command = getattr(importlib.import_module(LATER[name]), name)
+        return found
 
 
 class ServeCommand(click.Command):
@@ -56,7 +74,10 @@ def _click_option(option: Option) -> click.Option:
     )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(_core.__version__, prog_name="bolide", message="%(prog)s %(version)s")
 def command() -> None:
     """Bolide: a Python web server and micro-framework with a Rust core."""
@@ -90,7 +111,6 @@ command.add_command(
 )
 
 
-command.add_command(doctor)
 
 
 @command.command()
@@ -112,7 +132,6 @@ def ceiling(host: str, port: int, size: int, seconds: float | None) -> None:
     click.echo(f"answered {answered:,} requests", err=True)
 
 
-command.add_command(load)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

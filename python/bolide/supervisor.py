@@ -92,6 +92,7 @@ class Supervisor:
             ConfigError: the first start failed, by a mistake of the user's.
             StartupError: it failed in the application's startup, or the worker died.
         """
+        capacity.raise_descriptor_limit(self._settings)
         with self._signals() as self._signal_fds:
             self._selector.register(self._signal_fds[0], selectors.EVENT_READ)
             try:

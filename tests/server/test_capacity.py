@@ -59,11 +59,33 @@ def test_too_few_descriptors(machine: pytest.MonkeyPatch, hard: int, mend: str) 
     ]
 
 
-def test_server_says_it_at_its_start(start: Start) -> None:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == UNLIMITED:
+@pytest.mark.parametrize(
+    ("hard", "raised"), [(2000, [(1065, 2000)]), (1064, []), (UNLIMITED, [(1065, UNLIMITED)])]
+)
+def test_descriptors_are_raised_to_what_is_needed(
+    machine: pytest.MonkeyPatch, hard: int, raised: list[tuple[int, int]]
+) -> None:
+    told: list[tuple[int, int]] = []
+    machine.setattr(resource, "getrlimit", lambda _: (1064, hard))
+    machine.setattr(resource, "setrlimit", lambda _, limits: told.append(limits))
+    capacity.raise_descriptor_limit(settings(connections_max=1000))
+    assert not told
+    capacity.raise_descriptor_limit(settings(connections_max=1001))
+    assert told == raised
+
+
+def test_server_raises_its_limit_or_says_so(start: Start) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (900, hard))
+    try:
+        server = start("basic", "--connections-max", "1000", "--backlog", "1")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert not [line for line in server.lines if "WARN" in line]
+    (worker,) = server.workers()
+    assert resource.prlimit(worker, resource.RLIMIT_NOFILE) == (1064, hard)
+    if hard == UNLIMITED:
         pytest.skip("no limit here")
-    wanted = ("--connections-max", str(soft), "--backlog", "1")
-    lines = [line for line in start("basic", *wanted).lines if "WARN" in line]
-    assert len(lines) == 1
-    assert f"a worker may have {soft} open files, too few for --connections-max {soft};" in lines[0]
+    lines = start("basic", "--connections-max", str(hard), "--backlog", "1").lines
+    (warning,) = [line for line in lines if "WARN" in line]
+    assert f"a worker may have {hard} open files, too few for --connections-max {hard};" in warning
