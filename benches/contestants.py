@@ -127,6 +127,7 @@ def variables(workload: Workload, echo_port: int | None) -> dict[str, str]:
     found = {"PYTHONPATH": os.pathsep.join(folders)}
     if workload.timed_application is not None:
         found["TIMED_APPLICATION"] = workload.timed_application
+        found["TIMED_INTERFACE"] = workload.interface
     if echo_port is not None:
         found["ECHO_PORT"] = str(echo_port)
     return os.environ | found

@@ -80,7 +80,8 @@ def timed_trial(
     readings_ns = (after["spans"] - before["spans"]) * after["reading_ns"]
     application_ns = after["application_ns"] - before["application_ns"]
     report["application_us"] = (application_ns - readings_ns) / requests / 1e3
-    report["server_us"] = (cpu_s * 1e9 - application_ns - readings_ns) / requests / 1e3
+    outside_ns = (cpu_s * 1e9 - application_ns - readings_ns) / requests
+    report["server_us"] = (outside_ns - after["device_ns"]) / 1e3
     return report
 
 

@@ -150,6 +150,23 @@ def pipe_behind(environ: Environ, start_response: Start) -> Iterator[bytes]:
         yield source.read()
 
 
+def sized_behind(environ: Environ, start_response: Start) -> Iterable[bytes]:
+    """Give a block of the announced length; what follows waits for the pipe of the query."""
+    how = argument(environ)
+
+    def parts() -> Iterator[bytes]:
+        yield b"all"
+        with open(environ["QUERY_STRING"], "rb") as source:
+            source.read()
+        if how == "raises":
+            raise RuntimeError("on purpose")
+        if how == "more":
+            yield b"more"
+
+    start_response("200 OK", [*TEXT, ("Content-Length", "3")])
+    return Closing(f"sized-{how}", parts())
+
+
 def hog(environ: Environ, start_response: Start) -> list[bytes]:
     """Say so, and wait for the named pipe of the query, with the interpreter held all the time."""
     held, interval_s = ctypes.PyDLL(None, use_errno=True), sys.getswitchinterval()
@@ -455,6 +472,7 @@ KINDS: dict[str, Callable[[Environ, Start], Iterable[Any]]] = {
         "open": open_gate,
         "pipe": pipe,
         "pipe_behind": pipe_behind,
+        "sized_behind": sized_behind,
         "hog": hog,
         "write": write,
         "endless": endless,

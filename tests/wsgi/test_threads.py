@@ -7,6 +7,7 @@ import select
 import signal
 import socket
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -121,6 +122,31 @@ def test_55_a_block_is_sent_before_the_next_is_asked_for(server: Server, pipes: 
         assert client.read_until(b"\r\n0\r\n\r\n") == b"8\r\nreleased\r\n0\r\n\r\n"
 
 
+@pytest.mark.parametrize("how", ["ends", "more", "raises"])
+def test_55_what_is_complete_does_not_wait_for_its_end(
+    server: Server, pipes: Pipes, threads: str, how: str
+) -> None:
+    pipe = pipes()
+    with ask(server, f"/sized-behind/{how}?{pipe.path}") as client:
+        head, _, content = client.read_until(b"\r\n\r\nall").partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert content == b"all"
+        if threads == "1":
+            assert data_segments_received(client.socket) == 1
+        pipe.release()
+    found = wait_seen(server, lambda found: f"sized-{how}" in found["closed"])
+    assert found["closed"][f"sized-{how}"] == 1
+    said = {"more": "its content is longer", "raises": "the application raised"}
+    if how in said:
+        server.wait_line(f"GET /sized-behind/{how}: {said[how]}")
+
+
+def data_segments_received(socket_of_client: socket.socket) -> int:
+    """Return tcpi_data_segs_in of linux/tcp.h."""
+    information = socket_of_client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    return int.from_bytes(information[152:156], sys.byteorder)
+
+
 def test_an_idle_connection_takes_no_thread(start: Start) -> None:
     server = start("wsgi_plain.py", "--threads", "2", "--queued-requests-max", "1")
     with ExitStack() as stack:
@@ -208,16 +234,19 @@ def test_write_with_one_thread_has_a_bound(start: Start) -> None:
 
 def test_60_a_request_whose_client_has_gone_is_not_begun(start: Start, pipes: Pipes) -> None:
     server = start("wsgi_plain.py", "--threads", "2")
-    with waiting(server, pipes, 2) as views:
-        with ask(server, "/closing/queued/normal") as gone:
-            # A reset: an end alone may be a client that still reads.
-            gone.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        for _ in range(4):
-            # What is ready together comes in any order, and one pass may accept several of these.
-            with server.connect() as client:
-                client.send(b"not a request\r\n\r\n")
-                assert client.read().status == 400
-        finish(views)
+    with server.connect() as before, server.connect() as behind:
+        # Both are accepted: what they send later is served in the order in which it came.
+        for client in (before, behind):
+            assert client.get("/hello").status == 200
+        with waiting(server, pipes, 2) as views:
+            with ask(server, "/closing/queued/normal") as gone:
+                before.send(b"not a request\r\n\r\n")
+                assert before.read().status == 400
+                # A reset: an end alone may be a client that still reads.
+                gone.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            behind.send(b"not a request\r\n\r\n")
+            assert behind.read().status == 400
+            finish(views)
     assert "queued" not in seen(server)["closed"]
 
 

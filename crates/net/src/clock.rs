@@ -24,12 +24,18 @@ impl Clock {
 
     /// Reads both clocks. True when the wall-clock second changed (then a rendered date is stale).
     pub fn refresh(&mut self) -> bool {
-        let monotonic = clock_gettime(ClockId::MonotonicCoarse);
-        self.now_ms = monotonic.tv_sec as u64 * 1000 + monotonic.tv_nsec as u64 / 1_000_000;
+        self.now_ms = Clock::tick_ms();
         let unix_s = clock_gettime(ClockId::RealtimeCoarse).tv_sec.max(0) as u64;
         let changed = unix_s != self.unix_s;
         self.unix_s = unix_s;
         changed
+    }
+
+    /// What `now_ms` would be after a refresh now.
+    #[inline]
+    pub fn tick_ms() -> u64 {
+        let monotonic = clock_gettime(ClockId::MonotonicCoarse);
+        monotonic.tv_sec as u64 * 1000 + monotonic.tv_nsec as u64 / 1_000_000
     }
 
     /// Milliseconds since an unknown start; never goes back.

@@ -4,6 +4,7 @@ mod exchange;
 mod extensions;
 mod fresh;
 mod kit;
+mod known;
 mod memo;
 mod message;
 mod posting;
@@ -101,9 +102,15 @@ impl Asgi {
         let exchange = kit.exchange.get();
         let outcome = match result {
             Step::Suspended(coroutine, future) => {
+                exchange.keep_title(py, request)?;
                 return self.suspended(py, &kit, coroutine, future, responder);
             }
-            Step::Ended(result) => self.ended(py, exchange, result, responder)?,
+            Step::Ended(result) => {
+                if result.is_err() || !exchange.is_complete(py) {
+                    exchange.keep_title(py, request)?;
+                }
+                self.ended(py, exchange, result, responder)?
+            }
         };
         if outcome == Outcome::Answered {
             self.kits.give_back(py, kit);

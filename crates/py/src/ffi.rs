@@ -1,25 +1,21 @@
 //! The calls into CPython that PyO3 has no safe form of.
 //!
-//! The only file of this crate that may hold `unsafe`. What a function needs beyond its types, its comment says.
+//! The only module of this crate that may hold `unsafe`. What a function needs beyond its types, its comment says.
 #![allow(unsafe_code)]
 
-use std::cell::{Cell, UnsafeCell};
+mod held;
+mod slots;
+
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use pyo3::PyClass;
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
 
-/// An awaitable of ours: one step is the whole of it. The types are made coroutines by `stream::awaitable!`.
-pub(crate) trait Awaitable:
-    PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync
-{
-    /// Goes on: gives a future to wait for, or ends.
-    fn step<'py>(&self, py: Python<'py>) -> Sent<'py>;
-}
+pub(crate) use held::Held;
+pub(crate) use slots::{Awaitable, Method, method, step_directly};
 
 /// What a coroutine did with a value it was sent.
 pub(crate) enum Sent<'py> {
@@ -96,115 +92,6 @@ pub(crate) fn send<'py>(py: Python<'py>, coroutine: &Bound<'py, PyAny>) -> Sent<
     } else {
         Sent::Yielded(value)
     }
-}
-
-/// Puts `T::step` into the slots that `await` goes through, in place of the methods behind them: a value needs no exception to carry it
-/// then, and nothing is looked up. The methods stay, for whoever calls them by name.
-pub(crate) fn step_directly<T: Awaitable>(py: Python<'_>) {
-    let kind = py.get_type::<T>();
-    let kind = kind.as_type_ptr();
-    // SAFETY: a type of ours that lives as long as the interpreter; nobody has an instance yet, for this runs while the module is made.
-    let methods = unsafe { (*kind).tp_as_async };
-    // SAFETY: as above; a type without the slots has none to fill.
-    if let Some(methods) = unsafe { methods.as_mut() } {
-        methods.am_await = Some(ffi::PyObject_SelfIter);
-        methods.am_send = Some(send_slot::<T>);
-    }
-}
-
-/// `T::step` as CPython calls it.
-///
-/// # Safety
-/// `receiver` is an instance of `T`, and `result` a place for a reference.
-unsafe extern "C" fn send_slot<T: Awaitable>(
-    receiver: *mut ffi::PyObject,
-    _value: *mut ffi::PyObject,
-    result: *mut *mut ffi::PyObject,
-) -> ffi::PySendResult {
-    let sent = guarded(|py| {
-        // SAFETY: the caller holds a reference over the call.
-        let receiver = unsafe { Bound::from_borrowed_ptr(py, receiver) };
-        // SAFETY: the slot is that of `T`'s own type, which cannot be subclassed.
-        let (value, status) = match unsafe { receiver.cast_unchecked::<T>() }.get().step(py) {
-            Sent::Yielded(value) => (value, ffi::PySendResult::PYGEN_NEXT),
-            Sent::Returned(value) => (value, ffi::PySendResult::PYGEN_RETURN),
-            Sent::Raised(error) => return Err(error),
-        };
-        Ok((value.into_ptr(), status))
-    });
-    let (value, status) = sent.unwrap_or((ptr::null_mut(), ffi::PySendResult::PYGEN_ERROR));
-    // SAFETY: the caller's place for it.
-    unsafe { *result = value };
-    status
-}
-
-/// What a method of one argument does. CPython calls it without a tuple, and without looking for names.
-pub(crate) trait Method:
-    PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync
-{
-    /// Its name in tracebacks.
-    const METHOD_NAME: &'static std::ffi::CStr;
-
-    fn call<'py>(
-        &self,
-        py: Python<'py>,
-        argument: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>>;
-}
-
-/// A `PyMethodDef`, which is read only.
-struct Definition(ffi::PyMethodDef);
-
-// SAFETY: its pointers are to constants.
-unsafe impl Sync for Definition {}
-
-/// The method of an object, as an object of its own.
-pub(crate) fn method<'py, T: Method>(receiver: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
-    let definition: &'static Definition = const {
-        &Definition(ffi::PyMethodDef {
-            ml_name: T::METHOD_NAME.as_ptr(),
-            ml_meth: ffi::PyMethodDefPointer {
-                PyCFunction: call_method::<T>,
-            },
-            ml_flags: ffi::METH_O,
-            ml_doc: ptr::null(),
-        })
-    };
-    let definition = (&raw const definition.0).cast_mut();
-    // SAFETY: the definition lives for ever and is only read; the function keeps the receiver.
-    let function =
-        unsafe { ffi::PyCFunction_NewEx(definition, receiver.as_ptr(), ptr::null_mut()) };
-    // SAFETY: a new reference, or null with the error set.
-    unsafe { Bound::from_owned_ptr_or_err(receiver.py(), function) }
-}
-
-/// `T::call` as CPython calls it.
-///
-/// # Safety
-/// `receiver` is an instance of `T`, and `argument` an object.
-unsafe extern "C" fn call_method<T: Method>(
-    receiver: *mut ffi::PyObject,
-    argument: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    let result = guarded(|py| {
-        // SAFETY: the caller holds a reference over the call.
-        let receiver = unsafe { Bound::from_borrowed_ptr(py, receiver) };
-        // SAFETY: the same holds for the argument.
-        let argument = unsafe { Bound::from_borrowed_ptr(py, argument) };
-        // SAFETY: the function was made with an instance of `T`, which cannot be subclassed.
-        let receiver = unsafe { receiver.cast_unchecked::<T>() };
-        Ok(receiver.get().call(py, &argument)?.into_ptr())
-    });
-    result.unwrap_or(ptr::null_mut())
-}
-
-/// Runs what CPython called. A failure, or a panic, is left behind as the exception that is set.
-fn guarded<R>(run: impl FnOnce(Python<'_>) -> PyResult<R>) -> Option<R> {
-    let run = || Python::attach(|py| run(py).map_err(|error| error.restore(py)).ok());
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|_| {
-        Python::attach(|py| PyRuntimeError::new_err("the server panicked").restore(py));
-        None
-    })
 }
 
 /// A copy of the current context.
@@ -545,56 +432,4 @@ pub(crate) fn keep_freed(bytes: std::ffi::c_int) {
 pub(crate) fn references<T>(object: &Py<T>) -> isize {
     // SAFETY: the reference that is passed keeps the object alive.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) }
-}
-
-/// State of a Python object that is reached only with the interpreter attached, and checked against being reached twice at once.
-///
-/// A lock or an atomic borrow flag would cost more than what it guards. So this needs the interpreter's lock: the crate refuses to be
-/// built for an interpreter without one.
-pub(crate) struct Held<T> {
-    is_held: Cell<bool>,
-    value: UnsafeCell<T>,
-}
-
-#[cfg(Py_GIL_DISABLED)]
-compile_error!("bolide needs an interpreter with a GIL for now");
-
-// SAFETY: every access needs a `Python` token, which only one thread has at a time.
-unsafe impl<T: Send> Sync for Held<T> {}
-
-impl<T: Default> Default for Held<T> {
-    fn default() -> Held<T> {
-        Held::of(T::default())
-    }
-}
-
-impl<T> Held<T> {
-    pub(crate) fn of(value: T) -> Held<T> {
-        Held {
-            is_held: Cell::new(false),
-            value: UnsafeCell::new(value),
-        }
-    }
-
-    /// Gives `reach` the value; `None` when it is being reached already.
-    #[inline]
-    pub(crate) fn with<R>(&self, _py: Python<'_>, reach: impl FnOnce(&mut T) -> R) -> Option<R> {
-        if self.is_held.replace(true) {
-            return None;
-        }
-        let release = Release(&self.is_held);
-        // SAFETY: the flag says that no other reference exists, and the token that no other thread is here.
-        let result = reach(unsafe { &mut *self.value.get() });
-        drop(release);
-        Some(result)
-    }
-}
-
-/// Clears the flag, also when a panic passes.
-struct Release<'a>(&'a Cell<bool>);
-
-impl Drop for Release<'_> {
-    fn drop(&mut self) {
-        self.0.set(false);
-    }
 }

@@ -177,6 +177,14 @@ impl App for Interface {
         whichever!(self, app => app.pull(id, out))
     }
 
+    fn answer_left(&mut self) {
+        match self {
+            Interface::Wsgi(wsgi) => wsgi.answer_left(),
+            Interface::Mounted(mounted) => mounted.answer_left(),
+            Interface::Native(_) | Interface::Asgi(_) => {}
+        }
+    }
+
     fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
         whichever!(self, app => app.content(id, content, is_last));
     }

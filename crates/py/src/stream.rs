@@ -82,6 +82,8 @@ impl Ready {
 }
 
 impl Awaitable for Ready {
+    const HOLDS_ALL: bool = true;
+
     fn step<'py>(&self, py: Python<'py>) -> Sent<'py> {
         let value = self.value.as_ref();
         Sent::Returned(

@@ -19,6 +19,7 @@ mod pool;
 mod reports;
 mod section;
 mod thread;
+mod unclosed;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -223,6 +224,11 @@ impl Wsgi {
         }
     }
 
+    /// Whether a call waits for its answer to be sent.
+    pub(crate) fn has_call(&self) -> bool {
+        matches!(&self.calls, Calls::Inline(inline) if inline.unclosed.is_kept())
+    }
+
     /// The reactor is about to wait: what a pass has brought is handed over. Gives how long it may wait.
     pub(crate) fn wait_begins(&mut self, wait_ms: Option<u64>) -> Option<u64> {
         match &mut self.calls {
@@ -245,6 +251,12 @@ impl App for Wsgi {
         match &mut self.calls {
             Calls::Inline(inline) => inline.call(&mut self.runner, request, responder),
             Calls::Pooled(intake, limits) => queue(intake, limits, request, responder),
+        }
+    }
+
+    fn answer_left(&mut self) {
+        if let Calls::Inline(inline) = &mut self.calls {
+            inline.unclosed.end(&mut self.runner);
         }
     }
 

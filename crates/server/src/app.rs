@@ -49,6 +49,9 @@ pub enum Content<'a> {
 pub enum Outcome {
     /// The responder holds the whole answer.
     Answered,
+    /// The responder holds the whole answer, and the application has more to do for it: it is sent at once, then the server calls
+    /// [`App::answer_left`]. Only where [`Responder::leaves_at_once`].
+    AnsweredAhead,
     /// The responder holds the head of a streamed answer; the server asks for the rest with [`App::pull`].
     Streaming,
     /// The answer comes through the mailbox, later or already: what a call posts is done in the same pass. So an answer with a file,
@@ -87,6 +90,9 @@ pub trait App {
 
     /// Pushes the next part of a streamed answer to `out`.
     fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled;
+
+    /// The answer of the last call, which was [`Outcome::AnsweredAhead`], has been sent.
+    fn answer_left(&mut self) {}
 
     /// Takes a part of the content it asked for with [`crate::Command::Read`]; `is_last` when no more follows.
     fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool);

@@ -125,18 +125,35 @@ impl Connection {
         buffer: &mut [u8],
         has_ended: bool,
     ) -> Fate {
-        let room = self.content_room(core, app);
-        let (received, room_bytes) = match room {
-            Some(room) => (self.transport.receive_into(room), Some(room.len())),
-            None => (self.transport.receive(buffer), None),
+        let Some(room) = self.content_room(core, app) else {
+            let received = self.transport.receive(buffer);
+            return self.received(core, app, received, buffer, has_ended);
         };
+        let room_bytes = room.len();
+        match self.transport.receive_into(room) {
+            Received::Bytes(count) => {
+                self.may_have_more = has_ended || count == room_bytes;
+                self.content_was_read(core, app, count);
+                self.settle(core, app)
+            }
+            received => self.received(core, app, received, &[], has_ended),
+        }
+    }
+
+    /// Serves what was read into `buffer`.
+    #[inline]
+    pub(crate) fn received<A: App>(
+        &mut self,
+        core: &mut Core,
+        app: &mut A,
+        received: Received,
+        buffer: &[u8],
+        has_ended: bool,
+    ) -> Fate {
         match received {
             Received::Bytes(count) => {
-                self.may_have_more = has_ended || count == room_bytes.unwrap_or(buffer.len());
-                match room_bytes {
-                    Some(_) => self.content_was_read(core, app, count),
-                    None => self.feed(core, app, buffer.get(..count).unwrap_or_default()),
-                }
+                self.may_have_more = has_ended || count == buffer.len();
+                self.feed(core, app, buffer.get(..count).unwrap_or_default());
             }
             Received::End => {
                 self.end_of_input = true;
@@ -147,6 +164,11 @@ impl Connection {
             Received::Broken(_) => return self.close(core, app, Abort::Disconnected),
         }
         self.settle(core, app)
+    }
+
+    /// Whether what comes now begins a request, or goes on with its head.
+    pub(crate) fn waits_for_request(&self) -> bool {
+        matches!(self.reading, Reading::Head)
     }
 
     /// The peer sends no more: the handlers at work are told, also while what it sent before waits to be read.

@@ -7,6 +7,7 @@ mod access_log;
 mod app;
 mod connection;
 mod exchange;
+mod group;
 mod limits;
 mod literal;
 mod mailbox;

@@ -156,6 +156,7 @@ pub struct Responder<'a> {
     pub(crate) content_bytes: u64,
     /// How a streamed content ends.
     pub(crate) delimiter: Delimiter,
+    pub(crate) leaves_at_once: bool,
 }
 
 impl<'a> Responder<'a> {
@@ -171,7 +172,13 @@ impl<'a> Responder<'a> {
             status: 0,
             content_bytes: 0,
             delimiter: Delimiter::End,
+            leaves_at_once: false,
         }
+    }
+
+    /// Whether nothing has to be sent before this answer, and the socket takes it.
+    pub fn leaves_at_once(&self) -> bool {
+        self.leaves_at_once
     }
 
     /// Whether a final answer, or the head of one, has been written.

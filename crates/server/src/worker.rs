@@ -3,6 +3,8 @@
 //! A pass is [`Worker::before_wait`] (what handlers posted meanwhile), [`Worker::wait`], [`Worker::dispatch`]. It is in three parts so
 //! that the owner can let go of locks of its own while it waits, and can look after descriptors of its own that are in the same set.
 
+mod pass;
+
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,6 +22,7 @@ use crate::access_log::AccessLog;
 use crate::app::{Abort, App, ExchangeId};
 use crate::connection::{Connection, Fate};
 use crate::exchange::Exchange;
+use crate::group::{self, Group};
 use crate::limits::Limits;
 use crate::mailbox::{Command, Mailbox};
 use crate::responder::Stamp;
@@ -31,6 +34,10 @@ pub(crate) const RECEIVE_BYTES: usize = 65_536;
 pub(crate) const ROOM_BYTES_MAX: usize = 262_144;
 /// A send buffer that grew beyond this is given back after use.
 pub(crate) const SEND_BUFFER_KEPT_BYTES: usize = 1 << 20;
+/// What is read before any of it is served goes side by side into the receive buffer.
+const AHEAD_BYTES: usize = 16 * 1024;
+/// Connections that are read from before the first of them is served.
+const AHEAD_MAX: usize = group::ANSWERS_MAX;
 /// Connections accepted from one listener before the others have their turn.
 const ACCEPTS_PER_PASS: usize = 256;
 /// How long a pass accepts. The first request of a connection is served at once, and an application that takes its time over each must not
@@ -77,6 +84,8 @@ pub(crate) struct Core {
     pub(crate) log: Option<AccessLog>,
     /// Answers of the connection that is being served; empty between connections.
     pub(crate) out: Vec<u8>,
+    /// What waits for other connections' answers, to leave with them.
+    pub(crate) group: Group,
     pub(crate) draining_since_ms: Option<u64>,
     /// Content handed over in this pass.
     pub(crate) content_bytes: usize,
@@ -153,6 +162,7 @@ impl<A: App> Worker<A> {
             stamp: Stamp::new(!config.omits_server_field, clock.unix_s()),
             log,
             out: Vec::new(),
+            group: Group::default(),
             draining_since_ms: None,
             content_bytes: 0,
             sequence: 0,
@@ -166,7 +176,7 @@ impl<A: App> Worker<A> {
             listeners: Vec::new(),
             connections: Slab::new(),
             open: Arc::default(),
-            receive: vec![0; RECEIVE_BYTES].into(),
+            receive: vec![0; RECEIVE_BYTES.max(AHEAD_MAX * AHEAD_BYTES)].into(),
             mailbox,
             commands: Vec::new(),
             touched: Vec::new(),
@@ -269,6 +279,7 @@ impl<A: App> Worker<A> {
     /// Closes everything now.
     pub fn stop(&mut self) {
         self.stop_accepting();
+        self.core.group = Group::default();
         for mut connection in self.connections.drain() {
             connection.close(&mut self.core, &mut self.app, Abort::Disconnected);
         }
@@ -309,45 +320,6 @@ impl<A: App> Worker<A> {
         }
         self.next_event = 0;
         self.poller.wait(&mut self.events, timeout_ms)
-    }
-
-    /// Serves everything that the last wait found ready. True when something is ready that is not ours.
-    pub fn dispatch(&mut self) -> bool {
-        let mut is_foreign_ready = false;
-        if self.core.clock.refresh() {
-            self.core.stamp.refresh(self.core.clock.unix_s());
-        }
-        self.core.content_bytes = 0;
-        while let Some(event) = self.events.get(self.next_event)
-            && self.core.content_bytes < CONTENT_BYTES_PER_PASS
-        {
-            self.next_event += 1;
-            if event.token < LISTENER {
-                self.with_connection(event.token as usize, |connection, core, app, receive| {
-                    if event.has_ended() && !event.is_readable() {
-                        connection.peer_ended(core, app);
-                    }
-                    if event.is_writable() {
-                        connection.writable(core, app)
-                    } else if event.is_readable() {
-                        connection.readable(core, app, receive, event.has_ended())
-                    } else if event.has_ended() && !event.is_hung_up() {
-                        Fate::Open
-                    } else {
-                        connection.close(core, app, Abort::Disconnected)
-                    }
-                });
-            } else if event.token < FOREIGN {
-                self.accept((event.token & !LISTENER) as usize, ACCEPTING_MAX);
-            } else {
-                is_foreign_ready |= event.token == FOREIGN;
-            }
-        }
-        self.take_mail();
-        if self.timers.is_due(self.core.clock.now_ms()) {
-            self.expire();
-        }
-        is_foreign_ready
     }
 
     /// Runs one connection's part of a pass; a panic in it ends that connection only.
@@ -437,7 +409,8 @@ impl<A: App> Worker<A> {
             if surplus > 0 {
                 connection.turn_away(core, app)
             } else {
-                connection.readable(core, app, receive, false)
+                let buffer = receive.get_mut(..RECEIVE_BYTES).unwrap_or_default();
+                connection.readable(core, app, buffer, false)
             }
         });
     }

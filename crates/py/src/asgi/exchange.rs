@@ -6,8 +6,9 @@ use std::sync::Arc;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use server::{Command, Content, ExchangeId, Fields, Outcome, Responder};
+use server::{Command, Content, ExchangeId, Fields, Outcome, Responder, Response};
 
+use super::known::Known;
 use super::message::{Head, Message, Start};
 use super::receive::Receiving;
 use crate::ffi::{Held, Method};
@@ -40,8 +41,10 @@ pub(super) struct State {
     /// The application is in its first step: what it sends is kept for the caller, which writes it at once.
     pub(super) is_direct: bool,
     pub(super) progress: Progress,
-    /// The head of the answer.
+    /// The head of the answer, or before its start that of the last one.
     pub(super) head: Head,
+    /// The start that the head was read from, if it may come again.
+    known: Known,
     /// The content that was sent in the first step.
     pub(super) parts: Vec<Py<PyBytes>>,
     pub(super) parts_bytes: usize,
@@ -109,10 +112,6 @@ impl Exchange {
         let head = request.head;
         self.with(py, |state| {
             state.id = Some(request.id);
-            state.title.clear();
-            for part in [head.method_name, b" ", head.path] {
-                state.title.extend_from_slice(part);
-            }
             state.is_head = head.method == wire::Method::Head;
             state.accepts_trailers = head.accepts_trailers;
             state.trailers.clear();
@@ -121,10 +120,20 @@ impl Exchange {
             state.request = content;
             state.is_direct = true;
             state.progress = Progress::Nothing;
-            state.head.clear();
             state.parts.clear();
             state.parts_bytes = 0;
             state.is_streamed = false;
+        })
+    }
+
+    /// Keeps what the log may have to say of the request.
+    pub(crate) fn keep_title(&self, py: Python<'_>, request: &server::Request<'_>) -> PyResult<()> {
+        let head = request.head;
+        self.with(py, |state| {
+            state.title.clear();
+            for part in [head.method_name, b" ", head.path] {
+                state.title.extend_from_slice(part);
+            }
         })
     }
 
@@ -293,23 +302,37 @@ impl Exchange {
 
     fn start(&self, py: Python<'_>, start: &Start<'_>) -> PyResult<()> {
         // Reading it may run the application's own iterator, so it is not read into the state.
-        let mut head = self.with(py, |state| match state.progress {
-            Progress::Nothing => Ok(std::mem::take(&mut state.head)),
-            _ => Err(started_before()),
+        let head = self.with(py, |state| {
+            let is_known = state.known.is(start);
+            match state.progress {
+                Progress::Nothing if is_known => {
+                    state.progress = Progress::Started;
+                    Ok(None)
+                }
+                Progress::Nothing => {
+                    state.known.forget();
+                    Ok(Some(std::mem::take(&mut state.head)))
+                }
+                _ => Err(started_before()),
+            }
         })??;
+        let Some(mut head) = head else {
+            return Ok(());
+        };
         head.clear();
-        let read = start.read(&mut head);
-        read?;
+        start.read(&mut head)?;
+        let has_trailers = head.has_trailers;
         self.with(py, |state| match state.progress {
             Progress::Nothing => {
                 state.head = head;
+                state.known.keep(start);
                 state.progress = Progress::Started;
                 Ok(())
             }
             // That iterator sent too.
             _ => Err(started_before()),
         })??;
-        if self.with(py, |state| state.head.has_trailers)? {
+        if has_trailers {
             self.leave_first_step(py)?;
         }
         Ok(())
@@ -351,6 +374,12 @@ impl Exchange {
 }
 
 impl State {
+    /// The head of the answer, for the mailbox.
+    pub(super) fn take_response(&mut self) -> Response {
+        self.known.forget();
+        std::mem::take(&mut self.head.response)
+    }
+
     /// A part of the content is sent, or the last of it. Gives how far the answer was before.
     ///
     /// # Errors
@@ -417,7 +446,8 @@ impl State {
         }
         self.parts.clear();
         if self.head.response.fields.capacity() > KEPT_BYTES {
-            self.head.response.fields = Vec::new();
+            self.head = Head::default();
+            self.known.forget();
         }
     }
 }
@@ -425,6 +455,10 @@ impl State {
 /// `send`: takes a message for the client and gives an awaitable.
 impl Method for Exchange {
     const METHOD_NAME: &'static CStr = c"send";
+
+    fn is_called_inside(&self, py: Python<'_>) -> bool {
+        self.with(py, |state| state.is_direct).unwrap_or(false)
+    }
 
     fn call<'py>(
         &self,

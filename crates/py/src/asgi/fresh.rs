@@ -1,36 +1,37 @@
 //! Dicts that no application may change for another: each scope has its own.
 //!
-//! The dict of the last scope serves the next one too if nobody else holds it any more and it was not changed: then nobody can tell that
-//! it is not new.
+//! The last one serves the next request too if nobody else holds it any more and it was not changed: then nobody can tell that it is not
+//! new.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::ffi;
 
-/// The references to an object of the template of the scopes that nobody else holds: the template's and ours.
-pub(crate) const REFERENCES: isize = 2;
-
 /// A dict that was given out, and its version then (PEP 509).
-struct Given {
+pub(crate) struct Given {
     dict: Py<PyDict>,
     version: Option<u64>,
 }
 
 impl Given {
-    fn new(dict: &Bound<'_, PyDict>) -> Given {
+    pub(crate) fn new(dict: &Bound<'_, PyDict>) -> Given {
         Given {
             dict: dict.clone().unbind(),
             version: ffi::version(dict),
         }
     }
 
-    /// Whether only one other holds it, and nobody has changed it. An interpreter without versions cannot tell.
+    /// Whether it has no more than `references`, and nobody has changed it. An interpreter without versions cannot tell.
     #[inline]
-    fn is_as_new(&self, py: Python<'_>) -> bool {
-        ffi::references(&self.dict) == REFERENCES
+    pub(crate) fn is_as_new(&self, py: Python<'_>, references: isize) -> bool {
+        ffi::references(&self.dict) == references
             && self.version.is_some()
             && ffi::version(self.dict.bind(py)) == self.version
+    }
+
+    pub(crate) fn into_dict(self, py: Python<'_>) -> Bound<'_, PyDict> {
+        self.dict.into_bound(py)
     }
 }
 
@@ -50,12 +51,16 @@ impl Fresh {
         }
     }
 
-    /// A new copy for the template, or None when the one that it has is as good as new.
-    pub(crate) fn renewed<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    /// A new copy, or None when the last one is as good as new: it was not changed, and has no more than `references`.
+    pub(crate) fn renewed<'py>(
+        &mut self,
+        py: Python<'py>,
+        references: isize,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let original = self.original.bind(py);
         let version = ffi::version(original);
         if let Some(copy) = &self.copy
-            && copy.is_as_new(py)
+            && copy.is_as_new(py, references)
             && self.copied_version == version
         {
             return Ok(None);
@@ -70,33 +75,45 @@ impl Fresh {
 /// The dict of the extensions that work, each with a dict of its own that says nothing more.
 pub(crate) struct Extensions {
     names: Vec<Py<PyString>>,
-    /// The dict, and behind it those in it.
-    given: Vec<Given>,
+    given: Option<Given>,
+    /// Those in it.
+    inner: Vec<Given>,
 }
+
+/// The references to a dict inside the extensions that nobody else holds: theirs and ours.
+const INNER_REFERENCES: isize = 2;
 
 impl Extensions {
     pub(crate) fn new(py: Python<'_>, names: &[&str]) -> Extensions {
         let intern = |name: &&str| PyString::intern(py, name).unbind();
         Extensions {
             names: names.iter().map(intern).collect(),
-            given: Vec::new(),
+            given: None,
+            inner: Vec::new(),
         }
     }
 
-    /// A new dict for the template, or None when the one that it has is as good as new.
-    pub(crate) fn renewed<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        if !self.given.is_empty() && self.given.iter().all(|given| given.is_as_new(py)) {
+    /// A new dict, or None when the last one is as good as new: nothing of it was changed, and it has no more than `references`.
+    pub(crate) fn renewed<'py>(
+        &mut self,
+        py: Python<'py>,
+        references: isize,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let mut inner = self.inner.iter();
+        if let Some(given) = &self.given
+            && given.is_as_new(py, references)
+            && inner.all(|given| given.is_as_new(py, INNER_REFERENCES))
+        {
             return Ok(None);
         }
         let dict = PyDict::new(py);
-        let mut inner = Vec::with_capacity(self.names.len());
+        self.inner.clear();
         for name in &self.names {
             let nothing = PyDict::new(py);
             dict.set_item(name, &nothing)?;
-            inner.push(Given::new(&nothing));
+            self.inner.push(Given::new(&nothing));
         }
-        self.given = vec![Given::new(&dict)];
-        self.given.append(&mut inner);
+        self.given = Some(Given::new(&dict));
         Ok(Some(dict))
     }
 }

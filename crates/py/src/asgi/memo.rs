@@ -4,7 +4,6 @@ use net::Peer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use super::fresh::REFERENCES;
 use crate::ffi;
 
 /// The addresses of the connections, as applications see them.
@@ -90,10 +89,11 @@ impl Default for Sections {
 
 impl Sections {
     /// The list for a section, of pairs that may be shared: they cannot be changed. None when the list that was given last is as good as
-    /// new: it is the same, and nobody holds or has changed it.
+    /// new: it is the same, nobody has changed it, and it has no more than `references`.
     pub(crate) fn renewed<'py>(
         &mut self,
         py: Python<'py>,
+        references: isize,
         connection: usize,
         section: &[u8],
     ) -> PyResult<Option<Bound<'py, PyList>>> {
@@ -108,7 +108,7 @@ impl Sections {
             read(py, section, lines, &mut self.pairs)?;
         }
         if let Some(list) = &self.list
-            && ffi::references(list) == REFERENCES
+            && ffi::references(list) == references
             && ffi::holds(list.bind(py), &self.pairs)
         {
             self.pairs.clear();

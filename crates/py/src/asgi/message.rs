@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use server::{Fields, Response};
 
@@ -29,9 +30,9 @@ pub(crate) enum Extension {
 
 /// `http.response.start`, not read yet.
 pub(crate) struct Start<'py> {
-    status: Option<Bound<'py, PyAny>>,
-    headers: Option<Bound<'py, PyAny>>,
-    trailers: Option<Bound<'py, PyAny>>,
+    pub(super) status: Option<Bound<'py, PyAny>>,
+    pub(super) headers: Option<Bound<'py, PyAny>>,
+    pub(super) trailers: Option<Bound<'py, PyAny>>,
 }
 
 /// The entries of a message that mean something.
@@ -45,41 +46,82 @@ struct Entries<'py> {
     more_body: Option<Bound<'py, PyAny>>,
 }
 
+/// The words of messages, as objects: those that are written out in a program are the same objects.
+struct Words {
+    kind: Py<PyString>,
+    body: Py<PyString>,
+    more_body: Py<PyString>,
+    status: Py<PyString>,
+    headers: Py<PyString>,
+}
+
+static WORDS: PyOnceLock<Words> = PyOnceLock::new();
+
+impl Words {
+    #[inline]
+    fn get(py: Python<'_>) -> &Words {
+        WORDS.get_or_init(py, || {
+            let word = |text| PyString::intern(py, text).unbind();
+            Words {
+                kind: word("type"),
+                body: word("body"),
+                more_body: word("more_body"),
+                status: word("status"),
+                headers: word("headers"),
+            }
+        })
+    }
+}
+
 impl<'py> Entries<'py> {
     fn of(message: &Bound<'py, PyDict>) -> Entries<'py> {
+        let words = Words::get(message.py());
         let mut entries = Entries::default();
         let mut position = 0;
         for _ in 0..message.len() {
             let Some((key, value)) = ffi::next_entry(message, &mut position) else {
                 break;
             };
-            if let Some(place) = entries.place(&key) {
+            if let Some(place) = entries.place(&key, words) {
                 *place = Some(value);
             }
         }
         entries
     }
 
+    fn body(self) -> PyResult<Message<'py>> {
+        Ok(Message::Body {
+            body: self.body.map(bytes_of).transpose()?,
+            more: match self.more_body {
+                Some(more) => more.is_truthy()?,
+                None => false,
+            },
+        })
+    }
+
+    fn start(self) -> Message<'py> {
+        Message::Start(Start {
+            status: self.status,
+            headers: self.headers,
+            trailers: self.trailers,
+        })
+    }
+
     /// Where the value of a key belongs. Keys that are written out in a program are interned: comparing them as text is seldom needed.
     #[inline]
-    fn place(&mut self, key: &Bound<'py, PyAny>) -> Option<&mut Option<Bound<'py, PyAny>>> {
-        let py = key.py();
-        if key.is(pyo3::intern!(py, "type")) {
-            return Some(&mut self.kind);
+    fn place(
+        &mut self,
+        key: &Bound<'py, PyAny>,
+        words: &Words,
+    ) -> Option<&mut Option<Bound<'py, PyAny>>> {
+        match key {
+            _ if key.is(&words.kind) => Some(&mut self.kind),
+            _ if key.is(&words.body) => Some(&mut self.body),
+            _ if key.is(&words.more_body) => Some(&mut self.more_body),
+            _ if key.is(&words.status) => Some(&mut self.status),
+            _ if key.is(&words.headers) => Some(&mut self.headers),
+            _ => self.place_of_text(key),
         }
-        if key.is(pyo3::intern!(py, "body")) {
-            return Some(&mut self.body);
-        }
-        if key.is(pyo3::intern!(py, "more_body")) {
-            return Some(&mut self.more_body);
-        }
-        if key.is(pyo3::intern!(py, "status")) {
-            return Some(&mut self.status);
-        }
-        if key.is(pyo3::intern!(py, "headers")) {
-            return Some(&mut self.headers);
-        }
-        self.place_of_text(key)
     }
 
     #[cold]
@@ -112,18 +154,8 @@ impl<'py> Message<'py> {
             return Err(PyTypeError::new_err("send(): the message has no type"));
         };
         match ffi::ascii(kind).unwrap_or_default() {
-            b"http.response.body" => Ok(Message::Body {
-                body: entries.body.map(bytes_of).transpose()?,
-                more: match entries.more_body {
-                    Some(more) => more.is_truthy()?,
-                    None => false,
-                },
-            }),
-            b"http.response.start" => Ok(Message::Start(Start {
-                status: entries.status,
-                headers: entries.headers,
-                trailers: entries.trailers,
-            })),
+            b"http.response.body" => entries.body(),
+            b"http.response.start" => Ok(entries.start()),
             b"http.response.early_hint" => Ok(extension(Extension::EarlyHint, message)),
             b"http.response.pathsend" => Ok(extension(Extension::PathSend, message)),
             b"http.response.zerocopysend" => Ok(extension(Extension::ZeroCopySend, message)),

@@ -13,7 +13,7 @@ impl Exchange {
                 return None;
             }
             let has_begun = !matches!(state.progress, Progress::Nothing | Progress::Started);
-            let response = has_begun.then(|| std::mem::take(&mut state.head.response));
+            let response = has_begun.then(|| state.take_response());
             let parts = std::mem::take(&mut state.parts);
             Some((response, parts, state.parts_bytes, state.progress))
         })?;
@@ -74,7 +74,7 @@ impl Exchange {
     /// Sends the head, and the content with it if that is all of it. False when more has to be said.
     fn post_whole(&self, py: Python<'_>, part: &[u8]) -> PyResult<bool> {
         let (response, is_whole) = self.with(py, |state| {
-            let mut response = std::mem::take(&mut state.head.response);
+            let mut response = state.take_response();
             let length = part.len() as u64;
             let is_last = state.progress == Progress::Complete;
             let is_headed = state.is_head || !wire::may_generate_content(response.status);
@@ -109,7 +109,7 @@ impl Exchange {
     ) -> PyResult<bool> {
         if self.with(py, |state| state.advance(more))?? == Progress::Started {
             let response = self.with(py, |state| {
-                let mut response = std::mem::take(&mut state.head.response);
+                let mut response = state.take_response();
                 if !state.head.has_trailers {
                     response.length = response.length.or(length);
                 }

@@ -3,18 +3,19 @@
 use net::Peer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
-use wire::{Method, Version};
+use wire::{Method, RequestHead, Version};
 
 use super::extensions;
-use super::fresh::{Extensions, Fresh};
+use super::fresh::{Extensions, Fresh, Given};
 use super::memo::{Addresses, Sections};
 use crate::request::decoded;
 
 /// Makes scopes. What repeats from request to request is made once.
 pub(crate) struct Scopes {
     keys: Keys,
-    /// The last scope: most of it is the same the next time. What of it can be changed is used again only if nobody did or can.
     template: Py<PyDict>,
+    /// The last scope, which holds the same as the template if nobody has changed it.
+    given: Option<Given>,
     last: Last,
     versions: Fresh,
     extensions: Extensions,
@@ -109,6 +110,7 @@ impl Scopes {
         Ok(Scopes {
             keys,
             template: template.unbind(),
+            given: None,
             last: Last::default(),
             versions: Fresh::new(versions.unbind()),
             extensions: Extensions::new(py, &extensions::NAMES),
@@ -126,65 +128,123 @@ impl Scopes {
         py: Python<'py>,
         request: &server::Request<'_>,
     ) -> PyResult<Bound<'py, PyDict>> {
+        let last = self.given.take();
+        let last = last.filter(|given| given.is_as_new(py, 1));
+        let scope = last.map(|given| given.into_dict(py));
+        self.renew(py, scope.as_ref(), request)?;
+        let (scope, client) = match scope {
+            Some(scope) if self.last.client == *request.client => (scope, None),
+            Some(scope) => (scope, Some(self.client(py, request)?)),
+            None => (
+                self.template.bind(py).copy()?,
+                Some(self.client(py, request)?),
+            ),
+        };
+        if let Some(client) = client {
+            scope.set_item(&self.keys.client, client)?;
+        }
+        self.given = Some(Given::new(&scope));
+        Ok(scope)
+    }
+
+    /// The client, which differs most often of all: it stands in the scope alone, not in the template.
+    fn client<'py>(
+        &mut self,
+        py: Python<'py>,
+        request: &server::Request<'_>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.last.client = *request.client;
+        let slot = request.id.connection() as usize;
+        self.clients.address(py, slot, request.client)
+    }
+
+    /// Makes the template, and the last scope if it is as good as new, those of `request`.
+    fn renew(
+        &mut self,
+        py: Python<'_>,
+        scope: Option<&Bound<'_, PyDict>>,
+        request: &server::Request<'_>,
+    ) -> PyResult<()> {
+        let target = Target {
+            template: self.template.bind(py),
+            scope,
+        };
+        // What stands in them is held by both, and by whoever looks after it.
+        let references = if scope.is_some() { 3 } else { 2 };
         let keys = &self.keys;
-        let template = self.template.bind(py);
-        if let Some(versions) = self.versions.renewed(py)? {
-            template.set_item(&keys.asgi, versions)?;
-        }
-        if let Some(extensions) = self.extensions.renewed(py)? {
-            template.set_item(&keys.extensions, extensions)?;
-        }
-        if let Some(state) = &mut self.state
-            && let Some(state) = state.renewed(py)?
-        {
-            template.set_item(&keys.state, state)?;
+        target.renew(&keys.asgi, self.versions.renewed(py, references)?)?;
+        target.renew(&keys.extensions, self.extensions.renewed(py, references)?)?;
+        if let Some(state) = &mut self.state {
+            target.renew(&keys.state, state.renewed(py, references)?)?;
         }
         let slot = request.id.connection() as usize;
         let section = request.head.field_section;
-        if let Some(headers) = self.sections.renewed(py, slot, section)? {
-            template.set_item(&keys.headers, headers)?;
+        let headers = self.sections.renewed(py, references, slot, section)?;
+        target.renew(&keys.headers, headers)?;
+        if self.last.server != *request.server {
+            self.last.server = *request.server;
+            let server = self.servers.address(py, 0, request.server)?;
+            target.set(&keys.server, server)?;
         }
-        self.fill_template(py, request)?;
-        self.template.bind(py).copy()
+        self.last
+            .renew_request_line(&target, keys, &self.root_path, request.head)
+    }
+}
+
+/// Where the items of the next scope are set.
+struct Target<'a, 'py> {
+    template: &'a Bound<'py, PyDict>,
+    scope: Option<&'a Bound<'py, PyDict>>,
+}
+
+impl<'py> Target<'_, 'py> {
+    fn set(&self, key: &Py<PyString>, value: Bound<'py, PyAny>) -> PyResult<()> {
+        if let Some(scope) = self.scope {
+            scope.set_item(key, &value)?;
+        }
+        self.template.set_item(key, value)
     }
 
-    /// Sets what is not as it was the last time.
-    fn fill_template(&mut self, py: Python<'_>, request: &server::Request<'_>) -> PyResult<()> {
-        let (head, keys) = (request.head, &self.keys);
-        let template = self.template.bind(py);
+    fn renew<T>(&self, key: &Py<PyString>, value: Option<Bound<'py, T>>) -> PyResult<()> {
+        match value {
+            Some(value) => self.set(key, value.into_any()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Last {
+    fn renew_request_line(
+        &mut self,
+        target: &Target<'_, '_>,
+        keys: &Keys,
+        root_path: &str,
+        head: &RequestHead<'_>,
+    ) -> PyResult<()> {
+        let py = target.template.py();
         let is_http10 = head.version == Version::Http10;
-        if is_http10 != std::mem::replace(&mut self.last.is_http10, is_http10) {
+        if is_http10 != std::mem::replace(&mut self.is_http10, is_http10) {
             let version = if is_http10 { "1.0" } else { "1.1" };
-            template.set_item(&keys.http_version, version)?;
+            target.set(&keys.http_version, PyString::intern(py, version).into_any())?;
         }
         let is_other_method = head.method != Method::Get;
-        if is_other_method || self.last.is_other_method {
-            self.last.is_other_method = is_other_method;
+        if is_other_method || self.is_other_method {
+            self.is_other_method = is_other_method;
             let method = String::from_utf8_lossy(head.method_name).to_uppercase();
-            template.set_item(&keys.method, method)?;
+            target.set(&keys.method, PyString::new(py, &method).into_any())?;
         }
         let path = match head.path {
             b"" => b"/",
             path => path,
         };
-        if changes(&mut self.last.path, path) {
-            template.set_item(&keys.path, path_of(py, &self.root_path, path)?)?;
-            template.set_item(&keys.raw_path, PyBytes::new(py, path))?;
+        if changes(&mut self.path, path) {
+            target.set(&keys.path, path_of(py, root_path, path)?.into_any())?;
+            target.set(&keys.raw_path, PyBytes::new(py, path).into_any())?;
         }
         let query = head.query.unwrap_or_default();
-        if changes(&mut self.last.query, query) {
-            template.set_item(&keys.query_string, PyBytes::new(py, query))?;
-        }
-        let slot = request.id.connection() as usize;
-        if self.last.client != *request.client {
-            self.last.client = *request.client;
-            let client = self.clients.address(py, slot, request.client)?;
-            template.set_item(&keys.client, client)?;
-        }
-        if self.last.server != *request.server {
-            self.last.server = *request.server;
-            let server = self.servers.address(py, 0, request.server)?;
-            template.set_item(&keys.server, server)?;
+        if changes(&mut self.query, query) {
+            let query = PyBytes::new(py, query).into_any();
+            target.set(&keys.query_string, query)?;
         }
         Ok(())
     }

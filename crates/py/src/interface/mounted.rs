@@ -117,6 +117,20 @@ impl Mounted {
         (&mut self.native, &mut self.mounts)
     }
 
+    /// As [`server::App::answer_left`].
+    pub(super) fn answer_left(&mut self) {
+        let py = ffi::attached();
+        let mut wsgi = self.mounts.wsgi_mut();
+        let Some(wsgi) = wsgi.find(|wsgi| wsgi.has_call()) else {
+            return;
+        };
+        let hidden = HiddenLoop::hide(py);
+        if let Err(error) = &hidden {
+            log_failure(py, error, None);
+        }
+        wsgi.answer_left();
+    }
+
     /// As [`server::App::pull`]; so are the next four.
     pub(super) fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
         let py = ffi::attached();

@@ -77,6 +77,14 @@ impl State {
         self.has_surplus || self.has_no_content()
     }
 
+    /// Whether a first block is, by its announced length, all of the content.
+    pub(super) fn is_all(&self, block: &[u8]) -> bool {
+        self.progress == Progress::Said
+            && self.written.is_empty()
+            && !self.has_no_content()
+            && self.head.length == Some(block.len() as u64)
+    }
+
     /// Keeps a block for the time when the application has returned.
     fn keep_written(&mut self, block: &[u8]) -> PyResult<()> {
         if self.written.len() + block.len() > WRITTEN_BYTES_MAX {

@@ -12,6 +12,7 @@ use super::blocks::{Answer, Blocks, KeptBlocks};
 use super::environ::{Circumstances, Environs};
 use super::exchange::{Exchange, Framing, Lender, Progress, silent};
 use super::input::Input;
+use super::unclosed::Unclosed;
 use super::{Placement, WsgiApp, log};
 use crate::context::run_in;
 use crate::driver::ends_task;
@@ -24,13 +25,14 @@ pub(super) struct Inline {
     environs: Environs,
     lender: Lender,
     streams: HashMap<ExchangeId, Stream>,
+    pub(super) unclosed: Unclosed,
 }
 
 /// An answer of which the rest is still to come.
 struct Stream {
-    /// What was there when its head was written.
-    first: Vec<u8>,
     blocks: Option<KeptBlocks>,
+    /// All of the content is sent: nothing more is asked for.
+    is_over: bool,
     /// The context of the call.
     context: Py<PyAny>,
     /// What Content-Length leaves.
@@ -55,6 +57,7 @@ impl Inline {
             environs: Environs::new(&constants, &own.root_path, own.dropped.clone())?,
             lender: Lender::new(None),
             streams: HashMap::new(),
+            unclosed: Unclosed::default(),
         })
     }
 
@@ -71,7 +74,9 @@ impl Inline {
         let outcome = runner
             .call_begins(py)
             .and_then(|()| self.answer(py, runner, request, responder));
-        runner.call_ends(py);
+        if !self.unclosed.is_kept() {
+            runner.call_ends(py);
+        }
         outcome.unwrap_or_else(|error| {
             if ends_task(py, &error) {
                 runner.keep_fatal(py, error);
@@ -115,26 +120,61 @@ impl Inline {
         let answer = returned.and_then(Answer::read);
         let exchange = lent.exchange.get();
         let outcome = match answer {
-            Ok(Answer::Whole(content)) => {
+            Ok(answer) => self.write(py, runner, request, exchange, answer, responder),
+            Err(error) => Err(error),
+        };
+        let ending = exchange.end(py)?;
+        if ending.has_surplus || ending.is_short {
+            log::wrong_length(py, &log::title(head), ending.is_short);
+        }
+        self.lender.give_back(lent);
+        outcome
+    }
+
+    /// Writes what the application returned, or what there is of it.
+    #[inline]
+    fn write(
+        &mut self,
+        py: Python<'_>,
+        runner: &mut Runner,
+        request: &server::Request<'_>,
+        exchange: &Exchange,
+        answer: Answer<'_>,
+        responder: &mut Responder<'_>,
+    ) -> PyResult<Outcome> {
+        match answer {
+            Answer::Whole(content) => {
                 match self.whole(py, exchange, content.as_bytes(), responder) {
                     Ok(Whole::Written) => Ok(Outcome::Answered),
                     // Only the head is written: the rest follows as a stream, which ends too early.
                     Ok(Whole::Short(first, owed)) => {
-                        self.keep(py, runner, request, (first, owed), None)
+                        let stream = Stream::new(py, runner, request, owed, None);
+                        stream.map(|stream| self.keep(stream, request.id, &first, responder))
                     }
                     Err(error) => Err(error),
                 }
             }
-            Ok(Answer::Blocks(first, blocks)) => {
+            Answer::Blocks(first, blocks)
+                if responder.leaves_at_once()
+                    && exchange.with(py, |state| state.is_all(first.as_bytes()))? =>
+            {
+                self.unclosed.keep(request.head, blocks);
+                let written = self.whole(py, exchange, first.as_bytes(), responder);
+                written.map(|_| Outcome::AnsweredAhead)
+            }
+            Answer::Blocks(first, blocks) => {
                 match begin_stream(py, exchange, first.as_bytes(), responder) {
-                    Ok(Some(first)) => self.keep(py, runner, request, first, Some(blocks)),
+                    Ok(Some((first, owed))) => {
+                        let stream = Stream::new(py, runner, request, owed, Some(blocks));
+                        stream.map(|stream| self.keep(stream, request.id, &first, responder))
+                    }
                     nothing_follows => {
                         blocks.close();
                         nothing_follows.map(|_| Outcome::Answered)
                     }
                 }
             }
-            Ok(Answer::File(part)) => {
+            Answer::File(part) => {
                 let posts = exchange.with(py, |state| state.posts_of_file(*part));
                 posts.and_then(|posts| posts).map(|posts| {
                     let shared = &runner.shared;
@@ -144,14 +184,7 @@ impl Inline {
                     Outcome::Pending
                 })
             }
-            Err(error) => Err(error),
-        };
-        let ending = exchange.end(py)?;
-        if ending.has_surplus || ending.is_short {
-            log::wrong_length(py, &log::title(head), ending.is_short);
         }
-        self.lender.give_back(lent);
-        outcome
     }
 
     /// Writes an answer of which the content is there.
@@ -195,24 +228,18 @@ impl Inline {
         })?
     }
 
-    /// Keeps what follows the head that is written.
+    /// Writes the first block behind the head, to leave with it, and keeps what follows.
     fn keep(
         &mut self,
-        py: Python<'_>,
-        runner: &mut Runner,
-        request: &server::Request<'_>,
-        (first, owed): (Vec<u8>, Option<u64>),
-        blocks: Option<Blocks<'_>>,
-    ) -> PyResult<Outcome> {
-        let stream = Stream {
-            first,
-            blocks: blocks.map(Blocks::keep),
-            context: runner.contexts.take(py)?,
-            owed,
-            title: log::title(request.head),
-        };
-        self.streams.insert(request.id, stream);
-        Ok(Outcome::Streaming)
+        mut stream: Stream,
+        id: ExchangeId,
+        first: &[u8],
+        responder: &mut Responder<'_>,
+    ) -> Outcome {
+        responder.push_part(first);
+        stream.is_over = !stream.take_from_owed(first);
+        self.streams.insert(id, stream);
+        Outcome::Streaming
     }
 
     /// Gives the next block of an answer.
@@ -285,11 +312,26 @@ fn begin_stream(
 }
 
 impl Stream {
+    fn new(
+        py: Python<'_>,
+        runner: &mut Runner,
+        request: &server::Request<'_>,
+        owed: Option<u64>,
+        blocks: Option<Blocks<'_>>,
+    ) -> PyResult<Stream> {
+        Ok(Stream {
+            blocks: blocks.map(Blocks::keep),
+            is_over: false,
+            context: runner.contexts.take(py)?,
+            owed,
+            title: log::title(request.head),
+        })
+    }
+
     /// Appends the next block to `out`; false at the end.
     fn next(&mut self, py: Python<'_>, out: &mut Vec<u8>) -> PyResult<bool> {
-        if !self.first.is_empty() {
-            out.append(&mut self.first);
-            return Ok(self.take_from_owed(py, out));
+        if self.is_over {
+            return Ok(false);
         }
         let Some(kept) = &self.blocks else {
             return Ok(false);
@@ -300,11 +342,11 @@ impl Stream {
             return Ok(false);
         };
         out.extend_from_slice(block.as_bytes());
-        Ok(self.take_from_owed(py, out))
+        Ok(self.take_from_owed(out))
     }
 
     /// Counts a block; false when it goes beyond the announced length, so that no more is asked for.
-    fn take_from_owed(&mut self, py: Python<'_>, block: &[u8]) -> bool {
+    fn take_from_owed(&mut self, block: &[u8]) -> bool {
         let Some(owed) = self.owed else {
             return true;
         };
@@ -315,7 +357,7 @@ impl Stream {
             return length < owed;
         }
         if length > owed {
-            log::wrong_length(py, &self.title, false);
+            log::wrong_length(ffi::attached(), &self.title, false);
         }
         length <= owed
     }

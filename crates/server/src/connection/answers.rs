@@ -167,13 +167,19 @@ impl Connection {
     #[inline]
     pub(crate) fn settle<A: App>(&mut self, core: &mut Core, app: &mut A) -> Fate {
         if self.pending.is_empty() && !self.is_full && !self.is_blocked {
-            if !core.out.is_empty() && !self.flush(core) {
-                return Fate::Close;
+            let goes_on = matches!(self.reading, Reading::Head) && !self.end_of_input;
+            if !core.out.is_empty() {
+                if goes_on && core.group.takes(self.key, &mut core.out) {
+                    return Fate::Open;
+                }
+                if !self.flush(core) {
+                    return Fate::Close;
+                }
             }
-            if matches!(self.reading, Reading::Head) && !self.end_of_input {
-                return Fate::Open;
-            }
-            return self.fate(core);
+            return match goes_on {
+                true => Fate::Open,
+                false => self.fate(core),
+            };
         }
         self.settle_pending(core, app)
     }

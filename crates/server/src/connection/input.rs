@@ -161,6 +161,8 @@ impl Connection {
         let start = core.out.len();
         let mut responder =
             Responder::new(&mut core.out, &mut core.stamp, Framing::of(head, goes_on));
+        responder.leaves_at_once =
+            self.pending.is_empty() && !self.is_full && content != Content::Later;
         let request = Request {
             head,
             content,
@@ -177,13 +179,17 @@ impl Connection {
             ..
         } = responder;
         self.served_any = true;
-        let is_plain = outcome == Outcome::Answered && status != 0 && content != Content::Later;
+        let is_whole = matches!(outcome, Outcome::Answered | Outcome::AnsweredAhead);
+        let is_plain = is_whole && status != 0 && content != Content::Later;
         if is_plain && self.pending.is_empty() {
             self.since_ms = core.clock.now_ms();
             if let Some(log) = &mut core.log {
                 let mut record = LogRecord::new(self.client, Some(head), self.since_ms);
                 (record.status, record.content_bytes) = (status, content_bytes);
                 log.add(&record, core.clock.unix_s(), self.since_ms);
+            }
+            if outcome == Outcome::AnsweredAhead {
+                self.send_ahead(core, app);
             }
             if !framing.persistent {
                 self.reading = Reading::Closing;
@@ -208,6 +214,15 @@ impl Connection {
             exchange.record = Some(Box::new(record));
         }
         self.called(core, exchange, outcome, head, content, is_persistent);
+    }
+
+    /// Sends an answer that the application has more to do for, and lets it do that.
+    fn send_ahead<A: App>(&mut self, core: &mut Core, app: &mut A) {
+        if !self.flush(core) {
+            self.reading = Reading::Closing;
+            self.end_of_input = true;
+        }
+        app.answer_left();
     }
 
     /// Everything but an answer that is complete at once: queues the exchange and decides who takes its content.

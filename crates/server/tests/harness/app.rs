@@ -1,5 +1,7 @@
 //! The application of the tests: what it does with a request stands in the target.
 
+use std::io::Read as _;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use server::{
@@ -16,7 +18,7 @@ pub(crate) struct Called {
 
 /// What it does, by the first segment of the path: `later` and `push` answer through the mailbox when the test says so, `parts` asks
 /// for content at once and again with each part, `read` needs the whole content, `big/N` answers N bytes, `pull/N` streams N parts,
-/// `file` posts the next of `files` during the call, `early` answers whatever comes, `panic*` panics; everything else is answered with its target.
+/// `ahead` answers and has more to do for it, `file` posts the next of `files` during the call, `early` answers whatever comes, `panic*` panics; everything else is answered with its target.
 pub(crate) struct TestApp {
     mailbox: Arc<Mailbox>,
     pub(crate) called: Vec<Called>,
@@ -33,6 +35,9 @@ pub(crate) struct TestApp {
     pub(crate) forgotten_bytes: usize,
     /// Reading goes on by itself after each part.
     pub(crate) reads_on: bool,
+    /// The client's side of a connection, and what had arrived there whenever an answer had left.
+    pub(crate) witness: Option<UnixStream>,
+    pub(crate) witnessed: Vec<String>,
 }
 
 fn no_fields() -> Fields<'static> {
@@ -54,6 +59,8 @@ impl TestApp {
             pull_bytes: 5,
             forgotten_bytes: 0,
             reads_on: true,
+            witness: None,
+            witnessed: Vec::new(),
         }
     }
 
@@ -133,6 +140,13 @@ impl App for TestApp {
                 responder.respond(200, no_fields(), b"half of an answer");
                 panic!("as the test wants it")
             }
+            ("ahead", _) => {
+                responder.respond(200, no_fields(), target.as_bytes());
+                match responder.leaves_at_once() {
+                    true => Outcome::AnsweredAhead,
+                    false => Outcome::Answered,
+                }
+            }
             ("silent", _) => Outcome::Answered,
             ("forgetful", _) => Outcome::ReadContent,
             _ => {
@@ -167,6 +181,14 @@ impl App for TestApp {
                 Pulled::More
             }
         }
+    }
+
+    fn answer_left(&mut self) {
+        let mut buffer = [0; 4096];
+        let witness = self.witness.as_mut().expect("a client's side");
+        let count = witness.read(&mut buffer).expect("an answer");
+        let arrived = String::from_utf8_lossy(&buffer[..count]).into_owned();
+        self.witnessed.push(arrived);
     }
 
     fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {

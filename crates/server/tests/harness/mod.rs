@@ -54,6 +54,16 @@ impl Server {
         Client::new(ours.into())
     }
 
+    /// A connection of which the application sees the client's side, and what arrives there.
+    pub(crate) fn connect_with_witness(&mut self) -> Client {
+        let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+        self.worker.adopt(theirs.into()).expect("a usable socket");
+        let witness = ours.try_clone().expect("a descriptor");
+        witness.set_nonblocking(true).expect("a socket");
+        self.worker.app.witness = Some(witness);
+        Client::new(ours.into())
+    }
+
     /// A connection on which each of the server's sends arrives as a packet of its own.
     pub(crate) fn connect_by_packets(&mut self) -> Client {
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);

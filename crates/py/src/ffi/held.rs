@@ -1,0 +1,57 @@
+//! State behind an object that Python shares.
+
+use std::cell::{Cell, UnsafeCell};
+
+use pyo3::prelude::*;
+
+/// State of a Python object that is reached only with the interpreter attached, and checked against being reached twice at once.
+///
+/// A lock or an atomic borrow flag would cost more than what it guards. So this needs the interpreter's lock: the crate refuses to be
+/// built for an interpreter without one.
+pub(crate) struct Held<T> {
+    is_held: Cell<bool>,
+    value: UnsafeCell<T>,
+}
+
+#[cfg(Py_GIL_DISABLED)]
+compile_error!("bolide needs an interpreter with a GIL for now");
+
+// SAFETY: every access needs a `Python` token, which only one thread has at a time.
+unsafe impl<T: Send> Sync for Held<T> {}
+
+impl<T: Default> Default for Held<T> {
+    fn default() -> Held<T> {
+        Held::of(T::default())
+    }
+}
+
+impl<T> Held<T> {
+    pub(crate) fn of(value: T) -> Held<T> {
+        Held {
+            is_held: Cell::new(false),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Gives `reach` the value; `None` when it is being reached already.
+    #[inline]
+    pub(crate) fn with<R>(&self, _py: Python<'_>, reach: impl FnOnce(&mut T) -> R) -> Option<R> {
+        if self.is_held.replace(true) {
+            return None;
+        }
+        let release = Release(&self.is_held);
+        // SAFETY: the flag says that no other reference exists, and the token that no other thread is here.
+        let result = reach(unsafe { &mut *self.value.get() });
+        drop(release);
+        Some(result)
+    }
+}
+
+/// Clears the flag, also when a panic passes.
+struct Release<'a>(&'a Cell<bool>);
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}

@@ -1,0 +1,148 @@
+//! Types and functions of ours in the form in which CPython calls them, past PyO3's methods: an `await` and a `send()` are too short for
+//! what those cost.
+
+use std::ptr;
+
+use pyo3::PyClass;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::Sent;
+
+/// An awaitable of ours: one step is the whole of it. The types are made coroutines by `stream::awaitable!`.
+pub(crate) trait Awaitable:
+    PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync
+{
+    /// Goes on: gives a future to wait for, or ends.
+    fn step<'py>(&self, py: Python<'py>) -> Sent<'py>;
+
+    /// Whether a step lets go of no object, so that PyO3 need not be told of the interpreter.
+    const HOLDS_ALL: bool = false;
+}
+
+/// Puts `T::step` into the slots that `await` goes through, in place of the methods behind them: a value needs no exception to carry it
+/// then, and nothing is looked up. The methods stay, for whoever calls them by name.
+pub(crate) fn step_directly<T: Awaitable>(py: Python<'_>) {
+    let kind = py.get_type::<T>();
+    let kind = kind.as_type_ptr();
+    // SAFETY: a type of ours that lives as long as the interpreter; nobody has an instance yet, for this runs while the module is made.
+    let methods = unsafe { (*kind).tp_as_async };
+    // SAFETY: as above; a type without the slots has none to fill.
+    if let Some(methods) = unsafe { methods.as_mut() } {
+        methods.am_await = Some(ffi::PyObject_SelfIter);
+        methods.am_send = Some(send_slot::<T>);
+    }
+}
+
+/// `T::step` as CPython calls it.
+///
+/// # Safety
+/// `receiver` is an instance of `T`, and `result` a place for a reference.
+unsafe extern "C" fn send_slot<T: Awaitable>(
+    receiver: *mut ffi::PyObject,
+    _value: *mut ffi::PyObject,
+    result: *mut *mut ffi::PyObject,
+) -> ffi::PySendResult {
+    let sent = guarded(T::HOLDS_ALL, |py| {
+        // SAFETY: the caller holds a reference over the call.
+        let receiver = unsafe { Bound::from_borrowed_ptr(py, receiver) };
+        // SAFETY: the slot is that of `T`'s own type, which cannot be subclassed.
+        let (value, status) = match unsafe { receiver.cast_unchecked::<T>() }.get().step(py) {
+            Sent::Yielded(value) => (value, ffi::PySendResult::PYGEN_NEXT),
+            Sent::Returned(value) => (value, ffi::PySendResult::PYGEN_RETURN),
+            Sent::Raised(error) => return Err(error),
+        };
+        Ok((value.into_ptr(), status))
+    });
+    let (value, status) = sent.unwrap_or((ptr::null_mut(), ffi::PySendResult::PYGEN_ERROR));
+    // SAFETY: the caller's place for it.
+    unsafe { *result = value };
+    status
+}
+
+/// What a method of one argument does. CPython calls it without a tuple, and without looking for names.
+pub(crate) trait Method:
+    PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync
+{
+    /// Its name in tracebacks.
+    const METHOD_NAME: &'static std::ffi::CStr;
+
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        argument: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>>;
+
+    /// Whether the caller was called by us, so that PyO3 has been told of the interpreter.
+    fn is_called_inside(&self, py: Python<'_>) -> bool;
+}
+
+/// A `PyMethodDef`, which is read only.
+struct Definition(ffi::PyMethodDef);
+
+// SAFETY: its pointers are to constants.
+unsafe impl Sync for Definition {}
+
+/// The method of an object, as an object of its own.
+pub(crate) fn method<'py, T: Method>(receiver: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
+    let definition: &'static Definition = const {
+        &Definition(ffi::PyMethodDef {
+            ml_name: T::METHOD_NAME.as_ptr(),
+            ml_meth: ffi::PyMethodDefPointer {
+                PyCFunction: call_method::<T>,
+            },
+            ml_flags: ffi::METH_O,
+            ml_doc: ptr::null(),
+        })
+    };
+    let definition = (&raw const definition.0).cast_mut();
+    // SAFETY: the definition lives for ever and is only read; the function keeps the receiver.
+    let function =
+        unsafe { ffi::PyCFunction_NewEx(definition, receiver.as_ptr(), ptr::null_mut()) };
+    // SAFETY: a new reference, or null with the error set.
+    unsafe { Bound::from_owned_ptr_or_err(receiver.py(), function) }
+}
+
+/// `T::call` as CPython calls it.
+///
+/// # Safety
+/// `receiver` is an instance of `T`, and `argument` an object.
+unsafe extern "C" fn call_method<T: Method>(
+    receiver: *mut ffi::PyObject,
+    argument: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: CPython calls with the interpreter attached.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: the caller holds a reference over the call.
+    let receiver = unsafe { Bound::from_borrowed_ptr(py, receiver) };
+    // SAFETY: the same holds for the argument.
+    let argument = unsafe { Bound::from_borrowed_ptr(py, argument) };
+    // SAFETY: the function was made with an instance of `T`, which cannot be subclassed.
+    let receiver = unsafe { receiver.cast_unchecked::<T>() };
+    let receiver = receiver.get();
+    let result = guarded(receiver.is_called_inside(py), |py| {
+        Ok(receiver.call(py, &argument)?.into_ptr())
+    });
+    result.unwrap_or(ptr::null_mut())
+}
+
+/// Runs what CPython called. A failure, or a panic, is left behind as the exception that is set.
+///
+/// PyO3 counts who holds the interpreter, and puts off letting go of objects while it knows of nobody: for a short call, telling it is as
+/// much work as the call. `is_told` says that it knows, or that there is nothing to let go.
+fn guarded<'py, R>(is_told: bool, run: impl FnOnce(Python<'py>) -> PyResult<R>) -> Option<R> {
+    let run = || {
+        // SAFETY: CPython calls with the interpreter attached.
+        let py = unsafe { Python::assume_attached() };
+        run(py).map_err(|error| error.restore(py)).ok()
+    };
+    let tell_and_run = || match is_told {
+        true => run(),
+        false => Python::attach(|_| run()),
+    };
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(tell_and_run)).unwrap_or_else(|_| {
+        Python::attach(|py| PyRuntimeError::new_err("the server panicked").restore(py));
+        None
+    })
+}

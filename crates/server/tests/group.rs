@@ -1,0 +1,143 @@
+//! Connections that are ready together: what is read, served and sent in groups stays each one's own.
+
+mod harness;
+
+use harness::{Server, get, post};
+
+/// More than one group, and the last one not full.
+const CONNECTIONS: usize = 21;
+
+#[test]
+fn each_of_many_connections_gets_its_own_answer() {
+    let mut server = Server::new();
+    let mut clients: Vec<_> = (0..CONNECTIONS).map(|_| server.connect()).collect();
+    for turn in 0..3 {
+        for (index, client) in clients.iter().enumerate() {
+            client.send(&get(&format!("/{turn}/{index}")));
+        }
+        server.pass();
+        for (index, client) in clients.iter_mut().enumerate() {
+            assert_eq!(server.answer(client).content, format!("/{turn}/{index}"));
+        }
+    }
+}
+
+#[test]
+fn connections_of_every_kind_share_a_group() {
+    let mut server = Server::new();
+    let mut plain = server.connect();
+    let mut halved = server.connect();
+    let mut pipelined = server.connect();
+    let gone = server.connect();
+    let mut refused = server.connect();
+    let mut posting = server.connect();
+    let mut last = server.connect();
+    let (start, end) = ("GET /hal", "ved HTTP/1.1\r\nHost: test\r\n\r\n");
+    plain.send(&get("/plain"));
+    halved.send(start);
+    pipelined.send(&(get("/one") + &get("/big/5000") + &get("/two")));
+    drop(gone);
+    refused.send("no request\r\n\r\n");
+    posting.send(&post("/read", "content"));
+    last.send("GET /last HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    server.pass();
+    halved.send(end);
+    assert_eq!(server.answer(&mut plain).content, "/plain");
+    assert_eq!(server.answer(&mut halved).content, "/halved");
+    assert_eq!(server.answer(&mut pipelined).content, "/one");
+    assert_eq!(server.answer(&mut pipelined).content.len(), 5000);
+    assert_eq!(server.answer(&mut pipelined).content, "/two");
+    assert_eq!(server.answer(&mut refused).status, 400);
+    assert_eq!(server.answer(&mut posting).content, "content");
+    let answer = server.answer(&mut last);
+    assert!(answer.is_last() && answer.content == "/last");
+}
+
+#[test]
+fn more_than_is_read_ahead_of_one_connection_is_served_too() {
+    let mut server = Server::new();
+    let mut clients = [server.connect(), server.connect(), server.connect()];
+    let batch: String = (0..1000).map(|number| get(&format!("/{number}"))).collect();
+    assert!(batch.len() > 2 * 16 * 1024);
+    for client in &clients {
+        client.send(&batch);
+    }
+    for client in &mut clients {
+        for number in 0..1000 {
+            assert_eq!(server.answer(client).content, format!("/{number}"));
+        }
+    }
+}
+
+#[test]
+fn a_panic_takes_no_other_answer_of_its_group_along() {
+    let mut server = Server::new();
+    let mut clients: Vec<_> = (0..5).map(|_| server.connect()).collect();
+    for (index, client) in clients.iter().enumerate() {
+        let target = if index == 2 { "/panic" } else { "/calm" };
+        client.send(&get(target));
+    }
+    server.pass();
+    for (index, client) in clients.iter_mut().enumerate() {
+        match index {
+            2 => server.expect_end(client),
+            _ => assert_eq!(server.answer(client).content, "/calm"),
+        }
+    }
+}
+
+#[test]
+fn an_answer_with_more_to_do_has_left_before_that_is_done() {
+    let mut server = Server::new();
+    let client = server.connect_with_witness();
+    let others: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    for (other, target) in others.iter().zip(["/a", "/b", "/c"]) {
+        other.send(&get(target));
+    }
+    client.send(&get("/ahead/1"));
+    server.pass();
+    client.send(&get("/ahead/2"));
+    server.pass();
+    let witnessed = &server.worker.app.witnessed;
+    assert_eq!(witnessed.len(), 2);
+    for (index, answer) in witnessed.iter().enumerate() {
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert!(
+            answer.ends_with(&format!("\r\n\r\n/ahead/{}", index + 1)),
+            "{answer}"
+        );
+    }
+}
+
+#[test]
+fn an_answer_behind_others_does_not_leave_ahead() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&(get("/later/1") + &get("/ahead/2")));
+    server.settle();
+    assert!(client.is_quiet());
+    server.respond(server.exchange("/later/1"), "one");
+    assert_eq!(server.answer(&mut client).content, "one");
+    assert_eq!(server.answer(&mut client).content, "/ahead/2");
+}
+
+#[test]
+fn a_client_that_is_gone_when_an_answer_leaves_ahead_ends_alone() {
+    let mut server = Server::new();
+    let client = server.connect_with_witness();
+    let mut other = server.connect();
+    client.send(&get("/ahead/1"));
+    let close = "GET /ahead/2 HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+    server.pass();
+    client.send(close);
+    server.settle();
+    assert_eq!(server.worker.app.witnessed.len(), 2);
+    assert_eq!(server.ask(&mut other, &get("/other")).content, "/other");
+    assert_eq!(
+        server
+            .worker
+            .open_connections()
+            .load(std::sync::atomic::Ordering::Relaxed),
+        1
+    );
+}
