@@ -7,9 +7,9 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::sync::{Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use fixture::{OK, answering, answering_once, outcome, plan, read_request, server};
+use fixture::{OK, answering, answering_once, outcome, plan, read_request, server, server_of_many};
 use load::generator::{Address, ErrorClass, Limit, Shape, run};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 
@@ -192,4 +192,39 @@ fn a_full_queue_of_a_unix_socket_is_waited_for() {
         (report.ok, report.failed, report.connections_opened),
         (2000, 0, 200)
     );
+}
+
+#[test]
+fn a_server_that_sends_without_end_does_not_hold_up_the_end() {
+    // Many small chunks are sent faster than they are read, so that the socket is never found empty.
+    let address = server_of_many(|mut stream| {
+        read_request(&mut stream);
+        let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let _ = stream.write_all(head);
+        let chunks = b"1\r\nx\r\n".repeat(100_000);
+        while stream.write_all(&chunks).is_ok() {}
+    });
+    let mut asked = plan(address, 1, 1);
+    asked.connections = 2;
+    asked.limit = Limit::Duration(Duration::from_secs(2));
+    asked.timeout = Duration::from_millis(300);
+    let begin = Instant::now();
+    let report = run(&asked).expect("a run");
+    assert!(begin.elapsed() < Duration::from_secs(6), "{report:?}");
+    let timeouts = report.errors.get(ErrorClass::Timeout);
+    assert!(timeouts >= 2, "{report:?}");
+    assert_eq!((report.ok, report.failed), (0, timeouts));
+}
+
+#[test]
+fn a_server_that_leaves_closing_to_us_is_not_waited_for_again_and_again() {
+    let address = server_of_many(|mut stream| {
+        read_request(&mut stream);
+        let answer = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi";
+        let _ = stream.write_all(answer.as_bytes());
+        let _ = stream.read(&mut [0]);
+    });
+    let begin = Instant::now();
+    assert_eq!(outcome(&plan(address, 100, 1)), (100, Vec::new()));
+    assert!(begin.elapsed() < Duration::from_secs(5));
 }

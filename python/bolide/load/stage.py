@@ -27,6 +27,8 @@ def read(text: str) -> list[dict[str, Any]]:
     stages = [_stage(part.strip(), text) for part in text.split(",")]
     if len({frozenset(stage) for stage in stages}) > 1:
         raise ConfigError(f"--stages: {text!r} mixes rates and connections; give {FORM}")
+    if not any(each.get("rate_per_s") or each.get("connections") for each in stages):
+        raise ConfigError(f"--stages: {text!r} is no load at all; give {FORM}")
     return stages
 
 
@@ -43,7 +45,7 @@ def _stage(part: str, text: str) -> dict[str, Any]:
         duration_s = quantity.seconds(match[1]) if match else 0.0
     except ValueError:
         duration_s = 0.0
-    if match is None or not duration_s or not float(match[2]):
+    if match is None or not duration_s:
         raise ConfigError(f"--stages: {part!r} in {text!r} is no stage; give {FORM}")
     if not match[3]:
         return {"duration_s": duration_s, "rate_per_s": float(match[2])}

@@ -96,6 +96,10 @@ pub(super) struct Driver {
     again: VecDeque<u64>,
     /// Open loop: connections that can take a request, those that wait longest first.
     free: VecDeque<u32>,
+    /// The server says that it closes, and leaves that to us.
+    leaves_closing: bool,
+    /// Connections that may have more to read, which no event will tell, and whether their servers have ended.
+    unread: Vec<(usize, bool)>,
 }
 
 impl Driver {
@@ -144,6 +148,8 @@ impl Driver {
             offered: 0,
             again: VecDeque::new(),
             free: VecDeque::new(),
+            leaves_closing: false,
+            unread: Vec::new(),
             common,
         })
     }
@@ -175,9 +181,16 @@ impl Driver {
             self.fire();
             let wait_ms = self.wait_ms(next_tick_ns)?;
             self.poller.wait(&mut events, Some(wait_ms))?;
-            was_idle = wait_ms == 0 && !is_sleepless && events.get(0).is_none();
+            was_idle = wait_ms == 0
+                && !is_sleepless
+                && self.unread.is_empty()
+                && events.get(0).is_none();
+            let unread = std::mem::take(&mut self.unread);
             for readiness in events.iter() {
                 self.serve(*readiness);
+            }
+            for (index, has_ended) in unread {
+                self.receive(index, has_ended);
             }
         }
         Ok(self.outcome())
@@ -191,7 +204,7 @@ impl Driver {
             false => self.due_ns,
         };
         let is_near = due_ns < self.now_ns.saturating_add(SPIN_NS);
-        if self.common.plan.is_sleepless || is_near {
+        if self.common.plan.is_sleepless || is_near || !self.unread.is_empty() {
             return Ok(0);
         }
         if self.schedule.is_some() && due_ns != self.alarm_ns {

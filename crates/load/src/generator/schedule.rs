@@ -69,6 +69,29 @@ impl Schedule {
         Some((self.parts.get(self.part)?.when_s(number) * 1e9) as u64)
     }
 
+    /// Goes on behind all requests that are due before this time. Gives how many these were.
+    pub(super) fn skip_to(&mut self, at_ns: u64) -> u64 {
+        let is_before = |number: u64| self.when_ns(number).is_some_and(|it| it < at_ns);
+        // Starts never go back in time, so halving finds the first that is not before.
+        let (mut skipped, mut left) = (0, self.end.saturating_sub(self.next).div_ceil(self.step));
+        while left > 0 {
+            let half = left / 2;
+            match is_before(self.next + (skipped + half) * self.step) {
+                true => (skipped, left) = (skipped + half + 1, left - half - 1),
+                false => left = half,
+            }
+        }
+        self.next += skipped * self.step;
+        skipped
+    }
+
+    /// When start `number` is due, wherever the schedule stands.
+    fn when_ns(&self, number: u64) -> Option<u64> {
+        let number = number as f64;
+        let part = self.parts.iter().find(|it| it.end_count > number)?;
+        Some((part.when_s(number) * 1e9) as u64)
+    }
+
     /// Goes on behind the next request.
     pub(super) fn advance(&mut self) {
         self.next += self.step;
@@ -173,6 +196,23 @@ mod tests {
         );
         assert_eq!(found.len(), 20);
         assert_eq!((found[9] / 1_000_000, found[10] / 1_000_000), (900, 2000));
+    }
+
+    #[test]
+    fn what_is_skipped_is_what_would_have_been_passed() {
+        let stages = [
+            stage(1.0, 0.0, 500.0),
+            stage(0.5, 0.0, 0.0),
+            stage(1.0, 500.0, 200.0),
+        ];
+        for (index, at_ns) in [(0, 0), (1, 1), (2, 700_000_000), (0, 1_600_000_000), (1, 9e9 as u64)] {
+            let all = starts(&stages, index, 3);
+            let before = all.iter().filter(|it| **it < at_ns).count();
+            let mut schedule = Schedule::new(&stages, index, 3, None);
+            assert_eq!(schedule.skip_to(at_ns), before as u64);
+            assert_eq!(schedule.peek_ns(), all.get(before).copied());
+            assert_eq!(schedule.skip_to(at_ns), 0);
+        }
     }
 
     #[test]

@@ -156,10 +156,13 @@ impl Driver {
         if !self.window.is_known() {
             return 0;
         }
-        self.look_ahead();
-        while self.due_ns < end_ns {
-            count += u64::from(self.due_ns >= self.window.start_ns);
-            self.pass_due();
+        let start_ns = self.window.start_ns;
+        let is_measured = |it: &u64| (start_ns..end_ns).contains(it);
+        count += self.again.iter().copied().filter(is_measured).count() as u64;
+        if let Some(schedule) = &mut self.schedule {
+            let origin_ns = self.window.origin_ns;
+            schedule.skip_to(start_ns.saturating_sub(origin_ns));
+            count += schedule.skip_to(end_ns.saturating_sub(origin_ns));
         }
         count
     }

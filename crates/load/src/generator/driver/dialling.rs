@@ -10,6 +10,10 @@ use super::super::error::ErrorClass;
 use super::super::plan::Address;
 use super::{Driver, OPENING_MAX, SWEEP_TICKS};
 
+/// How long a server that has said that it closes may take. Who closes first keeps the port for a minute, so it is waited for; but no
+/// server is measured by its waiting for us (RFC 9112 section 9.6).
+const CLOSING_NS: u64 = 250_000_000;
+
 impl Driver {
     /// Opens connections for the first time, as many as may be unheard of.
     pub(super) fn fill(&mut self) {
@@ -278,7 +282,10 @@ impl Driver {
                 self.fail(index, ErrorClass::Connect)
             }
             Stage::Waiting => self.dial(index),
-            Stage::Ending { since_ns, .. } if is_late(since_ns) => self.leave(index),
+            Stage::Ending { since_ns, .. } if self.now_ns.saturating_sub(since_ns) > CLOSING_NS => {
+                self.leaves_closing = true;
+                self.leave(index);
+            }
             Stage::Opening if is_late(oldest_ns.unwrap_or(connection.began_ns)) => {
                 self.fail(index, ErrorClass::Timeout)
             }

@@ -7,6 +7,8 @@ use super::super::connection::Stage;
 use super::super::error::ErrorClass;
 use super::Driver;
 
+/// How often one connection is read before others have their turn: a server may send faster than its bytes are judged.
+const READS_MAX: u32 = 4;
 /// An incomplete head longer than this is no head.
 const EARLY_BYTES_MAX: usize = 64 * 1024;
 
@@ -81,9 +83,9 @@ impl Driver {
         }
     }
 
-    /// Reads what is there. The poller tells of news only, so it reads on where there may be more.
+    /// Reads what is there. The poller tells of news only, so it reads on where there may be more, or notes that it did not.
     pub(super) fn receive(&mut self, index: usize, has_ended: bool) {
-        loop {
+        for _ in 0..READS_MAX {
             let Some(connection) = self.connections.get_mut(index) else {
                 return;
             };
@@ -111,6 +113,7 @@ impl Driver {
                 Received::Broken(error) => return self.break_off(index, &error),
             }
         }
+        self.unread.push((index, has_ended));
     }
 
     /// Judges the first `length` bytes of the buffer, of which `received` are new, and does what follows from them.
@@ -220,6 +223,9 @@ impl Driver {
 
     /// The server has said that it closes. What was pipelined behind the last answer is asked again elsewhere.
     fn await_end(&mut self, index: usize, was_good: bool) {
+        if self.leaves_closing {
+            return self.leave(index);
+        }
         self.take_back_batch(index);
         if let Some(connection) = self.connections.get_mut(index) {
             connection.stamps.clear();
