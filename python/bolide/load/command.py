@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from bolide.errors import ConfigError
+from bolide.errors import ConfigError, Error
 from bolide.load import destination, display, like, plan, record, run, search, summary
 from bolide.load import threshold as thresholds
 from bolide.load.flags import SECTIONS, SectionedCommand
@@ -152,7 +152,7 @@ def _find(options: Options, output: dict[str, Any], conditions: list[Threshold])
     sheet = Sheet(shown_trial.report, the_plan, options, where)
     _print(sheet, output, conditions, find=search.as_data(found))
     if not output["as_json"]:
-        click.echo("\n" + "\n".join(search.result_text(found)))
+        _echo("\n" + "\n".join(search.result_text(found)))
     if found.interrupted:
         return EXIT_INTERRUPTED
     if found.held:
@@ -164,18 +164,37 @@ def _find(options: Options, output: dict[str, Any], conditions: list[Threshold])
 def _print(sheet: Sheet, output: dict[str, Any], conditions: list[Threshold], **more: Any) -> None:
     """Print the page that was asked for; warnings stand apart from what other programs read."""
     if output["as_json"]:
-        click.echo(record.as_json(sheet.report, sheet.plan, conditions, **more))
+        _echo(record.as_json(sheet.report, sheet.plan, conditions, **more))
         return
     if not output["as_csv"] and not output["view"]:
         page = summary.page(sheet.report, sheet.plan, sheet.destination)
-        click.echo(display.drawable(page, sys.stdout))
+        _echo(page)
         return
     page = VIEWS[output["view"]](sheet) if output["view"] else ""
-    click.echo(page or record.as_csv(sheet.report, sheet.plan))
+    _echo(page or record.as_csv(sheet.report, sheet.plan))
     for sentence in sentences(sheet.report, sheet.plan):
         click.echo(f"note: {sentence}", err=True)
     if sheet.options.percentiles_file:
         _write(sheet.options.percentiles_file, ab_view.percentiles_csv(sheet))
+
+
+def _echo(text: str) -> None:
+    """Print; a reader that has gone has seen enough, and changes no exit code.
+
+    Raises:
+        Error: it cannot be written.
+    """
+    if sys.stdout is None:
+        raise Error("cannot print the report: standard output is closed; see > FILE")
+    try:
+        click.echo(display.drawable(text, sys.stdout))
+        sys.stdout.flush()
+    except OSError as error:
+        # What is still in the buffer would be tried again at the exit.
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise Error(f"cannot print the report: {error.strerror}") from None
 
 
 def _write(path: Path, text: str) -> None:
