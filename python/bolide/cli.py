@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from bolide import _core
+from bolide.address import Address
 from bolide.errors import ConfigError, Error
 from bolide.option import Addresses, Switch
 from bolide.reference import default_text
@@ -22,6 +23,8 @@ from bolide.settings import Option, resolve, table
 EXIT_MISTAKE = 2
 EXIT_FAILURE = 3
 EXIT_INTERRUPTED = 130
+CONTENT_BYTES_MAX = 1 << 30
+SECONDS_MAX = 30 * 86_400
 
 
 LATER = {"doctor": "bolide.lab.doctor.command", "load": "bolide.load.command"}
@@ -115,18 +118,21 @@ command.add_command(
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8001, show_default=True)
 @click.option(
-    "--size", type=click.IntRange(0), default=13, show_default=True, help="Bytes of content."
+    "--size",
+    type=click.IntRange(0, CONTENT_BYTES_MAX),
+    default=13,
+    show_default=True,
+    help="Bytes of content.",
 )
-@click.option("--seconds", type=float, default=None, help="Stop after this time.")
+@click.option("--seconds", type=click.FloatRange(0, SECONDS_MAX), default=None, help="Stop after this time.")
 def ceiling(host: str, port: int, size: int, seconds: float | None) -> None:
     """Answer without parsing: the limit of this machine that no server passes."""
-    click.echo(f"answering without parsing on http://{host}:{port}", err=True)
+    where = Address(host, port)
+    click.echo(f"answering without parsing on http://{where}", err=True)
     try:
         answered = _core.ceiling(host, port, size, seconds)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot listen on {host}:{port}: {error}") from None
-    except KeyboardInterrupt:  # the way to end it
-        return
+        raise ConfigError(f"cannot listen on {where}: {error}") from None
     click.echo(f"answered {answered:,} requests", err=True)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -281,6 +283,59 @@ def test_rate_and_stages_offer_what_they_say(counting: Server, load: Load) -> No
         load(url, "--ramp-up", "500ms", "--rate", "400", "-d", "500ms", "--json", "--quiet")
     )
     assert found["ok"] == pytest.approx(100 + 200, abs=10)
+
+
+def test_stages_can_begin_and_end_with_nothing(counting: Server, load: Load) -> None:
+    url = f"{counting.urls[0]}/page/a"
+    asked = ("--stages", "200ms:0,200ms:1000,200ms:0", "--json", "--quiet")
+    assert report(load(url, *asked))["ok"] == 200
+    assert counts(counting) == {"a": 200}
+    found = report(load(url, "--stages", "200ms:4c,200ms:0c", "--json", "--quiet"))
+    assert (found["connections_max"], found["connections_held"], found["unfinished"]) == (4, 0, 0)
+
+
+def test_due_requests_that_cannot_leave_are_counted_at_once(counting: Server, load: Load) -> None:
+    url = f"{counting.urls[0]}/page/a"
+    found = report(load(url, "--rate", "1G", "-d", "200ms", "-c", "2", "--json", "--quiet"), 0)
+    assert found["ok"] + found["failed"] + found["unfinished"] == 200_000_000
+
+
+@pytest.mark.parametrize("form", [("--json",), ("--csv",), ("--view", "wrk"), ()])
+def test_a_reader_that_has_gone_changes_no_exit_code(
+    counting: Server, tmp_path: Path, form: tuple[str, ...]
+) -> None:
+    line = [sys.executable, "-m", "bolide", "load", f"{counting.urls[0]}/page/a", "-n", "10"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [*line, "-c", "1", "--quiet", *form, "--require", "ok == 11"],
+            cwd=tmp_path,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=20,
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "bolide: not met: 'ok == 11': ok is 10\n")
+
+
+@pytest.mark.parametrize(
+    ("redirection", "says"),
+    [(">/dev/full", "No space left on device"), (">&-", "standard output is closed; see > FILE")],
+)
+@pytest.mark.parametrize("name", ["load", "doctor"])
+def test_a_page_that_cannot_be_printed_is_one_line(
+    counting: Server, tmp_path: Path, name: str, redirection: str, says: str
+) -> None:
+    given = f"{counting.urls[0]}/page/a -n 10 -c 1 --quiet" if name == "load" else "--json"
+    line = f"{sys.executable} -m bolide {name} {given} {redirection}"
+    done = subprocess.run(
+        ["/bin/sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=20
+    )
+    what = "the report" if name == "load" else "what was found"
+    assert (done.returncode, done.stderr) == (3, f"bolide: error: cannot print {what}: {says}\n")
 
 
 def test_connections_can_climb(counting: Server, load: Load) -> None:

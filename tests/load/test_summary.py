@@ -126,6 +126,16 @@ def test_a_generator_that_never_sleeps_is_always_busy() -> None:
     )
 
 
+def test_a_note_names_the_mend_where_a_server_closes_without_saying_so() -> None:
+    made = report(ok=50, errors={"early_eof": 40, "reset": 10}, connections_opened=60)
+    assert [note for note in verdict.sentences(made, PLAN) if "--no-keep-alive" in note] == [
+        "50 requests were sent on connections that the server closed: if it closes after its "
+        "answers without saying so (Connection: close), --no-keep-alive measures it"
+    ]
+    few = report(ok=50, errors={"early_eof": 9}, connections_opened=19)
+    assert not any("--no-keep-alive" in note for note in verdict.sentences(few, PLAN))
+
+
 def test_a_note_names_the_status_that_was_expected() -> None:
     wanted = plan.build(Options(urls=(WHERE.url,), expect_status=204, connections=10), WHERE)
     made = report(ok=0, statuses={"200": 5}, errors={"wrong_status": 5})

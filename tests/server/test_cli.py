@@ -1,8 +1,12 @@
 """The command: what a user types by mistake, and what the command says to it."""
 
 import json
+import os
 import signal
 import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -146,6 +150,53 @@ def test_ceiling_answers_until_its_time_is_over(tmp_path: Path) -> None:
     code, _, errors = command("ceiling", "--port", port, "--seconds", "0.1", cwd=tmp_path)
     assert code == 0
     assert errors.endswith("answered 0 requests\n")
+
+
+@pytest.mark.parametrize("given", [("--seconds", "1e30"), ("--seconds", "-1"), ("--size", "2e9")])
+def test_ceiling_refuses_what_no_machine_has(tmp_path: Path, given: tuple[str, str]) -> None:
+    code, _, errors = command("ceiling", *given, cwd=tmp_path)
+    assert code == 2
+    assert errors.startswith(f"bolide: error: Invalid value for '{given[0]}': ")
+    assert errors.count("\n") == 1
+
+
+def test_ceiling_goes_on_after_a_stop_and_ends_by_an_interrupt_with_its_count(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    line = [sys.executable, "-m", "bolide", "ceiling", "--port", str(port)]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    try:
+        for answered in (1, 2):
+            assert ceiling_answers(port)
+            if answered == 1:
+                process.send_signal(signal.SIGSTOP)
+                os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+                process.send_signal(signal.SIGCONT)
+                os.waitid(os.P_PID, process.pid, os.WCONTINUED)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=10)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        process.kill()
+        process.wait()
+    assert (process.returncode, errors.splitlines()[1:]) == (0, ["answered 2 requests"])
+
+
+def ceiling_answers(port: int) -> bool:
+    """Ask once it listens; tell whether it answered."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", port), 5) as client:
+                client.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+                return client.recv(4096).startswith(b"HTTP/1.1 200 ")
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
 
 
 def test_version_and_help(tmp_path: Path) -> None:

@@ -4,13 +4,16 @@ mod load;
 mod plan;
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyValueError;
+use ::load::ceiling::Ceiling;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 
 pub(crate) use load::Load;
 
-/// Answers on an address without parsing, until `seconds` have passed or a signal comes; gives how many requests were answered.
+/// Answers on an address without parsing, until `seconds` have passed or an interrupt comes; gives how many requests were answered.
 #[pyfunction]
 #[pyo3(signature = (host, port, size, seconds=None))]
 pub(crate) fn ceiling(
@@ -23,8 +26,23 @@ pub(crate) fn ceiling(
     let ip: IpAddr = host
         .parse()
         .map_err(|_| PyValueError::new_err(format!("{host:?} is no IP address")))?;
-    let answered =
-        py.detach(|| ::load::ceiling::run(SocketAddr::new(ip, port), size, seconds, |_| {}))?;
-    py.check_signals()?;
-    Ok(answered)
+    let mut left = seconds
+        .map(Duration::try_from_secs_f64)
+        .transpose()
+        .map_err(|error| PyValueError::new_err(format!("seconds: {error}")))?;
+    let mut ceiling = Ceiling::bind(SocketAddr::new(ip, port), size)?;
+    loop {
+        let begin = Instant::now();
+        let seconds = left.map(|it| it.as_secs_f64());
+        let answered = py.detach(|| ceiling.run(seconds, &AtomicBool::new(false)))?;
+        match py.check_signals() {
+            Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => return Ok(answered),
+            other => other?,
+        }
+        // Also a process that was stopped and goes on has been interrupted.
+        left = left.map(|it| it.saturating_sub(begin.elapsed()));
+        if left.is_some_and(|it| it.is_zero()) {
+            return Ok(answered);
+        }
+    }
 }

@@ -19,6 +19,9 @@ ACHIEVED_SHARE = 0.99
 """Below this share of the offered rate, requests queue up and latencies grow with the run."""
 REOPENED_SHARE = 0.05
 """With more connections opened again than this share of the requests, connecting shows."""
+CLOSING_SHARE = 0.2
+"""With more requests lost with their connections than this share of the right answers, a server
+that closes without saying so is likely."""
 LAG_US = 1_000.0
 """From this on the generator's own lateness shows in latencies of milliseconds."""
 
@@ -41,6 +44,7 @@ def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
     found = [
         _nothing(report),
         _failures(report, plan),
+        _closing(report, plan),
         _generator(report, plan),
         _silence(report),
         _missing_connections(report, plan),
@@ -69,6 +73,20 @@ def _failures(report: Report, plan: dict[str, Any]) -> str:
     if failed >= 0.5 * total:
         return f"{what}: this is no throughput"
     return f"{what}: rate and latency are those of the others only"
+
+
+def _closing(report: Report, plan: dict[str, Any]) -> str:
+    """Name what helps where a server ends connections that its answers said would persist."""
+    lost = sum(report["errors"].get(name, 0) for name in ("early_eof", "reset"))
+    again = report["connections_opened"] - plan["connections"]
+    if not plan["is_persistent"] or not report["ok"] or lost <= CLOSING_SHARE * report["ok"]:
+        return ""
+    if again < lost / plan["pipeline_depth"] - plan["connections"]:
+        return ""
+    return (
+        f"{lost:,} requests were sent on connections that the server closed: if it closes after "
+        "its answers without saying so (Connection: close), --no-keep-alive measures it"
+    )
 
 
 def _expected(plan: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from bolide.errors import ConfigError
+from bolide.errors import ConfigError, Error
 from bolide.lab.doctor.finding import BACKLOG, Load, Role
 
 EXIT_BITES = 1
@@ -100,14 +100,33 @@ def _examine(root: Path, load: Load, *, is_whole: bool, as_json: bool, check: bo
 
     found = examine(Source(root), load, lambda: time.sleep(SAMPLE_S))
     if as_json:
-        click.echo(json.dumps(found.as_dict(), indent=2))
+        _print(json.dumps(found.as_dict(), indent=2))
     else:
         width = shutil.get_terminal_size().columns
-        is_coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        is_coloured = bool(sys.stdout and sys.stdout.isatty()) and not os.environ.get("NO_COLOR")
         text = table.render(found, is_whole=is_whole, width=width, is_coloured=is_coloured)
-        click.echo(text, color=is_coloured)
+        _print(text, is_coloured=is_coloured)
     if check and found.is_bitten:
         sys.exit(EXIT_BITES)
+
+
+def _print(text: str, *, is_coloured: bool = False) -> None:
+    """Print; a reader that has gone has seen enough, and changes no exit code.
+
+    Raises:
+        Error: it cannot be written.
+    """
+    if sys.stdout is None:
+        raise Error("cannot print what was found: standard output is closed; see > FILE")
+    try:
+        click.echo(text, color=is_coloured)
+        sys.stdout.flush()
+    except OSError as error:
+        # What is still in the buffer would be tried again at the exit.
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise Error(f"cannot print what was found: {error.strerror}") from None
 
 
 def _say(line: str) -> None:

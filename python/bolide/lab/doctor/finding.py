@@ -160,9 +160,13 @@ def fine(why: str) -> Judgement:
     return Judgement(Verdict.FINE, why)
 
 
+SETTING_MAX = 2**31 - 1
+"""Most settings are an int of the kernel's."""
+
+
 def power_of_two_above(least: int) -> int:
-    """Round up, so that the advice is a number that people know again."""
-    return 1 << max(0, least - 1).bit_length()
+    """Round up, so that the advice is a number that people know again, and a setting can hold."""
+    return min(1 << max(0, least - 1).bit_length(), SETTING_MAX)
 
 
 def setting_path(name: str) -> str:
