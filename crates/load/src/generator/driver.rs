@@ -181,10 +181,8 @@ impl Driver {
             self.fire();
             let wait_ms = self.wait_ms(next_tick_ns)?;
             self.poller.wait(&mut events, Some(wait_ms))?;
-            was_idle = wait_ms == 0
-                && !is_sleepless
-                && self.unread.is_empty()
-                && events.get(0).is_none();
+            was_idle =
+                wait_ms == 0 && !is_sleepless && self.unread.is_empty() && events.get(0).is_none();
             let unread = std::mem::take(&mut self.unread);
             for readiness in events.iter() {
                 self.serve(*readiness);

@@ -205,7 +205,13 @@ mod tests {
             stage(0.5, 0.0, 0.0),
             stage(1.0, 500.0, 200.0),
         ];
-        for (index, at_ns) in [(0, 0), (1, 1), (2, 700_000_000), (0, 1_600_000_000), (1, 9e9 as u64)] {
+        for (index, at_ns) in [
+            (0, 0),
+            (1, 1),
+            (2, 700_000_000),
+            (0, 1_600_000_000),
+            (1, 9e9 as u64),
+        ] {
             let all = starts(&stages, index, 3);
             let before = all.iter().filter(|it| **it < at_ns).count();
             let mut schedule = Schedule::new(&stages, index, 3, None);
