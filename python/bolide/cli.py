@@ -124,7 +124,9 @@ command.add_command(
     show_default=True,
     help="Bytes of content.",
 )
-@click.option("--seconds", type=click.FloatRange(0, SECONDS_MAX), default=None, help="Stop after this time.")
+@click.option(
+    "--seconds", type=click.FloatRange(0, SECONDS_MAX), default=None, help="Stop after this time."
+)
 def ceiling(host: str, port: int, size: int, seconds: float | None) -> None:
     """Answer without parsing: the limit of this machine that no server passes."""
     where = Address(host, port)
