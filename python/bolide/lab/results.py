@@ -6,6 +6,7 @@ that a race which is ended early keeps what it has measured. `bolide race report
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
@@ -85,6 +86,14 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="st
     duration_s: float | None
     workloads: tuple[Workload, ...]
     published: tuple[Published, ...]
+
+
+def with_workloads(study: Study, workloads: Iterable[Workload]) -> Study:
+    """Give a study with these workloads only, and the published figures of them."""
+    kept = tuple(workloads)
+    names = {each.name for each in kept}
+    published = tuple(each for each in study.published if each.workload in names)
+    return msgspec.structs.replace(study, workloads=kept, published=published)
 
 
 class Contestant(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="contestant"):
