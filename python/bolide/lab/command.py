@@ -1,4 +1,4 @@
-"""The command `bolide race`: its flags. What they do is elsewhere, and imported when it is asked for."""
+"""The command `bolide race`: its flags; what they do is imported when it is asked for."""
 
 from __future__ import annotations
 
@@ -181,7 +181,8 @@ def _planned(
 
     if app is not None:
         visitor = guest.application(app, given["interface"])
-        plan, names = study.of_application(app.partition(":")[0], given["target"]), ()
+        plan = study.of_application(app.partition(":")[0], given["target"])
+        names: tuple[str, ...] = ()
     else:
         loaded = study.load(name or "")
         plan, names, visitor = loaded.study, loaded.contestants, None

@@ -39,7 +39,9 @@ def main(arguments: list[str]) -> int:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     os.sched_setaffinity(0, {int(cpu) for cpu in arguments[0].split(",")})
     try:
-        child = subprocess.Popen(arguments[1:], stdin=subprocess.DEVNULL, start_new_session=True)
+        child = subprocess.Popen(  # noqa: S603 - what the race is about
+            arguments[1:], stdin=subprocess.DEVNULL, start_new_session=True
+        )
     except OSError as error:
         print(f"{arguments[1]}: {error.strerror}", file=sys.stderr)
         return EXIT_CANNOT_START
@@ -61,6 +63,7 @@ def _wait(child: int) -> int:
         for pid, status in _ended():
             if pid == child:
                 code = os.waitstatus_to_exitcode(status)
+                code = 128 - code if code < 0 else code  # as a shell tells of a signal
         if not any(descendants(os.getpid())):
             return code
         if any(fd == 0 for fd, _ in poll.poll()):

@@ -1,4 +1,4 @@
-"""How a contestant is started: its command with every placeholder filled, its files, its variables."""
+"""How a contestant is started: its command, its files and its variables, all filled in."""
 
 from __future__ import annotations
 

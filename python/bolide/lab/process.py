@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ LOG_LINES = 4
 HIDDEN = ("PYTHON", "BOLIDE_", "VIRTUAL_ENV", "GUNICORN_", "GRANIAN_", "UWSGI_")
 """Beginnings of variables that a server does not inherit: they would change what is measured."""
 
+SIGNALLED = {128 + number for number in signal.valid_signals()}
 LOCAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -46,8 +48,15 @@ class Process:
         reader, self._keep = os.pipe()
         try:
             with log.open("wb") as output, (errors or log).open("ab") as other:
-                self._guard = subprocess.Popen(
-                    [sys.executable, "-I", "-S", guard.__file__, ",".join(map(str, cpus)), *command],
+                self._guard = subprocess.Popen(  # noqa: S603 - what the race is about
+                    [
+                        sys.executable,
+                        "-I",
+                        "-S",
+                        guard.__file__,
+                        ",".join(map(str, cpus)),
+                        *command,
+                    ],
                     stdin=reader,
                     stdout=output,
                     stderr=other if errors else output,
@@ -75,6 +84,12 @@ class Process:
         with suppress(subprocess.TimeoutExpired):
             self._guard.wait(timeout_s)
 
+    def end_told(self) -> str:
+        """Say how it ended: by which signal or with which exit code, and its last words."""
+        code = self.exit_code or 0
+        by = f"by {signal.Signals(code - 128).name}" if code in SIGNALLED else f"with {code}"
+        return f"ended {by}: {self.last_words() or 'it wrote nothing'}"
+
     def last_words(self) -> str:
         """Give the last lines that it wrote, as one."""
         lines = self._log.read_text(errors="replace").strip().splitlines()
@@ -89,8 +104,7 @@ class Process:
         give_up = time.monotonic() + timeout_s
         while time.monotonic() < give_up:
             if self.exit_code is not None:
-                words = self.last_words() or "it wrote nothing"
-                raise NotReadyError(f"ended with exit code {self.exit_code}: {words}")
+                raise NotReadyError(self.end_told())
             try:
                 with socket.create_connection(address, timeout=1.0):
                     return
@@ -115,7 +129,10 @@ class Process:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.end()
 

@@ -151,9 +151,7 @@ def _chosen(
     return kept
 
 
-def _with_tools(
-    study: Study, options: Options, show: Show
-) -> tuple[Study, dict[str, str | None]]:
+def _with_tools(study: Study, options: Options, show: Show) -> tuple[Study, dict[str, str | None]]:
     """Leave out the workloads whose tool is not installed, and those that were not asked for."""
     versions = {each.tool: find(each.tool).version() for each in study.workloads}
     absent = sorted(name for name, version in versions.items() if version is None)
@@ -187,9 +185,7 @@ def _done(study: Study, options: Options) -> set[tuple[str, str, int]]:
     if earlier and earlier[0] != study:
         raise ConfigError(f"{options.out} has another race ({earlier[0].name}, other settings)")
     return {
-        (each.workload, each.contestant, each.round)
-        for each in records
-        if isinstance(each, Trial)
+        (each.workload, each.contestant, each.round) for each in records if isinstance(each, Trial)
     }
 
 
@@ -213,7 +209,9 @@ def _ready(
     return ready
 
 
-def describe(each: Contestant, status: setup.Status, study: Study | None = None) -> results.Contestant:
+def describe(
+    each: Contestant, status: setup.Status, study: Study | None = None
+) -> results.Contestant:
     """Give a contestant's record."""
     entry = each.entry
     remarks = list(entry.remarks)

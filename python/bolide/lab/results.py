@@ -1,7 +1,7 @@
 """The records of a race: what stands in `results.jsonl`, one JSON object per line.
 
 Unknown is null, never 0 and never a neighbour's value. Lines are written as they become known, so
-that a race which is ended early keeps what it has measured. `bolide race report` reads them.
+that a race that is ended early keeps what it has measured. `bolide race report` reads them.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ _decoder = msgspec.json.Decoder(Record)
 
 
 class Journal:
-    """The file that a running race writes; each record is on the disk's way when `write` returns."""
+    """The file that a running race writes, record by record."""
 
     def __init__(self, folder: Path) -> None:
         """Open it for adding.
@@ -208,7 +208,10 @@ class Journal:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._file.close()
 

@@ -48,7 +48,10 @@ class ServerSampler:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._stop.set()
         self._thread.join()
@@ -83,7 +86,7 @@ class ServerSampler:
                 self._look_at_memory()
 
     def _find(self, *, is_first: bool = False) -> None:
-        """Take up the processes that are new; one that is there at the start has used time already."""
+        """Take up new processes; one that is there at the start has used time already."""
         for pid in self._pids():
             if pid in self._watched:
                 continue
@@ -158,5 +161,7 @@ def _switches(process: psutil.Process) -> int:
     return int(switches.voluntary + switches.involuntary)
 
 
-def _risen(first: dict[int, float] | dict[int, int], last: dict[int, float] | dict[int, int]) -> float:
+def _risen(
+    first: dict[int, float] | dict[int, int], last: dict[int, float] | dict[int, int]
+) -> float:
     return sum(value - first.get(pid, 0) for pid, value in last.items())

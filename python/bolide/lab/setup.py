@@ -109,7 +109,7 @@ def install_packages(contestants: Sequence[Contestant]) -> None:
     Raises:
         SetupError: it failed.
     """
-    done = subprocess.run(apt_line(contestants).split(), check=False)
+    done = subprocess.run(apt_line(contestants).split(), check=False)  # noqa: S603 - the line that was shown
     if done.returncode:
         raise SetupError("apt-get failed; it needs root (sudo), and apt-get update before")
 
@@ -152,7 +152,9 @@ def _steps(contestant: Contestant, folder: Path) -> list[tuple[list[str], Path]]
         steps.append((["go", "build", "-o", str(folder / "bin" / "server"), "."], source))
     if setup.cargo:
         source = _copied(setup.cargo, folder)
-        steps.append((["cargo", "install", "--quiet", "--path", ".", "--root", str(folder)], source))
+        steps.append(
+            (["cargo", "install", "--quiet", "--path", ".", "--root", str(folder)], source)
+        )
     return steps
 
 
@@ -226,7 +228,7 @@ def _succeeds(command: Sequence[str]) -> bool:
 def _look(command: Sequence[str]) -> str | None:
     """Give what a short command says on both streams; None if it fails."""
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 - package clients and their tools
             [*command], capture_output=True, text=True, check=False, timeout=LOOK_S_MAX
         )
     except (OSError, subprocess.TimeoutExpired):
@@ -236,7 +238,7 @@ def _look(command: Sequence[str]) -> str | None:
 
 def _run(command: list[str], folder: Path) -> None:
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 - package clients and their tools
             command, cwd=folder, capture_output=True, text=True, check=False, timeout=MAKE_S_MAX
         )
     except (OSError, subprocess.TimeoutExpired) as error:

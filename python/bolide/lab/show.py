@@ -102,7 +102,9 @@ def league_table(study: Study, trials: Sequence[Trial]) -> Table:
 def _best(
     rates: dict[tuple[str, str], list[float]], name: str, workloads: Sequence[Workload]
 ) -> float:
-    return max((median(rates[name, each.name]) for each in workloads if rates[name, each.name]), default=0)
+    return max(
+        (median(rates[name, each.name]) for each in workloads if rates[name, each.name]), default=0
+    )
 
 
 def _cell(

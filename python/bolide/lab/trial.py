@@ -98,7 +98,9 @@ def failed(
     )
 
 
-def _head(slot: Slot, conditions: Conditions, started_at: str, command: list[str]) -> dict[str, Any]:
+def _head(
+    slot: Slot, conditions: Conditions, started_at: str, command: list[str]
+) -> dict[str, Any]:
     tool = slot.workload.tool
     return {
         "study": conditions.study,
@@ -166,7 +168,7 @@ class _Run:
             stdout, stderr, code, threads = self._tool(self._command, folder, load, server)
             after, wall_s = Counters(cpus), time.monotonic() - since
         if server.exit_code is not None:
-            raise DeadError(f"ended under load: {server.last_words() or 'it wrote nothing'}")
+            raise DeadError(f"under load it {server.end_told()}")
         reading = tool.read(stdout, stderr, code, load)
         use = sampler.use()
         cpu_s = max(reading.generator_cpu_s or 0.0, threads.cpu_s) or None
@@ -207,7 +209,7 @@ class _Run:
             while process.exit_code is None:
                 threads.look()
                 if server is not None and server.exit_code is not None:
-                    raise DeadError(f"ended under load: {server.last_words() or 'without a word'}")
+                    raise DeadError(f"under load it {server.end_told()}")
                 if time.monotonic() > give_up:
                     raise HangError(f"{self._workload.tool} has not ended after {limit_s:.0f} s")
                 process.wait(INTERVAL_S)
@@ -218,7 +220,7 @@ class _Run:
         try:
             verify(address, _single(self._workload), self._entry)
         except WrongAnswerError as error:
-            words = f": {server.last_words()}" if server.exit_code is not None else ""
+            words = f"; it {server.end_told()}" if server.exit_code is not None else ""
             raise DeadError(f"after the load: {error}{words}") from None
 
     def _record(

@@ -56,7 +56,9 @@ def judge(seen: Observation) -> tuple[Verdict, list[str]]:
 def _limits(seen: Observation) -> list[str]:
     found = []
     if seen.server.cpu_share is not None:
-        found.append(f"the server used {seen.server.cpu_share:.2f} of {seen.server_cpus} processors")
+        found.append(
+            f"the server used {seen.server.cpu_share:.2f} of {seen.server_cpus} processors"
+        )
     if seen.generator.cpu_share is not None:
         found.append(f"the generator's busiest thread was busy {seen.generator.cpu_share:.0%}")
     return found

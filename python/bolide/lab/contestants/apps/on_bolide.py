@@ -1,7 +1,8 @@
 """The content from Bolide's own framework."""
 
-from bolide import App
 from content import CONTENT, TARGET
+
+from bolide import App
 
 app = App()
 TEXT = CONTENT.decode()
