@@ -115,8 +115,6 @@ command.add_command(
 )
 
 
-
-
 @command.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8001, show_default=True)
@@ -134,8 +132,6 @@ def ceiling(host: str, port: int, size: int, seconds: float | None) -> None:
     except KeyboardInterrupt:  # the way to end it
         return
     click.echo(f"answered {answered:,} requests", err=True)
-
-
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -219,4 +219,4 @@ def _processors(text: str, allowed: list[int]) -> tuple[int, ...]:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    return tuple(text.replace(",", " ").split())

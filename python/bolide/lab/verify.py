@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import select
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -18,6 +19,7 @@ from bolide.lab.results import Workload
 REPEATED = 3
 PATIENCE_S = 5.0
 SPLIT_PAUSE_S = 0.03
+UNASKED_S = 0.2
 UNKNOWN_TARGET = "/bolide-race-knows-no-such-path"
 LINE_BYTES_MAX = 65536
 SHOWN_BYTES = 40
@@ -74,10 +76,16 @@ class _Client:
         """Read until the other side closes."""
         return self._reader.read()
 
-    def finish(self) -> bytes:
-        """Say that no request follows, and read until the other side closes too."""
+    def unasked(self) -> bytes:
+        """Say that no request follows, and give what comes all the same.
+
+        The other side may keep its half open (RFC 9112 9.6), so this does not wait for its end.
+        """
         self._socket.shutdown(socket.SHUT_WR)
-        return self.rest()
+        self._socket.settimeout(UNASKED_S)
+        with suppress(TimeoutError):
+            return self.rest()
+        return b""
 
     def __enter__(self) -> _Client:
         return self
@@ -154,7 +162,7 @@ class _Verification:
             for _ in range(REPEATED):
                 client.send(self._request())
                 self._check(client.answer(), content)
-            if behind := client.finish():
+            if behind := client.unasked():
                 raise WrongAnswerError(
                     "unexpected_bytes", f"{behind[:SHOWN_BYTES]!r} behind the last answer"
                 )
@@ -173,10 +181,17 @@ class _Verification:
             self._check(client.answer(), content)
 
     def _split(self, content: bytes) -> None:
+        """Send a request cut in its fields, which must do; and one cut in its first line."""
         request = self._request(is_persistent=False)
-        cut = request.index(b"\r\n") + 7
+        self._in_two(request, request.index(b"\r\n") + 7, content)
+        try:
+            self._in_two(request, 4, content)
+        except (WrongAnswerError, OSError):
+            self._remarks.append("refuses a request line that comes in two pieces")
+
+    def _in_two(self, request: bytes, cut: int, content: bytes) -> None:
         with _Client(self._address) as client:
-            client.send(request[:4], request[4:cut], request[cut:])
+            client.send(request[:cut], request[cut:])
             self._check(client.answer(), content)
 
     def _unknown(self) -> None:

@@ -7,12 +7,12 @@ import signal
 from pathlib import Path
 
 import pytest
-from lab.race.conftest import LIAR, Silent, liar, processes_with, study, workload
 
 from bolide.errors import ConfigError
 from bolide.lab import race, results, trial
 from bolide.lab.contestant import Contestant
 from bolide.lab.results import Machine, Study, Trial
+from lab.race.conftest import LIAR, Silent, liar, processes_with, study, workload
 
 
 def options(folder: Path, **more: object) -> race.Options:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from lab.race.conftest import liar, workload
-
 from bolide.lab.contestant import Contestant
 from bolide.lab.results import Workload
 from bolide.lab.schedule import slots, takes_part
+from lab.race.conftest import liar, workload
 
 NAMES = ["a", "b", "c", "d", "e"]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.race.conftest import liar, workload
 
 from bolide.lab.launch import Place, start
 from bolide.lab.process import NotReadyError, free_port
 from bolide.lab.verify import Proof, WrongAnswerError, verify
+from lab.race.conftest import liar, workload
 
 
 def proved(way: str, tmp_path: Path, entry: dict[str, Any] | None = None, **load: Any) -> Proof:

@@ -16,7 +16,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1
 
-    def do_GET(self):  # noqa: N802 - the name that http.server calls
+    def do_GET(self):
         """Answer."""
         is_found = self.path == TARGET
         content = CONTENT if is_found else NOT_FOUND
