@@ -177,7 +177,7 @@ def _planned(
     name: str | None, app: str | None, given: dict[str, Any]
 ) -> tuple[Study, tuple[str, ...], Guest | None]:
     """Give the study, who takes part, and the user's own application."""
-    from bolide.lab import guest, study
+    from bolide.lab import guest, study, tools
 
     if app is not None:
         visitor = guest.application(app, given["interface"])
@@ -187,7 +187,7 @@ def _planned(
         loaded = study.load(name or "")
         plan, names, visitor = loaded.study, loaded.contestants, None
     if given["quick"]:
-        plan = study.shortened(plan)
+        plan = study.shortened(plan, lambda name: tools.find(name).version() is not None)
     return study.lengthened(plan, given["rounds"], given["duration"]), names, visitor
 
 

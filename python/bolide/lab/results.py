@@ -6,6 +6,7 @@ that a race that is ended early keeps what it has measured. `bolide race report`
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -196,6 +197,7 @@ class Journal:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = (folder / FILE_NAME).open("ab")
+            _drop_half_line(folder / FILE_NAME)
         except OSError as error:
             raise ConfigError(f"cannot write {folder}: {error.strerror}") from None
 
@@ -214,6 +216,13 @@ class Journal:
         trace: TracebackType | None,
     ) -> None:
         self._file.close()
+
+
+def _drop_half_line(path: Path) -> None:
+    """Cut off what a race that was killed while it wrote has left behind its last whole line."""
+    content = path.read_bytes()
+    if not content.endswith(b"\n"):
+        os.truncate(path, content.rfind(b"\n") + 1)
 
 
 def read(folder: Path) -> list[Record]:

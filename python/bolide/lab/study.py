@@ -6,6 +6,7 @@ several tools becomes one workload for each, called NAME-TOOL.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -133,16 +134,22 @@ def _expanded(table: WorkloadTable, file: StudyFile, content: str) -> list[Workl
     return found
 
 
-def shortened(study: Study) -> Study:
-    """Give a study for a quick race: one round, a second each, and fewer workloads."""
+def shortened(study: Study, is_installed: Callable[[str], bool]) -> Study:
+    """Give a study for a quick race: one round, a second each, fewer workloads, by one tool each.
+
+    That is the first tool of the workload which is installed.
+    """
+    kept: dict[str, Workload] = {}
+    for each in study.workloads:
+        if each.is_quick and is_installed(each.tool):
+            kept.setdefault(each.name.removesuffix(f"-{each.tool}"), each)
     workloads = tuple(
         msgspec.structs.replace(
             each,
             duration_s=1.0 if each.duration_s else None,
             requests_total=min(each.requests_total, 5000) if each.requests_total else None,
         )
-        for each in study.workloads
-        if each.is_quick
+        for each in kept.values()
     )
     return msgspec.structs.replace(study, rounds=1, duration_s=1.0, workloads=workloads)
 

@@ -57,7 +57,14 @@ def test_every_study_is_valid(name: str) -> None:
     for figure in plan.study.published:
         assert figure.contestant in plan.contestants
         assert figure.workload in names
-    assert study.shortened(plan.study).workloads
+    quick = study.shortened(plan.study, lambda tool: tool == "bolide")
+    assert quick.workloads and {each.tool for each in quick.workloads} == {"bolide"}
+    assert quick.rounds == 1 and all((each.duration_s or 1) == 1 for each in quick.workloads)
+
+
+def test_a_quick_race_has_the_documents_tool_where_it_is_installed() -> None:
+    quick = study.shortened(study.load("pipelining").study, lambda tool: True)
+    assert [each.name for each in quick.workloads] == ["pipelined-wrk", "single-wrk"]
 
 
 def test_levels_make_a_workload_each() -> None:

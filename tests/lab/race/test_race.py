@@ -125,6 +125,16 @@ def test_a_stop_keeps_what_is_measured(
     assert [each.round for each in trials_of(tmp_path)] == [1, 2, 3]
 
 
+def test_a_half_written_line_is_measured_again(tmp_path: Path, silent: Silent) -> None:
+    race.run(study(rounds=2), ["honest"], options(tmp_path), silent, among("honest"))
+    path = tmp_path / "out" / results.FILE_NAME
+    path.write_bytes(path.read_bytes()[:-40])
+    assert [each.round for each in trials_of(tmp_path)] == [1]
+    resumed = options(tmp_path, resumes=True)
+    race.run(study(rounds=2), ["honest"], resumed, silent, among("honest"))
+    assert [each.round for each in trials_of(tmp_path)] == [1, 2]
+
+
 def test_results_are_not_mixed(tmp_path: Path, silent: Silent) -> None:
     race.run(study(), ["honest"], options(tmp_path), silent, among("honest"))
     with pytest.raises(ConfigError, match="has results already; add --resume"):
