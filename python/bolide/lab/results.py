@@ -81,6 +81,8 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="st
     name: str
     title: str
     document: str
+    table: str = "league"
+    """Shape of the document's own table: league, levels or loops."""
     rounds: int
     duration_s: float | None
     workloads: tuple[Workload, ...]
@@ -199,7 +201,10 @@ class Journal:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._file.close()
 

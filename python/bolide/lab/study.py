@@ -80,7 +80,9 @@ def load(name: str) -> Plan:
     if "/" in name or name.endswith(".toml"):
         path = Path(name)
     if not path.is_file():
-        raise ConfigError(f"no study {name!r}; there are {', '.join(names())}, or give a file's path")
+        raise ConfigError(
+            f"no study {name!r}; there are {', '.join(names())}, or give a file's path"
+        )
     try:
         found = msgspec.toml.decode(path.read_bytes(), type=StudyFile)
     except (msgspec.MsgspecError, ValueError) as error:
@@ -92,11 +94,14 @@ def load(name: str) -> Plan:
         raise ConfigError(f"{path.name}: two workloads have one name")
     for figure in found.published:
         if figure.workload not in known:
-            raise ConfigError(f"{path.name}: a published figure of no workload, {figure.workload!r}")
+            raise ConfigError(
+                f"{path.name}: a published figure of no workload, {figure.workload!r}"
+            )
     study = Study(
         name=path.stem,
         title=found.title,
         document=found.document,
+        table=found.table,
         rounds=found.rounds,
         duration_s=found.duration_s,
         workloads=workloads,
