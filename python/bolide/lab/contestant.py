@@ -90,10 +90,10 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Answers requests that were sent before the last answer."""
     connections_max: int | None = None
     """More at a time are never answered; such workloads are left out, with the reason."""
-    contents: Literal["any", "sizes"] = "any"
-    """What it can answer with: any text, or only n times "X"."""
-    targets: Literal["any", "root"] = "any"
-    """Whether it knows paths: those that do must answer 404 for one they do not know."""
+    is_canned: bool = False
+    """Answers the same whatever is asked, so neither unknown paths nor split requests are tried."""
+    target: str = ""
+    """Where it answers, if not at the workload's."""
     remarks: tuple[str, ...] = ()
     """What one must know to read its figures."""
 

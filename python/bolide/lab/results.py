@@ -1,11 +1,12 @@
 """The records of a race: what stands in `results.jsonl`, one JSON object per line.
 
 Unknown is null, never 0 and never a neighbour's value. Lines are written as they become known, so
-that a race which is ended early keeps what it has measured. `bolide race report` reads them.
+that a race that is ended early keeps what it has measured. `bolide race report` reads them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
@@ -87,6 +88,14 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="st
     duration_s: float | None
     workloads: tuple[Workload, ...]
     published: tuple[Published, ...]
+
+
+def with_workloads(study: Study, workloads: Iterable[Workload]) -> Study:
+    """Give a study with these workloads only, and the published figures of them."""
+    kept = tuple(workloads)
+    names = {each.name for each in kept}
+    published = tuple(each for each in study.published if each.workload in names)
+    return msgspec.structs.replace(study, workloads=kept, published=published)
 
 
 class Contestant(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="contestant"):
@@ -178,7 +187,7 @@ _decoder = msgspec.json.Decoder(Record)
 
 
 class Journal:
-    """The file that a running race writes; each record is on the disk's way when `write` returns."""
+    """The file that a running race writes, record by record."""
 
     def __init__(self, folder: Path) -> None:
         """Open it for adding.

@@ -148,3 +148,40 @@ def shortened(study: Study) -> Study:
         if each.is_quick
     )
     return msgspec.structs.replace(study, rounds=1, duration_s=1.0, workloads=workloads)
+
+
+def lengthened(study: Study, rounds: int | None, duration_s: float | None) -> Study:
+    """Give a study with other rounds, or another time for each trial that has one."""
+    if duration_s is not None:
+        workloads = tuple(
+            msgspec.structs.replace(each, duration_s=duration_s) if each.duration_s else each
+            for each in study.workloads
+        )
+        study = msgspec.structs.replace(study, duration_s=duration_s, workloads=workloads)
+    return msgspec.structs.replace(study, rounds=rounds or study.rounds)
+
+
+def of_application(name: str, target: str) -> Study:
+    """Make the study of a user's own application: what it answers first is what is right."""
+    levels = ((100, 1), (10, 1), (1000, 1))
+    workloads = tuple(
+        Workload(
+            name=f"c{connections}-bolide",
+            tool="bolide",
+            connections=connections,
+            pipeline_depth=depth,
+            target=target,
+            duration_s=DURATION_S,
+            is_quick=connections == 100,
+        )
+        for connections, depth in levels
+    )
+    return Study(
+        name=name,
+        title=f"{name} on every server that runs it",
+        document="",
+        rounds=ROUNDS,
+        duration_s=DURATION_S,
+        workloads=workloads,
+        published=(),
+    )
