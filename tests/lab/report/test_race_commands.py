@@ -110,7 +110,7 @@ def test_report_writes_files(folders: dict[str, str], tmp_path: Path) -> None:
 
 
 def test_png_is_written(folders: dict[str, str], tmp_path: Path) -> None:
-    pytest.importorskip("vl_convert")
+    pytest.importorskip("resvg_py")
     done = CliRunner().invoke(report, [folders["single"], "--out", str(tmp_path), "--png"])
     assert done.exit_code == 0
     data = (tmp_path / "wsgi-c100-wrk-rate.png").read_bytes()
@@ -121,7 +121,7 @@ def test_png_is_written(folders: dict[str, str], tmp_path: Path) -> None:
 def test_png_without_the_package(
     folders: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
+    monkeypatch.setitem(__import__("sys").modules, "resvg_py", None)
     done = CliRunner().invoke(report, [folders["single"], "--out", str(tmp_path), "--png"])
     assert isinstance(done.exception, ConfigError)
     assert "pip install 'bolide[lab]'" in str(done.exception)

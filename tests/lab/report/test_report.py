@@ -38,6 +38,13 @@ def test_records_are_gathered(race: Race) -> None:
     assert titles == ["wrk · 100 connections · 24 deep", "wrk · 100 connections"]
 
 
+def test_a_round_that_was_repeated_counts_once() -> None:
+    records = racing.records(rounds=2)
+    again = [each for each in records if isinstance(each, Trial) and each.round == 1]
+    found = result(gather([*records, *again]), "php").figures["kept-ab", "bjoern"]
+    assert [each.round for each in found.trials] == [0, 1]
+
+
 def test_a_figure_is_the_median_of_its_rounds(race: Race) -> None:
     figure = result(race, "pipelining").figures["single-wrk", "japronto"]
     rounds = sorted(figure.by_round.values())
@@ -269,7 +276,7 @@ def test_markdown(race: Race) -> None:
     assert "![A million requests per second with Python](one.svg)" in text
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     widths = {line.count(" | ") for line in rows if line.startswith("| Japronto")}
-    assert widths == {9, 4}
+    assert widths == {9, 6, 4}
     assert "| Gunicorn (gthread) (wsgi 2.7.4) | failed (timeout: no answer within 5 s)" in text
     assert "- **uWSGI (5 processes)**, 14,485 requests/s (c2000-ab): all 10,000 answers" in text
     assert "- Swoole: cannot run here. Debian 12 has no package" in text

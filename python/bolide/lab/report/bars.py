@@ -12,6 +12,9 @@ from bolide.lab.report import svg, words
 WIDE, NARROW = 760, 360
 """Widths of a chart: for a screen, and for a phone."""
 TOP = 30
+LETTER_WIDTH = 6.9
+"""Of a label, on average; a bold one's letters are wider, and its names shorter."""
+LETTERS_MAX = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,12 @@ class _Frame:
     """Where things stand in a chart of a width."""
 
     width: int
+    letters: int
+    """Of the longest label."""
+
+    @classmethod
+    def of(cls, width: int, rows: Sequence[Row]) -> _Frame:
+        return cls(width, min(max((len(row.label) for row in rows), default=0), LETTERS_MAX))
 
     @property
     def is_narrow(self) -> bool:
@@ -43,7 +52,7 @@ class _Frame:
 
     @property
     def left(self) -> int:
-        return 14 if self.is_narrow else 218
+        return 14 if self.is_narrow else 32 + round(self.letters * LETTER_WIDTH)
 
     @property
     def right(self) -> int:
@@ -61,8 +70,9 @@ class _Frame:
     def label(self, row: Row) -> str:
         kind = "strong" if row.kind == "ours" else ""
         if self.is_narrow:
-            return svg.text(self.left, 14, row.label, kind)
-        return svg.text(self.left - 12, 18, row.label, f"end {kind}")
+            return svg.text(self.left, 14, words.cut(row.label, LETTERS_MAX), kind)
+        label = words.cut(row.label, LETTERS_MAX)
+        return svg.text(self.left - 12, 18, label, f"end {kind}")
 
     @property
     def bar_y(self) -> int:
@@ -100,7 +110,7 @@ def say_value(value: float, unit: str) -> str:
 
 def bars(rows: Sequence[Row], label: str, *, width: int = WIDE, unit: str = "count") -> str:
     """Draw a bar from 0 for each row, with its interval; the ceiling's end goes through all."""
-    frame = _Frame(width)
+    frame = _Frame.of(width, rows)
     greatest = max((max(r.value or 0, r.high or 0) for r in rows), default=0) or 1
     ticks = words.size_ticks(greatest) if unit == "bytes" else words.ticks(0, greatest)
     ticks = ticks[: 4 if frame.is_narrow else 9]
@@ -142,7 +152,7 @@ class Span:
 
 def spans(rows: Sequence[Span], label: str, *, width: int = WIDE) -> str:
     """Draw latencies in microseconds on a logarithmic axis."""
-    frame = _Frame(width)
+    frame = _Frame.of(width, [span.row for span in rows])
     known = [v for r in rows for v in (r.row.value, r.p99, r.greatest) if v and v > 0]
     low, high = (min(known), max(known)) if known else (1.0, 10.0)
     low, high = low / 1.3, max(high * 1.1, low * 10)

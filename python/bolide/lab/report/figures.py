@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from bolide.lab.report import bars, lines, svg, words
 from bolide.lab.report.bars import NARROW, WIDE, Row, Span
 from bolide.lab.report.summary import Figure, Group, Result
-from bolide.lab.report.table import shortened
 from bolide.lab.stats.interval import Interval
 
 Value = Callable[[Figure], float | Interval | None]
@@ -97,7 +96,7 @@ def _row(figure: Figure, value: Interval | None, unit: str) -> Row:
     who = figure.contestant
     if value is None:
         why = figure.reasons[0] if figure.reasons and not figure.valid else "not measured"
-        return Row(who.name, who.title, svg.place(who), None, said=shortened(why, 48))
+        return Row(who.name, who.title, svg.place(who), None, said=words.cut(why, 48))
     said = bars.say_value(value.middle, unit)
     about = f"{who.title}: {said}"
     if value.low is not None and value.high is not None:

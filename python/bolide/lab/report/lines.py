@@ -10,6 +10,8 @@ from html import escape
 from bolide.lab.report import svg, words
 from bolide.lab.report.bars import NARROW, WIDE, say_value
 
+LETTERS_MAX = 28
+"""Of a name at a line's end."""
 LOG_FROM = 30
 """Values so many times apart stand on a logarithmic axis."""
 
@@ -141,6 +143,8 @@ def _ends(
         places[place] = min(places[place], limit)
         limit = places[place] - 15
     return {
-        each.name: svg.text(frame.right + 12, y + 4, each.label, "small fill")
+        each.name: svg.text(
+            frame.right + 12, y + 4, words.cut(each.label, LETTERS_MAX), "small fill"
+        )
         for each, y in zip(order, places, strict=True)
     }

@@ -27,7 +27,9 @@ def render(race: Race, pictures: dict[str, list[str]]) -> str:
 
 
 def _study(result: Result, pictures: list[str]) -> list[str]:
-    found = [f"## {result.study.title}", f"{result.study.document}."]
+    found = [f"## {result.study.title}"]
+    if result.study.document:
+        found.append(f"{result.study.document}.")
     found += [f"![{result.study.title}]({name})" for name in pictures]
     for group in result.groups:
         found.append(f"### {group.title}")
@@ -35,7 +37,8 @@ def _study(result: Result, pictures: list[str]) -> list[str]:
             if len(group.workloads) > 1:
                 found.append(f"{each.connections:,} connections:")
             found.append(table(league(result, each.name)))
-    found.append("### As the document has it")
+    if shape.tables(result):
+        found.append("### As the document has it")
     for caption, rows in shape.tables(result):
         found += [f"{caption}:", table(rows)] if caption else [table(rows)]
     said = [

@@ -24,7 +24,7 @@ FULL = ("rate", "latency")
 
 def render(race: Race, raw: bytes) -> str:
     """Write the page; `raw` are the lines that it was made from, to be downloaded from it."""
-    colours = svg.classes(_everybody(race))
+    colours = svg.classes(race.measured)
     style = (
         (ASSETS / "page.css").read_text()
         + svg.SHAPES
@@ -43,12 +43,6 @@ def render(race: Race, raw: bytes) -> str:
         f"{_head(race)}{_filter(race, colours)}<main>{sections}</main>{_foot(race, raw)}"
         f"<script>{(ASSETS / 'page.js').read_text()}</script></body></html>\n"
     )
-
-
-def _everybody(race: Race) -> list[Contestant]:
-    """Give who was measured in any study, in the order of the records."""
-    measured = {who.name for result in race.results for who in result.contestants}
-    return [each for each in race.contestants if each.name in measured]
 
 
 def _tag(name: str, content: str, **attributes: str) -> str:
@@ -79,7 +73,7 @@ def facts_of(race: Race) -> list[tuple[str, str]]:
     trials = [t for r in race.results for f in r.figures.values() for t in f.trials]
     lost = sum(not each.is_valid for each in trials)
     found = [
-        ("Contestants", str(len(_everybody(race)))),
+        ("Contestants", str(len(race.measured))),
         ("Trials", f"{len(trials):,}, {lost:,} of them failed" if lost else f"{len(trials):,}"),
     ]
     machine = race.machine
@@ -98,7 +92,7 @@ def facts_of(race: Race) -> list[tuple[str, str]]:
 
 
 def _filter(race: Race, colours: dict[str, str]) -> str:
-    everybody = _everybody(race)
+    everybody = race.measured
     kinds = dict.fromkeys(each.interface for each in everybody if each.role != "ceiling")
     buttons = "".join(
         _tag("button", escape(kind or "all"), type="button", data_kind=kind, aria_pressed=pressed)
@@ -133,9 +127,10 @@ def _study(place: int, result: Result, colours: dict[str, str]) -> str:
     )
     seconds = f" of {study.duration_s:g} s" if study.duration_s else ""
     rounds = max(len(figure.trials) for figure in result.figures.values())
+    about = f"{study.document}. " if study.document else ""
     return (
         f'<section id="study-{place}"><h2>{escape(study.title)}</h2>'
-        f'<p class="quiet">{escape(study.document)}. Rounds: {rounds}{seconds}.</p>'
+        f'<p class="quiet">{escape(about)}Rounds: {rounds}{seconds}.</p>'
         f"{groups}{_document(result)}</section>"
     )
 
@@ -200,6 +195,8 @@ def _cell(cell: Cell) -> str:
 
 def _document(result: Result) -> str:
     found = shape.tables(result)
+    if not found:
+        return ""
     blocks = "".join(
         (f"<h4>{escape(caption)}</h4>" if caption else "") + table(each) for caption, each in found
     )
@@ -235,7 +232,7 @@ def _foot(race: Race, raw: bytes) -> str:
         f'<a download="results.jsonl.gz" href="data:application/gzip;base64,{data}">'
         "Raw results (JSON lines, gzip)</a> · "
         f'<a download="league.csv" href="data:text/csv;base64,{sheet}">All figures (CSV)</a></p>'
-        f"{_settings(_everybody(race))}</footer>"
+        f"{_settings(race.measured)}</footer>"
     )
 
 

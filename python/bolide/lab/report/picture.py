@@ -1,9 +1,9 @@
-"""Charts as files for a README: SVG always, PNG where `vl-convert-python` is installed."""
+"""Charts as files for a README: SVG always, PNG where `resvg-py` is installed."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from bolide.errors import ConfigError
@@ -23,7 +23,7 @@ def write(race: Race, folder: Path, *, is_png: bool = False) -> dict[str, list[s
         ConfigError: PNG is wanted, and the package that makes it is missing.
     """
     convert = _converter() if is_png else None
-    colours = svg.classes(race.contestants)
+    colours = svg.classes(race.measured)
     found: dict[str, list[str]] = {}
     for result in race.results:
         for group in result.groups:
@@ -37,24 +37,23 @@ def write(race: Race, folder: Path, *, is_png: bool = False) -> dict[str, list[s
                 found.setdefault(result.study.name, []).append(file.name)
                 if convert:
                     plain = svg.standalone(chart.wide, title, note, is_png=True)
-                    data = convert(plain, scale=SCALE)
+                    data = bytes(convert(svg_string=plain, zoom=SCALE))
                     file.with_suffix(".png").write_bytes(data)
     return found
 
 
 def _note(race: Race, result: Result, group: Group) -> str:
     rounds = max(len(figure.trials) for figure in result.figures.values())
-    said = f"{group.title}; median of {rounds} rounds, loopback"
+    times = f"median of {rounds} rounds" if rounds > 1 else "one round"
+    said = f"{group.title}; {times}, loopback"
     if race.machine and race.machine.cpu_model:
         said += f"; {race.machine.cpu_model}"
     return said
 
 
-def _converter() -> Callable[..., bytes]:
+def _converter() -> Callable[..., Iterable[int]]:
     try:
-        found: Callable[..., bytes] = importlib.import_module("vl_convert").svg_to_png
+        found: Callable[..., Iterable[int]] = importlib.import_module("resvg_py").svg_to_bytes
     except ImportError:
-        raise ConfigError(
-            "--png needs the package vl-convert-python: pip install 'bolide[lab]'"
-        ) from None
+        raise ConfigError("--png needs the package resvg-py: pip install 'bolide[lab]'") from None
     return found

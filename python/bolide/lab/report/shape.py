@@ -11,20 +11,20 @@ from collections.abc import Callable
 
 from bolide.lab.report import words
 from bolide.lab.report.summary import Figure, Group, Result
-from bolide.lab.report.table import Cell, Line, Table, shortened
+from bolide.lab.report.table import Cell, Line, Table, without_empty
 from bolide.lab.results import Contestant, Published
 
 LOOPS = ("uvloop", "asyncio")
 
 
 def tables(result: Result) -> list[tuple[str, Table]]:
-    """Give the document's tables with their captions."""
+    """Give the document's tables with their captions; none where nothing is published."""
     if result.study.table == "levels":
         return _levels(result)
     if result.study.table == "loops":
         found = _loops(result)
         return [*found, ("Everybody", _by_load(result))] if found else [("", _by_load(result))]
-    return [("", _by_load(result))]
+    return [("", _by_load(result))] if result.study.published else []
 
 
 def objections(result: Result) -> list[tuple[Published, str]]:
@@ -75,7 +75,7 @@ def _by_load(result: Result) -> Table:
         Line([Cell(who.title, kind="who"), *_cells(result, who, workloads)], who.name)
         for who in _in_order(result, workloads)
     ]
-    return _without_empty(Table(columns, lines))
+    return without_empty(Table(columns, lines))
 
 
 def _shown(group: Group, told_of: set[str]) -> list[str]:
@@ -138,17 +138,6 @@ def _ratio(figure: Figure | None, theirs: float | None) -> Cell:
 def _of(result: Result, figure: Figure | None) -> Cell:
     found = result.of_ceiling(figure) if figure else None
     return Cell(words.share(found and found.middle), found and found.middle, kind="num quiet")
-
-
-def _without_empty(table: Table) -> Table:
-    """Leave out columns in which every cell is a dash."""
-    kept = [
-        place
-        for place in range(len(table.columns))
-        if any(line.cells[place].text != words.NONE for line in table.lines)
-    ]
-    lines = [Line([line.cells[n] for n in kept], line.name, line.kind) for line in table.lines]
-    return Table([table.columns[n] for n in kept], lines, table.hints)
 
 
 Pick = Callable[[Figure], Cell]
@@ -221,7 +210,7 @@ def _loops(result: Result) -> list[tuple[str, Table]]:
 def _stem_title(title: str) -> str:
     for word in (" (uvloop)", " on uvloop", ", uvloop", " uvloop"):
         title = title.replace(word, "")
-    return shortened(title, 40)
+    return words.cut(title, 40)
 
 
 def _loop_cell(result: Result, workload: str, stem: str, loop: str) -> Cell:

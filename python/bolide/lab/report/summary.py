@@ -211,17 +211,23 @@ class Race:
     results: list[Result]
 
     @property
+    def measured(self) -> list[Contestant]:
+        """Contestants that took part in any study, in the order of the records."""
+        names = {who.name for result in self.results for who in result.contestants}
+        return [each for each in self.contestants if each.name in names]
+
+    @property
     def absent(self) -> list[Contestant]:
         """Contestants that took no part, and say why."""
         return [each for each in self.contestants if each.state != "ready"]
 
 
 def gather(records: Iterable[Record]) -> Race:
-    """Put records in order; of a contestant, study or machine told twice the last one counts."""
+    """Put records in order; of what is told twice the last one counts, a round too."""
     machine: Machine | None = None
     contestants: dict[str, Contestant] = {}
     studies: dict[str, Study] = {}
-    trials: dict[str, dict[tuple[str, str], list[Trial]]] = {}
+    trials: dict[str, dict[tuple[str, str], dict[int, Trial]]] = {}
     for each in records:
         if isinstance(each, Machine):
             machine = each
@@ -231,7 +237,7 @@ def gather(records: Iterable[Record]) -> Race:
             studies[each.name] = each
         else:
             key = (each.workload, each.contestant)
-            trials.setdefault(each.study, {}).setdefault(key, []).append(each)
+            trials.setdefault(each.study, {}).setdefault(key, {})[each.round] = each
     results = [
         Result(study, _figures(study, contestants, trials.get(study.name, {})))
         for study in studies.values()
@@ -242,11 +248,11 @@ def gather(records: Iterable[Record]) -> Race:
 def _figures(
     study: Study,
     contestants: dict[str, Contestant],
-    trials: dict[tuple[str, str], list[Trial]],
+    trials: dict[tuple[str, str], dict[int, Trial]],
 ) -> dict[tuple[str, str], Figure]:
     workloads = {each.name: each for each in study.workloads}
     return {
-        (workload, name): Figure(workloads[workload], contestants[name], found)
+        (workload, name): Figure(workloads[workload], contestants[name], list(found.values()))
         for (workload, name), found in trials.items()
         if workload in workloads and name in contestants
     }

@@ -98,6 +98,7 @@ SHAPES = f"""
 .chart .thin{{stroke-width:1.5;stroke-linecap:butt}}
 .chart .bar{{opacity:.88}}
 .chart .series .stroke{{fill:none;stroke-width:2;stroke-linejoin:round}}
+.chart .o0 .stroke,.chart .o1 .stroke,.chart .o2 .stroke{{stroke-width:3}}
 .chart .dashed .stroke{{stroke-dasharray:6 4}}
 .chart .halo{{fill:none;stroke-width:5;opacity:.8}}
 """

@@ -68,7 +68,18 @@ HINTS = {
 def league(result: Result, workload: str) -> Table:
     """Make the table of a workload, the highest rate first, failures last."""
     figures = result.of(workload)
-    return Table(LEAGUE, [_line(result, figure) for figure in figures], HINTS)
+    return without_empty(Table(LEAGUE, [_line(result, figure) for figure in figures], HINTS))
+
+
+def without_empty(table: Table) -> Table:
+    """Leave out columns in which every cell is a dash."""
+    kept = [
+        place
+        for place in range(len(table.columns))
+        if any(line.cells[place].text != words.NONE for line in table.lines)
+    ]
+    lines = [Line([line.cells[n] for n in kept], line.name, line.kind) for line in table.lines]
+    return Table([table.columns[n] for n in kept], lines, table.hints)
 
 
 def _line(result: Result, figure: Figure) -> Line:
@@ -104,7 +115,7 @@ def rate_cell(figure: Figure) -> Cell:
     rate = figure.rate
     if rate is None:
         why = figure.reasons[0] if figure.reasons else "no right answer"
-        return Cell("failed", None, why, "num bad", shortened(why))
+        return Cell("failed", None, why, "num bad", words.cut(why))
     by_round = ", ".join(words.count(value) for _, value in sorted(figure.by_round.items()))
     return Cell(
         words.count(rate.middle), rate.middle, f"rounds: {by_round}", "num", words.interval(rate)
@@ -140,8 +151,3 @@ def _limit_cell(figure: Figure) -> Cell:
     kind = "mark bad" if verdict in ("failed", "errors") else "mark"
     under = ", ".join(each for each in marks if each != verdict)
     return Cell(verdict, None, "; ".join(figure.reasons), kind, under)
-
-
-def shortened(text: str, length: int = 60) -> str:
-    """Cut a sentence where it gets long."""
-    return text if len(text) <= length else text[: length - 1].rstrip() + "…"

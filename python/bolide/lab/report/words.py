@@ -75,6 +75,11 @@ def interval(found: Interval | None) -> str:
     return f"{count(found.low)}…{count(found.high)}"
 
 
+def cut(text: str, letters: int = 60) -> str:
+    """Cut a text where it gets long."""
+    return text if len(text) <= letters else text[: letters - 1].rstrip() + "…"
+
+
 def ticks(low: float, high: float) -> list[float]:
     """Give three to six round values from `low` to `high`."""
     if high <= low:
