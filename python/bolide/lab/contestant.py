@@ -30,10 +30,12 @@ PLACEHOLDERS = {
     "folder": "an empty folder of this start, in which [files] are",
     "content": "what each answer must hold",
     "content_bytes": "how many bytes that is",
+    "target": "path that is asked for",
     "depth": "requests that the workload has under way on each connection",
     "connections": "connections of the workload",
-    "loop": "uvloop or asyncio",
     "build": "folder with what was built from source",
+    "self": "interpreter that runs Bolide",
+    "site": "folder of the distributions in the contestant's environment",
 }
 """What a text in braces stands for in `command`, `environment` and [files]."""
 
@@ -89,7 +91,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     pipelines: bool = True
     """Answers requests that were sent before the last answer."""
     connections_max: int | None = None
-    """More at a time are never answered; such workloads are left out, with the reason."""
+    """It answers no more persistent connections at a time; workloads with more are left out."""
     is_canned: bool = False
     """Answers the same whatever is asked, so neither unknown paths nor split requests are tried."""
     target: str = ""

@@ -64,8 +64,11 @@ def values(
         "folder": str(place.folder),
         "content": content,
         "content_bytes": str(len(content.encode())),
+        "target": contestant.entry.target or workload.target,
         "depth": str(workload.pipeline_depth),
         "connections": str(workload.connections),
+        "self": sys.executable,
+        "site": str(next(python.parent.parent.glob("lib/python*/site-packages"), "")),
         "build": str(setup.folder_of(contestant) / "bin"),
     }
 

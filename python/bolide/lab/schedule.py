@@ -22,8 +22,9 @@ def takes_part(contestant: Contestant, workload: Workload) -> str:
         return "it closes every connection"
     if workload.pipeline_depth > 1 and not entry.pipelines:
         return "it does not answer pipelined requests"
-    if entry.connections_max is not None and workload.connections > entry.connections_max:
-        return f"it answers {entry.connections_max} connections at a time"
+    most = entry.connections_max
+    if workload.is_persistent and most is not None and workload.connections > most:
+        return f"it answers {most} persistent connections at a time"
     return ""
 
 

@@ -71,7 +71,7 @@ def examine(contestant: Contestant) -> Status:
     absent += [path for path in setup.paths if not Path(path).exists()]
     if absent or (setup.probe and not _succeeds(setup.probe)):
         what = f"no {', '.join(absent)}" if absent else f"`{' '.join(setup.probe)}` fails"
-        if setup.missing:
+        if setup.missing and not setup.apt:
             return Status("cannot run here", f"{what}: {setup.missing}")
         return Status("needs set-up", f"{what} ({apt_line([contestant])})")
     if setup.interpreter and _interpreter(setup.interpreter) is None:

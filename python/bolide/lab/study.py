@@ -51,8 +51,6 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     rounds: int = ROUNDS
     duration_s: float = DURATION_S
     contestants: tuple[str, ...]
-    table: str = "league"
-    """Shape of the document's own table, for the report."""
     workload: tuple[WorkloadTable, ...]
     published: tuple[Published, ...] = ()
 

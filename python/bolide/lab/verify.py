@@ -7,8 +7,8 @@ remark.
 
 from __future__ import annotations
 
+import select
 import socket
-import time
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -56,10 +56,14 @@ class _Client:
         self._reader: BinaryIO = self._socket.makefile("rb")
 
     def send(self, *pieces: bytes) -> None:
-        """Send the pieces, apart from each other."""
+        """Send the pieces, apart from each other.
+
+        Raises:
+            WrongAnswerError: an answer came before the last piece was sent.
+        """
         for number, piece in enumerate(pieces):
-            if number:
-                time.sleep(SPLIT_PAUSE_S)
+            if number and select.select([self._socket], [], [], SPLIT_PAUSE_S)[0]:
+                raise WrongAnswerError("guessed", "answered before the request was whole")
             self._socket.sendall(piece)
 
     def answer(self) -> Answer:
