@@ -57,9 +57,9 @@ SERVERS = [
     ("uwsgi", "uWSGI (5 processes)", "wsgi", "Python, C", 33e3),
     ("gunicorn-gthread", "Gunicorn (gthread)", "wsgi", "Python", 6.1e3),
     ("aiohttp-app-uvloop", "aiohttp + Application (uvloop)", "native", "Python", 11e3),
-    ("aiohttp-app-asyncio", "aiohttp + Application (asyncio)", "native", "Python", 7.9e3),
+    ("aiohttp-app", "aiohttp + Application (asyncio)", "native", "Python", 7.9e3),
     ("asyncio-httptools-uvloop", "asyncio + httptools (uvloop)", "native", "Python", 41e3),
-    ("asyncio-httptools-asyncio", "asyncio + httptools (asyncio)", "native", "Python", 22e3),
+    ("asyncio-httptools", "asyncio + httptools (asyncio)", "native", "Python", 22e3),
 ]
 
 
@@ -92,14 +92,11 @@ def contestants() -> list[Contestant]:
     return [*ready, absent]
 
 
-def study(
-    name: str, title: str, table: str, workloads: list[Workload], *published: Published
-) -> Study:
+def study(name: str, title: str, workloads: list[Workload], *published: Published) -> Study:
     return Study(
         name=name,
         title=title,
         document=f"A document about {name}",
-        table=table,
         rounds=5,
         duration_s=5.0,
         workloads=tuple(workloads),
@@ -116,15 +113,14 @@ def studies() -> list[Study]:
     not_2xx = "all 10,000 answers were errors (Non-2xx responses: 10000)"
     loops = {
         "aiohttp-app-uvloop": 10265.0,
-        "aiohttp-app-asyncio": 6438.0,
+        "aiohttp-app": 6438.0,
         "asyncio-httptools-uvloop": 25234.0,
-        "asyncio-httptools-asyncio": 21008.0,
+        "asyncio-httptools": 21008.0,
     }
     return [
         study(
             "python-common",
             "Common Python servers on one core",
-            "league",
             [workload("c2000-ab", "ab", 2000, is_persistent=False, requests_total=10000)],
             Published(
                 contestant="uwsgi",
@@ -132,14 +128,11 @@ def studies() -> list[Study]:
                 requests_per_s=14484.78,
                 does_not_hold=not_2xx,
             ),
-            Published(
-                contestant="aiohttp-app-asyncio", workload="c2000-ab", requests_per_s=3434.65
-            ),
+            Published(contestant="aiohttp-app", workload="c2000-ab", requests_per_s=3434.65),
         ),
         study(
             "pipelining",
             "A million requests per second with Python",
-            "league",
             [
                 workload("pipelined-wrk", "wrk", 100, pipeline_depth=24),
                 workload("single-wrk", "wrk", 100),
@@ -149,7 +142,6 @@ def studies() -> list[Study]:
         study(
             "php",
             "spf, Swoole and php-fpm",
-            "league",
             [
                 workload("close-webbench", "webbench", 100, is_persistent=False),
                 workload("kept-ab", "ab", 100),
@@ -159,14 +151,12 @@ def studies() -> list[Study]:
         study(
             "wsgi",
             "WSGI servers from 100 to 10,000 connections",
-            "levels",
             [workload(f"c{level}-wrk", "wrk", level) for level in LEVELS],
             Published(contestant="uwsgi", workload="c100-wrk", requests_per_s=29000.0),
         ),
         study(
             "aiohttp-uvloop",
             "aiohttp and uvloop",
-            "loops",
             [
                 workload("threads100-wrk", "wrk", 10000, threads=100),
                 workload("threads2-wrk", "wrk", 10000, threads=2),

@@ -82,8 +82,6 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="st
     name: str
     title: str
     document: str
-    table: str = "league"
-    """Shape of the document's own table: league, levels or loops."""
     rounds: int
     duration_s: float | None
     workloads: tuple[Workload, ...]

@@ -99,7 +99,6 @@ def load(name: str) -> Plan:
         name=path.stem,
         title=found.title,
         document=found.document,
-        table=found.table,
         rounds=found.rounds,
         duration_s=found.duration_s,
         workloads=workloads,

@@ -147,7 +147,7 @@ def test_sorting_and_levels(tmp_path: Path) -> None:
     seen = drive(tmp_path, steps)
     assert seen["down"] == seen["up"][::-1]
     assert seen["down"][0] == "gunicorn-gthread"
-    assert seen["name"][0] == "aiohttp-app-asyncio"
+    assert seen["name"][0] == "aiohttp-app"
     assert seen["tables"] == 1
     assert seen["level"] == ["c10000-wrk"]
 

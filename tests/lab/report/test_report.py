@@ -123,7 +123,7 @@ def test_the_documents_table_strikes_what_does_not_hold(race: Race) -> None:
         "num struck",
     )
     assert first.cells[3].text == "–"
-    assert (second.name, second.cells[1].text) == ("aiohttp-app-asyncio", "3,435")
+    assert (second.name, second.cells[1].text) == ("aiohttp-app", "3,435")
     (objection, title), *_ = shape.objections(result(race, "python-common"))
     assert title == "uWSGI (5 processes)" and "Non-2xx" in objection.does_not_hold
 

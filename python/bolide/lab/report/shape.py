@@ -1,8 +1,8 @@
 """A study in its document's own table: the published figure, ours beside it, both ratios.
 
-`Study.table` names the shape: `league` (a row per server, a column per load), `levels` (a row per
-server, a column per number of connections, one table for each of five figures), `loops` (event
-loops as rows, what runs on them as columns).
+A study over many numbers of connections has a table for each of five figures, one of contestants
+that are published on two event loops has these as rows; all others have a row for each server and
+columns for each load.
 """
 
 from __future__ import annotations
@@ -14,17 +14,21 @@ from bolide.lab.report.summary import Figure, Group, Result
 from bolide.lab.report.table import Cell, Line, Table, without_empty
 from bolide.lab.results import Contestant, Published
 
-LOOPS = ("uvloop", "asyncio")
+LOOPS = {"uvloop": "-uvloop", "asyncio": ""}
+"""How a contestant's name ends, by event loop."""
+LEVELS_MIN = 4
+"""Numbers of connections from which on a study is one over connections."""
 
 
 def tables(result: Result) -> list[tuple[str, Table]]:
     """Give the document's tables with their captions; none where nothing is published."""
-    if result.study.table == "levels":
+    if not result.study.published:
+        return []
+    if _stems(result):
+        return [*_loops(result), ("Everybody", _by_load(result))]
+    if any(len(group.workloads) >= LEVELS_MIN for group in result.groups):
         return _levels(result)
-    if result.study.table == "loops":
-        found = _loops(result)
-        return [*found, ("Everybody", _by_load(result))] if found else [("", _by_load(result))]
-    return [("", _by_load(result))] if result.study.published else []
+    return [("", _by_load(result))]
 
 
 def objections(result: Result) -> list[tuple[Published, str]]:
@@ -114,7 +118,8 @@ def _theirs(published: Published | None) -> Cell:
     said = words.count(published.requests_per_s)
     if published.does_not_hold:
         return Cell(f"{said} *", None, published.does_not_hold, "num struck")
-    return Cell(said, published.requests_per_s, published.note, "num")
+    under = "" if published.latency_ms is None else f"{published.latency_ms:g} ms"
+    return Cell(said, published.requests_per_s, published.note, "num", under)
 
 
 def here(figure: Figure | None) -> Cell:
@@ -185,26 +190,25 @@ def _level_cells(result: Result, who: Contestant, group: Group, pick: Pick) -> l
 
 
 def _loops(result: Result) -> list[tuple[str, Table]]:
-    """Make the 3 x 2 table for each load: contestants are called WHAT-uvloop and WHAT-asyncio."""
-    names = {each.name for each in result.contestants}
-    stems = [
-        name.removesuffix("-uvloop")
-        for name in dict.fromkeys(each.contestant for each in result.study.published)
-        if name.endswith("-uvloop") and f"{name.removesuffix('-uvloop')}-asyncio" in names
-    ]
-    if not stems:
-        return []
+    """Make the 3 x 2 table for each load."""
+    stems = _stems(result)
     titles = {each.name: each.title for each in result.contestants}
     columns = ["", *(_stem_title(titles.get(f"{stem}-uvloop", stem)) for stem in stems)]
     found = []
     for group in result.groups:
         for each in group.workloads:
             lines = [
-                Line([Cell(loop), *(_loop_cell(result, each.name, stem, loop) for stem in stems)])
-                for loop in LOOPS
+                Line([Cell(loop), *(_loop_cell(result, each.name, stem + end) for stem in stems)])
+                for loop, end in LOOPS.items()
             ]
             found.append((f"{each.name}: here (published)", Table(columns, lines)))
     return found
+
+
+def _stems(result: Result) -> list[str]:
+    """Give the contestants that the document has on both loops."""
+    told = list(dict.fromkeys(each.contestant for each in result.study.published))
+    return [name for name in told if f"{name}-uvloop" in told]
 
 
 def _stem_title(title: str) -> str:
@@ -213,8 +217,7 @@ def _stem_title(title: str) -> str:
     return words.cut(title, 40)
 
 
-def _loop_cell(result: Result, workload: str, stem: str, loop: str) -> Cell:
-    name = f"{stem}-{loop}"
+def _loop_cell(result: Result, workload: str, name: str) -> Cell:
     figure = result.figures.get((workload, name))
     ours, published = here(figure), result.published(workload, name)
     of = result.of_ceiling(figure) if figure else None
