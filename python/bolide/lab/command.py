@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from bolide.lab.results import Study
 
 EXIT_INTERRUPTED = 130
-LATER: dict[str, str] = {}
+LATER = {
+    "compare": "bolide.lab.report.command",
+    "report": "bolide.lab.report.command",
+}
 """Commands of other modules, by the module that has them."""
 
 

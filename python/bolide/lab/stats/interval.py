@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from statistics import median
+from typing import final
 
 CONFIDENCE = 0.95
 RESAMPLES = 4000
@@ -15,6 +18,7 @@ EXACT_MAX = 5
 """Up to so many values every resample is looked at (5 ** 5 = 3125), none left to chance."""
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Interval:
     """An estimate with its interval; `low` and `high` are None for a single value: unknown."""
@@ -48,29 +52,38 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def median_interval(values: Sequence[float]) -> Interval | None:
-    """Give the median with its percentile bootstrap interval; None without a value."""
-    return bootstrap(values, median)
-
-
-def bootstrap(
-    values: Sequence[float], estimate: Callable[[Sequence[float]], float]
-) -> Interval | None:
-    """Give an estimate with its percentile bootstrap interval (95 %); None without a value.
+    """Give the median with its percentile bootstrap interval (95 %); None without a value.
 
     The same values always give the same interval.
     """
     if not values:
         return None
-    middle = estimate(values)
     if len(values) == 1:
-        return Interval(middle, None, None, 1)
-    found = sorted(estimate(drawn) for drawn in _resamples(values))
+        return Interval(values[0], None, None, 1)
+    ordered = sorted(values)
+    weights = _middles(len(ordered)).items()
+    drawn = sorted(((ordered[low] + ordered[high]) / 2, times) for (low, high), times in weights)
+    found = [value for value, times in drawn for _ in range(times)]
     tail = (1 - CONFIDENCE) / 2
-    return Interval(middle, quantile(found, tail), quantile(found, 1 - tail), len(values))
+    ends = quantile(found, tail), quantile(found, 1 - tail)
+    return Interval(median(ordered), *ends, len(ordered))
 
 
-def _resamples(values: Sequence[float]) -> list[Sequence[float]]:
-    if len(values) <= EXACT_MAX:
-        return list(product(values, repeat=len(values)))
-    dice = random.Random(len(values))  # noqa: S311 - statistics, no secret
-    return [dice.choices(values, k=len(values)) for _ in range(RESAMPLES)]
+@cache
+def _middles(count: int) -> Counter[tuple[int, int]]:
+    """Count which two ranks (of an odd number: one, twice) a resample's median lies between.
+
+    It depends on the number of values alone.
+    """
+    ranks = range(count)
+    if count <= EXACT_MAX:
+        samples: Iterable[Sequence[int]] = product(ranks, repeat=count)
+    else:
+        dice = random.Random(count)  # noqa: S311 - statistics, no secret
+        samples = (dice.choices(ranks, k=count) for _ in range(RESAMPLES))
+    middle = (count - 1) // 2, count // 2
+    found: Counter[tuple[int, int]] = Counter()
+    for sample in samples:
+        ordered = sorted(sample)
+        found[ordered[middle[0]], ordered[middle[1]]] += 1
+    return found

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from bolide.lab.stats.interval import CONFIDENCE, RESAMPLES, Interval, bootstrap, quantile
+from bolide.lab.stats.interval import CONFIDENCE, RESAMPLES, Interval, median_interval, quantile
 
 
 def paired(upper: Mapping[int, float], lower: Mapping[int, float]) -> Interval | None:
@@ -18,7 +18,7 @@ def paired(upper: Mapping[int, float], lower: Mapping[int, float]) -> Interval |
     rounds = sorted(upper.keys() & lower.keys())
     if not rounds or any(min(upper[each], lower[each]) <= 0 for each in rounds):
         return None
-    return bootstrap([upper[each] / lower[each] for each in rounds], median)
+    return median_interval([upper[each] / lower[each] for each in rounds])
 
 
 def unpaired(upper: Sequence[float], lower: Sequence[float]) -> Interval | None:
