@@ -152,26 +152,25 @@ def _chosen(
 
 
 def _with_tools(study: Study, options: Options, show: Show) -> tuple[Study, dict[str, str | None]]:
-    """Leave out the workloads whose tool is not installed, and those that were not asked for."""
-    versions = {each.tool: find(each.tool).version() for each in study.workloads}
-    absent = sorted(name for name, version in versions.items() if version is None)
-    for name in absent:
-        count = sum(each.tool == name for each in study.workloads)
-        show.note(f"{name} is not installed: {count} workloads are left out")
-    left = [each for each in study.workloads if versions[each.tool] is not None]
-    if options.workloads:
-        left = [
-            each
-            for each in left
-            if any(
-                each.name == name or (name.endswith("*") and each.name.startswith(name[:-1]))
-                for name in options.workloads
-            )
-        ]
-    if not left:
+    """Leave out the workloads that were not asked for, and those whose tool is not installed."""
+    asked = [each for each in study.workloads if _is_asked_for(each.name, options.workloads)]
+    if not asked:
         every = ", ".join(each.name for each in study.workloads[:8])
-        raise ConfigError(f"no workload is left to run; the study has {every}")
+        raise ConfigError(f"no workload has that name; the study has {every}")
+    versions = {each.tool: find(each.tool).version() for each in asked}
+    left = [each for each in asked if versions[each.tool] is not None]
+    for name in sorted(name for name, version in versions.items() if version is None):
+        count = sum(each.tool == name for each in asked)
+        show.note(f"{name} is not installed, which leaves out {count} of {len(asked)} workloads")
+    if not left:
+        raise ConfigError("none of the tools is installed")
     return results.with_workloads(study, left), versions
+
+
+def _is_asked_for(name: str, asked: Sequence[str]) -> bool:
+    return not asked or any(
+        name == each or (each.endswith("*") and name.startswith(each[:-1])) for each in asked
+    )
 
 
 def _done(study: Study, options: Options) -> set[tuple[str, str, int]]:

@@ -135,13 +135,17 @@ class _Run:
                 self._slot.contestant, self._workload, place, self._conditions.guest
             ) as server:
                 server.wait_ready(address, self._conditions.ready_s_max)
-                proof = verify(address, self._workload, self._entry)
+                proof = self._verified(address, self._workload)
                 load = self._load(address, proof)
                 if self._conditions.warm_up_s:
                     self._warm_up(load, folder)
                 trial = self._measured(load, folder, server)
                 self._check_alive(server, address)
         return trial
+
+    def _verified(self, address: tuple[str, int], workload: Workload) -> Proof:
+        is_guest = self._conditions.guest is not None
+        return verify(address, workload, self._entry, is_guest=is_guest)
 
     def _load(self, address: tuple[str, int], proof: Proof) -> Load:
         target = self._entry.target or self._workload.target
@@ -218,7 +222,7 @@ class _Run:
 
     def _check_alive(self, server: Process, address: tuple[str, int]) -> None:
         try:
-            verify(address, _single(self._workload), self._entry)
+            self._verified(address, _single(self._workload))
         except WrongAnswerError as error:
             words = f"; it {server.end_told()}" if server.exit_code is not None else ""
             raise DeadError(f"after the load: {error}{words}") from None
