@@ -13,13 +13,15 @@ DEPS := $(VENV)/.deps
 CORE := $(VENV)/.core-$(PROFILE)
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
+RACERS := uvicorn gunicorn-gthread granian-asgi granian-wsgi aiohttp-app-uvloop fastpysgi-wsgi
+
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fix bench compat docs wheel needs lint
+.PHONY: help setup run test check fix bench race compat docs wheel needs lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +55,12 @@ fix: $(DEPS) ## Format, and repair what the linters can
 
 bench: $(CORE) ## Measure against the machine's limit and other servers (benches/README.md)
 	$(BIN)/python benches/run.py
+
+race: $(CORE) ## A quick race of Bolide and the Python servers that install from wheels
+	$(BIN)/bolide race setup $(RACERS)
+	@out=race-results/$$(date +%Y%m%d-%H%M%S) \
+	  && $(BIN)/bolide race pipelining --quick --only "ceiling bolide-* $(RACERS)" --workload 'single*' --out $$out \
+	  && $(BIN)/bolide race report $$out
 
 compat: $(CORE) ## Run another server's ASGI checks against this one (SERVE="--loop uvloop")
 	$(BIN)/python compat/run.py $(SERVE)

@@ -1,4 +1,4 @@
-"""The command `bolide`: serve, load, ceiling, doctor.
+"""The command `bolide`: serve, load, race, ceiling, doctor.
 
 A user's mistake is one line on standard error and exit code 2. The flags of `serve` are made from
 the option table in `settings.py`; this file declares none of them.
@@ -27,7 +27,11 @@ CONTENT_BYTES_MAX = 1 << 30
 SECONDS_MAX = 30 * 86_400
 
 
-LATER = {"doctor": "bolide.lab.doctor.command", "load": "bolide.load.command"}
+LATER = {
+    "doctor": "bolide.lab.doctor.command",
+    "load": "bolide.load.command",
+    "race": "bolide.lab.command",
+}
 """Commands that are imported when they are asked for: every worker would keep them in memory."""
 
 

@@ -1,0 +1,225 @@
+"""The command `bolide race`: its flags; what they do is imported when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bolide.errors import ConfigError, Error
+
+if TYPE_CHECKING:
+    from bolide.lab.launch import Guest
+    from bolide.lab.results import Study
+
+EXIT_INTERRUPTED = 130
+LATER = {
+    "compare": "bolide.lab.report.command",
+    "report": "bolide.lab.report.command",
+}
+"""Commands of other modules, by the module that has them."""
+
+
+class Race(click.Group):
+    """The commands of `bolide race`; what is none of them is a study, and run."""
+
+    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
+        """Put `run` before a study or an option."""
+        first = arguments[0] if arguments else "--help"
+        if first not in self.list_commands(context) and first not in ("-h", "--help"):
+            arguments = ["run", *arguments]
+        return super().parse_args(context, arguments)
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Name them all."""
+        return sorted({*super().list_commands(context), *LATER})
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Give one of them."""
+        if name not in LATER:
+            return super().get_command(context, name)
+        found: click.Command = getattr(importlib.import_module(LATER[name]), name)
+        return found
+
+
+@click.group(cls=Race)
+def race() -> None:
+    """Measure HTTP servers side by side: bolide race STUDY, or --app module:app.
+
+    Every server is proved right before it is measured, started anew for each trial, and met in
+    rounds of shuffled order. `bolide race list` shows servers and studies.
+    """
+    missing = [name for name in ("rich", "psutil") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"{' and '.join(missing)} missing; pip install 'bolide[lab]'")
+
+
+@race.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def show_list(as_json: bool) -> None:
+    """Show the contestants, whether they can run here, and the studies."""
+    import msgspec
+
+    from bolide.lab import contestant, setup, study
+    from bolide.lab.race import describe
+
+    found = [describe(each, setup.examine(each)) for each in contestant.own().values()]
+    if as_json:
+        for each in found:
+            click.echo(msgspec.json.encode(each))
+        return
+    from rich.console import Console
+
+    from bolide.lab.show import contestants_table
+
+    console = Console(highlight=False)
+    console.print(contestants_table(found))
+    console.print()
+    for name in study.names():
+        console.print(f"study {name}: {study.load(name).study.title}")
+
+
+@race.command("setup")
+@click.argument("names", nargs=-1)
+@click.option("--system", is_flag=True, help="Run the apt-get line too, which needs root.")
+def set_up(names: tuple[str, ...], system: bool) -> None:
+    """Make the contestants' environments: all of them, or those named (NAME, or BEGINNING*)."""
+    from bolide.lab import contestant, setup
+
+    known = contestant.own()
+    wanted = contestant.chosen(names, known) if names else list(known.values())
+    lacking = [each for each in wanted if setup.lacks_packages(each)]
+    if lacking:
+        line = setup.apt_line(lacking)
+        click.echo(f"from the distribution: {line}")
+        if system:
+            setup.install_packages(lacking)
+    failed = 0
+    for each in wanted:
+        if setup.examine(each).state == "ready" or (lacking and each in lacking and not system):
+            continue
+        try:
+            setup.prepare(each, lambda text: click.echo(text, err=True))
+        except setup.SetupError as error:
+            failed += 1
+            click.echo(f"{each.name}: {error}", err=True)
+    states = [setup.examine(each).state for each in wanted]
+    click.echo(f"{states.count('ready')} of {len(wanted)} contestants are ready")
+    if failed:
+        raise Error(f"{failed} could not be set up; the reasons stand above")
+
+
+@race.command("run")
+@click.argument("study", required=False)
+@click.option("--app", metavar="MODULE:APP", help="Your own application on every server.")
+@click.option(
+    "--interface",
+    type=click.Choice(["asgi", "wsgi", "native"]),
+    help="What --app speaks. [found out]",
+)
+@click.option("--path", "target", default="/", help="What is asked of --app. [/]")
+@click.option("--only", metavar="NAME,...", default="", help="Only these (NAME or BEGINNING*).")
+@click.option("--workload", metavar="NAME,...", default="", help="Only these workloads.")
+@click.option("--quick", is_flag=True, help="One round of a second each, of fewer workloads.")
+@click.option("--rounds", type=click.IntRange(1), help="Rounds. [the study's]")
+@click.option("--duration", type=click.FloatRange(0.1), help="Seconds of a trial. [the study's]")
+@click.option(
+    "--cpus",
+    nargs=2,
+    metavar="server=LIST load=LIST",
+    help="Processors of both. [server=the first, load=the others]",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the results.")
+@click.option("--resume", is_flag=True, help="Go on with the race in --out.")
+@click.option("--seed", type=int, default=0, help="Of the order. [0]")
+def run_race(study: str | None, app: str | None, **given: Any) -> None:
+    """Run a study: by name, or a file of your own.
+
+    Ctrl-C ends it early and keeps what is measured; --resume goes on.
+    """
+    from bolide.lab import race as races
+    from bolide.lab import results
+    from bolide.lab.show import Terminal, league_table
+
+    if (study is None) == (app is None):
+        raise ConfigError("name a study (bolide race list) or an application (--app module:app)")
+    plan, names, guest = _planned(study, app, given)
+    server_cpus, load_cpus = cpus_of(given["cpus"])
+    out = given["out"] or Path("race-results") / f"{plan.name}-{datetime.now():%Y%m%d-%H%M%S}"
+    options = races.Options(
+        out=out,
+        server_cpus=server_cpus,
+        load_cpus=load_cpus,
+        only=_names(given["only"]),
+        workloads=_names(given["workload"]),
+        is_quick=given["quick"],
+        resumes=given["resume"],
+        seed=given["seed"],
+        guest=guest,
+    )
+    terminal = Terminal()
+    try:
+        outcome = races.run(plan, names, options, terminal)
+    finally:
+        terminal.stop()
+    trials = [each for each in results.read(out) if isinstance(each, results.Trial)]
+    terminal.console.print(league_table(plan, trials))
+    click.echo(f"results: {out / results.FILE_NAME}")
+    if outcome.was_stopped:
+        click.echo(f"stopped early; go on with --resume --out {out}", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def _planned(
+    name: str | None, app: str | None, given: dict[str, Any]
+) -> tuple[Study, tuple[str, ...], Guest | None]:
+    """Give the study, who takes part, and the user's own application."""
+    from bolide.lab import guest, study, tools
+
+    if app is not None:
+        visitor = guest.application(app, given["interface"])
+        plan = study.of_application(app.partition(":")[0], given["target"])
+        names: tuple[str, ...] = ()
+    else:
+        loaded = study.load(name or "")
+        plan, names, visitor = loaded.study, loaded.contestants, None
+    if given["quick"]:
+        plan = study.shortened(plan, lambda name: tools.find(name).version() is not None)
+    return study.lengthened(plan, given["rounds"], given["duration"]), names, visitor
+
+
+def cpus_of(given: tuple[str, str] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Give the processors of the server and of the load.
+
+    Raises:
+        ConfigError: they are not what this process may run on.
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    if given is None:
+        return (allowed[0],), tuple(allowed[1:]) or (allowed[0],)
+    found = dict(text.partition("=")[::2] for text in given)
+    if found.keys() != {"server", "load"}:
+        raise ConfigError("--cpus takes both: --cpus server=0 load=1")
+    both = tuple(_processors(found[name], allowed) for name in ("server", "load"))
+    return both[0], both[1]
+
+
+def _processors(text: str, allowed: list[int]) -> tuple[int, ...]:
+    try:
+        bounds = [part.partition("-") for part in text.split(",")]
+        found = [n for low, _, high in bounds for n in range(int(low), int(high or low) + 1)]
+    except ValueError:
+        raise ConfigError(f"{text!r} is no list of processors, such as 0,2-3") from None
+    if not found or not set(found) <= set(allowed):
+        raise ConfigError(f"processors {text} are not all of {', '.join(map(str, allowed))}")
+    return tuple(sorted(set(found)))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.replace(",", " ").split())

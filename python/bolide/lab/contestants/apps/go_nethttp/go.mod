@@ -1,0 +1,3 @@
+module race/nethttp
+
+go 1.21

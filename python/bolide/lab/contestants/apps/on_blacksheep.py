@@ -1,0 +1,12 @@
+"""The content from BlackSheep, an ASGI framework."""
+
+from blacksheep import Application, Content, Response
+from content import CONTENT, TARGET
+
+app = Application()
+
+
+@app.router.get(TARGET)
+async def hello():
+    """Answer."""
+    return Response(200, content=Content(b"text/plain", CONTENT))

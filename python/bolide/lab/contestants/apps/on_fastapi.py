@@ -1,0 +1,13 @@
+"""The content from FastAPI."""
+
+from content import CONTENT, TARGET
+from fastapi import FastAPI
+from fastapi.responses import PlainTextResponse
+
+app = FastAPI()
+
+
+@app.get(TARGET, response_class=PlainTextResponse)
+async def hello():
+    """Answer."""
+    return PlainTextResponse(CONTENT)

@@ -1,0 +1,25 @@
+"""The content from socketify's own framework: `on_socketify.py HOST PORT`."""
+
+import sys
+
+from content import CONTENT, TARGET
+from socketify import App, AppListenOptions
+
+TEXT = CONTENT.decode()
+
+
+def hello(response, request):
+    """Answer."""
+    response.write_header("Content-Type", "text/plain").end(TEXT)
+
+
+def missing(response, request):
+    """Answer what no route has."""
+    response.write_status(404).end("Not Found")
+
+
+app = App()
+app.get(TARGET, hello)
+app.any("/*", missing)
+app.listen(AppListenOptions(port=int(sys.argv[2]), host=sys.argv[1]), lambda config: None)
+app.run()

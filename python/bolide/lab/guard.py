@@ -1,0 +1,97 @@
+"""Keeps one server: everything that it starts ends with it, whatever happens to the race.
+
+Run as a program, `guard.py CPUS COMMAND...`, with nothing but the standard library. It adopts every
+process that the command leaves behind (PR_SET_CHILD_SUBREAPER), so its descendants are the server,
+all of it, also where that makes itself a daemon. When its standard input ends - the race said so,
+or was itself killed - it ends them all, those that do not listen to TERM by KILL.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+PR_SET_CHILD_SUBREAPER = 36
+PATIENCE_S = 3.0
+LOOK_S = 0.02
+EXIT_CANNOT_START = 127
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Yield the processes below one, whichever thread of their parent started them."""
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for word in children.read_text().split():
+                yield int(word)
+                yield from descendants(int(word))
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command until it ends or standard input does; give its exit code."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    os.sched_setaffinity(0, {int(cpu) for cpu in arguments[0].split(",")})
+    try:
+        child = subprocess.Popen(  # noqa: S603 - what the race is about
+            arguments[1:], stdin=subprocess.DEVNULL, start_new_session=True
+        )
+    except OSError as error:
+        print(f"{arguments[1]}: {error.strerror}", file=sys.stderr)
+        return EXIT_CANNOT_START
+    code = _wait(child.pid)
+    _end()
+    return code
+
+
+def _wait(child: int) -> int:
+    """Wait until the race wants the end, or nothing of the server is left."""
+    code = 0
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    poll.register(reader, select.POLLIN)
+    while True:
+        for pid, status in _ended():
+            if pid == child:
+                code = os.waitstatus_to_exitcode(status)
+                code = 128 - code if code < 0 else code  # as a shell tells of a signal
+        if not any(descendants(os.getpid())):
+            return code
+        if any(fd == 0 for fd, _ in poll.poll()):
+            return 0
+        with suppress(BlockingIOError):
+            os.read(reader, 4096)
+
+
+def _ended() -> Iterator[tuple[int, int]]:
+    """Yield the children that have ended, and how."""
+    with suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            yield found
+
+
+def _end() -> None:
+    """End all descendants."""
+    started = time.monotonic()
+    told: set[int] = set()
+    while living := set(descendants(os.getpid())):
+        is_patient = time.monotonic() - started < PATIENCE_S
+        for pid in living - told if is_patient else living:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM if is_patient else signal.SIGKILL)
+        told |= living
+        list(_ended())
+        time.sleep(LOOK_S)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,64 @@
+"""A user's own application: what it speaks, found out where it runs, not here.
+
+The laboratory imports no application; a process of its own does, and says the interface.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from bolide.errors import ConfigError
+from bolide.lab.launch import Guest
+
+IMPORT_S_MAX = 60
+PROBE = """\
+import importlib, inspect, sys
+module, _, attribute = sys.argv[1].partition(":")
+found = importlib.import_module(module)
+for name in (attribute or "app").split("."):
+    found = getattr(found, name)
+call = found if inspect.isroutine(found) else getattr(found, "__call__", None)
+if type(found).__module__.split(".")[0] == "bolide":
+    print("native")
+elif inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(call):
+    print("asgi")
+elif callable(found):
+    print("asgi" if len(inspect.signature(call).parameters) in (1, 3) else "wsgi")
+"""
+"""Prints the interface. ASGI takes (scope, receive, send), WSGI (environ, start_response)."""
+
+
+def application(text: str, interface: str | None) -> Guest:
+    """Read what --app names: module:attribute, importable from this folder.
+
+    Raises:
+        ConfigError: it cannot be imported, or is no application.
+    """
+    module, _, attribute = text.partition(":")
+    if not module.replace(".", "").replace("_", "").isalnum():
+        raise ConfigError(
+            f"--app takes module:attribute, such as mysite.wsgi:application; not {text!r}"
+        )
+    folder = Path.cwd()
+    app = f"{module}:{attribute or 'app'}"
+    path = os.pathsep.join([str(folder), *(each for each in sys.path if each)])
+    try:
+        done = subprocess.run(  # noqa: S603 - what the race is about
+            [sys.executable, "-c", PROBE, app],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=IMPORT_S_MAX,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"importing {module} takes more than {IMPORT_S_MAX} s") from None
+    if done.returncode:
+        raise ConfigError(f"cannot import {app}: {done.stderr.strip().splitlines()[-1]}")
+    found = interface or (done.stdout.split() or [""])[-1]
+    if not found:
+        raise ConfigError(f"{app} is no application; --interface asgi or wsgi says what it is")
+    return Guest(app=app, interface=found, folder=folder)

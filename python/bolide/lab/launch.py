@@ -1,0 +1,112 @@
+"""How a contestant is started: its command, its files and its variables, all filled in."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bolide.lab import setup
+from bolide.lab.contestant import APPS, FOLDER, Contestant, fill
+from bolide.lab.process import Process
+from bolide.lab.results import Workload
+
+GUEST_FOLDER = FOLDER / "guest"
+"""Holds the sitecustomize that puts a user's packages behind a contestant's own."""
+
+
+@dataclass(frozen=True)
+class Guest:
+    """A user's own application, in the place of the laboratory's."""
+
+    app: str
+    interface: str
+    folder: Path
+    """Where its module is imported from."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one start takes place."""
+
+    folder: Path
+    address: tuple[str, int]
+    cpus: tuple[int, ...]
+
+
+def command(contestant: Contestant, values: Mapping[str, str]) -> list[str]:
+    """Give its command line; a program without a path is looked for.
+
+    Raises:
+        ConfigError: it has a placeholder that there is none of.
+    """
+    words = [fill(word, values) for word in contestant.entry.command]
+    if "/" not in words[0]:
+        words[0] = setup.find_program(words[0]) or words[0]
+    return words
+
+
+def values(
+    contestant: Contestant, workload: Workload, place: Place, guest: Guest | None
+) -> dict[str, str]:
+    """Give what the placeholders stand for."""
+    python = setup.python_of(contestant)
+    content = workload.content or ""
+    return {
+        "python": str(python),
+        "bin": str(python.parent),
+        "host": place.address[0],
+        "port": str(place.address[1]),
+        "app": guest.app if guest else contestant.entry.app,
+        "apps": str(APPS),
+        "folder": str(place.folder),
+        "content": content,
+        "content_bytes": str(len(content.encode())),
+        "target": contestant.entry.target or workload.target,
+        "depth": str(workload.pipeline_depth),
+        "connections": str(workload.connections),
+        "self": sys.executable,
+        "site": str(next(python.parent.parent.glob("lib/python*/site-packages"), "")),
+        "build": str(setup.folder_of(contestant) / "bin"),
+    }
+
+
+def variables(
+    contestant: Contestant, workload: Workload, filled: Mapping[str, str], guest: Guest | None
+) -> dict[str, str]:
+    """Give the environment variables that it is started with, beside the inherited ones."""
+    entry = contestant.entry
+    found = {
+        "RACE_CONTENT": workload.content or "",
+        "RACE_TARGET": entry.target or workload.target,
+        "PYTHONPATH": str(APPS),
+        **{name: fill(text, filled) for name, text in entry.environment.items()},
+    }
+    if guest is not None:
+        found["PYTHONPATH"] = os.pathsep.join((str(GUEST_FOLDER), str(guest.folder)))
+        found["RACE_GUEST_PATH"] = os.pathsep.join(path for path in sys.path if path)
+    return found
+
+
+def start(
+    contestant: Contestant, workload: Workload, place: Place, guest: Guest | None = None
+) -> Process:
+    """Write its files and start it.
+
+    Raises:
+        ConfigError: it has a placeholder that there is none of.
+    """
+    filled = values(contestant, workload, place, guest)
+    for name, text in contestant.files.items():
+        path = place.folder / name
+        path.write_text(fill(text, filled, is_strict=False))
+        path.chmod(0o755 if text.startswith("#!") else 0o644)
+    return Process(
+        command(contestant, filled),
+        cpus=place.cpus,
+        folder=place.folder,
+        log=place.folder / "server-log",
+        variables=variables(contestant, workload, filled, guest),
+    )

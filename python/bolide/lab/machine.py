@@ -1,0 +1,148 @@
+"""The machine: its description, and the kernel's counters before and after a trial."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import resource
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+
+from bolide.lab.results import KernelDelta, Machine
+
+SYSCTLS = (
+    "net.core.somaxconn",
+    "net.core.netdev_max_backlog",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_abort_on_overflow",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_max_syn_backlog",
+    "net.ipv4.tcp_max_tw_buckets",
+    "net.ipv4.tcp_mem",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_syncookies",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_tw_reuse",
+    "net.ipv4.tcp_wmem",
+    "kernel.randomize_va_space",
+)
+"""What the seeds' documents set, and what else the figures depend on."""
+
+BUSY_COLUMNS = (0, 1, 2, 5, 6)
+"""Of a line `cpuN` of /proc/stat, after its name: user, nice, system, irq, softirq."""
+STEAL_COLUMN = 7
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def now() -> str:
+    """Give the time in UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def describe() -> Machine:
+    """Describe this machine."""
+    return Machine(
+        kernel=f"{platform.system()} {platform.release()}",
+        cpu_model=_cpu_model(),
+        cpus=os.cpu_count(),
+        memory_bytes=psutil.virtual_memory().total,
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        sysctls={name: text for name in SYSCTLS if (text := _sysctl(name)) is not None},
+        limits={
+            "nofile_soft": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            "nofile_hard": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+        },
+        virtualisation=_virtualisation(),
+        started_at=now(),
+        bolide_version=_bolide_version(),
+    )
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _sysctl(name: str) -> str | None:
+    return " ".join(_read(f"/proc/sys/{name.replace('.', '/')}").split()) or None
+
+
+def _cpu_model() -> str | None:
+    for line in _read("/proc/cpuinfo").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine() or None
+
+
+def _virtualisation() -> str | None:
+    """Name the hypervisor; "none" where the processor shows no sign of one."""
+    flags = _read("/proc/cpuinfo")
+    if not flags:
+        return None
+    if not any("hypervisor" in line.split() for line in flags.splitlines() if "flags" in line):
+        return "none"
+    folder = "/sys/class/dmi/id"
+    names = (_read(f"{folder}/{each}").strip() for each in ("sys_vendor", "product_name"))
+    return " ".join(name for name in names if name) or "unknown hypervisor"
+
+
+def _bolide_version() -> str | None:
+    try:
+        return importlib.metadata.version("bolide")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+class Counters:
+    """The kernel's counters at one moment, with the times of some processors."""
+
+    def __init__(self, cpus: Iterable[int]) -> None:
+        """Read them."""
+        self._cpus = sorted(set(cpus))
+        extended = _pairs(_read("/proc/net/netstat"), "TcpExt:")
+        self.listen_overflows = extended.get("ListenOverflows")
+        self.listen_drops = extended.get("ListenDrops")
+        self.syncookies = extended.get("SyncookiesSent")
+        self.retransmits = _pairs(_read("/proc/net/snmp"), "Tcp:").get("RetransSegs")
+        times = _cpu_times(self._cpus)
+        self._total_s = sum(sum(columns[: STEAL_COLUMN + 1]) for columns in times) / TICKS_PER_S
+        self._steal_s = sum(columns[STEAL_COLUMN] for columns in times) / TICKS_PER_S
+        self.busy_s = sum(sum(columns[i] for i in BUSY_COLUMNS) for columns in times) / TICKS_PER_S
+
+    def since(self, earlier: Counters) -> KernelDelta:
+        """Give by how much they rose."""
+        total_s = self._total_s - earlier._total_s
+        return KernelDelta(
+            listen_overflows=_risen(earlier.listen_overflows, self.listen_overflows),
+            listen_drops=_risen(earlier.listen_drops, self.listen_drops),
+            retransmits=_risen(earlier.retransmits, self.retransmits),
+            syncookies=_risen(earlier.syncookies, self.syncookies),
+            steal_share=(
+                round((self._steal_s - earlier._steal_s) / total_s, 4) if total_s > 0 else None
+            ),
+        )
+
+
+def _risen(earlier: int | None, later: int | None) -> int | None:
+    return None if earlier is None or later is None else later - earlier
+
+
+def _pairs(text: str, beginning: str) -> dict[str, int]:
+    """Read the two lines of names and of numbers that have one beginning."""
+    lines = [line.split()[1:] for line in text.splitlines() if line.startswith(beginning)]
+    if len(lines) != 2:
+        return {}
+    return {name: int(value) for name, value in zip(*lines, strict=False)}
+
+
+def _cpu_times(cpus: list[int]) -> list[list[int]]:
+    names = {f"cpu{cpu}" for cpu in cpus}
+    lines = (line.split() for line in _read("/proc/stat").splitlines())
+    return [[int(word) for word in words[1:]] for words in lines if words and words[0] in names]

@@ -1,0 +1,162 @@
+"""Starts a server or a tool on chosen processors, and ends all of it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from bolide.lab import guard
+
+READY_S_MAX = 20.0
+END_S_MAX = guard.PATIENCE_S + 10.0
+LOG_LINES = 4
+HIDDEN = ("PYTHON", "BOLIDE_", "VIRTUAL_ENV", "GUNICORN_", "GRANIAN_", "UWSGI_")
+"""Beginnings of variables that a server does not inherit: they would change what is measured."""
+
+SIGNALLED = {128 + number for number in signal.valid_signals()}
+LOCAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+class NotReadyError(Exception):
+    """A server that did not start; the text says what it wrote."""
+
+
+class Process:
+    """A running command under a guard (`guard.py`), in a session of its own."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        cpus: Sequence[int],
+        folder: Path,
+        log: Path,
+        variables: Mapping[str, str],
+        errors: Path | None = None,
+    ) -> None:
+        """Start it. Its standard output goes to the log, its errors too or to a file of theirs."""
+        self._log = log
+        reader, self._keep = os.pipe()
+        try:
+            with log.open("wb") as output, (errors or log).open("ab") as other:
+                self._guard = subprocess.Popen(  # noqa: S603 - what the race is about
+                    [
+                        sys.executable,
+                        "-I",
+                        "-S",
+                        guard.__file__,
+                        ",".join(map(str, cpus)),
+                        *command,
+                    ],
+                    stdin=reader,
+                    stdout=output,
+                    stderr=other if errors else output,
+                    cwd=folder,
+                    env={**_inherited(), **variables},
+                    start_new_session=True,
+                )
+        except BaseException:
+            os.close(self._keep)
+            raise
+        finally:
+            os.close(reader)
+
+    def pids(self) -> list[int]:
+        """Give the processes of the command: all that it started and that lives."""
+        return list(guard.descendants(self._guard.pid))
+
+    @property
+    def exit_code(self) -> int | None:
+        """The command's exit code; None while anything of it lives."""
+        return self._guard.poll()
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for its end, but no longer than that."""
+        with suppress(subprocess.TimeoutExpired):
+            self._guard.wait(timeout_s)
+
+    def end_told(self) -> str:
+        """Say how it ended: by which signal or with which exit code, and its last words."""
+        code = self.exit_code or 0
+        by = f"by {signal.Signals(code - 128).name}" if code in SIGNALLED else f"with {code}"
+        return f"ended {by}: {self.last_words() or 'it wrote nothing'}"
+
+    def last_words(self) -> str:
+        """Give the last lines that it wrote, as one."""
+        lines = self._log.read_text(errors="replace").strip().splitlines()
+        return " / ".join(line.strip() for line in lines[-LOG_LINES:] if line.strip())
+
+    def wait_ready(self, address: tuple[str, int], timeout_s: float = READY_S_MAX) -> None:
+        """Wait until a connection is accepted.
+
+        Raises:
+            NotReadyError: it ended, or nothing listens when the time is over.
+        """
+        give_up = time.monotonic() + timeout_s
+        while time.monotonic() < give_up:
+            if self.exit_code is not None:
+                raise NotReadyError(self.end_told())
+            try:
+                with socket.create_connection(address, timeout=1.0):
+                    return
+            except OSError:
+                time.sleep(0.01)
+        raise NotReadyError(f"does not listen after {timeout_s:g} s: {self.last_words()}")
+
+    def end(self) -> None:
+        """End it, and everything it started."""
+        if self._keep >= 0:
+            os.close(self._keep)
+            self._keep = -1
+        try:
+            self._guard.wait(END_S_MAX)
+        except subprocess.TimeoutExpired:
+            for pid in self.pids():
+                os.kill(pid, 9)
+            self._guard.kill()
+            self._guard.wait()
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+
+
+def _inherited() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(HIDDEN)}
+
+
+def free_port() -> int:
+    """Find a port that nothing listens on, below those that outgoing connections take.
+
+    Raises:
+        NotReadyError: none was found.
+    """
+    try:
+        last = int(LOCAL_PORTS.read_text().split()[0])
+    except OSError:
+        last = 32768
+    for _ in range(200):
+        port = random.randrange(10_000, last if last > 11_000 else 32_768)  # noqa: S311
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise NotReadyError("no free port between 10000 and the ports of outgoing connections")

@@ -1,0 +1,114 @@
+"""The commands `bolide race report` and `bolide race compare`. They measure nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from bolide.errors import ConfigError
+from bolide.lab.compare import THRESHOLD, UNKNOWN, Change, changes, overall
+
+EXIT_SLOWER = 1
+FOLDER = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("folder", type=FOLDER, metavar="DIR")
+@click.option("--out", type=FOLDER, help="Where to write.  [default: DIR]")
+@click.option("--png", "is_png", is_flag=True, help="Write each picture as PNG too.")
+def report(folder: Path, out: Path | None, is_png: bool) -> None:
+    """Write report.html, report.md and pictures of the race in DIR.
+
+    The page is one file that needs nothing else, and no request leaves it.
+    """
+    from bolide.lab.report import writing
+
+    for path in writing.write(folder, out or folder, is_png=is_png):
+        click.echo(path)
+
+
+@click.command()
+@click.argument("before", type=FOLDER, metavar="A")
+@click.argument("after", type=FOLDER, metavar="B")
+@click.option("--only", multiple=True, metavar="NAME", help="Contestants; may be repeated.")
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 100),
+    default=THRESHOLD * 100,
+    show_default=True,
+    metavar="PERCENT",
+    help="Smaller changes are no change.",
+)
+@click.option("--of-ceiling", "is_relative", is_flag=True, help="Compare shares of the ceiling.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def compare(
+    before: Path,
+    after: Path,
+    only: tuple[str, ...],
+    threshold: float,
+    is_relative: bool,
+    as_json: bool,
+) -> None:
+    """Say what became faster or slower from race A to race B.
+
+    A change counts if its whole 95 % interval is on one side and its middle beyond the threshold.
+    Exit code: 0, or 1 if something is slower or fails, or 2 for a mistake.
+    """
+    from bolide.lab.report.writing import read
+
+    found = changes(read(before), read(after), threshold=threshold / 100, is_relative=is_relative)
+    if missing := set(only) - {each.contestant for each in found}:
+        raise ConfigError(f"the races have no {sorted(missing)[0]!r} in common")
+    found = [each for each in found if not only or each.contestant in only]
+    if not found:
+        raise ConfigError("the races have no contestant and workload in common")
+    if as_json:
+        click.echo(json.dumps([asdict(each) for each in found], indent=2))
+    else:
+        click.echo("\n".join(_page(found)))
+    sys.exit(EXIT_SLOWER if any(each.is_bad for each in found) else 0)
+
+
+def _page(found: list[Change]) -> list[str]:
+    from bolide.lab.report import words
+
+    rows = [("study", "workload", "contestant", "A", "B", "B/A", "interval", "")]
+    for each in found:
+        ratio = each.ratio
+        ends = "–"
+        if ratio and ratio.low is not None and ratio.high is not None:
+            ends = f"{ratio.low:.3f}…{ratio.high:.3f}"
+        rows.append(
+            (
+                each.study,
+                each.workload,
+                each.contestant,
+                words.count(each.before and each.before.middle),
+                words.count(each.after and each.after.middle),
+                f"{ratio.middle:.3f}" if ratio else words.NONE,
+                ends,
+                each.verdict,
+            )
+        )
+    widths = [max(len(row[n]) for row in rows) for n in range(8)]
+    lines = ["  ".join(_set(row[n], widths[n], n) for n in range(8)).rstrip() for row in rows]
+    mean = overall(found)
+    counts = ", ".join(
+        f"{sum(each.verdict == verdict for each in found)} {verdict}"
+        for verdict in dict.fromkeys(each.verdict for each in found)
+    )
+    lines += [
+        "",
+        f"{counts}; geometric mean of B/A: {words.NONE if mean is None else f'{mean:.3f}'}",
+    ]
+    if any(each.verdict == UNKNOWN for each in found):
+        lines.append("unknown: an interval needs two rounds in each race")
+    return lines
+
+
+def _set(text: str, width: int, column: int) -> str:
+    return text.rjust(width) if column in (3, 4, 5) else text.ljust(width)

@@ -1,0 +1,129 @@
+"""The charts of a study: which there are, and what each draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from bolide.lab.report import bars, lines, svg, words
+from bolide.lab.report.bars import NARROW, WIDE, Row, Span
+from bolide.lab.report.summary import Figure, Group, Result
+from bolide.lab.stats.interval import Interval
+
+Value = Callable[[Figure], float | Interval | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart in both widths."""
+
+    key: str
+    """For a file's name."""
+    title: str
+    wide: str
+    narrow: str
+    legend: tuple[tuple[str, str, str], ...] = ()
+    """Of lines: name, title and colour's class of each contestant."""
+
+
+METRICS: dict[str, tuple[str, str, Value]] = {
+    "rate": ("Requests per second", "count", lambda figure: figure.rate),
+    "p99": ("Latency, p99", "time", lambda figure: figure.latency_us.get("p99")),
+    "p50": ("Latency, p50", "time", lambda figure: figure.latency_us.get("p50")),
+    "memory": ("Memory", "bytes", lambda figure: figure.memory_bytes),
+    "cpu": ("CPU per request", "time", lambda figure: figure.cpu_us_per_request),
+    "errors": ("Failed requests", "share", lambda figure: figure.failed_share),
+}
+"""Key: title, unit, value."""
+
+OVER_LEVELS = ("rate", "p50", "p99", "memory", "cpu", "errors")
+SINGLE = ("memory", "cpu")
+
+
+def charts(result: Result, group: Group, colours: dict[str, str]) -> list[Chart]:
+    """Give a group's charts: lines over connections, or rows if there is only one level."""
+    if len(group.workloads) > 1:
+        keys = [key for key in OVER_LEVELS if key != "errors" or _has_errors(result, group)]
+        return [_over_levels(result, group, key, colours) for key in keys]
+    workload = group.workloads[0].name
+    found = [_bars(result, workload, "rate"), _latency(result, workload)]
+    return found + [_bars(result, workload, key) for key in SINGLE]
+
+
+def _has_errors(result: Result, group: Group) -> bool:
+    names = {each.name for each in group.workloads}
+    return any(figure.failed for (name, _), figure in result.figures.items() if name in names)
+
+
+def _middle(value: float | Interval | None) -> Interval | None:
+    if value is None or isinstance(value, Interval):
+        return value
+    return Interval(float(value), None, None, 1)
+
+
+def _both(key: str, title: str, draw: Callable[[int], str]) -> Chart:
+    return Chart(key, title, draw(WIDE), draw(NARROW))
+
+
+def _over_levels(result: Result, group: Group, key: str, colours: dict[str, str]) -> Chart:
+    title, unit, value = METRICS[key]
+    series = []
+    for who in result.contestants:
+        points = []
+        for each in group.workloads:
+            figure = result.figures.get((each.name, who.name))
+            found = _middle(value(figure)) if figure and (figure.valid or key == "errors") else None
+            if found:
+                points.append(lines.Point(each.connections, found.middle, found.low, found.high))
+        if points:
+            series.append(lines.Series(who.name, who.title, colours[who.name], points))
+    legend = tuple((each.name, each.label, each.kind) for each in series)
+    drawn = _both(key, title, lambda width: lines.lines(series, title, width=width, unit=unit))
+    return replace(drawn, legend=legend)
+
+
+def _bars(result: Result, workload: str, key: str) -> Chart:
+    title, unit, value = METRICS[key]
+    figures = result.of(workload)
+    rows = [_row(figure, _middle(value(figure)), unit) for figure in figures]
+    if key != "rate":  # the least is the best
+        rows = [row for row in rows if row.kind != "ceiling"]
+        rows.sort(key=lambda row: row.value if row.value is not None else float("inf"))
+    return _both(key, title, lambda width: bars.bars(rows, title, width=width, unit=unit))
+
+
+def _row(figure: Figure, value: Interval | None, unit: str) -> Row:
+    who = figure.contestant
+    if value is None:
+        why = figure.reasons[0] if figure.reasons and not figure.valid else "not measured"
+        return Row(who.name, who.title, svg.place(who), None, said=words.cut(why, 48))
+    said = bars.say_value(value.middle, unit)
+    about = f"{who.title}: {said}"
+    if value.low is not None and value.high is not None:
+        ends = (bars.say_value(value.low, unit), bars.say_value(value.high, unit))
+        about += f" ({ends[0]} to {ends[1]} in {value.count} rounds)"
+    return Row(
+        who.name, who.title, svg.place(who), value.middle, value.low, value.high, said, about
+    )
+
+
+def _latency(result: Result, workload: str) -> Chart:
+    found = []
+    for figure in result.of(workload):
+        latency, who = figure.latency_us, figure.contestant
+        p50, p99 = latency.get("p50"), latency.get("p99")
+        middle = p50 or latency.get("mean")
+        said = f"{words.time_us(middle)} … {words.time_us(p99)}" if p99 else words.time_us(middle)
+        if middle is None:
+            said = "not measured"
+        row = Row(who.name, who.title, svg.place(who), middle, said=said, title=_told(figure))
+        found.append(Span(row, p99, latency.get("max")))
+    found.sort(key=lambda span: span.row.value or float("inf"))
+    title = "Latency: p50, p99, maximum"
+    return _both("latency", title, lambda width: bars.spans(found, title, width=width))
+
+
+def _told(figure: Figure) -> str:
+    latency = figure.latency_us
+    told = [f"{rank} {words.time_us(latency.get(rank))}" for rank in ("p50", "p90", "p99", "p99_9")]
+    return f"{figure.contestant.title}: {', '.join(told)}, max {words.time_us(latency.get('max'))}"

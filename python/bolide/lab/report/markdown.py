@@ -1,0 +1,74 @@
+"""The report as Markdown: for a README, a ticket, a diff."""
+
+from __future__ import annotations
+
+from bolide.lab.report import shape, words
+from bolide.lab.report.page import facts_of, machine_rows
+from bolide.lab.report.summary import Race, Result
+from bolide.lab.report.table import Cell, Table, league
+
+
+def render(race: Race, pictures: dict[str, list[str]]) -> str:
+    """Write the report; `pictures` are names of files to show, by study."""
+    parts = [
+        "# HTTP servers, side by side",
+        "Right answers only. Medians over rounds that were shuffled and interleaved, with 95 %"
+        " intervals. The ceiling is a responder that does not parse: this machine's limit.",
+        _pairs(facts_of(race)),
+    ]
+    for result in race.results:
+        parts += _study(result, pictures.get(result.study.name, []))
+    if race.absent:
+        rows = [f"- {each.title}: {each.state}. {each.reason}" for each in race.absent]
+        parts += ["## Not measured here", "\n".join(rows)]
+    if race.machine:
+        parts += ["## Machine", _pairs(machine_rows(race.machine))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _study(result: Result, pictures: list[str]) -> list[str]:
+    found = [f"## {result.study.title}"]
+    if result.study.document:
+        found.append(f"{result.study.document}.")
+    found += [f"![{result.study.title}]({name})" for name in pictures]
+    for group in result.groups:
+        found.append(f"### {group.title}")
+        for each in group.workloads:
+            if len(group.workloads) > 1:
+                found.append(f"{each.connections:,} connections:")
+            found.append(table(league(result, each.name)))
+    if shape.tables(result):
+        found.append("### As the document has it")
+    for caption, rows in shape.tables(result):
+        found += [f"{caption}:", table(rows)] if caption else [table(rows)]
+    said = [
+        f"- **{title}**, {words.count(each.requests_per_s)} requests/s ({each.workload}):"
+        f" {each.does_not_hold}"
+        for each, title in shape.objections(result)
+    ]
+    said += [f"- {each}" for each in shape.remarks(result)]
+    return [*found, "What does not hold, and why:", "\n".join(said)] if said else found
+
+
+def table(found: Table) -> str:
+    """Write a table; numbers stand at the right."""
+    numeric = [
+        any("num" in line.cells[n].kind for line in found.lines) for n in range(len(found.columns))
+    ]
+    rows = [_row(found.columns), _row(["---:" if each else "---" for each in numeric])]
+    rows += [_row([_cell(each) for each in line.cells]) for line in found.lines]
+    return "\n".join(rows)
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(cell: Cell) -> str:
+    said = f"{cell.text} ({cell.under})" if cell.under not in ("", words.NONE) else cell.text
+    return said.replace("|", "\\|").replace("\n", " ").replace("((", "(").replace("))", ")")
+
+
+def _pairs(pairs: list[tuple[str, str]]) -> str:
+    rows = [_row(["", ""]), _row(["---", "---"])]
+    return "\n".join([*rows, *(_row([name, value]) for name, value in pairs)])

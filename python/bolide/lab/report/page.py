@@ -1,0 +1,297 @@
+"""The report as one HTML page that needs nothing else: no request leaves it.
+
+Its policy forbids every request, so that a mistake cannot make one either.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+
+from bolide.lab.report import figures, shape, svg, words
+from bolide.lab.report.summary import Group, Race, Result
+from bolide.lab.report.table import Cell, Line, Table, league
+from bolide.lab.results import Contestant, Machine
+
+ASSETS = Path(__file__).with_name("assets")
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+FULL = ("rate", "latency")
+"""Charts that take the whole width."""
+
+
+def render(race: Race, raw: bytes) -> str:
+    """Write the page; `raw` are the lines that it was made from, to be downloaded from it."""
+    colours = svg.classes(race.measured)
+    style = (
+        (ASSETS / "page.css").read_text()
+        + svg.SHAPES
+        + svg.rules(is_dark=False)
+        + "@media(prefers-color-scheme:dark){"
+        + svg.rules(is_dark=True)
+        + "}"
+    )
+    sections = "".join(_study(n, result, colours) for n, result in enumerate(race.results))
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta name="referrer" content="no-referrer"><title>Bolide race</title>'
+        f'<link rel="icon" href="data:,"><style>{style}</style></head><body>'
+        f"{_head(race)}{_filter(race, colours)}<main>{sections}</main>{_foot(race, raw)}"
+        f"<script>{(ASSETS / 'page.js').read_text()}</script></body></html>\n"
+    )
+
+
+def _tag(name: str, content: str, **attributes: str) -> str:
+    more = "".join(f' {key.rstrip("_")}="{escape(value)}"' for key, value in attributes.items())
+    return f"<{name}{more}>{content}</{name}>"
+
+
+def _head(race: Race) -> str:
+    facts = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
+        for name, value in facts_of(race)
+    )
+    links = "".join(
+        f'<a href="#study-{n}">{escape(result.study.title)}</a>'
+        for n, result in enumerate(race.results)
+    )
+    return (
+        "<header><h1>HTTP servers, side by side</h1>"
+        '<p class="quiet">Right answers only. Medians over rounds that were shuffled and'
+        " interleaved, with 95 % intervals. The ceiling is a responder that does not parse: this"
+        f' machine\'s limit.</p><dl class="facts">{facts}</dl>'
+        f'<nav class="studies" aria-label="Studies">{links}</nav></header>'
+    )
+
+
+def facts_of(race: Race) -> list[tuple[str, str]]:
+    """Give what is to be known of the race at a glance."""
+    trials = [t for r in race.results for f in r.figures.values() for t in f.trials]
+    lost = sum(not each.is_valid for each in trials)
+    found = [
+        ("Contestants", str(len(race.measured))),
+        ("Trials", f"{len(trials):,}, {lost:,} of them failed" if lost else f"{len(trials):,}"),
+    ]
+    machine = race.machine
+    if machine is None:
+        return [*found, ("Machine", "not recorded")]
+    cores = f"{machine.cpus} × " if machine.cpus else ""
+    return [
+        ("Measured", machine.started_at.replace("T", " ")[:16] + " UTC"),
+        *found,
+        ("Processor", f"{cores}{machine.cpu_model or 'unknown'}"),
+        ("Memory", words.size(machine.memory_bytes)),
+        ("Kernel", machine.kernel or "unknown"),
+        ("Virtualisation", machine.virtualisation or "none known"),
+        ("Path", "loopback: no network"),
+    ]
+
+
+def _filter(race: Race, colours: dict[str, str]) -> str:
+    everybody = race.measured
+    kinds = dict.fromkeys(each.interface for each in everybody if each.role != "ceiling")
+    buttons = "".join(
+        _tag("button", escape(kind or "all"), type="button", data_kind=kind, aria_pressed=pressed)
+        for kind, pressed in [("", "true"), *((kind, "false") for kind in kinds)]
+    ).replace("data_kind", "data-kind")
+    toggles = "".join(
+        f'<li><button type="button" aria-pressed="true" data-name="{escape(each.name)}"'
+        f' data-kind="{escape("ceiling" if each.role == "ceiling" else each.interface)}"'
+        f' data-text="{escape(_searchable(each))}">'
+        f'<span class="swatch {colours[each.name]}"></span>{escape(each.title)}</button></li>'
+        for each in everybody
+    )
+    return (
+        '<div class="filter" role="search"><div>'
+        '<input id="search" type="search" placeholder="Filter: name, language, interface"'
+        ' aria-label="Filter contestants">'
+        f'<span class="kinds">{buttons.replace("aria_pressed", "aria-pressed")}</span>'
+        f'<span class="quiet" id="shown" aria-live="polite">{len(everybody)}</span>'
+        f'<details class="legend"><summary>Contestants</summary><ul>{toggles}</ul></details>'
+        "</div></div>"
+    )
+
+
+def _searchable(who: Contestant) -> str:
+    return f"{who.name} {who.title} {who.interface} {who.language}".lower()
+
+
+def _study(place: int, result: Result, colours: dict[str, str]) -> str:
+    study = result.study
+    groups = "".join(
+        _group(f"{place}-{n}", result, group, colours) for n, group in enumerate(result.groups)
+    )
+    seconds = f" of {study.duration_s:g} s" if study.duration_s else ""
+    rounds = max(len(figure.trials) for figure in result.figures.values())
+    about = f"{study.document}. " if study.document else ""
+    return (
+        f'<section id="study-{place}"><h2>{escape(study.title)}</h2>'
+        f'<p class="quiet">{escape(about)}Rounds: {rounds}{seconds}.</p>'
+        f"{groups}{_document(result)}</section>"
+    )
+
+
+def _group(key: str, result: Result, group: Group, colours: dict[str, str]) -> str:
+    drawn = "".join(
+        f'<figure class="{"full" if chart.key in FULL else "half"}"><h4>{escape(chart.title)}</h4>'
+        + (f'<div class="wide">{chart.wide}</div>' if chart.key in FULL else "")
+        + f'<div class="narrow">{chart.narrow}</div>{_legend(chart)}</figure>'
+        for chart in figures.charts(result, group, colours)
+    )
+    choice = ""
+    if len(group.workloads) > 1:
+        options = "".join(
+            _tag("option", f"{each.connections:,}", value=each.name) for each in group.workloads
+        )
+        select = f'<select data-levels="{key}">{options}</select>'
+        choice = f"<p hidden><label>Connections: {select}</label></p>"
+    leagues = "".join(
+        f'<div data-level-of="{key}" data-level="{escape(each.name)}">'
+        f"{table(league(result, each.name))}</div>"
+        for each in group.workloads
+    )
+    return f'<h3>{escape(group.title)}</h3><div class="charts">{drawn}</div>{choice}{leagues}'
+
+
+def _legend(chart: figures.Chart) -> str:
+    """Name the lines of a chart, which have their names beside them only where there is room."""
+    names = "".join(
+        f'<span data-c="{escape(name)}"><span class="swatch {kind}"></span>{escape(title)}</span>'
+        for name, title, kind in chart.legend
+    )
+    return f'<figcaption class="key">{names}</figcaption>' if names else ""
+
+
+def table(found: Table) -> str:
+    """Write a table; its headings sort it."""
+    numeric = [
+        any("num" in line.cells[n].kind for line in found.lines) for n in range(len(found.columns))
+    ]
+    heads = "".join(
+        f'<th scope="col" aria-sort="none"{" class=num" if numeric[n] else ""}'
+        f' title="{escape(found.hints.get(name, ""))}">{escape(name)}</th>'
+        for n, name in enumerate(found.columns)
+    )
+    rows = "".join(_row(each) for each in found.lines)
+    head = f"<thead><tr>{heads}</tr></thead>"
+    return f'<div class="scroll"><table>{head}<tbody>{rows}</tbody></table></div>'
+
+
+def _row(found: Line) -> str:
+    name = f' data-c="{escape(found.name)}"' if found.name else ""
+    return f'<tr class="{found.kind}"{name}>{"".join(_cell(each) for each in found.cells)}</tr>'
+
+
+def _cell(cell: Cell) -> str:
+    value = "" if cell.value is None else f' data-v="{cell.value}"'
+    title = f' title="{escape(cell.title)}"' if cell.title else ""
+    under = f'<span class="under">{escape(cell.under)}</span>' if cell.under else ""
+    return f'<td class="{cell.kind}"{value}{title}>{escape(cell.text)}{under}</td>'
+
+
+def _document(result: Result) -> str:
+    found = shape.tables(result)
+    if not found:
+        return ""
+    blocks = "".join(
+        (f"<h4>{escape(caption)}</h4>" if caption else "") + table(each) for caption, each in found
+    )
+    said = [
+        f"<li><b>{escape(title)}</b>, {words.count(each.requests_per_s)} requests/s"
+        f" ({escape(each.workload)}): {escape(each.does_not_hold)}</li>"
+        for each, title in shape.objections(result)
+    ]
+    said += [f"<li>{escape(each)}</li>" for each in shape.remarks(result)]
+    title = "What does not hold, and why"
+    objections = f'<h4>{title}</h4><ul class="objections">{"".join(said)}</ul>'
+    return (
+        '<h3>As the document has it</h3><p class="quiet">Published figures are from other machines'
+        " and other versions: the ratio to the ceiling is what can be compared.</p>"
+        f"{blocks}{objections if said else ''}"
+    )
+
+
+def _foot(race: Race, raw: bytes) -> str:
+    data = base64.b64encode(gzip.compress(raw, mtime=0)).decode()
+    sheet = base64.b64encode(csv(race).encode()).decode()
+    absent = "".join(
+        f"<tr><td>{escape(each.title)}</td><td>{escape(each.state)}</td>"
+        f"<td>{escape(each.reason)}</td></tr>"
+        for each in race.absent
+    )
+    missing = (
+        '<h3>Not measured here</h3><div class="scroll"><table class="machine"><tbody>'
+        f"{absent}</tbody></table></div>"
+    )
+    return (
+        f"<footer>{missing if absent else ''}{_machine(race.machine)}<h3>Data</h3><p>"
+        f'<a download="results.jsonl.gz" href="data:application/gzip;base64,{data}">'
+        "Raw results (JSON lines, gzip)</a> · "
+        f'<a download="league.csv" href="data:text/csv;base64,{sheet}">All figures (CSV)</a></p>'
+        f"{_settings(race.measured)}</footer>"
+    )
+
+
+def _machine(machine: Machine | None) -> str:
+    if machine is None:
+        return ""
+    return (
+        f"<h3>Machine</h3>{_pairs(machine_rows(machine))}"
+        f'<details class="more"><summary>Kernel settings and limits</summary>'
+        f"{_pairs([*machine.sysctls.items(), *((k, f'{v:,}') for k, v in machine.limits.items())])}"
+        "</details>"
+    )
+
+
+def machine_rows(machine: Machine) -> list[tuple[str, str]]:
+    """Give what describes the machine, but for settings and limits."""
+    return [
+        ("Processor", machine.cpu_model or "unknown"),
+        ("Processors", words.count(machine.cpus)),
+        ("Memory", words.size(machine.memory_bytes)),
+        ("Kernel", machine.kernel or "unknown"),
+        ("Virtualisation", machine.virtualisation or "none known"),
+        ("Python", machine.python),
+        ("Bolide", machine.bolide_version or "unknown"),
+        ("Started", machine.started_at),
+    ]
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
+    rows = "".join(f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in pairs)
+    return f'<div class="scroll"><table class="machine"><tbody>{rows}</tbody></table></div>'
+
+
+def _settings(everybody: list[Contestant]) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(each.title)}</td><td><code>{escape(each.settings)}</code></td></tr>"
+        for each in everybody
+    )
+    return (
+        '<details class="more"><summary>How each contestant was started</summary>'
+        f'<div class="scroll"><table class="machine"><tbody>{rows}</tbody></table></div></details>'
+    )
+
+
+def csv(race: Race) -> str:
+    """Write every figure as a line: numbers in plain units, empty where unknown."""
+    names = "study,workload,contestant,requests_per_s,low,high,of_ceiling,p50_us,p99_us,max_us"
+    lines = [f"{names},cpu_us_per_request,memory_bytes,failed,verdict"]
+    for result in race.results:
+        for (workload, name), figure in result.figures.items():
+            rate, of = figure.rate, result.of_ceiling(figure)
+            latency, cpu = figure.latency_us, figure.cpu_us_per_request
+            values: list[float | None] = [
+                rate and rate.middle,
+                rate and rate.low,
+                rate and rate.high,
+            ]
+            values += [of and of.middle, *(latency.get(rank) for rank in ("p50", "p99", "max"))]
+            values += [cpu and cpu.middle, figure.memory_bytes, figure.failed]
+            cells = ["" if value is None else f"{value:.10g}" for value in values]
+            lines.append(",".join([result.study.name, workload, name, *cells, figure.verdict]))
+    return "\n".join(lines) + "\n"

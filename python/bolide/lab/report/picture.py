@@ -1,0 +1,59 @@
+"""Charts as files for a README: SVG always, PNG where `resvg-py` is installed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from bolide.errors import ConfigError
+from bolide.lab.report import figures, svg
+from bolide.lab.report.summary import Group, Race, Result
+
+CHARTS = ("rate", "p99", "latency")
+"""Which charts become files."""
+SCALE = 2
+"""Pixels of a PNG for each of the picture's own."""
+
+
+def write(race: Race, folder: Path, *, is_png: bool = False) -> dict[str, list[str]]:
+    """Write the pictures of every study; give the names of the SVG files by study.
+
+    Raises:
+        ConfigError: PNG is wanted, and the package that makes it is missing.
+    """
+    convert = _converter() if is_png else None
+    colours = svg.classes(race.measured)
+    found: dict[str, list[str]] = {}
+    for result in race.results:
+        for group in result.groups:
+            for chart in figures.charts(result, group, colours):
+                if chart.key not in CHARTS:
+                    continue
+                name = f"{result.study.name}-{group.workloads[0].name}-{chart.key}"
+                title, note = f"{chart.title}: {result.study.title}", _note(race, result, group)
+                file = folder / f"{name}.svg"
+                file.write_text(svg.standalone(chart.wide, title, note))
+                found.setdefault(result.study.name, []).append(file.name)
+                if convert:
+                    plain = svg.standalone(chart.wide, title, note, is_png=True)
+                    data = bytes(convert(svg_string=plain, zoom=SCALE))
+                    file.with_suffix(".png").write_bytes(data)
+    return found
+
+
+def _note(race: Race, result: Result, group: Group) -> str:
+    rounds = max(len(figure.trials) for figure in result.figures.values())
+    times = f"median of {rounds} rounds" if rounds > 1 else "one round"
+    said = f"{group.title}; {times}, loopback"
+    if race.machine and race.machine.cpu_model:
+        said += f"; {race.machine.cpu_model}"
+    return said
+
+
+def _converter() -> Callable[..., Iterable[int]]:
+    try:
+        found: Callable[..., Iterable[int]] = importlib.import_module("resvg_py").svg_to_bytes
+    except ImportError:
+        raise ConfigError("--png needs the package resvg-py: pip install 'bolide[lab]'") from None
+    return found

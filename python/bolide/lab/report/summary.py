@@ -1,0 +1,258 @@
+"""Figures of a race: its records, gathered by study, workload and contestant.
+
+Medians over rounds, ratios of the same rounds, histograms added up. It writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import msgspec
+
+from bolide.lab.results import Contestant, Machine, Published, Record, Study, Trial, Workload
+from bolide.lab.stats import histogram, noise
+from bolide.lab.stats.interval import Interval, median_interval
+from bolide.lab.stats.ratio import paired
+
+RANKS = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One contestant at one workload, over all rounds."""
+
+    workload: Workload
+    contestant: Contestant
+    trials: Sequence[Trial]
+
+    @cached_property
+    def valid(self) -> list[Trial]:
+        """The trials that measured something: at least one right answer, and no failure."""
+        return [each for each in self.trials if each.is_valid and each.ok and each.requests_per_s]
+
+    @cached_property
+    def by_round(self) -> dict[int, float]:
+        """Right answers per second by round."""
+        return {each.round: each.requests_per_s for each in self.valid if each.requests_per_s}
+
+    @cached_property
+    def rate(self) -> Interval | None:
+        """Right answers per second: the median over rounds."""
+        return median_interval(list(self.by_round.values()))
+
+    @cached_property
+    def latency_us(self) -> dict[str, float | None]:
+        """Percentiles of all rounds' answers together, since they cannot be averaged.
+
+        Where a tool gives no histograms to merge, they are those of the round in the middle.
+        """
+        valid = [each for each in self.valid if each.latency_us]
+        if not valid:
+            return {}
+        middle = sorted(valid, key=lambda each: each.requests_per_s or 0)[(len(valid) - 1) // 2]
+        found = dict(middle.latency_us or {})
+        if len(valid) > 1 and all(each.histogram for each in valid):
+            rows = histogram.merge(each.histogram or [] for each in valid)
+            found |= {name: histogram.percentile(rows, share) for name, share in RANKS.items()}
+        greatest = [(each.latency_us or {}).get("max") for each in valid]
+        found["max"] = max((value for value in greatest if value), default=None)
+        return found
+
+    @cached_property
+    def cpu_us_per_request(self) -> Interval | None:
+        """Processor time of the server's whole process tree for each right answer."""
+        pairs = [(each.server.cpu_s, each.ok) for each in self.valid]
+        return median_interval([cpu / ok * 1e6 for cpu, ok in pairs if cpu is not None and ok])
+
+    @cached_property
+    def memory_bytes(self) -> int | None:
+        """The most memory of the process tree: shared pages once (PSS) where that is known."""
+        used = [each.server.pss_bytes_max or each.server.rss_bytes_max for each in self.valid]
+        return max((each for each in used if each), default=None)
+
+    @cached_property
+    def server_cpu(self) -> float | None:
+        """Processors that the server kept busy: the median over rounds."""
+        shares = [each.server.cpu_share for each in self.valid if each.server.cpu_share is not None]
+        found = median_interval(shares)
+        return found and found.middle
+
+    @cached_property
+    def errors(self) -> Counter[str]:
+        """Failed requests by class, of all rounds."""
+        return sum((Counter(each.errors) for each in self.trials), Counter())
+
+    @cached_property
+    def failed(self) -> int | None:
+        """Failed requests of all rounds; None if no trial says."""
+        known = [each.failed for each in self.trials if each.failed is not None]
+        return sum(known) if known else None
+
+    @cached_property
+    def failed_share(self) -> float | None:
+        """Failed requests by all that ended."""
+        total = sum((each.ok or 0) + (each.failed or 0) for each in self.trials)
+        return None if self.failed is None or not total else self.failed / total
+
+    @cached_property
+    def verdict(self) -> str:
+        """What limited most of the rounds, "failed" if none was valid."""
+        if not self.valid:
+            return "failed"
+        counts = Counter(each.verdict for each in self.valid)
+        return counts.most_common(1)[0][0]
+
+    @cached_property
+    def marks(self) -> list[str]:
+        """What to know before leaning on the figure."""
+        found = []
+        if noise.is_unstable(list(self.by_round.values())):
+            found.append("unstable")
+        if any(each.verdict == "noisy" for each in self.valid):
+            found.append("noisy")
+        if lost := len(self.trials) - len(self.valid):
+            found.append(f"{lost} of {len(self.trials)} rounds failed")
+        return found
+
+    @cached_property
+    def reasons(self) -> list[str]:
+        """Why trials failed, and the evidence of verdicts, each once."""
+        failures = [f"{t.failure.class_}: {t.failure.message}" for t in self.trials if t.failure]
+        return list(dict.fromkeys([*failures, *(text for t in self.trials for text in t.evidence)]))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Workloads that differ in the number of connections alone, ascending."""
+
+    workloads: Sequence[Workload]
+
+    @property
+    def title(self) -> str:
+        """Say what it is in a few words."""
+        first = self.workloads[0]
+        words = [first.tool]
+        levels = [each.connections for each in self.workloads]
+        several = f"{levels[0]:,}–{levels[-1]:,}" if len(levels) > 1 else f"{levels[0]:,}"
+        words.append(f"{several} connections")
+        if first.pipeline_depth > 1:
+            words.append(f"{first.pipeline_depth} deep")
+        if not first.is_persistent:
+            words.append("a connection per request")
+        if first.threads > 1:
+            words.append(f"{first.threads} threads")
+        if first.rate_per_s is not None:
+            words.append(f"{first.rate_per_s:,.0f} requests/s offered")
+        if first.target != "/":
+            words.append(first.target)
+        return " · ".join(words)
+
+
+@dataclass
+class Result:
+    """A study and what was measured of it."""
+
+    study: Study
+    figures: dict[tuple[str, str], Figure] = field(default_factory=dict)
+    """By workload and contestant."""
+
+    @property
+    def contestants(self) -> list[Contestant]:
+        """Who took part, in the order of the records."""
+        return list({f.contestant.name: f.contestant for f in self.figures.values()}.values())
+
+    @property
+    def groups(self) -> list[Group]:
+        """The workloads that were run, those that differ in their connections together."""
+        found: dict[Workload, list[Workload]] = {}
+        measured = {name for name, _ in self.figures}
+        for each in self.study.workloads:
+            if each.name in measured:
+                alike = msgspec.structs.replace(each, name="", connections=0)
+                found.setdefault(alike, []).append(each)
+        return [Group(sorted(each, key=lambda w: w.connections)) for each in found.values()]
+
+    def of(self, workload: str) -> list[Figure]:
+        """Give a workload's figures, the highest rate first, failures last."""
+        found = [figure for (name, _), figure in self.figures.items() if name == workload]
+        return sorted(found, key=lambda each: -(each.rate.middle if each.rate else -1))
+
+    def ceiling(self, workload: str) -> Figure | None:
+        """Give the responder that does not parse, if it was measured."""
+        for each in self.of(workload):
+            if each.contestant.role == "ceiling" and each.rate:
+                return each
+        return None
+
+    def of_ceiling(self, figure: Figure) -> Interval | None:
+        """Give the ratio to the ceiling in the same rounds."""
+        ceiling = self.ceiling(figure.workload.name)
+        if ceiling is None or ceiling is figure:
+            return None
+        return paired(figure.by_round, ceiling.by_round)
+
+    def published(self, workload: str, contestant: str) -> Published | None:
+        """Give the document's figure for a workload of any tool, if it has one."""
+        for each in self.study.published:
+            if (each.workload, each.contestant) == (workload, contestant):
+                return each
+        return None
+
+
+@dataclass
+class Race:
+    """Everything in a folder of results."""
+
+    machine: Machine | None
+    contestants: list[Contestant]
+    results: list[Result]
+
+    @property
+    def measured(self) -> list[Contestant]:
+        """Contestants that took part in any study, in the order of the records."""
+        names = {who.name for result in self.results for who in result.contestants}
+        return [each for each in self.contestants if each.name in names]
+
+    @property
+    def absent(self) -> list[Contestant]:
+        """Contestants that took no part, and say why."""
+        return [each for each in self.contestants if each.state != "ready"]
+
+
+def gather(records: Iterable[Record]) -> Race:
+    """Put records in order; of what is told twice the last one counts, a round too."""
+    machine: Machine | None = None
+    contestants: dict[str, Contestant] = {}
+    studies: dict[str, Study] = {}
+    trials: dict[str, dict[tuple[str, str], dict[int, Trial]]] = {}
+    for each in records:
+        if isinstance(each, Machine):
+            machine = each
+        elif isinstance(each, Contestant):
+            contestants[each.name] = each
+        elif isinstance(each, Study):
+            studies[each.name] = each
+        else:
+            key = (each.workload, each.contestant)
+            trials.setdefault(each.study, {}).setdefault(key, {})[each.round] = each
+    results = [
+        Result(study, _figures(study, contestants, trials.get(study.name, {})))
+        for study in studies.values()
+    ]
+    return Race(machine, list(contestants.values()), [each for each in results if each.figures])
+
+
+def _figures(
+    study: Study,
+    contestants: dict[str, Contestant],
+    trials: dict[tuple[str, str], dict[int, Trial]],
+) -> dict[tuple[str, str], Figure]:
+    workloads = {each.name: each for each in study.workloads}
+    return {
+        (workload, name): Figure(workloads[workload], contestants[name], list(found.values()))
+        for (workload, name), found in trials.items()
+        if workload in workloads and name in contestants
+    }

@@ -1,0 +1,142 @@
+"""SVG without a library: elements as text, and the colours of both themes.
+
+Every colour is a class, so that one picture serves a light and a dark page; a picture on its own
+carries the rules with it. Classes, not variables: converters to PNG know no variables.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from bolide.lab.results import Contestant
+
+FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif"
+
+OURS = (("#e8590c", "#ff8c42"), ("#b8860b", "#ffd166"), ("#c2255c", "#ff7096"))
+"""Ours, light and dark: native, ASGI, WSGI."""
+CEILING = ("#868e96", "#8b949e")
+OTHERS = (
+    ("#1c7ed6", "#58a6ff"),
+    ("#2b8a3e", "#56d364"),
+    ("#7048e8", "#a99bff"),
+    ("#0b7285", "#39c5cf"),
+    ("#a61e4d", "#f778ba"),
+    ("#5c7c00", "#b5d334"),
+    ("#364fc7", "#91a7ff"),
+    ("#087f5b", "#38d9a9"),
+    ("#862e9c", "#da77f2"),
+    ("#7c5a2a", "#d2a679"),
+)
+_PLAIN = {
+    "text": ("#1f2328", "#e6edf3"),
+    "quiet": ("#59636e", "#9198a1"),
+    "line": ("#d1d9e0", "#30363d"),
+    "paper": ("#ffffff", "#0d1117"),
+}
+
+
+def place(contestant: Contestant) -> str:
+    """Give the kind of mark: ours, ceiling or other."""
+    if contestant.role == "ceiling":
+        return "ceiling"
+    return "ours" if contestant.name.startswith("bolide") else "other"
+
+
+def classes(contestants: list[Contestant]) -> dict[str, str]:
+    """Give each contestant a colour's class, the same in every chart of a report."""
+    found, others = {}, 0
+    ours = {"native": "o0", "asgi": "o1", "wsgi": "o2"}
+    for each in contestants:
+        kind = place(each)
+        if kind == "other":
+            found[each.name] = f"c{others % len(OTHERS)}" + (
+                " dashed" if others >= len(OTHERS) else ""
+            )
+            others += 1
+        else:
+            found[each.name] = "ce dashed" if kind == "ceiling" else ours.get(each.interface, "o0")
+    return found
+
+
+def rules(*, is_dark: bool) -> str:
+    """Give the CSS rules of one theme."""
+    n = int(is_dark)
+    named = {f"c{i}": pair[n] for i, pair in enumerate(OTHERS)}
+    named |= {f"o{i}": pair[n] for i, pair in enumerate(OURS)} | {"ce": CEILING[n]}
+    lines = [
+        f".{name} .stroke{{stroke:{colour}}}.{name} .fill,.{name}.swatch{{fill:{colour};"
+        f"background-color:{colour}}}"
+        for name, colour in named.items()
+    ]
+    text, quiet, line, paper = (_PLAIN[each][n] for each in ("text", "quiet", "line", "paper"))
+    blue = OTHERS[0][n]
+    lines += [
+        f".chart text{{fill:{text}}}.chart .quiet{{fill:{quiet}}}.chart .grid{{stroke:{line}}}",
+        f".chart .paper{{fill:{paper}}}.chart .whisker{{stroke:{text}}}",
+        f".chart .halo,.chart .said{{stroke:{paper}}}",
+        f".other .bar{{fill:{blue}}}.other .span{{stroke:{blue}}}.other .dot{{fill:{blue}}}",
+        f".ours .bar{{fill:{OURS[0][n]}}}.ours .span{{stroke:{OURS[0][n]}}}"
+        f".ours .dot{{fill:{OURS[0][n]}}}",
+        f".ceiling .bar{{fill:{CEILING[n]}}}.ceiling .span{{stroke:{CEILING[n]}}}"
+        f".ceiling .dot{{fill:{CEILING[n]}}}.chart .limit{{stroke:{CEILING[n]}}}",
+    ]
+    return "\n".join(lines)
+
+
+SHAPES = f"""
+.chart{{font-family:{FONT};font-size:13px}}
+.chart text{{stroke:none}}
+.chart .small{{font-size:11.5px}}
+.chart .strong{{font-weight:600}}
+.chart .said{{paint-order:stroke;stroke-width:4px;stroke-linejoin:round}}
+.chart .end{{text-anchor:end}}
+.chart .mid{{text-anchor:middle}}
+.chart .grid{{stroke-width:1}}
+.chart .whisker{{stroke-width:1.5;opacity:.75}}
+.chart .limit{{stroke-width:1.5;stroke-dasharray:5 4}}
+.chart .span{{stroke-width:5;stroke-linecap:round;opacity:.55}}
+.chart .thin{{stroke-width:1.5;stroke-linecap:butt}}
+.chart .bar{{opacity:.88}}
+.chart .series .stroke{{fill:none;stroke-width:2;stroke-linejoin:round}}
+.chart .o0 .stroke,.chart .o1 .stroke,.chart .o2 .stroke{{stroke-width:3}}
+.chart .dashed .stroke{{stroke-dasharray:6 4}}
+.chart .halo{{fill:none;stroke-width:5;opacity:.8}}
+"""
+
+
+def text(x: float, y: float, content: str, kind: str = "") -> str:
+    """Write a line of text with its baseline's left end at x, y."""
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{escape(content)}</text>'
+
+
+def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+    """Draw a straight line."""
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>'
+
+
+def drawing(width: float, height: float, label: str, body: str, **data: object) -> str:
+    """Wrap a chart's elements; `data` becomes data-* attributes for the page's script."""
+    more = "".join(f' data-{name}="{escape(str(value))}"' for name, value in data.items())
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart"'
+        f' viewBox="0 0 {width:.0f} {height:.0f}" role="img"'
+        f' aria-label="{escape(label)}"{more}>{body}</svg>'
+    )
+
+
+def standalone(chart: str, title: str, note: str, *, is_png: bool = False) -> str:
+    """Make a chart a picture of its own: a title above, a note below, colours inside."""
+    width, height = (float(each) for each in chart.split('viewBox="0 0 ')[1].split('"')[0].split())
+    style = SHAPES + rules(is_dark=False)
+    if not is_png:
+        style += "@media(prefers-color-scheme:dark){" + rules(is_dark=True) + "}"
+    inner = chart[chart.index(">") + 1 : chart.rindex("</svg>")]
+    body = (
+        f"<style>{style}</style>"
+        f'<rect width="{width:.0f}" height="{height + 68:.0f}" class="paper"/>'
+        f"{text(16, 28, title, 'strong')}"
+        f'<svg x="0" y="40" width="{width:.0f}" height="{height:.0f}"'
+        f' viewBox="0 0 {width:.0f} {height:.0f}">{inner}</svg>'
+        f"{text(16, height + 58, note, 'quiet small')}"
+    )
+    return drawing(width, height + 68, title, body)

@@ -1,0 +1,153 @@
+"""The league table of a workload, as rows of cells that HTML and Markdown both write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bolide.lab.report import svg, words
+from bolide.lab.report.summary import Figure, Result
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell: what it shows, what it is sorted by, what a pointer is told."""
+
+    text: str
+    value: float | None = None
+    title: str = ""
+    kind: str = ""
+    """A class of the page: num, bad, mark, quiet."""
+    under: str = ""
+    """A second, smaller line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row; `name` is the contestant's that the filter knows, "" for none."""
+
+    cells: list[Cell]
+    name: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Headings and rows; `hints` explain headings."""
+
+    columns: list[str]
+    lines: list[Line]
+    hints: dict[str, str] = field(default_factory=dict)
+
+
+LEAGUE = [
+    "contestant",
+    "requests/s",
+    "of ceiling",
+    "p50",
+    "p99",
+    "max",
+    "CPU/request",
+    "memory",
+    "errors",
+    "limit",
+]
+
+HINTS = {
+    "requests/s": "right answers per second: the median over rounds, and its 95 % interval",
+    "of ceiling": "the ratio to the responder that does not parse, in the same rounds",
+    "p50": "of all rounds' answers together, where the tool gives histograms",
+    "p99": "of all rounds' answers together, where the tool gives histograms",
+    "max": "the longest of any round",
+    "CPU/request": "processor time of the server's whole process tree for each right answer",
+    "memory": "the most memory of the whole process tree, shared pages counted once (PSS)",
+    "errors": "failed requests of all rounds, by class",
+    "limit": "what was busy: the server, the generator, or neither; noisy and unstable rounds",
+}
+
+
+def league(result: Result, workload: str) -> Table:
+    """Make the table of a workload, the highest rate first, failures last."""
+    figures = result.of(workload)
+    return without_empty(Table(LEAGUE, [_line(result, figure) for figure in figures], HINTS))
+
+
+def without_empty(table: Table) -> Table:
+    """Leave out columns in which every cell is a dash."""
+    kept = [
+        place
+        for place in range(len(table.columns))
+        if any(line.cells[place].text != words.NONE for line in table.lines)
+    ]
+    lines = [Line([line.cells[n] for n in kept], line.name, line.kind) for line in table.lines]
+    return Table([table.columns[n] for n in kept], lines, table.hints)
+
+
+def _line(result: Result, figure: Figure) -> Line:
+    name, kind = figure.contestant.name, svg.place(figure.contestant)
+    about = [figure.contestant.interface, figure.contestant.version or ""]
+    who = Cell(
+        figure.contestant.title,
+        title=figure.contestant.settings,
+        kind="who",
+        under=" ".join(each for each in about if each and each != "none"),
+    )
+    latency = figure.latency_us
+    times = [
+        Cell(words.time_us(latency.get(rank)), latency.get(rank), kind="num")
+        for rank in ("p50", "p99", "max")
+    ]
+    cpu = figure.cpu_us_per_request
+    cells = [
+        who,
+        rate_cell(figure),
+        ceiling_cell(result, figure),
+        *times,
+        Cell(words.time_us(cpu and cpu.middle), cpu and cpu.middle, kind="num"),
+        Cell(words.size(figure.memory_bytes), figure.memory_bytes, kind="num"),
+        errors_cell(figure),
+        _limit_cell(figure),
+    ]
+    return Line(cells, name, kind if figure.valid else f"{kind} failed")
+
+
+def rate_cell(figure: Figure) -> Cell:
+    """Give right answers per second with their interval, or why there are none."""
+    rate = figure.rate
+    if rate is None:
+        why = figure.reasons[0] if figure.reasons else "no right answer"
+        return Cell("failed", None, why, "num bad", words.cut(why))
+    by_round = ", ".join(words.count(value) for _, value in sorted(figure.by_round.items()))
+    return Cell(
+        words.count(rate.middle), rate.middle, f"rounds: {by_round}", "num", words.interval(rate)
+    )
+
+
+def ceiling_cell(result: Result, figure: Figure) -> Cell:
+    """Give the share of the ceiling; the ceiling itself has none."""
+    found = result.of_ceiling(figure)
+    said = words.interval(found)
+    title = "" if said == words.NONE or not found else _percent_interval(found.low, found.high)
+    return Cell(words.share(found and found.middle), found and found.middle, title, "num")
+
+
+def _percent_interval(low: float | None, high: float | None) -> str:
+    return f"{words.share(low)} to {words.share(high)}"
+
+
+def errors_cell(figure: Figure) -> Cell:
+    """Give failed requests and their classes; unknown is a dash, none is 0."""
+    if figure.failed is None:
+        return Cell(words.NONE, None, "the tool does not say", "num quiet")
+    if not figure.failed:
+        return Cell("0", 0, "", "num quiet")
+    classes = ", ".join(f"{words.count(n)} {name}" for name, n in figure.errors.most_common())
+    part = words.share(figure.failed_share) if figure.failed_share else ""
+    return Cell(words.count(figure.failed), figure.failed, classes, "num bad", part)
+
+
+def _limit_cell(figure: Figure) -> Cell:
+    marks = figure.marks
+    verdict = figure.verdict.removesuffix("-bound")
+    kind = "mark bad" if verdict in ("failed", "errors") else "mark"
+    under = ", ".join(each for each in marks if each != verdict)
+    return Cell(verdict, None, "; ".join(figure.reasons), kind, under)

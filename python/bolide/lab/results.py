@@ -1,0 +1,250 @@
+"""The records of a race: what stands in `results.jsonl`, one JSON object per line.
+
+Unknown is null, never 0 and never a neighbour's value. Lines are written as they become known, so
+that a race that is ended early keeps what it has measured. `bolide race report` reads them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from bolide.errors import ConfigError
+
+SCHEMA = 1
+FILE_NAME = "results.jsonl"
+
+State: TypeAlias = Literal["ready", "needs set-up", "cannot run here"]
+Verdict: TypeAlias = Literal[
+    "server-bound", "generator-bound", "neither", "errors", "unstable", "noisy", "failed"
+]
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="machine"):
+    """Where the race was run, and when it started (ISO 8601, UTC)."""
+
+    schema: int = SCHEMA
+    kernel: str | None
+    cpu_model: str | None
+    cpus: int | None
+    memory_bytes: int | None
+    python: str
+    sysctls: dict[str, str]
+    limits: dict[str, int]
+    virtualisation: str | None
+    started_at: str
+    bolide_version: str | None
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of load by one tool; the name is unique in its study."""
+
+    name: str
+    tool: str
+    connections: int
+    pipeline_depth: int = 1
+    is_persistent: bool = True
+    http_version: Literal["1.0", "1.1"] = "1.1"
+    target: str = "/"
+    threads: int = 1
+    requests_total: int | None = None
+    duration_s: float | None = None
+    rate_per_s: float | None = None
+    timeout_s: float = 5.0
+    content: str | None = None
+    """What each answer must hold; None: whatever the first one holds."""
+    contestants: tuple[str, ...] = ()
+    """Only these take part; empty: all of the study."""
+    is_quick: bool = False
+    """A quick race has it too."""
+
+
+class Published(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure that the study's document gives; the note says what is odd about it."""
+
+    contestant: str
+    workload: str
+    requests_per_s: float | None = None
+    latency_ms: float | None = None
+    note: str = ""
+    does_not_hold: str = ""
+    """Why the figure is no result, "" if it is one."""
+
+
+class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="study"):
+    """What is measured in which way."""
+
+    schema: int = SCHEMA
+    name: str
+    title: str
+    document: str
+    rounds: int
+    duration_s: float | None
+    workloads: tuple[Workload, ...]
+    published: tuple[Published, ...]
+
+
+def with_workloads(study: Study, workloads: Iterable[Workload]) -> Study:
+    """Give a study with these workloads only, and the published figures of them."""
+    kept = tuple(workloads)
+    names = {each.name for each in kept}
+    published = tuple(each for each in study.published if each.workload in names)
+    return msgspec.structs.replace(study, workloads=kept, published=published)
+
+
+class Contestant(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="contestant"):
+    """A server with an application; `role` tells the machine's limit from the servers."""
+
+    schema: int = SCHEMA
+    name: str
+    title: str
+    role: Literal["server", "ceiling"]
+    interface: str
+    version: str | None
+    language: str
+    settings: str
+    state: State
+    reason: str
+    remarks: tuple[str, ...] = ()
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a trial has no figures."""
+
+    class_: str = msgspec.field(name="class")
+    message: str
+
+
+class ServerUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What the server's whole process tree used during the measured time."""
+
+    cpu_s: float | None = None
+    cpu_share: float | None = None
+    """Of one processor: 2.0 is two whole ones."""
+    rss_bytes_max: int | None = None
+    pss_bytes_max: int | None = None
+    context_switches: int | None = None
+    processes: int | None = None
+
+
+class GeneratorUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What the load generator used; the share is that of its busiest thread."""
+
+    cpu_s: float | None = None
+    cpu_share: float | None = None
+
+
+class KernelDelta(msgspec.Struct, frozen=True, kw_only=True):
+    """By how much the kernel's counters rose; they are the whole network namespace's."""
+
+    listen_overflows: int | None = None
+    listen_drops: int | None = None
+    retransmits: int | None = None
+    syncookies: int | None = None
+    steal_share: float | None = None
+    """Of the time of the processors that the race used."""
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="trial"):
+    """One timed run of one workload on one contestant."""
+
+    schema: int = SCHEMA
+    study: str
+    workload: str
+    contestant: str
+    round: int
+    tool: str
+    tool_version: str | None
+    command: list[str]
+    started_at: str
+    seconds: float | None = None
+    is_valid: bool
+    failure: Failure | None = None
+    ok: int | None = None
+    failed: int | None = None
+    errors: dict[str, int] = {}
+    requests_per_s: float | None = None
+    latency_us: dict[str, float | None] | None = None
+    histogram: list[tuple[float, int]] | None = None
+    bytes_per_s: float | None = None
+    server: ServerUse = ServerUse()
+    generator: GeneratorUse = GeneratorUse()
+    kernel: KernelDelta = KernelDelta()
+    verdict: Verdict
+    evidence: list[str] = []
+
+
+Record: TypeAlias = Machine | Study | Contestant | Trial
+"""Any line."""
+
+_decoder = msgspec.json.Decoder(Record)
+
+
+class Journal:
+    """The file that a running race writes, record by record."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open it for adding.
+
+        Raises:
+            ConfigError: the folder cannot be written.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = (folder / FILE_NAME).open("ab")
+            _drop_half_line(folder / FILE_NAME)
+        except OSError as error:
+            raise ConfigError(f"cannot write {folder}: {error.strerror}") from None
+
+    def write(self, record: Record) -> None:
+        """Add one line."""
+        self._file.write(msgspec.json.encode(record) + b"\n")
+        self._file.flush()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+
+def _drop_half_line(path: Path) -> None:
+    """Cut off what a race that was killed while it wrote has left behind its last whole line."""
+    content = path.read_bytes()
+    if not content.endswith(b"\n"):
+        os.truncate(path, content.rfind(b"\n") + 1)
+
+
+def read(folder: Path) -> list[Record]:
+    """Read all records of a race's folder; a last line that was cut off is left out.
+
+    Raises:
+        ConfigError: there is no such file, a line is no record, or it has another schema.
+    """
+    path = folder / FILE_NAME
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    found: list[Record] = []
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            record: Any = _decoder.decode(line)
+        except msgspec.MsgspecError as error:
+            raise ConfigError(f"{path}, line {number} is no record of a race: {error}") from None
+        if record.schema != SCHEMA:
+            raise ConfigError(
+                f"{path}, line {number} has schema {record.schema}; this Bolide reads {SCHEMA}"
+            )
+        found.append(record)
+    return found

@@ -1,0 +1,42 @@
+"""The order of the trials: rounds, in each every workload, in each every contestant, shuffled.
+
+A contestant that always came after the same other one would be measured in that one's weather.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+
+from bolide.lab.contestant import Contestant
+from bolide.lab.results import Workload
+from bolide.lab.trial import Slot
+
+
+def takes_part(contestant: Contestant, workload: Workload) -> str:
+    """Say why a contestant does not meet a workload; "" if it does."""
+    entry = contestant.entry
+    if workload.contestants and contestant.name not in workload.contestants:
+        return "the workload is for others"
+    if workload.is_persistent and not entry.is_persistent:
+        return "it closes every connection"
+    if workload.pipeline_depth > 1 and not entry.pipelines:
+        return "it does not answer pipelined requests"
+    most = entry.connections_max
+    if workload.is_persistent and most is not None and workload.connections > most:
+        return f"it answers {most} persistent connections at a time"
+    return ""
+
+
+def slots(
+    contestants: Sequence[Contestant], workloads: Iterable[Workload], rounds: int, seed: int
+) -> list[Slot]:
+    """Give every trial of a race in its order; one seed gives one order."""
+    found = []
+    workloads = list(workloads)
+    for number in range(1, rounds + 1):
+        for workload in workloads:
+            field = [each for each in contestants if not takes_part(each, workload)]
+            random.Random(f"{seed} {number} {workload.name}").shuffle(field)  # noqa: S311
+            found += [Slot(number, workload, each) for each in field]
+    return found

@@ -1,0 +1,249 @@
+"""The contestants' environments: what is there, and how the rest is made.
+
+Each server has a folder of its own below the user's cache directory: a virtual environment with
+pinned distributions, or what go and cargo have built. Nothing is downloaded but by pip, go and
+cargo. A folder notes what it was made of, and is made anew when that changes.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bolide.lab.contestant import APPS, Contestant
+from bolide.lab.results import State
+
+NOTE = "made-of"
+FAILED = "failed"
+MAKE_S_MAX = 1800
+LOOK_S_MAX = 20
+SYSTEM_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/sbin")
+VERSION = re.compile(r"\d+(?:\.\d+)+")
+
+
+class SetupError(Exception):
+    """A step that failed; the text is one line."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """Whether a contestant can run here, why not, and which version would."""
+
+    state: State
+    reason: str = ""
+    version: str | None = None
+
+
+def cache_folder() -> Path:
+    """Give the folder that holds all environments."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bolide" / "race"
+
+
+def folder_of(contestant: Contestant) -> Path:
+    """Give the folder of its environment, which need not be there."""
+    return cache_folder() / contestant.key
+
+
+def python_of(contestant: Contestant) -> Path:
+    """Give the interpreter that it runs on."""
+    if contestant.setup.requirements:
+        return folder_of(contestant) / "bin" / "python"
+    return Path(sys.executable)
+
+
+def find_program(name: str) -> str | None:
+    """Find a program, also where only root has its PATH."""
+    return shutil.which(name) or shutil.which(name, path=os.pathsep.join(SYSTEM_FOLDERS))
+
+
+def examine(contestant: Contestant) -> Status:
+    """Say whether it can run here."""
+    setup = contestant.setup
+    absent = [name for name in setup.programs if find_program(name) is None]
+    absent += [path for path in setup.paths if not Path(path).exists()]
+    if absent or (setup.probe and not _succeeds(setup.probe)):
+        what = f"no {', '.join(absent)}" if absent else f"`{' '.join(setup.probe)}` fails"
+        if setup.missing and not setup.apt:
+            return Status("cannot run here", f"{what}: {setup.missing}")
+        return Status("needs set-up", f"{what} ({apt_line([contestant])})")
+    if setup.interpreter and _interpreter(setup.interpreter) is None:
+        mend = f"pyenv install {setup.interpreter}"
+        return Status("cannot run here", f"no CPython {setup.interpreter} ({mend})")
+    if _is_made(contestant):
+        return Status("ready", version=_version(contestant))
+    failed = folder_of(contestant) / FAILED
+    if failed.is_file():
+        return Status("cannot run here", f"set-up failed: {failed.read_text().strip()}")
+    for kind, program in ((setup.go, "go"), (setup.cargo, "cargo")):
+        if kind and find_program(program) is None:
+            return Status("cannot run here", f"no {program} on the PATH")
+    return Status("needs set-up", f"bolide race setup {contestant.name}")
+
+
+def apt_line(contestants: Sequence[Contestant]) -> str:
+    """Give the command that installs what the distribution has of them."""
+    packages = sorted({package for each in contestants for package in each.setup.apt})
+    return f"apt-get install --no-install-recommends {' '.join(packages)}" if packages else ""
+
+
+def lacks_packages(contestant: Contestant) -> bool:
+    """Tell whether a package of the distribution is what is missing."""
+    setup = contestant.setup
+    return bool(setup.apt) and (
+        any(find_program(name) is None for name in setup.programs)
+        or any(not Path(path).exists() for path in setup.paths)
+    )
+
+
+def install_packages(contestants: Sequence[Contestant]) -> None:
+    """Run the line of `apt_line`, on this terminal.
+
+    Raises:
+        SetupError: it failed.
+    """
+    done = subprocess.run(apt_line(contestants).split(), check=False)  # noqa: S603 - the line that was shown
+    if done.returncode:
+        raise SetupError("apt-get failed; it needs root (sudo), and apt-get update before")
+
+
+def prepare(contestant: Contestant, say: Callable[[str], None]) -> None:
+    """Make its environment, if it needs one and has it not.
+
+    Raises:
+        SetupError: a step failed; the folder remembers why.
+    """
+    if _is_made(contestant):
+        return
+    folder = folder_of(contestant)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        for command, place in _steps(contestant, folder):
+            say(f"{contestant.key}: {' '.join(command)}")
+            _run(command, place)
+    except SetupError as error:
+        (folder / FAILED).write_text(f"{error}\n")
+        raise
+    (folder / NOTE).write_text(_made_of(contestant))
+
+
+def _steps(contestant: Contestant, folder: Path) -> list[tuple[list[str], Path]]:
+    setup = contestant.setup
+    steps: list[tuple[list[str], Path]] = []
+    if setup.requirements:
+        python = _interpreter(setup.interpreter)
+        if python is None:
+            raise SetupError(f"no CPython {setup.interpreter}")
+        steps.append(([python, "-m", "venv", str(folder)], folder))
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        pip.append("--disable-pip-version-check")
+        for arguments in setup.install or (setup.requirements,):
+            steps.append(([*pip, *arguments], folder))
+    if setup.go:
+        source = _copied(setup.go, folder)
+        steps.append((["go", "build", "-o", str(folder / "bin" / "server"), "."], source))
+    if setup.cargo:
+        source = _copied(setup.cargo, folder)
+        steps.append(
+            (["cargo", "install", "--quiet", "--path", ".", "--root", str(folder)], source)
+        )
+    return steps
+
+
+def _copied(name: str, folder: Path) -> Path:
+    target = folder / "source"
+    shutil.copytree(APPS / name, target)
+    return target
+
+
+def _is_made(contestant: Contestant) -> bool:
+    setup = contestant.setup
+    if not (setup.requirements or setup.go or setup.cargo):
+        return True
+    note = folder_of(contestant) / NOTE
+    return note.is_file() and note.read_text() == _made_of(contestant)
+
+
+def _made_of(contestant: Contestant) -> str:
+    """Say what an environment is made of; another text is another environment."""
+    setup = contestant.setup
+    python = setup.interpreter or platform.python_version()
+    steps = [" ".join(arguments) for arguments in setup.install]
+    sources = [
+        path.read_text()
+        for name in (setup.go, setup.cargo)
+        if name
+        for path in sorted((APPS / name).rglob("*"))
+        if path.is_file()
+    ]
+    return "\n".join([python, *setup.requirements, *steps, *sources])
+
+
+def _version(contestant: Contestant) -> str | None:
+    setup = contestant.setup
+    if setup.version:
+        done = _look([find_program(setup.version[0]) or setup.version[0], *setup.version[1:]])
+        found = VERSION.search(done) if done else None
+        return found[0] if found else None
+    if not setup.distribution:
+        return platform.python_version() if not (setup.go or setup.cargo) else None
+    if not setup.requirements:
+        try:
+            return importlib.metadata.version(setup.distribution)
+        except importlib.metadata.PackageNotFoundError:
+            return None
+    name = re.sub(r"[-_.]+", "_", setup.distribution).lower()
+    for path in folder_of(contestant).glob("lib/python*/site-packages/*.dist-info"):
+        stem, _, version = path.stem.partition("-")
+        if re.sub(r"[-_.]+", "_", stem).lower() == name:
+            return version
+    return None
+
+
+def _interpreter(version: str) -> str | None:
+    """Find an interpreter that runs; a version manager's stand-in may be there and fail."""
+    if not version:
+        return sys.executable
+    root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    found = sorted(str(path) for path in root.glob(f"versions/{version}.*/bin/python{version}"))
+    on_path = shutil.which(f"python{version}")
+    for path in (*found, *([on_path] if on_path else [])):
+        if _succeeds([path, "-c", "import venv"]):
+            return path
+    return None
+
+
+def _succeeds(command: Sequence[str]) -> bool:
+    return _look(command) is not None
+
+
+def _look(command: Sequence[str]) -> str | None:
+    """Give what a short command says on both streams; None if it fails."""
+    try:
+        done = subprocess.run(  # noqa: S603 - package clients and their tools
+            [*command], capture_output=True, text=True, check=False, timeout=LOOK_S_MAX
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout + done.stderr if done.returncode == 0 else None
+
+
+def _run(command: list[str], folder: Path) -> None:
+    try:
+        done = subprocess.run(  # noqa: S603 - package clients and their tools
+            command, cwd=folder, capture_output=True, text=True, check=False, timeout=MAKE_S_MAX
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SetupError(f"{command[0]}: {error}") from None
+    if done.returncode:
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        errors = [line for line in lines if "error" in line.lower()] or lines or ["it said nothing"]
+        raise SetupError(f"`{' '.join(command[-4:])}` failed: {errors[-1][:200]}")

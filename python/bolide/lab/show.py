@@ -1,0 +1,125 @@
+"""Shows a race on the terminal: what runs, how long it still takes, and the figures at its end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from bolide.lab.results import Contestant, Study, Trial, Workload
+from bolide.lab.trial import Slot
+
+
+class Terminal:
+    """The progress of a race; lines of text where nobody looks at a terminal."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True, highlight=False)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self._task = self._progress.add_task("", total=None)
+
+    def note(self, text: str) -> None:
+        """Tell one thing."""
+        self._progress.console.print(f"[dim]{_plain(text)}[/dim]", soft_wrap=True)
+
+    def start(self, slots: Sequence[Slot], done: int) -> None:
+        """Show the bar."""
+        if done:
+            self.note(f"{done} trials were measured before")
+        self._progress.update(self._task, total=len(slots) + done, completed=done)
+        self._progress.start()
+
+    def running(self, slot: Slot) -> None:
+        """Tell that a trial starts."""
+        name = f"{slot.contestant.name}, {slot.workload.name}, round {slot.round}"
+        self._progress.update(self._task, description=name)
+
+    def ended(self, found: Trial) -> None:
+        """Tell how it went."""
+        name = f"{found.contestant:28} {found.workload:24} {found.round:2}"
+        if found.failure is not None:
+            self._progress.console.print(
+                f"{name}  [red]{found.failure.class_}[/red]: {_plain(found.failure.message)}",
+                soft_wrap=True,
+            )
+        else:
+            rate = "?" if found.requests_per_s is None else f"{found.requests_per_s:,.0f}"
+            colour = "red" if found.verdict == "errors" else "yellow"
+            verdict = f"[{colour}]{found.verdict}[/]" if not found.is_valid else found.verdict
+            self._progress.console.print(f"{name} {rate:>12}/s  {verdict}", soft_wrap=True)
+        self._progress.advance(self._task)
+
+    def stop(self) -> None:
+        """Take the bar away."""
+        self._progress.stop()
+
+
+def contestants_table(found: Iterable[Contestant]) -> Table:
+    """Make the table of `bolide race list`."""
+    table = Table("contestant", "interface", "version", "state", "reason", box=None)
+    colours = {"ready": "green", "needs set-up": "yellow", "cannot run here": "red"}
+    for each in found:
+        colour = colours[each.state]
+        row = [each.name, each.interface, each.version or "", f"[{colour}]{each.state}[/]"]
+        table.add_row(*row, _plain(each.reason))
+    return table
+
+
+def league_table(study: Study, trials: Sequence[Trial]) -> Table:
+    """Make a table of the medians, with the ratio to the ceiling where that took part.
+
+    The report (`bolide race report`) has intervals; this is what one sees at once.
+    """
+    rates: dict[tuple[str, str], list[float]] = defaultdict(list)
+    marks: dict[tuple[str, str], set[str]] = defaultdict(set)
+    names: dict[str, None] = {}
+    for each in trials:
+        key = (each.contestant, each.workload)
+        names[each.contestant] = None
+        if each.is_valid and each.requests_per_s is not None:
+            rates[key].append(each.requests_per_s)
+        else:
+            marks[key].add(each.failure.class_ if each.failure else each.verdict)
+    workloads = [each for each in study.workloads if any(key[1] == each.name for key in rates)]
+    table = Table("requests/s", *(each.name for each in workloads), box=None, title=study.title)
+    order = sorted(names, key=lambda name: -_best(rates, name, workloads))
+    for name in order:
+        table.add_row(name, *(_cell(rates, marks, name, each.name) for each in workloads))
+    return table
+
+
+def _best(
+    rates: dict[tuple[str, str], list[float]], name: str, workloads: Sequence[Workload]
+) -> float:
+    return max(
+        (median(rates[name, each.name]) for each in workloads if rates[name, each.name]), default=0
+    )
+
+
+def _cell(
+    rates: dict[tuple[str, str], list[float]],
+    marks: dict[tuple[str, str], set[str]],
+    name: str,
+    workload: str,
+) -> str:
+    if not rates[name, workload]:
+        return f"[red]{', '.join(sorted(marks[name, workload])) or '-'}[/red]"
+    rate = median(rates[name, workload])
+    ceiling = rates.get(("ceiling", workload))
+    share = f" {rate / median(ceiling):5.0%}" if ceiling and name != "ceiling" else ""
+    return f"{rate:,.0f}{share}"
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", r"\[")

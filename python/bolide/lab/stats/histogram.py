@@ -1,0 +1,49 @@
+"""Histograms: rows of (greatest value, count). They are added up; percentiles never are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+Rows = Sequence[tuple[float, int]]
+
+
+def merge(histograms: Iterable[Rows]) -> list[tuple[float, int]]:
+    """Add histograms up; their bounds need not be the same."""
+    counts: dict[float, int] = {}
+    for rows in histograms:
+        for upper, count in rows:
+            counts[upper] = counts.get(upper, 0) + count
+    return sorted((upper, count) for upper, count in counts.items() if count)
+
+
+def total(rows: Rows) -> int:
+    """Count the values."""
+    return sum(count for _, count in rows)
+
+
+def percentile(rows: Rows, share: float) -> float | None:
+    """Give the bound below or at which a share of the values lies: never too low.
+
+    The nearest rank (ceil(share * n)), as HdrHistogram and oha have it. None without a value, and
+    for a share that so few values cannot tell from their maximum: p99.9 needs a thousand.
+    """
+    count = total(rows)
+    if not count or count * (1 - share) < 1 - 1e-9:
+        return None
+    rank = max(1, math.ceil(share * count - 1e-9))
+    reached = 0
+    for upper, count in sorted(rows):
+        reached += count
+        if reached >= rank:
+            return upper
+    return None
+
+
+def cumulative(rows: Rows) -> list[tuple[float, float]]:
+    """Give (greatest value, share of the values at most so great), ascending."""
+    count, reached, found = total(rows), 0, []
+    for upper, each in sorted(rows):
+        reached += each
+        found.append((upper, reached / count))
+    return found

@@ -1,0 +1,89 @@
+"""Medians over rounds, and how far they could lie from the truth."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from statistics import median
+from typing import final
+
+CONFIDENCE = 0.95
+RESAMPLES = 4000
+EXACT_MAX = 5
+"""Up to so many values every resample is looked at (5 ** 5 = 3125), none left to chance."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate with its interval; `low` and `high` are None for a single value: unknown."""
+
+    middle: float
+    low: float | None
+    high: float | None
+    count: int
+    """Values that it was made from."""
+
+    @property
+    def relative_width(self) -> float | None:
+        """Half of the interval's width by its middle."""
+        if self.low is None or self.high is None or not self.middle:
+            return None
+        return (self.high - self.low) / 2 / abs(self.middle)
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Interpolate linearly between the closest ranks (R's type 7, numpy's default).
+
+    Raises:
+        ValueError: there is no value.
+    """
+    if not ordered:
+        raise ValueError("no value has a quantile")
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def median_interval(values: Sequence[float]) -> Interval | None:
+    """Give the median with its percentile bootstrap interval (95 %); None without a value.
+
+    The same values always give the same interval.
+    """
+    if not values:
+        return None
+    if len(values) == 1:
+        return Interval(values[0], None, None, 1)
+    ordered = sorted(values)
+    weights = _middles(len(ordered)).items()
+    drawn = sorted(((ordered[low] + ordered[high]) / 2, times) for (low, high), times in weights)
+    found = [value for value, times in drawn for _ in range(times)]
+    tail = (1 - CONFIDENCE) / 2
+    ends = quantile(found, tail), quantile(found, 1 - tail)
+    return Interval(median(ordered), *ends, len(ordered))
+
+
+@cache
+def _middles(count: int) -> Counter[tuple[int, int]]:
+    """Count which two ranks (of an odd number: one, twice) a resample's median lies between.
+
+    It depends on the number of values alone.
+    """
+    ranks = range(count)
+    if count <= EXACT_MAX:
+        samples: Iterable[Sequence[int]] = product(ranks, repeat=count)
+    else:
+        dice = random.Random(count)  # noqa: S311 - statistics, no secret
+        samples = (dice.choices(ranks, k=count) for _ in range(RESAMPLES))
+    middle = (count - 1) // 2, count // 2
+    found: Counter[tuple[int, int]] = Counter()
+    for sample in samples:
+        ordered = sorted(sample)
+        found[ordered[middle[0]], ordered[middle[1]]] += 1
+    return found

@@ -1,0 +1,37 @@
+"""Load generators: how each is called, and what its output really says.
+
+One file per tool; `load.py` has what goes in and comes out, `tool.py` what they share. No tool's
+headline is taken over: a rate counts right answers only, and what an output hides (error pages
+counted as success, samples left out, connections lost) stands in `Reading.remarks`. Nothing here
+starts a load; `race.py` does.
+"""
+
+from bolide.lab.tools.ab import Ab
+from bolide.lab.tools.bolide import Bolide
+from bolide.lab.tools.bombardier import Bombardier
+from bolide.lab.tools.h2load import H2load
+from bolide.lab.tools.hey import Hey
+from bolide.lab.tools.load import Load, Reading
+from bolide.lab.tools.oha import Oha
+from bolide.lab.tools.tool import Tool, ToolError
+from bolide.lab.tools.webbench import Webbench
+from bolide.lab.tools.wrk import Wrk
+
+__all__ = ["TOOLS", "Load", "Reading", "Tool", "ToolError", "find"]
+
+TOOLS: dict[str, Tool] = {
+    tool.name: tool
+    for tool in (Bolide(), Ab(), Wrk(), Webbench(), Oha(), H2load(), Hey(), Bombardier())
+}
+"""Every tool by name."""
+
+
+def find(name: str) -> Tool:
+    """Give the tool of a name.
+
+    Raises:
+        ToolError: there is none.
+    """
+    if name not in TOOLS:
+        raise ToolError(f"no tool is called {name!r}; there are {', '.join(TOOLS)}")
+    return TOOLS[name]

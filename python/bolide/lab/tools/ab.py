@@ -1,0 +1,172 @@
+"""ApacheBench 2.3: HTTP/1.0, one thread, and a page where error pages count as requests."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from bolide.lab.tools.load import Load, Reading, latency
+from bolide.lab.tools.tool import Tool, ToolError, settle
+
+REQUESTS_PER_S_MAX = 400_000
+"""More than ab can do: what a run that ends by time needs room for."""
+
+_CLASSES = {"Connect": "connect", "Receive": "reset", "Length": "length", "Exceptions": "exception"}
+
+
+class Ab(Tool):
+    """ab of the Apache HTTP server."""
+
+    name = "ab"
+    version_arguments = ("-V",)
+    version_pattern = r"Version (\S+)"
+
+    def command(self, load: Load) -> list[str]:
+        """Give the command line.
+
+        `-r` goes on after a receive error, and `-e` writes percentiles in microseconds: the page
+        has whole milliseconds.
+
+        Raises:
+            ToolError: the load is pipelined, has a rate, or expects no 2xx.
+        """
+        self.refuse(
+            load, "pipelining", "a rate", "more than one thread", "answers that are not 2xx"
+        )
+        words = ["ab", "-r", "-q", "-s", str(math.ceil(load.timeout_s)), "-e", "/dev/stdout"]
+        if load.is_persistent:
+            words.append("-k")
+        if load.requests_total is not None:
+            words += ["-n", str(load.requests_total)]
+        else:
+            seconds = math.ceil(load.duration_s or 10)
+            words += ["-t", str(seconds), "-n", str(seconds * REQUESTS_PER_S_MAX)]  # -n after -t
+        return [*words, "-c", str(load.connections), load.url]
+
+    def read(self, stdout: str, stderr: str, exit_code: int, load: Load) -> Reading:
+        """Read the page, and the percentiles of `-e` where they stand among its lines."""
+        page = _Page(stdout)
+        if not page.has("Complete requests"):
+            raise self._aborted(stdout, stderr, exit_code)
+        complete, seconds = int(page.number("Complete requests")), page.seconds()
+        errors = {_CLASSES[name]: count for name, count in page.failures().items()}
+        errors["wrong_status"] = int(page.number("Non-2xx responses", 0))
+        errors["write"] = int(page.number("Write errors", 0))
+        bad = int(page.number("Failed requests")) + errors["wrong_status"] + errors["write"]
+        remarks = page.remarks(load)
+        if wrong := page.wrong_document(load):
+            bad = complete
+            errors["wrong_body"] = complete
+            remarks.append(wrong)
+        rows = page.percentiles()
+        return settle(
+            complete,
+            bad,
+            seconds,
+            errors=errors,
+            latency_us=latency(
+                mean=_us(page.number("Time per request")),
+                p50=_us(rows.get(50)),
+                p90=_us(rows.get(90)),
+                p99=_us(rows.get(99)),
+                max=_us(rows.get(100)),
+            ),
+            histogram=_histogram(page.precise(), complete),
+            bytes_per_s=page.number("Total transferred") / seconds if seconds else None,
+            remarks=remarks,
+        )
+
+    def _aborted(self, stdout: str, stderr: str, exit_code: int) -> ToolError:
+        """Say why a run has no page: ab stops at the eleventh failed connect, and at a silence."""
+        done = re.search(r"Total of (\d+) requests completed", stdout + stderr)
+        cause = re.search(r"^(apr_\w+: .*|.*[Tt]est aborted.*)$", stderr + stdout, re.MULTILINE)
+        if not (done or cause):
+            return self.unreadable(stdout, stderr, exit_code)
+        why = cause[0].strip() if cause else "no cause given"
+        return ToolError(f"ab stopped after {done[1] if done else 0} requests: {why}")
+
+
+class _Page:
+    """The lines of the page by label, unknown ones left alone."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lines: dict[str, str] = {}
+        for found in re.finditer(r"^([A-Z][\w /-]*):[ \t]+(\S.*)$", text, re.MULTILINE):
+            self.lines.setdefault(found[1], found[2])
+
+    def has(self, label: str) -> bool:
+        return label in self.lines
+
+    def number(self, label: str, default: float | None = None) -> float:
+        found = re.match(r"[\d.]+", self.lines.get(label, ""))
+        if found:
+            return float(found[0])
+        if default is None:
+            raise ToolError(f"ab printed no number for {label!r}")
+        return default
+
+    def seconds(self) -> float:
+        """Give the length of the run; the rate has more digits than the time."""
+        rate = self.number("Requests per second", 0)
+        return (
+            self.number("Complete requests") / rate if rate else self.number("Time taken for tests")
+        )
+
+    def failures(self) -> dict[str, int]:
+        found = re.search(r"^ +\((Connect: .*)\)$", self.text, re.MULTILINE)
+        pairs = re.findall(r"(\w+): (\d+)", found[1]) if found else []
+        return {name: int(count) for name, count in pairs if name in _CLASSES}
+
+    def wrong_document(self, load: Load) -> str | None:
+        """Say that the first answer, which ab compares all others to, was not the expected one."""
+        length = re.match(r"(\d+) bytes", self.lines.get("Document Length", ""))
+        if load.expected_content is None or not length:
+            return None
+        expected = len(load.expected_content)
+        if int(length[1]) == expected:
+            return None
+        return (
+            f"the first answer had {int(length[1]):,} bytes of content, expected were {expected:,}:"
+            " ab takes the first as the template of all"
+        )
+
+    def remarks(self, load: Load) -> list[str]:
+        said = []
+        if self.failures().get("Length"):
+            said.append("ab counts an answer as failed (Length) if it is not as long as the first")
+        kept, complete = self.number("Keep-Alive requests", 0), self.number("Complete requests")
+        if load.is_persistent and kept < complete:
+            said.append(
+                f"ab -k kept the connection in {kept:,.0f} of {complete:,.0f} requests only"
+            )
+        if not load.is_persistent:
+            said.append("ab's latency includes the connect")
+        return said
+
+    def precise(self) -> dict[int, float]:
+        """Give the rows of `-e`: milliseconds with three decimals by percent, 0 to 100."""
+        rows = re.findall(r"^(\d{1,3}),(\d+\.\d+)$", self.text, re.MULTILINE)
+        return {int(percent): float(ms) for percent, ms in rows}
+
+    def percentiles(self) -> dict[int, float]:
+        rows = re.findall(r"^ {1,2}(\d{2,3})% +(\d+)", self.text, re.MULTILINE)
+        return {int(percent): float(ms) for percent, ms in rows} | self.precise()
+
+
+def _us(ms: float | None) -> float | None:
+    return None if ms is None else ms * 1000
+
+
+def _histogram(rows: dict[int, float], complete: int) -> list[tuple[float, int]] | None:
+    """Turn percentiles into rows that hold a hundredth of the requests each."""
+    if not set(range(1, 101)) <= rows.keys():
+        return None
+    made: dict[float, int] = {}
+    before = 0
+    for percent in range(1, 101):
+        reached = complete * percent // 100
+        upper = rows[percent] * 1000
+        made[upper] = made.get(upper, 0) + reached - before
+        before = reached
+    return [row for row in sorted(made.items()) if row[1]]

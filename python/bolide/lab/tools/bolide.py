@@ -1,0 +1,68 @@
+"""`bolide load`: checks every answer, so what it says is taken over as it is."""
+
+from __future__ import annotations
+
+import sys
+
+from bolide.lab.tools.load import FIGURES, Load, Reading
+from bolide.lab.tools.tool import Tool, ToolError, _version
+
+
+class Bolide(Tool):
+    """Our generator, started as a command like any other."""
+
+    name = "bolide"
+
+    def version(self) -> str | None:
+        """Give the version of the interpreter's own bolide."""
+        return _version(sys.executable, ("-m", "bolide", "--version"), self.version_pattern)
+
+    def command(self, load: Load) -> list[str]:
+        """Give the command line; it takes every load."""
+        words = [sys.executable, "-m", "bolide", "load", load.url, "--json", "--quiet"]
+        words += ["-c", str(load.connections), "-t", str(min(load.threads, load.connections))]
+        words += ["--timeout", f"{load.timeout_s:g}s", "--pipeline", str(load.pipeline_depth)]
+        if load.requests_total is not None:
+            words += ["-n", str(load.requests_total)]
+        elif load.duration_s is not None:
+            words += ["-d", f"{load.duration_s:g}s"]
+        if load.http_version == "1.0":
+            words.append("--http1.0")
+        if not load.is_persistent:
+            words.append("--no-keep-alive")
+        if load.rate_per_s is not None:
+            words += ["--rate", f"{load.rate_per_s:g}"]
+        words += ["--expect-status", str(load.expected_status)]
+        if load.expected_content is not None:
+            words += self._expecting(load.expected_content)
+        return words
+
+    def _expecting(self, content: bytes) -> list[str]:
+        """Give the content itself where an argument can hold it, else only its length."""
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            text = "\0"
+        if len(content) > 4096 or "\0" in text or text.startswith("@") or not text:
+            return ["--expect-length", str(len(content))]
+        return ["--expect-body", text]
+
+    def read(self, stdout: str, stderr: str, exit_code: int, load: Load) -> Reading:
+        """Read the report of `--json`."""
+        report = self.parsed(stdout, stderr, exit_code)
+        try:
+            latency_us = report["latency_us"]
+            return Reading(
+                ok=report["ok"],
+                failed=report["failed"],
+                errors={name: count for name, count in report["errors"].items() if count},
+                requests_per_s=report["requests_per_s"],
+                seconds=report["seconds"],
+                latency_us=latency_us and {name: latency_us.get(name) for name in FIGURES},
+                histogram=[(row[0], row[1]) for row in report["histogram"]] or None,
+                bytes_per_s=report["bytes_per_s"],
+                generator_cpu_s=report["generator_cpu_s"],
+                remarks=list(report["warnings"]),
+            )
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            raise ToolError(f"bolide load printed a report without {error}") from None

@@ -1,0 +1,67 @@
+"""bombardier: JSON, statuses by their hundreds, latency in microseconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bolide.lab.tools.load import Load, Reading, latency
+from bolide.lab.tools.tool import Tool, ToolError, settle
+
+
+class Bombardier(Tool):
+    """bombardier."""
+
+    name = "bombardier"
+
+    def command(self, load: Load) -> list[str]:
+        """Give the command line.
+
+        Raises:
+            ToolError: the load is pipelined.
+        """
+        self.refuse(load, "pipelining", "HTTP/1.0")
+        words = ["bombardier", "-c", str(load.connections), "-t", f"{load.timeout_s:g}s"]
+        words += ["--latencies", "--print", "result", "--format", "json"]
+        if load.requests_total is not None:
+            words += ["-n", str(load.requests_total)]
+        else:
+            words += ["-d", f"{load.duration_s or 10:g}s"]
+        if not load.is_persistent:
+            words.append("--disableKeepAlives")
+        if load.rate_per_s is not None:
+            words += ["-r", str(round(load.rate_per_s))]
+        return [*words, load.url]
+
+    def read(self, stdout: str, stderr: str, exit_code: int, load: Load) -> Reading:
+        """Read the JSON."""
+        report = self.parsed(stdout, stderr, exit_code)
+        try:
+            return _reading(report["result"], load)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ToolError(f"bombardier printed JSON without {error}") from None
+
+
+def _reading(result: dict[str, Any], load: Load) -> Reading:
+    statuses = [result[f"req{hundred}xx"] for hundred in (1, 2, 3, 4, 5)]
+    answered = sum(statuses)
+    bad = answered - statuses[load.expected_status // 100 - 1]
+    broken = {each["description"]: each["count"] for each in result.get("errors") or []}
+    seconds = result["timeTakenSeconds"]
+    figures = result["latency"]
+    ranks = figures.get("percentiles") or {}
+    return settle(
+        answered,
+        bad,
+        seconds,
+        errors={"wrong_status": bad, **broken},
+        lost=result["others"],
+        latency_us=latency(
+            mean=figures["mean"],
+            p50=ranks.get("50"),
+            p90=ranks.get("90"),
+            p99=ranks.get("99"),
+            max=figures["max"],
+        ),
+        bytes_per_s=result["bytesRead"] / seconds if seconds else None,
+        remarks=["bombardier tells statuses apart by their hundreds only"],
+    )

@@ -1,0 +1,69 @@
+"""h2load with HTTP/1.1: 2xx and 3xx both succeed, and there are no percentiles."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from bolide.lab.tools.load import Load, Reading, latency
+from bolide.lab.tools.tool import Tool, settle, wrong_size
+from bolide.lab.tools.unit import time_us
+
+
+class H2load(Tool):
+    """h2load of nghttp2."""
+
+    name = "h2load"
+
+    def command(self, load: Load) -> list[str]:
+        """Give the command line.
+
+        Raises:
+            ToolError: the load has a connection per request.
+        """
+        self.refuse(load, "one request per connection", "HTTP/1.0")
+        threads = min(load.threads, load.connections)
+        words = ["h2load", "--h1", "-c", str(load.connections), "-t", str(threads)]
+        words += ["-m", str(load.pipeline_depth), "-N", f"{max(1, math.ceil(load.timeout_s))}s"]
+        if load.requests_total is not None:
+            words += ["-n", str(load.requests_total)]
+        else:
+            words += ["-D", str(math.ceil(load.duration_s or 10))]
+        if load.rate_per_s is not None:
+            words += ["--rps", f"{load.rate_per_s / load.connections:g}"]
+        return [*words, load.url]
+
+    def read(self, stdout: str, stderr: str, exit_code: int, load: Load) -> Reading:
+        """Read the page; statuses are known by their hundreds only."""
+        finished = re.search(r"^finished in (\S+), \S+ req/s", stdout, re.MULTILINE)
+        counts = re.search(
+            r"^requests: .*?(\d+) done, .*?(\d+) errored, (\d+) timeout", stdout, re.MULTILINE
+        )
+        codes = re.search(
+            r"^status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx", stdout, re.MULTILINE
+        )
+        if not (finished and counts and codes):
+            raise self.unreadable(stdout, stderr, exit_code)
+        seconds = time_us(finished[1]) / 1e6
+        statuses = [int(count) for count in codes.groups()]
+        answered = sum(statuses)
+        bad = answered - statuses[load.expected_status // 100 - 2]
+        errors = {"wrong_status": bad, "broken": int(counts[2]), "timeout": int(counts[3])}
+        remarks = ["h2load tells statuses apart by their hundreds only"]
+        traffic = re.search(
+            r"^traffic: \S+ \((\d+)\) total, .*\((\d+)\) data", stdout, re.MULTILINE
+        )
+        if traffic and answered and (wrong := wrong_size(load, int(traffic[2]) / answered)):
+            bad, errors["wrong_body"] = answered, answered
+            remarks.append(wrong)
+        times = re.search(r"^time for request: +(\S+) +(\S+) +(\S+)", stdout, re.MULTILINE)
+        return settle(
+            answered,
+            bad,
+            seconds,
+            errors=errors,
+            lost=errors["broken"],
+            latency_us=latency(mean=time_us(times[3]), max=time_us(times[2])) if times else None,
+            bytes_per_s=int(traffic[1]) / seconds if traffic and seconds else None,
+            remarks=remarks,
+        )

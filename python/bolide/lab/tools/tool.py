@@ -1,0 +1,147 @@
+"""What the tools share: how they are found, how they refuse, how a reading is settled."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from abc import ABC, abstractmethod
+from functools import cache
+from typing import Any
+
+from bolide.errors import Error
+from bolide.lab.tools.load import Latency, Load, Reading
+
+VERSION_WAIT_S = 10
+
+
+class ToolError(Error):
+    """A load that a tool cannot make, or an output that cannot be read; the text is one line."""
+
+
+class Tool(ABC):
+    """One load generator."""
+
+    name: str
+    version_arguments: tuple[str, ...] = ("--version",)
+    version_pattern = r"(\d+(?:\.\d+)+)"
+
+    def version(self) -> str | None:
+        """Give the installed version; None if the tool is not installed."""
+        return _version(self.name, self.version_arguments, self.version_pattern)
+
+    @abstractmethod
+    def command(self, load: Load) -> list[str]:
+        """Give the command line for a load.
+
+        Raises:
+            ToolError: the tool cannot make this load.
+        """
+
+    @abstractmethod
+    def read(self, stdout: str, stderr: str, exit_code: int, load: Load) -> Reading:
+        """Read what the tool printed.
+
+        Raises:
+            ToolError: this is not the output of a finished run.
+        """
+
+    def refuse(self, load: Load, *cannot: str) -> None:
+        """Refuse what the tool cannot do: "pipelining", "a rate", "one request per connection"...
+
+        Raises:
+            ToolError: the load asks for one of them.
+        """
+        asked = {
+            "pipelining": load.pipeline_depth > 1,
+            "a rate": load.rate_per_s is not None,
+            "one request per connection": not load.is_persistent,
+            "persistent connections": load.is_persistent,
+            "a number of requests": load.requests_total is not None,
+            "more than one thread": load.threads > 1,
+            "HTTP/1.0": load.http_version == "1.0",
+            "answers that are not 2xx": not load.is_success_expected,
+        }
+        for what in cannot:
+            if asked[what]:
+                raise ToolError(f"{self.name} cannot do {what}")
+
+    def unreadable(self, stdout: str, stderr: str, exit_code: int) -> ToolError:
+        """Say what the tool printed instead of a result: the last line that says something."""
+        lines = [line.strip() for line in (stderr or stdout).splitlines() if line.strip()]
+        said = lines[-1][:200] if lines else "nothing"
+        return ToolError(f"{self.name} ended with {exit_code} and without a result: {said}")
+
+    def parsed(self, stdout: str, stderr: str, exit_code: int) -> dict[str, Any]:
+        """Read an output that is one JSON object, whatever stands before it.
+
+        Raises:
+            ToolError: it is none.
+        """
+        try:
+            found = json.loads(stdout[stdout.index("{") :])
+        except ValueError:
+            raise self.unreadable(stdout, stderr, exit_code) from None
+        return dict(found)
+
+
+@cache
+def _version(name: str, arguments: tuple[str, ...], pattern: str) -> str | None:
+    path = shutil.which(name)
+    if path is None:
+        return None
+    try:
+        done = subprocess.run(  # noqa: S603 - the tool itself
+            [path, *arguments], capture_output=True, text=True, timeout=VERSION_WAIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(pattern, done.stdout + done.stderr)
+    return found[1] if found else "unknown"
+
+
+def settle(
+    total: int,
+    bad: int,
+    seconds: float,
+    *,
+    errors: dict[str, int],
+    lost: int = 0,
+    latency_us: Latency | None = None,
+    histogram: list[tuple[float, int]] | None = None,
+    bytes_per_s: float | None = None,
+    remarks: list[str] | None = None,
+) -> Reading:
+    """Make a reading of `total` answers, `bad` of them wrong, and `lost` requests without answer.
+
+    Latency goes unless some answers are right: how fast a page of errors came says nothing.
+    """
+    bad = min(bad, total)
+    ok = total - bad
+    said = list(remarks or [])
+    if total and not ok:
+        said.append(f"{bad:,} of {total:,} answers were wrong: this is no throughput")
+    elif bad:
+        said.append(f"{bad:,} of {total:,} answers were wrong and are in no rate")
+    return Reading(
+        ok=ok,
+        failed=bad + lost,
+        errors={name: count for name, count in errors.items() if count},
+        requests_per_s=ok / seconds if seconds > 0 else None,
+        seconds=seconds,
+        latency_us=latency_us if ok else None,
+        histogram=histogram if ok else None,
+        bytes_per_s=bytes_per_s,
+        remarks=said,
+    )
+
+
+def wrong_size(load: Load, size: float | None) -> str | None:
+    """Say that answers had not the expected content's size on average; None if nothing is wrong."""
+    if load.expected_content is None or size is None:
+        return None
+    expected = len(load.expected_content)
+    if abs(size - expected) < 1:  # some tools round down
+        return None
+    return f"contents had {size:,.0f} bytes on average, expected were {expected:,}"

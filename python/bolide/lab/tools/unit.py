@@ -1,0 +1,32 @@
+"""Numbers with the units that wrk and h2load print."""
+
+from __future__ import annotations
+
+import re
+
+_TIMES_US = {"us": 1, "ms": 1e3, "s": 1e6, "m": 60e6, "h": 3600e6}
+_SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def time_us(text: str) -> float:
+    """Read a time: 42us, 1.21ms, 3.10s, 1.00m, 2h. Microseconds.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s|m|h)", text)
+    if not found:
+        raise ValueError(f"{text!r} is no time")
+    return float(found[1]) * _TIMES_US[found[2]]
+
+
+def size_bytes(text: str) -> float:
+    """Read a size: 512B, 7.33MB, 1.2GB; each step is 1024.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)B", text)
+    if not found:
+        raise ValueError(f"{text!r} is no size")
+    return float(found[1]) * _SIZES[found[2]]

@@ -1,0 +1,137 @@
+"""wrk 4: counts error pages as requests, and late answers as requests without a latency.
+
+`wrk.lua` beside this file sends batches of pipelined requests and prints the results as one line of
+JSON. Output without that line is read too: someone else's run has only the page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from bolide.lab.tools.load import Load, Reading, latency
+from bolide.lab.tools.tool import Tool, ToolError, settle
+from bolide.lab.tools.unit import size_bytes, time_us
+
+SCRIPT = Path(__file__).with_name("wrk.lua")
+STALLED_REQUESTS_MAX = 2
+"""Answers per connection in a whole run up to which the run has stalled."""
+
+_MARK = "bolide-wrk: "
+_TIME = r"(\d+(?:\.\d+)?(?:us|ms|s|m|h))"
+
+
+class Wrk(Tool):
+    """wrk."""
+
+    name = "wrk"
+    version_arguments = ("-v",)
+    version_pattern = r"wrk (?:debian/)?(\d\S*)"
+
+    def command(self, load: Load) -> list[str]:
+        """Give the command line.
+
+        Raises:
+            ToolError: the load has a rate or a number of requests, or expects no 2xx.
+        """
+        self.refuse(load, "a rate", "a number of requests", "HTTP/1.0", "answers that are not 2xx")
+        threads = min(load.threads, load.connections)
+        words = [
+            "wrk",
+            f"-t{threads}",
+            f"-c{load.connections}",
+            f"-d{round(load.duration_s or 10)}s",
+        ]
+        words += ["--latency", f"--timeout={max(1, round(load.timeout_s))}s", "-s", str(SCRIPT)]
+        if not load.is_persistent:
+            words += ["-H", "Connection: close"]
+        return [*words, load.url, "--", str(load.pipeline_depth)]
+
+    def read(self, stdout: str, stderr: str, exit_code: int, load: Load) -> Reading:
+        """Read the line of our script, or the page."""
+        try:
+            run = _from_script(stdout) or _from_page(stdout)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ToolError(f"wrk printed a result without {error}") from None
+        if run is None:
+            raise self.unreadable(stdout, stderr, exit_code)
+        errors = run["errors"]
+        late = errors["timeout"] * load.pipeline_depth
+        lost = errors["connect"] + errors["read"] + errors["write"]
+        return settle(
+            run["requests"],
+            errors["wrong_status"] + late,
+            run["seconds"],
+            errors=errors,
+            lost=lost,
+            latency_us=run["latency_us"],
+            histogram=run["histogram"],
+            bytes_per_s=run["bytes"] / run["seconds"] if run["seconds"] else None,
+            remarks=_remarks(run, load),
+        )
+
+
+def _remarks(run: dict[str, Any], load: Load) -> list[str]:
+    errors, said = run["errors"], []
+    if errors["connect"]:
+        said.append(
+            f"{errors['connect']:,} connections could not be opened; wrk does not try again,"
+            f" so it measured with {max(0, load.connections - errors['connect']):,}"
+        )
+    if errors["timeout"]:
+        said.append(
+            f"{errors['timeout']:,} answers came after {load.timeout_s:g} s: wrk counts them as"
+            " requests and leaves them out of the latency, which is cut off there"
+        )
+    if load.pipeline_depth > 1:
+        said.append(f"wrk times a batch of {load.pipeline_depth} requests, not each")
+    if load.is_persistent and 0 < run["requests"] <= STALLED_REQUESTS_MAX * load.connections:
+        said.append("the run stalled: not more than two answers per connection")
+    return said
+
+
+def _from_script(stdout: str) -> dict[str, Any] | None:
+    found = re.search(rf"^{_MARK}(\{{.*\}})$", stdout, re.MULTILINE)
+    if not found:
+        return None
+    run = json.loads(found[1])
+    figures = run["latency_us"]
+    return {
+        **run,
+        "latency_us": latency(**figures) if run["histogram"] else None,
+        "histogram": [(row[0], row[1]) for row in run["histogram"]] or None,
+    }
+
+
+def _from_page(stdout: str) -> dict[str, Any] | None:
+    total = re.search(rf"^ +(\d+) requests in {_TIME}, (\S+B) read$", stdout, re.MULTILINE)
+    if not total:
+        return None
+    socket = re.search(
+        r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", stdout
+    )
+    kinds = ("connect", "read", "write", "timeout")
+    errors = dict(zip(kinds, map(int, socket.groups()) if socket else (0,) * 4, strict=True))
+    status = re.search(r"Non-2xx or 3xx responses: (\d+)", stdout)
+    requests, rate = int(total[1]), re.search(r"^Requests/sec: +([\d.]+)", stdout, re.MULTILINE)
+    speed = float(rate[1]) if rate else 0.0
+    ranks = dict(re.findall(rf"^ +(\d+)% +{_TIME}$", stdout, re.MULTILINE))
+    row = re.search(rf"^ +Latency +{_TIME} +{_TIME} +{_TIME}", stdout, re.MULTILINE)
+    # Of pipelined runs wrk prints 0.00us where it lost count: unknown, not nothing.
+    figures = {
+        f"p{rank}": time_us(ranks[rank])
+        for rank in ("50", "90", "99")
+        if time_us(ranks.get(rank, "0us"))
+    }
+    if row:
+        figures |= {"mean": time_us(row[1]), "max": time_us(row[3])}
+    return {
+        "requests": requests,
+        "seconds": requests / speed if speed else time_us(total[2]) / 1e6,
+        "bytes": size_bytes(total[3]),
+        "errors": {**errors, "wrong_status": int(status[1]) if status else 0},
+        "latency_us": latency(**figures) if requests else None,
+        "histogram": None,
+    }

@@ -1,0 +1,301 @@
+"""One trial: a contestant is started, proved right, warmed up, loaded and ended."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bolide.lab.contestant import Contestant
+from bolide.lab.launch import Guest, Place, start
+from bolide.lab.machine import Counters, now
+from bolide.lab.process import NotReadyError, Process, free_port
+from bolide.lab.results import Failure, GeneratorUse, ServerUse, Trial, Workload
+from bolide.lab.sampler import INTERVAL_S, ServerSampler, ThreadSampler
+from bolide.lab.tools import Load, Reading, ToolError, find
+from bolide.lab.verdict import Observation, judge
+from bolide.lab.verify import Proof, WrongAnswerError, verify
+
+HOST = "127.0.0.1"
+WARM_UP_CONNECTIONS_MAX = 100
+TOOL_SLACK_S = 30.0
+TOTAL_S_MAX = 120.0
+"""How long a load of a number of requests may take."""
+
+
+class HangError(Exception):
+    """A tool that did not end in time."""
+
+
+class DeadError(Exception):
+    """A server that ended, or no longer answers, after its load."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What is the same for all trials of a race."""
+
+    study: str
+    server_cpus: tuple[int, ...]
+    load_cpus: tuple[int, ...]
+    warm_up_s: float
+    guest: Guest | None = None
+    ready_s_max: float = 20.0
+    slack_s: float = TOOL_SLACK_S
+    versions: dict[str, str | None] = field(default_factory=dict)
+    """Of the tools."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place in the schedule."""
+
+    round: int
+    workload: Workload
+    contestant: Contestant
+
+
+def run(slot: Slot, conditions: Conditions) -> Trial:
+    """Run one trial; whatever goes wrong with the server is a recorded failure."""
+    started_at = now()
+    command: list[str] = []
+    try:
+        return _Run(slot, conditions, started_at, command).trial()
+    except NotReadyError as error:
+        failure = Failure("start", str(error))
+    except WrongAnswerError as error:
+        failure = Failure(error.kind, str(error))
+    except HangError as error:
+        failure = Failure("hang", str(error))
+    except DeadError as error:
+        failure = Failure("died", str(error))
+    except ToolError as error:
+        failure = Failure("tool", str(error))
+    return failed(slot, conditions, failure, started_at, command)
+
+
+def failed(
+    slot: Slot,
+    conditions: Conditions,
+    failure: Failure,
+    started_at: str | None = None,
+    command: Sequence[str] = (),
+) -> Trial:
+    """Give the record of a trial that has no figures."""
+    return Trial(
+        **_head(slot, conditions, started_at or now(), [*command]),
+        is_valid=False,
+        failure=failure,
+        verdict="failed",
+        evidence=[failure.message],
+    )
+
+
+def _head(
+    slot: Slot, conditions: Conditions, started_at: str, command: list[str]
+) -> dict[str, Any]:
+    tool = slot.workload.tool
+    return {
+        "study": conditions.study,
+        "workload": slot.workload.name,
+        "contestant": slot.contestant.name,
+        "round": slot.round,
+        "tool": tool,
+        "tool_version": conditions.versions.get(tool),
+        "command": command,
+        "started_at": started_at,
+    }
+
+
+class _Run:
+    def __init__(
+        self, slot: Slot, conditions: Conditions, started_at: str, command: list[str]
+    ) -> None:
+        self._slot = slot
+        self._workload = slot.workload
+        self._entry = slot.contestant.entry
+        self._conditions = conditions
+        self._started_at = started_at
+        self._command = command
+
+    def trial(self) -> Trial:
+        with tempfile.TemporaryDirectory(prefix="bolide-race-") as name:
+            folder = Path(name)
+            folder.chmod(0o755)  # a server that lays root down reads in it
+            address = (HOST, free_port())
+            place = Place(folder, address, self._conditions.server_cpus)
+            with start(
+                self._slot.contestant, self._workload, place, self._conditions.guest
+            ) as server:
+                server.wait_ready(address, self._conditions.ready_s_max)
+                proof = self._verified(address, self._workload)
+                load = self._load(address, proof)
+                if self._conditions.warm_up_s:
+                    self._warm_up(load, folder)
+                trial = self._measured(load, folder, server)
+                self._check_alive(server, address)
+        return trial
+
+    def _verified(self, address: tuple[str, int], workload: Workload) -> Proof:
+        is_guest = self._conditions.guest is not None
+        return verify(address, workload, self._entry, is_guest=is_guest)
+
+    def _load(self, address: tuple[str, int], proof: Proof) -> Load:
+        target = self._entry.target or self._workload.target
+        return load_of(self._workload, f"http://{address[0]}:{address[1]}{target}", proof.content)
+
+    def _warm_up(self, load: Load, folder: Path) -> None:
+        """Let it warm up by our own tool, which ends in time whatever the server does."""
+        short = Load(
+            url=load.url,
+            connections=min(load.connections, WARM_UP_CONNECTIONS_MAX),
+            is_persistent=load.is_persistent,
+            http_version=load.http_version,
+            duration_s=self._conditions.warm_up_s,
+            timeout_s=load.timeout_s,
+        )
+        self._tool(find("bolide").command(short), folder, short, None)
+
+    def _measured(self, load: Load, folder: Path, server: Process) -> Trial:
+        tool = find(self._workload.tool)
+        self._command[:] = tool.command(load)
+        cpus = {*self._conditions.server_cpus, *self._conditions.load_cpus}
+        with ServerSampler(server.pids) as sampler:
+            before, since = Counters(cpus), time.monotonic()
+            stdout, stderr, code, threads = self._tool(self._command, folder, load, server)
+            after, wall_s = Counters(cpus), time.monotonic() - since
+        if server.exit_code is not None:
+            raise DeadError(f"under load it {server.end_told()}")
+        reading = tool.read(stdout, stderr, code, load)
+        use = sampler.use()
+        cpu_s = max(reading.generator_cpu_s or 0.0, threads.cpu_s) or None
+        others_s = after.busy_s - before.busy_s - (use.cpu_s or 0) - (cpu_s or 0)
+        return self._record(
+            reading,
+            _shared(use, reading.seconds),
+            GeneratorUse(
+                cpu_s=None if cpu_s is None else round(cpu_s, 3), cpu_share=threads.busiest_share()
+            ),
+            after,
+            before,
+            max(0.0, others_s / wall_s / len(cpus)),
+        )
+
+    def _tool(
+        self, command: list[str], folder: Path, load: Load, server: Process | None
+    ) -> tuple[str, str, int, ThreadSampler]:
+        """Run a load generator to its end.
+
+        Raises:
+            HangError: it does not come to one.
+            DeadError: the server has ended first.
+        """
+        limit_s = (load.duration_s if load.requests_total is None else None) or TOTAL_S_MAX
+        limit_s += load.timeout_s + self._conditions.slack_s
+        stdout, stderr = folder / "tool-output", folder / "tool-errors"
+        give_up = time.monotonic() + limit_s
+        with Process(
+            command,
+            cpus=self._conditions.load_cpus,
+            folder=folder,
+            log=stdout,
+            errors=stderr,
+            variables={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        ) as process:
+            threads = ThreadSampler(process.pids)
+            while process.exit_code is None:
+                threads.look()
+                if server is not None and server.exit_code is not None:
+                    raise DeadError(f"under load it {server.end_told()}")
+                if time.monotonic() > give_up:
+                    raise HangError(f"{self._workload.tool} has not ended after {limit_s:.0f} s")
+                process.wait(INTERVAL_S)
+        texts = (path.read_text(errors="replace") for path in (stdout, stderr))
+        return (*texts, process.exit_code or 0, threads)  # type: ignore[return-value]
+
+    def _check_alive(self, server: Process, address: tuple[str, int]) -> None:
+        try:
+            self._verified(address, _single(self._workload))
+        except WrongAnswerError as error:
+            words = f"; it {server.end_told()}" if server.exit_code is not None else ""
+            raise DeadError(f"after the load: {error}{words}") from None
+
+    def _record(
+        self,
+        reading: Reading,
+        server: ServerUse,
+        generator: GeneratorUse,
+        after: Counters,
+        before: Counters,
+        others_share: float,
+    ) -> Trial:
+        kernel = after.since(before)
+        verdict, evidence = judge(
+            Observation(
+                workload=self._workload,
+                ok=reading.ok or 0,
+                failed=reading.failed or 0,
+                errors=reading.errors,
+                seconds=reading.seconds or 0.0,
+                requests_per_s=reading.requests_per_s,
+                latency_mean_us=(reading.latency_us or {}).get("mean"),
+                server=server,
+                server_cpus=len(self._conditions.server_cpus),
+                generator=generator,
+                kernel=kernel,
+                others_share=others_share,
+            )
+        )
+        return Trial(
+            **_head(self._slot, self._conditions, self._started_at, self._command),
+            seconds=reading.seconds,
+            is_valid=verdict != "errors",
+            failure=None,
+            ok=reading.ok,
+            failed=reading.failed,
+            errors=reading.errors,
+            requests_per_s=reading.requests_per_s,
+            latency_us=reading.latency_us,
+            histogram=reading.histogram,
+            bytes_per_s=reading.bytes_per_s,
+            server=server,
+            generator=generator,
+            kernel=kernel,
+            verdict=verdict,
+            evidence=[*evidence, *reading.remarks],
+        )
+
+
+def load_of(workload: Workload, url: str, content: bytes) -> Load:
+    """Put a workload in the tools' words."""
+    return Load(
+        url=url,
+        connections=workload.connections,
+        pipeline_depth=workload.pipeline_depth,
+        http_version=workload.http_version,
+        is_persistent=workload.is_persistent,
+        threads=workload.threads,
+        duration_s=workload.duration_s,
+        requests_total=workload.requests_total,
+        timeout_s=workload.timeout_s,
+        rate_per_s=workload.rate_per_s,
+        expected_content=content,
+    )
+
+
+def _shared(use: ServerUse, seconds: float | None) -> ServerUse:
+    """Give the use as a share of the tool's own time, without its start and its end."""
+    if not seconds or use.cpu_s is None:
+        return use
+    return msgspec.structs.replace(use, cpu_share=round(use.cpu_s / seconds, 4))
+
+
+def _single(workload: Workload) -> Workload:
+    return msgspec.structs.replace(workload, is_persistent=False, pipeline_depth=1)

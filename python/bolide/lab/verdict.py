@@ -1,0 +1,105 @@
+"""Says of a trial who was the limit, and what puts its figure in doubt, with the evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bolide.lab.results import GeneratorUse, KernelDelta, ServerUse, Verdict, Workload
+
+SERVER_SHARE_MIN = 0.9
+GENERATOR_SHARE_MIN = 0.85
+ERROR_SHARE_MAX = 0.0001
+STEAL_SHARE_MAX = 0.01
+OTHERS_SHARE_MAX = 0.1
+LITTLE_DEVIATION_MAX = 0.05
+STALLED_REQUESTS = 2
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What is known of a trial when its tool has ended."""
+
+    workload: Workload
+    ok: int
+    failed: int
+    errors: dict[str, int]
+    seconds: float
+    requests_per_s: float | None
+    latency_mean_us: float | None
+    server: ServerUse
+    server_cpus: int
+    generator: GeneratorUse
+    kernel: KernelDelta
+    others_share: float | None
+    """Share of the race's processors that neither server nor generator used."""
+
+
+def judge(seen: Observation) -> tuple[Verdict, list[str]]:
+    """Give the verdict, and every sentence that led to it or that goes against the figure."""
+    evidence = [*_limits(seen), *_noise(seen), *_queues(seen)]
+    stalled = _stalled(seen)
+    total = seen.ok + seen.failed
+    if stalled:
+        return "errors", [stalled, *evidence]
+    if not seen.ok or seen.failed / total > ERROR_SHARE_MAX:
+        classes = ", ".join(f"{name} {count:,}" for name, count in seen.errors.items() if count)
+        return "errors", [f"{seen.failed:,} of {total:,} answers failed: {classes}", *evidence]
+    if _noise(seen):
+        return "noisy", evidence
+    if (seen.generator.cpu_share or 0) >= GENERATOR_SHARE_MIN:
+        return "generator-bound", evidence
+    if (seen.server.cpu_share or 0) >= SERVER_SHARE_MIN * seen.server_cpus:
+        return "server-bound", evidence
+    return "neither", [*evidence, *_little(seen)]
+
+
+def _limits(seen: Observation) -> list[str]:
+    found = []
+    if seen.server.cpu_share is not None:
+        found.append(
+            f"the server used {seen.server.cpu_share:.2f} of {seen.server_cpus} processors"
+        )
+    if seen.generator.cpu_share is not None:
+        found.append(f"the generator's busiest thread was busy {seen.generator.cpu_share:.0%}")
+    return found
+
+
+def _noise(seen: Observation) -> list[str]:
+    found = []
+    if (seen.kernel.steal_share or 0) > STEAL_SHARE_MAX:
+        found.append(f"another guest of the host took {seen.kernel.steal_share:.1%} of the time")
+    if (seen.others_share or 0) > OTHERS_SHARE_MAX:
+        found.append(f"other processes took {seen.others_share:.0%} of the race's processors")
+    return found
+
+
+def _queues(seen: Observation) -> list[str]:
+    found = []
+    if seen.kernel.listen_overflows:
+        found.append(f"the server's accept queue overflowed {seen.kernel.listen_overflows:,} times")
+    if seen.kernel.syncookies:
+        found.append(f"the kernel sent {seen.kernel.syncookies:,} SYN cookies")
+    return found
+
+
+def _stalled(seen: Observation) -> str:
+    """Tell the stall of keep-alive: an answer or two on each connection, then silence."""
+    is_idle = (seen.server.cpu_share or 1.0) < 0.1 * seen.server_cpus
+    is_timed = seen.workload.duration_s is not None and seen.seconds >= 1.0
+    if seen.workload.is_persistent and is_timed and is_idle and seen.workload.rate_per_s is None:
+        answered = (seen.ok + seen.failed) / seen.workload.connections
+        if answered <= STALLED_REQUESTS * seen.workload.pipeline_depth:
+            return f"stalled: {answered:.1f} answers on each connection, and an idle server"
+    return ""
+
+
+def _little(seen: Observation) -> list[str]:
+    """Hold concurrency against rate times latency, which must agree in a closed loop."""
+    if not (seen.requests_per_s and seen.latency_mean_us) or seen.workload.rate_per_s:
+        return []
+    if seen.workload.pipeline_depth > 1 or not seen.workload.is_persistent:
+        return []
+    busy = seen.requests_per_s * seen.latency_mean_us / 1e6
+    if abs(busy - seen.workload.connections) / seen.workload.connections <= LITTLE_DEVIATION_MAX:
+        return []
+    return [f"rate times latency is {busy:.0f}, of {seen.workload.connections} connections"]

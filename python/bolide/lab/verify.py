@@ -1,0 +1,286 @@
+"""Proves that a contestant answers right, before it is measured.
+
+Raw sockets and a small strict reader of answers: a client library would repair what is to be found.
+RFC 9112 is the measure. What makes a figure wrong is an error; what one should only know is a
+remark.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from bolide.lab.contestant import Entry
+from bolide.lab.results import Workload
+
+REPEATED = 3
+PATIENCE_S = 5.0
+SPLIT_PAUSE_S = 0.03
+UNASKED_S = 0.2
+UNKNOWN_TARGET = "/bolide-race-knows-no-such-path"
+LINE_BYTES_MAX = 65536
+SHOWN_BYTES = 40
+
+
+class WrongAnswerError(Exception):
+    """An answer that must not be measured; `kind` is its class in the results."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole answer."""
+
+    status: int
+    fields: dict[str, str]
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the answers were like."""
+
+    content: bytes
+    remarks: tuple[str, ...]
+
+
+class _Client:
+    """One connection to the contestant."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._socket = socket.create_connection(address, timeout=PATIENCE_S)
+        self._reader: BinaryIO = self._socket.makefile("rb")
+
+    def send(self, *pieces: bytes) -> None:
+        """Send the pieces, apart from each other.
+
+        Raises:
+            WrongAnswerError: an answer came before the last piece was sent.
+        """
+        for number, piece in enumerate(pieces):
+            if number and select.select([self._socket], [], [], SPLIT_PAUSE_S)[0]:
+                raise WrongAnswerError("guessed", "answered before the request was whole")
+            self._socket.sendall(piece)
+
+    def answer(self) -> Answer:
+        """Read one answer."""
+        return read_answer(self._reader)
+
+    def rest(self) -> bytes:
+        """Read until the other side closes."""
+        return self._reader.read()
+
+    def unasked(self) -> bytes:
+        """Say that no request follows, and give what comes all the same.
+
+        The other side may keep its half open (RFC 9112 9.6), so this does not wait for its end.
+        """
+        self._socket.shutdown(socket.SHUT_WR)
+        self._socket.settimeout(UNASKED_S)
+        with suppress(TimeoutError):
+            return self.rest()
+        return b""
+
+    def __enter__(self) -> _Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
+        self._socket.close()
+
+
+def verify(
+    address: tuple[str, int], workload: Workload, entry: Entry, *, is_guest: bool = False
+) -> Proof:
+    """Prove the answers to a workload's request right.
+
+    A guest, a user's own application, may answer every path.
+
+    Raises:
+        WrongAnswerError: one is wrong, or none comes.
+    """
+    try:
+        return _Verification(address, workload, entry, is_guest).run()
+    except TimeoutError:
+        message = f"no answer within {PATIENCE_S:g} s"
+        raise WrongAnswerError("no_answer", message) from None
+    except OSError as error:
+        raise WrongAnswerError("connection", f"the connection failed: {error}") from None
+
+
+class _Verification:
+    def __init__(
+        self, address: tuple[str, int], workload: Workload, entry: Entry, is_guest: bool
+    ) -> None:
+        self._address = address
+        self._has_paths = not (entry.is_canned or is_guest)
+        self._workload = workload
+        self._entry = entry
+        self._target = entry.target or workload.target
+        self._expected = None if workload.content is None else workload.content.encode()
+        self._remarks: list[str] = []
+
+    def run(self) -> Proof:
+        content = self._one()
+        if self._workload.is_persistent:
+            self._several(content)
+        if self._workload.pipeline_depth > 1:
+            self._pipelined(content)
+        if not self._entry.is_canned:
+            self._split(content)
+        if self._has_paths:
+            self._unknown()
+        return Proof(content, tuple(self._remarks))
+
+    def _request(self, target: str | None = None, *, is_persistent: bool | None = None) -> bytes:
+        persistent = self._workload.is_persistent if is_persistent is None else is_persistent
+        version = self._workload.http_version
+        host, port = self._address
+        lines = [f"GET {target or self._target} HTTP/{version}", f"Host: {host}:{port}"]
+        if not persistent and version == "1.1":
+            lines.append("Connection: close")
+        if persistent and version == "1.0":
+            lines.append("Connection: Keep-Alive")
+        return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+    def _one(self) -> bytes:
+        """Ask once, and let the other side close where it has to."""
+        with _Client(self._address) as client:
+            client.send(self._request(is_persistent=False))
+            answer = client.answer()
+            self._check(answer, self._expected)
+            if behind := client.rest():
+                raise WrongAnswerError(
+                    "unexpected_bytes", f"{behind[:SHOWN_BYTES]!r} behind the answer"
+                )
+        if "date" not in answer.fields:
+            self._remarks.append("sends no Date")
+        if "transfer-encoding" in answer.fields:
+            self._remarks.append("sends its content in chunks")
+        return answer.content
+
+    def _several(self, content: bytes) -> None:
+        with _Client(self._address) as client:
+            for _ in range(REPEATED):
+                client.send(self._request())
+                self._check(client.answer(), content)
+            if behind := client.unasked():
+                raise WrongAnswerError(
+                    "unexpected_bytes", f"{behind[:SHOWN_BYTES]!r} behind the last answer"
+                )
+
+    def _pipelined(self, content: bytes) -> None:
+        """Send three at once, the one in the middle with an answer of its own."""
+        middle = UNKNOWN_TARGET if self._has_paths else self._target
+        with _Client(self._address) as client:
+            client.send(self._request() + self._request(middle) + self._request())
+            self._check(client.answer(), content)
+            answer = client.answer()
+            if self._has_paths and answer.status != 404:
+                raise WrongAnswerError(
+                    "order", f"of three pipelined requests the second got {answer.status}, not 404"
+                )
+            self._check(client.answer(), content)
+
+    def _split(self, content: bytes) -> None:
+        """Send a request cut in its fields, which must do; and one cut in its first line."""
+        request = self._request(is_persistent=False)
+        self._in_two(request, request.index(b"\r\n") + 7, content)
+        try:
+            self._in_two(request, 4, content)
+        except (WrongAnswerError, OSError):
+            self._remarks.append("refuses a request line that comes in two pieces")
+
+    def _in_two(self, request: bytes, cut: int, content: bytes) -> None:
+        with _Client(self._address) as client:
+            client.send(request[:cut], request[cut:])
+            self._check(client.answer(), content)
+
+    def _unknown(self) -> None:
+        with _Client(self._address) as client:
+            client.send(self._request(UNKNOWN_TARGET, is_persistent=False))
+            answer = client.answer()
+        if answer.status != 404:
+            raise WrongAnswerError("wrong_status", f"{answer.status} for an unknown path, not 404")
+
+    def _check(self, answer: Answer, expected: bytes | None) -> None:
+        if answer.status != 200:
+            raise WrongAnswerError("wrong_status", f"status {answer.status}, not 200")
+        found = answer.content
+        if self._entry.role == "ceiling" and expected is not None:
+            expected = found if len(found) == len(expected) else expected
+        if expected is not None and found != expected:
+            raise WrongAnswerError(
+                "wrong_body",
+                f"{len(found)} bytes {found[:SHOWN_BYTES]!r}, "
+                f"not {len(expected)} bytes {expected[:SHOWN_BYTES]!r}",
+            )
+
+
+def read_answer(reader: BinaryIO) -> Answer:
+    """Read one answer whose end its head tells; without that, up to the end of the connection.
+
+    Raises:
+        WrongAnswerError: it is cut short, or is none.
+    """
+    line = _line(reader)
+    words = line.split(None, 2)
+    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdecimal():
+        raise WrongAnswerError("malformed", f"{line[:SHOWN_BYTES]!r} is no status line")
+    fields: dict[str, str] = {}
+    while line := _line(reader):
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise WrongAnswerError("malformed", f"{line[:SHOWN_BYTES]!r} is no field line")
+        fields[name.lower()] = value.strip()
+    return Answer(int(words[1]), fields, _content(reader, fields))
+
+
+def _content(reader: BinaryIO, fields: dict[str, str]) -> bytes:
+    if fields.get("transfer-encoding", "").lower() == "chunked":
+        return _chunks(reader)
+    if "content-length" not in fields:
+        return reader.read()
+    try:
+        length = int(fields["content-length"])
+    except ValueError:
+        message = f"Content-Length: {fields['content-length']}"
+        raise WrongAnswerError("malformed", message) from None
+    return _exactly(reader, length)
+
+
+def _chunks(reader: BinaryIO) -> bytes:
+    content = b""
+    while True:
+        line = _line(reader)
+        try:
+            size = int(line.partition(";")[0], 16)
+        except ValueError:
+            raise WrongAnswerError("malformed", f"{line!r} is no chunk size") from None
+        if not size:
+            while _line(reader):
+                pass
+            return content
+        content += _exactly(reader, size)
+        _line(reader)
+
+
+def _exactly(reader: BinaryIO, length: int) -> bytes:
+    content = reader.read(length)
+    if len(content) < length:
+        message = f"closed after {len(content)} of {length} bytes of content"
+        raise WrongAnswerError("early_eof", message)
+    return content
+
+
+def _line(reader: BinaryIO) -> str:
+    line = reader.readline(LINE_BYTES_MAX)
+    if not line.endswith(b"\n"):
+        raise WrongAnswerError("early_eof", "closed before the end of an answer")
+    return line.rstrip(b"\r\n").decode("latin-1")

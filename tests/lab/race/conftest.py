@@ -1,0 +1,93 @@
+"""What the race's tests need: contestants that lie, and workloads that are soon over."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bolide.lab.contestant import Contestant, Entry, Setup
+from bolide.lab.results import Study, Trial, Workload
+from bolide.lab.trial import Slot
+
+LIAR = Path(__file__).with_name("liar.py")
+
+
+def liar(way: str, **more: Any) -> Contestant:
+    """Make a contestant that lies in this way."""
+    entry = Entry(
+        name=way,
+        title=way,
+        interface="own",
+        command=("{python}", str(LIAR), way, "{host}", "{port}"),
+        **more,
+    )
+    return Contestant(key=way, language="Python", setup=Setup(), files={}, entry=entry)
+
+
+def workload(**more: Any) -> Workload:
+    """Make a workload of 0.3 seconds by our own tool."""
+    fields: dict[str, Any] = {
+        "name": "short",
+        "tool": "bolide",
+        "connections": 4,
+        "duration_s": 0.3,
+        "timeout_s": 1.0,
+        "content": "OK",
+    }
+    return Workload(**(fields | more))
+
+
+def study(*workloads: Workload, rounds: int = 1) -> Study:
+    """Make a study of them."""
+    return Study(
+        name="tiny",
+        title="A tiny study",
+        document="",
+        rounds=rounds,
+        duration_s=0.3,
+        workloads=workloads or (workload(),),
+        published=(),
+    )
+
+
+class Silent:
+    """A show that only remembers."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.names: list[str] = []
+        self.at_end: Callable[[Trial], None] = lambda found: None
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def start(self, slots: Sequence[Slot], done: int) -> None:
+        self.names = [slot.contestant.name for slot in slots]
+
+    def running(self, slot: Slot) -> None:
+        pass
+
+    def ended(self, found: Trial) -> None:
+        self.at_end(found)
+
+
+@pytest.fixture
+def silent() -> Silent:
+    return Silent()
+
+
+def processes_with(text: str) -> list[int]:
+    """Find the processes whose command line has a text."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if text in words and sys.executable in words:
+            found.append(int(path.parent.name))
+    return found

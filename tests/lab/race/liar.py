@@ -1,0 +1,83 @@
+"""A server that lies in the way it is told to: `liar.py WAY HOST PORT`.
+
+Started by the race's tests, as a contestant is; standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+
+CONTENT = os.environ.get("RACE_CONTENT", "OK").encode()
+END = b"\r\n\r\n"
+PATIENT_REQUESTS = 40
+"""So many are answered before it dies or hangs: more than the proof asks, fewer than a load."""
+answered = 0
+
+
+def answer(head: bytes, way: str) -> bytes:
+    """Give the answer to one head."""
+    content, status = CONTENT, b"200 OK"
+    if head.split()[1] != b"/" and way != "knows-every-path":
+        content, status = b"Not Found", b"404 Not Found"
+    if way == "wrong-body":
+        content = CONTENT[:-1] + b"?"
+    if way == "error-page":
+        content, status = b"Internal Server Error", b"500 Internal Server Error"
+    length = len(content) + (10 if way == "closes-early" else 0)
+    fields = b"Content-Length: %d\r\nContent-Type: text/plain\r\n" % length
+    if b"connection: close" in head.lower():
+        fields += b"Connection: close\r\n"
+    behind = b"more" if way == "more-than-said" else b""
+    return b"HTTP/1.1 " + status + b"\r\n" + fields + b"\r\n" + content + behind
+
+
+def serve(stream: socket.socket, way: str) -> None:
+    """Serve one connection."""
+    global answered
+    received = b""
+    with stream:
+        while piece := stream.recv(65536):
+            *heads, received = (received + piece).split(END)
+            if way == "guesses" and not heads:
+                heads, received = [b"GET / HTTP/1.1\r\nConnection: close"], b""
+            if way == "first-only":
+                del heads[1:]
+            for head in heads:
+                answered += 1
+                if answered > PATIENT_REQUESTS and way == "dies":
+                    os._exit(7)
+                if answered > PATIENT_REQUESTS and way == "hangs":
+                    time.sleep(3600)
+                stream.sendall(answer(head, way))
+                if b"connection: close" in head.lower() or way == "closes-early":
+                    return
+
+
+def accepting(listener: socket.socket, way: str) -> None:
+    """Serve every connection in a thread of its own."""
+    while True:
+        stream, _ = listener.accept()
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        threading.Thread(target=serve, args=(stream, way), daemon=True).start()
+
+
+def main(way: str, host: str, port: str) -> None:
+    """Serve, or do not."""
+    if way == "refuses-to-start":
+        sys.exit("this machine is not mine")
+    if way == "escapes" and os.fork():  # a daemon of the old kind, deaf to TERM
+        os._exit(0)
+    if way == "escapes":
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    listener = socket.create_server((host, int(port)), backlog=1024)
+    accepting(listener, way)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,167 @@
+"""Whole races of tiny servers: what is written down, what ends, what goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from bolide.errors import ConfigError
+from bolide.lab import race, results, trial
+from bolide.lab.contestant import Contestant
+from bolide.lab.results import Machine, Study, Trial
+from lab.race.conftest import LIAR, Silent, liar, processes_with, study, workload
+
+
+def options(folder: Path, **more: object) -> race.Options:
+    fields = {"out": folder / "out", "server_cpus": (0,), "load_cpus": (0,), "is_quick": True}
+    return race.Options(**(fields | more))  # type: ignore[arg-type]
+
+
+def among(*ways: str) -> dict[str, Contestant]:
+    return {way: liar(way) for way in ways}
+
+
+def trials_of(folder: Path) -> list[Trial]:
+    return [each for each in results.read(folder / "out") if isinstance(each, Trial)]
+
+
+def test_a_whole_race_of_two(tmp_path: Path, silent: Silent) -> None:
+    known = among("honest") | {"other": _renamed(liar("honest"), "other")}
+    outcome = race.run(study(rounds=2), ["honest", "other"], options(tmp_path), silent, known)
+    assert not outcome.was_stopped
+    machine, told, *rest = results.read(tmp_path / "out")
+    assert isinstance(machine, Machine) and machine.cpus and machine.kernel
+    assert isinstance(told, Study) and told.name == "tiny"
+    entries = [each for each in rest if isinstance(each, results.Contestant)]
+    assert [(each.name, each.state) for each in entries] == [
+        ("honest", "ready"),
+        ("other", "ready"),
+    ]
+    found = trials_of(tmp_path)
+    assert sorted((each.round, each.contestant) for each in found) == [
+        (1, "honest"),
+        (1, "other"),
+        (2, "honest"),
+        (2, "other"),
+    ]
+    for each in found:
+        assert each.failure is None and each.is_valid, each
+        assert each.ok and each.failed == 0 and each.errors == {}
+        assert each.requests_per_s == pytest.approx(each.ok / (each.seconds or 0), rel=0.05)
+        assert each.latency_us is not None and each.latency_us["p50"]
+        assert each.server.cpu_s and each.server.processes == 1
+        assert each.server.rss_bytes_max and each.server.rss_bytes_max > 1 << 20
+        assert each.server.pss_bytes_max and each.server.pss_bytes_max > 1 << 19
+        assert each.kernel.listen_overflows is not None
+        assert each.command[-1].startswith("http://127.0.0.1:") or "load" in each.command
+    assert processes_with(str(LIAR)) == []
+
+
+def _renamed(contestant: Contestant, name: str) -> Contestant:
+    import msgspec
+
+    entry = msgspec.structs.replace(contestant.entry, name=name)
+    return msgspec.structs.replace(contestant, entry=entry)
+
+
+def test_failures_are_recorded_and_the_race_goes_on(tmp_path: Path, silent: Silent) -> None:
+    ways = ["wrong-body", "error-page", "closes-early", "dies", "refuses-to-start", "honest"]
+    race.run(study(), ways, options(tmp_path), silent, among(*ways))
+    found = {each.contestant: each for each in trials_of(tmp_path)}
+    classes = {name: each.failure.class_ for name, each in found.items() if each.failure}
+    assert classes == {
+        "wrong-body": "wrong_body",
+        "error-page": "wrong_status",
+        "closes-early": "early_eof",
+        "dies": "died",
+        "refuses-to-start": "start",
+    }
+    for name in classes:
+        each = found[name]
+        assert (each.is_valid, each.verdict, each.ok, each.requests_per_s) == (
+            False,
+            "failed",
+            None,
+            None,
+        )
+    assert "ended with 7" in found["dies"].evidence[0]
+    assert found["honest"].is_valid
+    assert processes_with(str(LIAR)) == []
+
+
+def test_a_server_that_hangs_has_no_figure(
+    tmp_path: Path, silent: Silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bolide.lab.verify.PATIENCE_S", 0.5)
+    race.run(study(), ["hangs"], options(tmp_path), silent, among("hangs"))
+    [found] = trials_of(tmp_path)
+    assert found.failure is not None and found.failure.class_ == "died"
+    assert found.failure.message == "after the load: no answer within 0.5 s"
+    assert processes_with(str(LIAR)) == []
+
+
+def test_a_daemon_is_ended_too(tmp_path: Path, silent: Silent) -> None:
+    race.run(study(), ["escapes"], options(tmp_path), silent, among("escapes"))
+    [found] = trials_of(tmp_path)
+    assert found.failure is None and found.is_valid, found
+    assert processes_with(str(LIAR)) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_keeps_what_is_measured(
+    number: signal.Signals, tmp_path: Path, silent: Silent
+) -> None:
+    silent.at_end = lambda found: os.kill(os.getpid(), number)
+    outcome = race.run(study(rounds=3), ["honest"], options(tmp_path), silent, among("honest"))
+    assert outcome.was_stopped
+    assert [each.round for each in trials_of(tmp_path)] == [1]
+    assert processes_with(str(LIAR)) == []
+    silent.at_end = lambda found: None
+    resumed = options(tmp_path, resumes=True)
+    assert not race.run(study(rounds=3), ["honest"], resumed, silent, among("honest")).was_stopped
+    assert [each.round for each in trials_of(tmp_path)] == [1, 2, 3]
+
+
+def test_a_half_written_line_is_measured_again(tmp_path: Path, silent: Silent) -> None:
+    race.run(study(rounds=2), ["honest"], options(tmp_path), silent, among("honest"))
+    path = tmp_path / "out" / results.FILE_NAME
+    path.write_bytes(path.read_bytes()[:-40])
+    assert [each.round for each in trials_of(tmp_path)] == [1]
+    resumed = options(tmp_path, resumes=True)
+    race.run(study(rounds=2), ["honest"], resumed, silent, among("honest"))
+    assert [each.round for each in trials_of(tmp_path)] == [1, 2]
+
+
+def test_results_are_not_mixed(tmp_path: Path, silent: Silent) -> None:
+    race.run(study(), ["honest"], options(tmp_path), silent, among("honest"))
+    with pytest.raises(ConfigError, match="has results already; add --resume"):
+        race.run(study(), ["honest"], options(tmp_path), silent, among("honest"))
+    resumed = options(tmp_path, resumes=True)
+    with pytest.raises(ConfigError, match="has another race"):
+        race.run(study(rounds=7), ["honest"], resumed, silent, among("honest"))
+
+
+def test_a_load_beyond_the_descriptors_is_refused(
+    tmp_path: Path, silent: Silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda which: (300, 300))
+    many = study(workload(connections=101))
+    race.run(many, ["honest"], options(tmp_path), silent, among("honest"))
+    [found] = trials_of(tmp_path)
+    assert found.failure is not None and found.failure.class_ == "descriptor_limit"
+    assert found.failure.message == "301 descriptors are needed, 300 allowed (ulimit -n 301)"
+
+
+def test_a_tool_that_does_not_end_is_ended(
+    tmp_path: Path, silent: Silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conditions = trial.Conditions(
+        study="tiny", server_cpus=(0,), load_cpus=(0,), warm_up_s=0.0, slack_s=-1.3
+    )
+    slot = trial.Slot(1, workload(duration_s=0.5), liar("honest"))
+    found = trial.run(slot, conditions)
+    assert found.failure is not None and found.failure.class_ == "hang", found
+    assert processes_with(str(LIAR)) == []

@@ -1,0 +1,60 @@
+"""The order of the trials."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from bolide.lab.contestant import Contestant
+from bolide.lab.results import Workload
+from bolide.lab.schedule import slots, takes_part
+from lab.race.conftest import liar, workload
+
+NAMES = ["a", "b", "c", "d", "e"]
+
+
+def field() -> list[Contestant]:
+    return [liar(name) for name in NAMES]
+
+
+def order(seed: int, rounds: int = 4) -> list[tuple[int, str, str]]:
+    workloads = [workload(name="one"), workload(name="two")]
+    return [
+        (slot.round, slot.workload.name, slot.contestant.name)
+        for slot in slots(field(), workloads, rounds, seed)
+    ]
+
+
+def test_each_round_has_each_workload_with_each_contestant_once() -> None:
+    found = order(1)
+    assert [each[:2] for each in found[::5]] == [
+        (number, name) for number in (1, 2, 3, 4) for name in ("one", "two")
+    ]
+    assert set(Counter(found).values()) == {1}
+    assert {name for *_, name in found} == set(NAMES)
+    assert len(found) == 4 * 2 * 5
+
+
+def test_contestants_are_shuffled_anew_each_time() -> None:
+    found = order(1)
+    orders = {tuple(name for *_, name in found[at : at + 5]) for at in range(0, len(found), 5)}
+    assert len(orders) > 4
+
+
+def test_a_seed_gives_one_order() -> None:
+    assert order(1) == order(1) != order(2)
+
+
+def test_who_cannot_meet_a_workload_is_left_out_with_the_reason() -> None:
+    def reason(load: Workload, **entry: object) -> str:
+        return takes_part(liar("a", **entry), load)
+
+    assert reason(workload()) == ""
+    assert reason(workload(), is_persistent=False) == "it closes every connection"
+    assert reason(workload(is_persistent=False), is_persistent=False) == ""
+    deep = workload(pipeline_depth=2)
+    assert reason(deep, pipelines=False) == "it does not answer pipelined requests"
+    assert reason(workload(connections=9), connections_max=8) == (
+        "it answers 8 persistent connections at a time"
+    )
+    assert reason(workload(connections=9, is_persistent=False), connections_max=8) == ""
+    assert reason(workload(contestants=("b",))) == "the workload is for others"

@@ -1,0 +1,175 @@
+"""The page in a real Chromium: charts are drawn, the filter works, nothing is fetched.
+
+A script is added to the page that does what a reader does, and leaves what it saw in the document.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import racing
+from bolide.lab.report.page import render
+from bolide.lab.report.summary import gather
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = [
+    pytest.mark.skipif(BROWSER is None, reason="chromium is not installed"),
+    pytest.mark.timeout(120),
+]
+
+SEEN = """<script>
+const refused = [];
+document.addEventListener("securitypolicyviolation", (event) => refused.push(event.blockedURI));
+window.addEventListener("error", (event) => refused.push("error: " + event.message));
+</script>"""
+REPORT = """<script>
+window.addEventListener("load", () => {
+  const seen = {};
+  const all = (query, root = document) => [...root.querySelectorAll(query)];
+  const visible = (query) => all(query).filter((each) => each.getClientRects().length);
+  const type = (text) => {
+    const search = document.getElementById("search");
+    search.value = text;
+    search.dispatchEvent(new Event("input"));
+  };
+  const first = all("svg[data-pitch]")[0];
+  const state = () => ({
+    shown: document.getElementById("shown").textContent,
+    rows: visible("#study-0 table")[0].querySelectorAll("tbody tr:not([hidden])").length,
+    bars: all("g.row:not([hidden])", first).length,
+    lines: all("#study-3 figure.full .wide g.series:not([hidden])").length,
+    height: first.viewBox.baseVal.height,
+    tops: all("g.row:not([hidden])", first).map((each) => each.getBoundingClientRect().top),
+  });
+  STEPS
+  setTimeout(() => {
+    seen.refused = refused;
+    seen.fetched = performance.getEntriesByType("resource").map((each) => each.name)
+      .filter((name) => !name.startsWith("data:"));
+    const out = document.createElement("pre");
+    out.id = "seen";
+    out.textContent = JSON.stringify(seen);
+    document.body.append(out);
+  }, 200);
+});
+</script>"""
+
+
+def drive(folder: Path, steps: str, *, width: int = 1200, more: str = "", scheme: int = 1) -> Any:
+    """Open the page, do the steps, and return what they put into `seen`."""
+    assert BROWSER
+    page = render(gather(racing.records(rounds=2)), b"{}\n")
+    page = page.replace("<body>", f"<body>{SEEN}{more}")
+    page = page.replace("</body>", REPORT.replace("STEPS", steps) + "</body>")
+    (folder / "report.html").write_text(page)
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
+    flags += ["--disable-background-networking", "--no-first-run", "--virtual-time-budget=3000"]
+    flags += [f"--blink-settings=preferredColorScheme={scheme}", f"--window-size={width},1000"]
+    done = subprocess.run(
+        [BROWSER, *flags, "--dump-dom", (folder / "report.html").as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert found, done.stderr[-2000:]
+    return json.loads(unescape(found[1]))
+
+
+def test_charts_are_drawn_and_nothing_is_fetched(tmp_path: Path) -> None:
+    steps = """
+    seen.start = state();
+    seen.charts = visible("svg.chart").map((each) => each.getBoundingClientRect().height);
+    seen.bar = all("rect.bar", first).map((each) => each.getBoundingClientRect().width);
+    seen.fill = getComputedStyle(all(".ours rect.bar", first)[0]).fill;
+    seen.sideways = document.documentElement.scrollWidth > innerWidth;
+    """
+    seen = drive(tmp_path, steps)
+    assert seen["refused"] == [] and seen["fetched"] == []
+    assert len(seen["charts"]) == 7 * 4 + 6  # seven loads, and six charts over the levels
+    assert min(seen["charts"]) > 100
+    assert len(seen["bar"]) == 15 and seen["bar"] == sorted(seen["bar"], reverse=True)
+    assert seen["start"]["rows"] == seen["start"]["bars"] == 15
+    assert seen["start"]["lines"] == 5
+    assert seen["fill"] == "rgb(232, 89, 12)"
+    assert not seen["sideways"]
+
+
+def test_the_filter(tmp_path: Path) -> None:
+    steps = """
+    seen.before = state();
+    type("uvi granian"); seen.named = state();
+    type("nobody"); seen.nobody = state();
+    type("");
+    const kind = (name) => all(".kinds button").find((each) => each.dataset.kind === name).click();
+    kind("wsgi"); seen.wsgi = state();
+    kind("");
+    all(".legend button").find((each) => each.dataset.name === "japronto").click();
+    seen.without = state();
+    """
+    seen = drive(tmp_path, steps)
+    assert seen["before"]["shown"] == "15 of 15"
+    assert (seen["named"]["shown"], seen["named"]["rows"], seen["named"]["bars"]) == (
+        "3 of 15",
+        3,
+        3,
+    )
+    assert seen["named"]["height"] < seen["before"]["height"]
+    gaps = [b - a for a, b in zip(seen["named"]["tops"], seen["named"]["tops"][1:], strict=False)]
+    assert gaps and max(gaps) - min(gaps) < 1  # rows moved up
+    assert (seen["nobody"]["rows"], seen["nobody"]["bars"], seen["nobody"]["lines"]) == (0, 0, 0)
+    assert (seen["wsgi"]["shown"], seen["wsgi"]["rows"]) == ("5 of 15", 5)  # and the ceiling
+    assert (seen["without"]["shown"], seen["without"]["bars"]) == ("14 of 15", 14)
+
+
+def test_sorting_and_levels(tmp_path: Path) -> None:
+    steps = """
+    const table = visible("#study-0 table")[0];
+    const names = () => [...table.tBodies[0].rows].map((row) => row.dataset.c);
+    const head = (text) => all("th", table).find((each) => each.textContent === text);
+    head("CPU/request").click(); seen.down = names();
+    head("CPU/request").click(); seen.up = names();
+    head("contestant").click(); seen.name = names();
+    seen.tables = visible("#study-3 [data-level-of]").length;
+    const choice = all("#study-3 select")[0];
+    choice.value = "c10000-wrk"; choice.dispatchEvent(new Event("change"));
+    seen.level = visible("#study-3 [data-level-of]").map((each) => each.dataset.level);
+    """
+    seen = drive(tmp_path, steps)
+    assert seen["down"] == seen["up"][::-1]
+    assert seen["down"][0] == "gunicorn-gthread"
+    assert seen["name"][0] == "aiohttp-app"
+    assert seen["tables"] == 1
+    assert seen["level"] == ["c10000-wrk"]
+
+
+@pytest.mark.parametrize("scheme", [0, 1])
+def test_a_phone_in_both_themes(tmp_path: Path, scheme: int) -> None:
+    steps = """
+    seen.sideways = document.documentElement.scrollWidth - innerWidth;
+    seen.wide = visible("figure .wide svg").length;
+    seen.narrow = visible("figure .narrow svg").length;
+    const text = visible("figure .narrow svg text")[0];
+    seen.text = parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a;
+    seen.paper = getComputedStyle(document.body).backgroundColor;
+    """
+    seen = drive(tmp_path, steps, width=500, scheme=scheme)
+    assert seen["sideways"] <= 0
+    assert seen["wide"] == 0 and seen["narrow"] == 34
+    assert seen["text"] > 10  # pixels
+    assert seen["paper"] == ["rgb(13, 17, 23)", "rgb(255, 255, 255)"][scheme]
+
+
+def test_a_request_would_be_refused(tmp_path: Path) -> None:
+    """The tests above would see one: this page asks for a picture, and may not have it."""
+    seen = drive(tmp_path, "", more='<img src="http://127.0.0.1:1/picture.png" alt="">')
+    assert seen["refused"] == ["http://127.0.0.1:1/picture.png"]

@@ -1,0 +1,321 @@
+"""The report of a race that nobody ran: figures, tables, the page's text, Markdown, pictures."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import racing
+from bolide.errors import ConfigError
+from bolide.lab.report import markdown, shape, svg, table, words, writing
+from bolide.lab.report.page import csv, render
+from bolide.lab.report.summary import Race, Result, gather
+from bolide.lab.results import Failure, Trial
+
+
+@pytest.fixture(scope="module")
+def race() -> Race:
+    return gather(racing.records())
+
+
+def result(race: Race, name: str) -> Result:
+    return next(each for each in race.results if each.study.name == name)
+
+
+def test_records_are_gathered(race: Race) -> None:
+    assert [each.study.name for each in race.results] == [each.name for each in racing.studies()]
+    assert [each.name for each in race.absent] == ["swoole"]
+    levels = result(race, "wsgi").groups
+    assert len(levels) == 1 and len(levels[0].workloads) == 19
+    assert levels[0].title == "wrk · 100–10,000 connections"
+    titles = [group.title for group in result(race, "pipelining").groups]
+    assert titles == ["wrk · 100 connections · 24 deep", "wrk · 100 connections"]
+
+
+def test_a_round_that_was_repeated_counts_once() -> None:
+    records = racing.records(rounds=2)
+    again = [each for each in records if isinstance(each, Trial) and each.round == 1]
+    found = result(gather([*records, *again]), "php").figures["kept-ab", "bjoern"]
+    assert [each.round for each in found.trials] == [0, 1]
+
+
+def test_a_figure_is_the_median_of_its_rounds(race: Race) -> None:
+    figure = result(race, "pipelining").figures["single-wrk", "japronto"]
+    rounds = sorted(figure.by_round.values())
+    assert figure.rate is not None
+    assert figure.rate.middle == rounds[2]
+    assert (figure.rate.low, figure.rate.high) == pytest.approx((rounds[0], rounds[-1]), rel=0.01)
+    assert figure.verdict == "server-bound" and figure.marks == []
+    of = result(race, "pipelining").of_ceiling(figure)
+    assert of is not None and 0.85 < of.middle < 0.95
+
+
+def test_percentiles_come_from_merged_histograms(race: Race) -> None:
+    figure = result(race, "pipelining").figures["single-wrk", "uwsgi"]
+    singles = [(each.latency_us or {})["p99"] for each in figure.trials]
+    merged = figure.latency_us["p99"]
+    assert merged is not None
+    uppers = {upper for each in figure.trials for upper, _ in each.histogram or []}
+    assert merged in uppers and merged not in singles
+    assert figure.marks == ["unstable"]
+
+
+def test_a_failed_trial_is_never_a_number(race: Race) -> None:
+    figure = result(race, "wsgi").figures["c10000-wrk", "gunicorn-gthread"]
+    assert (figure.rate, figure.latency_us, figure.memory_bytes, figure.failed) == (
+        None,
+        {},
+        None,
+        None,
+    )
+    assert figure.verdict == "failed"
+    line = table.league(result(race, "wsgi"), "c10000-wrk").lines[-1]
+    assert [cell.text for cell in line.cells] == [
+        "Gunicorn (gthread)",
+        "failed",
+        *["–"] * 7,
+        "failed",
+    ]
+    assert line.cells[1].under == "timeout: no answer within 5 s"
+
+
+def test_a_page_of_errors_has_no_rate() -> None:
+    records = racing.records(rounds=2)
+    for place, each in enumerate(records):
+        if isinstance(each, Trial) and each.contestant == "bjoern":
+            fields = {name: getattr(each, name) for name in each.__struct_fields__}
+            failure = Failure("wrong_status", "500")
+            fields |= {"ok": 0, "requests_per_s": 0.0, "is_valid": True, "failure": failure}
+            records[place] = Trial(**fields)
+    figure = result(gather(records), "php").figures["kept-ab", "bjoern"]
+    assert figure.rate is None and figure.verdict == "failed"
+
+
+def test_the_league_has_the_fastest_first(race: Race) -> None:
+    found = table.league(result(race, "pipelining"), "single-wrk")
+    names = [line.name for line in found.lines]
+    assert names[:3] == ["ceiling", "bolide-native", "japronto"]
+    assert [line.kind for line in found.lines[:3]] == ["ceiling", "ours", "other"]
+    rates = [line.cells[1].value or 0 for line in found.lines]
+    assert rates == sorted(rates, reverse=True)
+    assert all(len(line.cells) == len(found.columns) for line in found.lines)
+
+
+def test_the_documents_table_strikes_what_does_not_hold(race: Race) -> None:
+    (_, found), *_ = shape.tables(result(race, "python-common"))
+    assert found.columns == [
+        "contestant",
+        "c2000-ab: published",
+        "c2000-ab: here",
+        "here/published",
+        "of ceiling",
+    ]
+    first, second = found.lines[:2]
+    assert (first.name, first.cells[1].text, first.cells[1].kind) == (
+        "uwsgi",
+        "14,485 *",
+        "num struck",
+    )
+    assert first.cells[3].text == "–"
+    assert (second.name, second.cells[1].text) == ("aiohttp-app", "3,435")
+    (objection, title), *_ = shape.objections(result(race, "python-common"))
+    assert title == "uWSGI (5 processes)" and "Non-2xx" in objection.does_not_hold
+
+
+def test_the_table_of_loops(race: Race) -> None:
+    captions = [caption for caption, _ in shape.tables(result(race, "aiohttp-uvloop"))]
+    assert captions == [
+        "threads100-wrk: here (published)",
+        "threads2-wrk: here (published)",
+        "Everybody",
+    ]
+    found = shape.tables(result(race, "aiohttp-uvloop"))[0][1]
+    assert found.columns == ["", "aiohttp + Application", "asyncio + httptools"]
+    assert [line.cells[0].text for line in found.lines] == ["uvloop", "asyncio"]
+    assert found.lines[0].cells[1].under.startswith("(10,265), 0.8")
+
+
+def test_the_table_of_levels_has_five_blocks(race: Race) -> None:
+    found = shape.tables(result(race, "wsgi"))
+    assert [caption.split(" · ")[0] for caption, _ in found[1:]] == list(shape.BLOCKS)
+    assert len(found[1][1].columns) == 20
+    errors = {line.name: [cell.text for cell in line.cells[1:]] for line in found[5][1].lines}
+    assert errors["bjoern"][:9] == ["0"] * 9 and errors["bjoern"][9] != "0"
+    assert errors["gunicorn-gthread"][-1] == "–"
+
+
+def test_a_published_figure_whose_server_fails_here_is_told() -> None:
+    records = [
+        each
+        for each in racing.records(rounds=1)
+        if not (isinstance(each, Trial) and each.contestant == "japronto")
+    ]
+    assert shape.remarks(result(gather(records), "pipelining")) == []
+    failing = [
+        Trial(
+            **{
+                **{name: getattr(each, name) for name in each.__struct_fields__},
+                "is_valid": False,
+                "failure": Failure("start", "its wheel needs CPython 3.7"),
+            }
+        )
+        if isinstance(each, Trial) and each.contestant == "japronto"
+        else each
+        for each in racing.records(rounds=1)
+    ]
+    (said,) = shape.remarks(result(gather(failing), "pipelining"))
+    assert said == (
+        "Japronto: 1,214,440 requests/s are published for pipelined-wrk; here it gave no right"
+        " answer (start: its wheel needs CPython 3.7)"
+    )
+
+
+class Reader(HTMLParser):
+    """Collects what a page would fetch, and whether its tags are closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.references: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.references += [
+            v or "" for k, v in attributes if k in ("src", "href", "data", "action")
+        ]
+        if tag not in ("meta", "link", "input", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_refers_to_nothing_outside(race: Race) -> None:
+    raw = b'{"kind":"machine"}\n'
+    page = render(race, raw)
+    reader = Reader()
+    reader.feed(page)
+    assert reader.open == []
+    assert {each[:5] for each in reader.references if each[0] != "#"} == {"data:"}
+    assert "url(" not in page and "@import" not in page
+    assert "default-src 'none'" in page
+    data = re.search(r"data:application/gzip;base64,([^\"]+)", page)
+    assert data and gzip.decompress(base64.b64decode(data[1])) == raw
+
+
+def test_names_are_escaped() -> None:
+    records = racing.records(rounds=1)
+    named = [
+        type(each)(
+            **{
+                **{name: getattr(each, name) for name in each.__struct_fields__},
+                "title": '<script>"&',
+            }
+        )
+        if getattr(each, "name", "") == "bjoern"
+        else each
+        for each in records
+    ]
+    page = render(gather(named), b"")
+    assert '<script>"&' not in page
+    assert "&lt;script&gt;&quot;&amp;" in page
+
+
+def test_charts_are_well_formed(race: Race, tmp_path: Path) -> None:
+    writing_folder = racing.write(tmp_path / "race", racing.records())
+    page, text = writing.write(writing_folder, tmp_path / "out")
+    assert (page.name, text.name) == ("report.html", "report.md")
+    pictures = sorted(each.name for each in (tmp_path / "out").glob("*.svg"))
+    assert pictures == [
+        "aiohttp-uvloop-threads100-wrk-latency.svg",
+        "aiohttp-uvloop-threads100-wrk-rate.svg",
+        "aiohttp-uvloop-threads2-wrk-latency.svg",
+        "aiohttp-uvloop-threads2-wrk-rate.svg",
+        "php-close-webbench-latency.svg",
+        "php-close-webbench-rate.svg",
+        "php-kept-ab-latency.svg",
+        "php-kept-ab-rate.svg",
+        "pipelining-pipelined-wrk-latency.svg",
+        "pipelining-pipelined-wrk-rate.svg",
+        "pipelining-single-wrk-latency.svg",
+        "pipelining-single-wrk-rate.svg",
+        "python-common-c2000-ab-latency.svg",
+        "python-common-c2000-ab-rate.svg",
+        "wsgi-c100-wrk-p99.svg",
+        "wsgi-c100-wrk-rate.svg",
+    ]
+    space = "{http://www.w3.org/2000/svg}"
+    for name in pictures:
+        root = ElementTree.parse(tmp_path / "out" / name).getroot()  # noqa: S314
+        assert root.find(f"{space}style") is not None
+        marks = [each for each in root.iter(f"{space}g") if each.get("data-c")]
+        assert len(marks) == (5 if name.startswith("wsgi") else 15)
+        for each in root.iter():
+            for place in ("x", "y", "x1", "x2", "y1", "y2", "width", "height"):
+                assert float(each.get(place, "0")) == float(each.get(place, "0"))  # no NaN
+        assert f"]({name})" in text.read_text()
+
+
+def test_colours_are_one_for_each_contestant() -> None:
+    found = svg.classes(racing.contestants())
+    assert len(set(found.values())) == len(found)
+    assert (found["ceiling"], found["bolide-asgi"]) == ("ce dashed", "o1")
+    assert found["swoole"].endswith("dashed")  # the eleventh of ten colours
+
+
+def test_markdown(race: Race) -> None:
+    text = markdown.render(race, {"pipelining": ["one.svg"]})
+    assert "![A million requests per second with Python](one.svg)" in text
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    widths = {line.count(" | ") for line in rows if line.startswith("| Japronto")}
+    assert widths == {9, 6, 4}
+    assert "| Gunicorn (gthread) (wsgi 2.7.4) | failed (timeout: no answer within 5 s)" in text
+    assert "- **uWSGI (5 processes)**, 14,485 requests/s (c2000-ab): all 10,000 answers" in text
+    assert "- Swoole: cannot run here. Debian 12 has no package" in text
+
+
+def test_csv(race: Race) -> None:
+    lines = csv(race).splitlines()
+    assert len({line.count(",") for line in lines}) == 1
+    failed = next(line for line in lines if line.startswith("wsgi,c10000-wrk,gunicorn-gthread"))
+    assert failed == "wsgi,c10000-wrk,gunicorn-gthread,,,,,,,,,,,failed"
+
+
+def test_nothing_measured_is_a_mistake(tmp_path: Path) -> None:
+    folder = racing.write(tmp_path, [racing.machine(), *racing.contestants(), *racing.studies()])
+    with pytest.raises(ConfigError, match=r"results.jsonl holds no trial of a study yet"):
+        writing.read(folder)
+    with pytest.raises(ConfigError, match="cannot read .*: No such file"):
+        writing.read(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(None, "–"), (0, "0"), (7.25, "7.2"), (950, "950"), (999.99, "1k"), (1234, "1.2k")]
+    + [(165_432, "165k"), (999_999, "1M"), (3_900_000, "3.9M")],
+)
+def test_short_numbers(value: float | None, said: str) -> None:
+    assert words.short(value) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(None, "–"), (61, "61 µs"), (999.9, "1 ms"), (1234, "1.2 ms"), (3.1e6, "3.1 s")],
+)
+def test_times(value: float | None, said: str) -> None:
+    assert words.time_us(value) == said
+
+
+def test_ticks() -> None:
+    assert words.ticks(0, 165e3) == [0, 50e3, 100e3, 150e3]
+    assert words.ticks(0, 1) == [0, 0.25, 0.5, 0.75, 1]
+    assert words.log_ticks(40, 3000) == [50, 100, 200, 500, 1000, 2000]
+    assert words.size_ticks(45 * 2**20) == [0, 20 * 2**20, 40 * 2**20]

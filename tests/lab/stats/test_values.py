@@ -1,0 +1,165 @@
+"""Statistics against values from scipy 1.17 and numpy, which no test needs installed.
+
+Intervals: `scipy.stats.bootstrap(method="percentile", n_resamples=200000)`, up to five values the
+quantiles of every resample's median. Variation: `scipy.stats.variation(ddof=1)`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from bolide.lab.stats.histogram import cumulative, merge, percentile, total
+from bolide.lab.stats.interval import median_interval, quantile
+from bolide.lab.stats.noise import is_unstable, outliers, variation
+from bolide.lab.stats.ratio import geometric_mean, paired, unpaired
+
+TWO = [5.0, 7.0]
+THREE = [100.0, 104.0, 98.0]
+FIVE = [231380.25, 227506.16, 218400.0, 229871.5, 190020.75]
+NINE = [10.1, 10.4, 9.8, 10.0, 10.2, 14.9, 9.9, 10.3, 10.05]
+EVEN = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+
+
+@pytest.mark.parametrize(
+    ("values", "middle", "low", "high"),
+    [
+        (TWO, 6.0, 5.075, 6.925),
+        (THREE, 100.0, 98.0, 104.0),
+        (FIVE, 227506.16, 190020.75, 231380.25),
+        (NINE, 10.1, 9.9, 10.4),
+        (EVEN, 6.0, 1.5, 24.0),
+    ],
+)
+def test_median_intervals(values: list[float], middle: float, low: float, high: float) -> None:
+    found = median_interval(values)
+    assert found is not None
+    assert (found.middle, found.low, found.high) == pytest.approx((middle, low, high))
+    assert found.count == len(values)
+    assert found == median_interval(values)  # by no chance
+
+
+def test_one_value_has_no_interval_and_none_has_no_median() -> None:
+    found = median_interval([3.0])
+    assert found is not None
+    assert (found.middle, found.low, found.high, found.relative_width) == (3.0, None, None, None)
+    assert median_interval([]) is None
+
+
+def test_relative_width() -> None:
+    found = median_interval(THREE)
+    assert found is not None and found.relative_width == pytest.approx(0.03)
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "expected"),
+    [
+        (THREE, 0.025, 98.1),
+        (FIVE, 0.25, 218400.0),
+        (FIVE, 0.9, 230776.75),
+        (NINE, 0.9, 11.3),
+        (EVEN, 0, 1.0),
+        (EVEN, 0.25, 2.5),
+        (EVEN, 1, 32.0),
+    ],
+)
+def test_quantiles(values: list[float], share: float, expected: float) -> None:
+    assert quantile(sorted(values), share) == pytest.approx(expected)
+
+
+def test_no_quantile_of_nothing() -> None:
+    with pytest.raises(ValueError, match="no value has a quantile"):
+        quantile([], 0.5)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (TWO, 0.23570226039551587),
+        (THREE, 0.030348183410303566),
+        (FIVE, 0.07837167973353981),
+        (NINE, 0.15177720284768662),
+        (EVEN, 1.12968600778733),
+        ([1.0], None),
+        ([1.0, -1.0], None),
+    ],
+)
+def test_variation(values: list[float], expected: float | None) -> None:
+    assert variation(values) == (expected if expected is None else pytest.approx(expected))
+
+
+def test_unstable_is_above_five_percent() -> None:
+    assert [is_unstable(each) for each in (THREE, FIVE, NINE, [1.0])] == [False, True, True, False]
+
+
+def test_outliers_are_labelled() -> None:
+    assert outliers(NINE) == {5: "severe"}
+    assert outliers([10, 11, 12, 13, 16.5]) == {4: "mild"}
+    assert outliers([5, 5, 5, 5]) == {}
+    assert outliers([1, 2, 900]) == {}  # three values have no fences
+
+
+def test_paired_ratio() -> None:
+    upper = dict(enumerate([100.0, 110.0, 90.0, 105.0, 98.0]))
+    lower = dict(enumerate([50.0, 52.0, 47.0, 51.0, 50.0]))
+    found = paired(upper, lower)
+    assert found is not None
+    assert (found.middle, found.low, found.high) == pytest.approx((2.0, 1.9148936, 2.1153846))
+    assert paired({1: 5.0}, {2: 5.0}) is None
+    assert paired({1: 5.0}, {1: 0.0}) is None
+
+
+def test_paired_rounds_take_drift_out() -> None:
+    """The machine halves its speed: the medians' ratio is lost, the rounds' is not."""
+    upper = {0: 200.0, 1: 100.0, 2: 200.0, 3: 100.0}
+    found = paired(upper, {each: value / 1.25 for each, value in upper.items()})
+    assert found is not None
+    assert (found.low, found.middle, found.high) == pytest.approx((1.25, 1.25, 1.25))
+
+
+def test_unpaired_ratio() -> None:
+    found = unpaired([100, 110, 90, 105, 98], [50, 52, 47, 51, 50])
+    assert found is not None
+    assert (found.middle, found.low, found.high) == pytest.approx((2.0, 1.8, 2.2), rel=0.01)
+    single = unpaired([3.0], [2.0, 2.0])
+    assert single is not None and (single.middle, single.low) == (1.5, None)
+    assert unpaired([], [1.0]) is None
+    assert unpaired([1.0], [0.0]) is None
+
+
+def test_geometric_mean() -> None:
+    assert geometric_mean(THREE) == pytest.approx(100.63594713918444)
+    assert geometric_mean(EVEN) == pytest.approx(5.65685424949238)
+    assert geometric_mean([]) is None
+    assert geometric_mean([1.0, 0.0]) is None
+
+
+DRAWN = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4]
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.5, 4), (0.75, 7), (0.9, 9), (0.95, 9)])
+def test_percentiles_of_merged_histograms(share: float, expected: float) -> None:
+    """As `numpy.quantile(method="inverted_cdf")` of all values together."""
+    first = merge([[(float(value), 1)] for value in DRAWN[:7]])
+    second = merge([[(float(value), 1)] for value in DRAWN[7:]])
+    merged = merge([first, second])
+    assert total(merged) == 20
+    assert percentile(merged, share) == expected
+
+
+def test_merging_is_no_average() -> None:
+    fast, slow = [(1.0, 99_000), (2.0, 1_000)], [(1000.0, 1_000)]
+    assert percentile(fast, 0.99) == 1.0
+    assert percentile(merge([fast, slow]), 0.99) == 2.0
+    assert percentile(merge([fast, slow]), 0.995) == 1000.0
+
+
+def test_too_few_values_have_no_high_percentile() -> None:
+    rows = [(1.0, 50), (9.0, 49)]
+    assert percentile(rows, 0.99) is None  # of 99 values
+    assert percentile([(1.0, 100)], 0.99) == 1.0
+    assert percentile([], 0.5) is None
+
+
+def test_cumulative() -> None:
+    assert cumulative([(9.0, 1), (1.0, 3)]) == [(1.0, 0.75), (9.0, 1.0)]
+    assert cumulative([]) == []

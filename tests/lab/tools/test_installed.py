@@ -1,0 +1,119 @@
+"""The tools themselves, where they are installed, against a server that answers right or wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from bolide.lab.tools import TOOLS, Load, Reading, ToolError, find
+
+CONTENT = b"Hello, World!"
+KEPT = [name for name in TOOLS if name != "webbench"]
+
+
+class Answering(BaseHTTPRequestHandler):
+    """/ is right, /failing answers 500, /longer has another content."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+
+    def do_GET(self) -> None:
+        content = b"Hello, whole World!" if self.path == "/longer" else CONTENT
+        self.send_response(500 if self.path == "/failing" else 200)
+        self.send_header("Content-Length", str(len(content)))
+        if "keep-alive" in self.headers.get("Connection", "").lower():
+            self.send_header("Connection", "keep-alive")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Quiet(ThreadingHTTPServer):
+    """A connection that its client cut off at the end of a run is no news."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def handle_error(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with Quiet(("127.0.0.1", 0), Answering) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def run(name: str, load: Load) -> Reading:
+    tool = find(name)
+    if tool.version() is None:
+        pytest.skip(f"{name} is not installed")
+    done = subprocess.run(tool.command(load), capture_output=True, text=True, timeout=20)
+    return tool.read(done.stdout, done.stderr, done.returncode, load)
+
+
+@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("is_persistent", [True, False])
+def test_right_answers(url: str, name: str, is_persistent: bool) -> None:
+    if name == "h2load" and not is_persistent:
+        pytest.skip("h2load always keeps its connections")
+    load = Load(
+        f"{url}/",
+        connections=4,
+        duration_s=1,
+        is_persistent=is_persistent,
+        expected_content=CONTENT,
+    )
+    found = run(name, load)
+    assert found.ok and found.requests_per_s and found.latency_us and found.seconds
+    assert found.ok > 50
+    assert found.requests_per_s == pytest.approx(found.ok / found.seconds, rel=0.01)
+    assert found.seconds == pytest.approx(1, abs=0.6)
+    assert found.latency_us["mean"] and found.latency_us["max"]
+    assert found.latency_us["mean"] < found.latency_us["max"] < 2e6
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_error_pages_are_no_throughput(url: str, name: str) -> None:
+    found = run(name, Load(f"{url}/failing", connections=4, duration_s=1))
+    assert (found.ok, found.requests_per_s, found.latency_us) == (0, 0, None)
+    assert found.failed and found.errors["wrong_status"] > 50
+
+
+@pytest.mark.parametrize("name", ["bolide", "ab", "hey", "oha", "h2load"])
+def test_another_content_is_wrong(url: str, name: str) -> None:
+    load = Load(f"{url}/longer", connections=4, duration_s=1, expected_content=CONTENT)
+    found = run(name, load)
+    assert found.ok == 0
+    assert sum(found.errors.values()) > 50  # of a class like "long"
+
+
+@pytest.mark.parametrize("name", ["bolide", "wrk", "h2load"])
+def test_pipelining(url: str, name: str) -> None:
+    load = Load(f"{url}/", connections=4, duration_s=1, pipeline_depth=8, expected_content=CONTENT)
+    found = run(name, load)
+    assert found.ok and found.ok > 50
+    assert found.latency_us and found.latency_us["mean"]
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_nobody_listens(name: str) -> None:
+    load = Load("http://127.0.0.1:1/", connections=4, duration_s=1)
+    try:
+        found = run(name, load)
+    except ToolError as error:
+        assert "\n" not in str(error)
+    else:
+        assert not found.ok
+        assert not found.requests_per_s

@@ -1,0 +1,196 @@
+"""oha, h2load, hey, bombardier and `bolide load`: stored outputs, whole and broken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bolide.lab.tools import TOOLS, Load, Reading, ToolError, find
+
+SAMPLES = Path(__file__).with_name("samples")
+LOAD = Load("http://127.0.0.1:1/", connections=20, expected_content=b"Hello, World!")
+
+
+def read(name: str, text: str, load: Load = LOAD) -> Reading:
+    return find(name).read(text, "", 0, load)
+
+
+def sample(name: str) -> str:
+    return (SAMPLES / name).read_text()
+
+
+def changed(name: str, *path: str, value: Any) -> str:
+    """Give a JSON sample with one value replaced."""
+    report = json.loads(sample(name))
+    place = report
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return json.dumps(report)
+
+
+def test_oha() -> None:
+    found = read("oha", sample("oha.json"))
+    assert (found.ok, found.failed, found.errors) == (
+        50000,
+        0,
+        {},
+    )  # 20 cut off at the end: neither
+    assert found.requests_per_s == 10000
+    assert found.latency_us == {
+        "mean": 2000,
+        "p50": 1900,
+        "p90": 2500,
+        "p99": 4000,
+        "p99_9": 8000,
+        "max": 12000,
+    }
+
+
+def test_oha_counts_errors_and_other_statuses() -> None:
+    found = read("oha", changed("oha.json", "statusCodeDistribution", value={"200": 10, "500": 90}))
+    assert (found.ok, found.failed, found.errors) == (10, 90, {"wrong_status": 90})
+    broken = {"aborted due to deadline": 20, "connection refused": 7}
+    found = read("oha", changed("oha.json", "errorDistribution", value=broken))
+    assert (found.ok, found.failed, found.errors) == (50000, 7, {"connection refused": 7})
+
+
+def test_oha_answers_of_another_size_are_wrong() -> None:
+    found = read("oha", changed("oha.json", "summary", "sizePerRequest", value=21))
+    assert (found.ok, found.errors["wrong_body"]) == (0, 50000)
+    assert "contents had 21 bytes on average, expected were 13" in found.remarks
+
+
+def test_h2load() -> None:
+    found = read("h2load", sample("h2load.txt"))
+    assert (found.ok, found.failed, found.requests_per_s) == (190157, 0, 190157)
+    assert found.latency_us == {
+        "mean": 105,
+        "p50": None,
+        "p90": None,
+        "p99": None,
+        "p99_9": None,
+        "max": 2550,
+    }
+    assert found.bytes_per_s == 27762922
+
+
+def test_h2load_redirects_are_no_success() -> None:
+    text = sample("h2load.txt").replace("190157 2xx, 0 3xx", "157 2xx, 190000 3xx")
+    found = read("h2load", text)
+    assert (found.ok, found.errors) == (157, {"wrong_status": 190000})
+    text = sample("h2load.txt").replace("0 errored, 0 timeout", "9 errored, 4 timeout")
+    assert read("h2load", text).failed == 9
+
+
+def test_hey() -> None:
+    found = read("hey", sample("hey.txt"))
+    assert (found.ok, found.failed) == (42353, 0)
+    assert found.requests_per_s == pytest.approx(42353 / 1.0018)
+    assert found.latency_us == {
+        "mean": 500,
+        "p50": 400,
+        "p90": 800,
+        "p99": 1200,
+        "p99_9": None,
+        "max": 5100,
+    }
+
+
+def test_hey_errors_are_no_answers() -> None:
+    text = sample("hey.txt") + (
+        "Error distribution:\n"
+        '  [12]\tGet "http://h/": dial tcp: connection refused\n'
+        '  [30]\tGet "http://h/": EOF\n'
+    )
+    found = read("hey", text.replace("[200]\t42353", "[503]\t42353"))
+    assert (found.ok, found.failed) == (0, 42353 + 42)
+    assert found.errors == {"wrong_status": 42353, "broken": 42}
+    assert found.latency_us is None
+
+
+def test_hey_keeps_a_million_samples() -> None:
+    found = read("hey", sample("hey.txt").replace("42353 resp", "1000000 resp"))
+    assert found.remarks == ["hey keeps the first million samples: its percentiles miss the rest"]
+
+
+def test_bombardier() -> None:
+    found = read("bombardier", sample("bombardier.json"))
+    assert (found.ok, found.failed, found.requests_per_s) == (40000, 0, 8000)
+    assert found.latency_us is not None
+    assert (found.latency_us["p50"], found.latency_us["p99_9"]) == (2300, None)
+    found = read("bombardier", changed("bombardier.json", "result", "req5xx", value=10000))
+    assert (found.ok, found.errors) == (40000, {"wrong_status": 10000})
+
+
+def test_bolide() -> None:
+    found = read("bolide", sample("bolide.json"))
+    assert (found.ok, found.failed, found.requests_per_s) == (990, 10, 495.0)
+    assert found.errors == {"wrong_status": 10}
+    assert found.latency_us is not None and found.latency_us["p99_9"] == 310
+    assert found.histogram == [(60, 900), (310, 90)]
+    assert found.generator_cpu_s == 0.25
+    assert found.remarks == ["10 of 1,000 requests failed"]
+
+
+@pytest.mark.parametrize("name", ["oha", "bombardier", "bolide"])
+@pytest.mark.parametrize("text", ["", "{", '{"result": 1}', "[]", "Error: no\n", '{"summary": {}}'])
+def test_json_that_is_no_report(name: str, text: str) -> None:
+    with pytest.raises(ToolError) as raised:
+        read(name, text)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["h2load", "hey"])
+def test_a_page_that_is_none(name: str) -> None:
+    with pytest.raises(ToolError, match="without a result: no such host"):
+        find(name).read("", "no such host\n", 1, LOAD)
+
+
+def test_a_tool_that_there_is_not() -> None:
+    with pytest.raises(ToolError, match="no tool is called 'siege'; there are bolide, ab, wrk"):
+        find("siege")
+
+
+REFUSED = [
+    ("ab", {"pipeline_depth": 2}, "ab cannot do pipelining"),
+    ("ab", {"rate_per_s": 10.0}, "ab cannot do a rate"),
+    ("ab", {"expected_status": 404}, "ab cannot do answers that are not 2xx"),
+    ("wrk", {"requests_total": 10}, "wrk cannot do a number of requests"),
+    ("wrk", {"http_version": "1.0"}, "wrk cannot do HTTP/1.0"),
+    ("webbench", {}, "webbench cannot do persistent connections"),
+    ("h2load", {"is_persistent": False}, "h2load cannot do one request per connection"),
+]
+
+
+@pytest.mark.parametrize(("name", "fields", "said"), REFUSED)
+def test_a_load_that_a_tool_cannot_make(name: str, fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ToolError, match=said):
+        find(name).command(Load("http://h/", **fields))
+
+
+def test_command_lines() -> None:
+    load = Load("http://h/", connections=4, threads=2, timeout_s=1.5, duration_s=2)
+    once = Load("http://h/", connections=4, is_persistent=False, duration_s=2, requests_total=9)
+    assert find("ab").command(once) == ("ab -r -q -s 5 -e /dev/stdout -n 9 -c 4 http://h/".split())
+    assert find("wrk").command(load)[:6] == "wrk -t2 -c4 -d2s --latency --timeout=2s".split()
+    assert (
+        find("oha").command(once)
+        == (
+            "oha --no-tui --output-format json -c 4 -t 5s --redirect 0 -n 9 --disable-keepalive http://h/"
+        ).split()
+    )
+    assert find("h2load").command(load) == "h2load --h1 -c 4 -t 2 -m 1 -N 2s -D 2 http://h/".split()
+    assert find("hey").command(once)[-4:] == ["-n", "9", "-disable-keepalive", "http://h/"]
+    assert find("bombardier").command(load)[-3:] == ["-d", "2s", "http://h/"]
+    webbench = find("webbench").command(Load("http://h/", is_persistent=False))
+    assert webbench == "webbench -c 100 -t 10 http://h/".split()
+    ours = find("bolide").command(once)
+    assert ours[-5:] == ["-n", "9", "--no-keep-alive", "--expect-status", "200"]
+
+
+def test_every_tool_is_found_by_its_name() -> None:
+    assert [find(name).name for name in TOOLS] == list(TOOLS)
