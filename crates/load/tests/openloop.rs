@@ -239,3 +239,14 @@ fn a_late_answer_has_failed() {
     assert_eq!(fixture::outcome(&asked), (4, vec![String::from("late 1")]));
     drop(sender);
 }
+
+#[test]
+fn waiting_awake_is_no_work() {
+    // The next request is always due so soon that the thread does not sleep.
+    let mut asked = open_plan(server_of_many(answering(&[OK])), 25_000.0);
+    asked.limit = Limit::Requests(2500);
+    asked.deadline = Some(Duration::from_secs(20));
+    let report = run(&asked).expect("a run");
+    assert_eq!((report.ok, failed(&report)), (2500, 0));
+    assert!(report.generator_cpu < 0.9, "{}", report.generator_cpu);
+}

@@ -57,13 +57,13 @@ fn connections_of_every_kind_share_a_group() {
 fn more_than_is_read_ahead_of_one_connection_is_served_too() {
     let mut server = Server::new();
     let mut clients = [server.connect(), server.connect(), server.connect()];
-    let batch: String = (0..1000).map(|number| get(&format!("/{number}"))).collect();
-    assert!(batch.len() > 2 * 16 * 1024);
+    let batch: String = (0..1200).map(|number| get(&format!("/{number}"))).collect();
+    assert!(batch.len() > 2 * 17 * 1024);
     for client in &clients {
         client.send(&batch);
     }
     for client in &mut clients {
-        for number in 0..1000 {
+        for number in 0..1200 {
             assert_eq!(server.answer(client).content, format!("/{number}"));
         }
     }

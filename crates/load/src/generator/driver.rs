@@ -186,18 +186,17 @@ impl Driver {
     /// How long to wait at most; sets the alarm for what is due earlier.
     fn wait_ms(&mut self, next_tick_ns: u64) -> io::Result<u64> {
         // What is due while no connection is free waits for one, not for its time.
-        let due_ns = if self.free.is_empty() {
-            u64::MAX
-        } else {
-            self.due_ns
+        let due_ns = match self.free.is_empty() {
+            true => u64::MAX,
+            false => self.due_ns,
         };
         let is_near = due_ns < self.now_ns.saturating_add(SPIN_NS);
         if self.common.plan.is_sleepless || is_near {
             return Ok(0);
         }
         if self.schedule.is_some() && due_ns != self.alarm_ns {
-            self.poller
-                .set_alarm_at((due_ns < u64::MAX).then_some(due_ns))?;
+            let wake_ns = (due_ns < u64::MAX).then(|| due_ns.saturating_sub(SPIN_NS));
+            self.poller.set_alarm_at(wake_ns)?;
             self.alarm_ns = due_ns;
         }
         Ok(next_tick_ns.saturating_sub(self.now_ns).div_ceil(1_000_000))

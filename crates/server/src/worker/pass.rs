@@ -7,7 +7,7 @@ use net::{Readiness, Received};
 
 use super::{
     ACCEPTING_MAX, AHEAD_BYTES, AHEAD_MAX, CONTENT_BYTES_PER_PASS, FOREIGN, LISTENER,
-    RECEIVE_BYTES, Worker,
+    RECEIVE_BYTES, SINGLE_BYTES_MAX, Worker,
 };
 use crate::app::{Abort, App};
 use crate::connection::Fate;
@@ -63,7 +63,12 @@ impl<A: App> Worker<A> {
             else {
                 break;
             };
-            *read = Some((event, connection.transport.receive(place)));
+            let received = connection.transport.receive(place);
+            let is_batch = matches!(received, Received::Bytes(count) if count > SINGLE_BYTES_MAX);
+            *read = Some((event, received));
+            if is_batch {
+                break;
+            }
         }
         ahead
     }

@@ -73,10 +73,12 @@ impl Window {
     /// How long the measured time lasted if it ends now, in nanoseconds; and how much of it the processor worked for this thread.
     pub(super) fn spent_ns(&self) -> (u64, u64) {
         let end_ns = self.end_ns.min(precise_ns());
-        let cpu_ns = self
-            .start_cpu_ns
-            .map(|it| thread_cpu_ns().saturating_sub(it));
-        (end_ns.saturating_sub(self.start_ns), cpu_ns.unwrap_or(0))
+        let since = |start_ns| thread_cpu_ns().saturating_sub(start_ns);
+        let cpu_ns = self.start_cpu_ns.map_or(0, since);
+        (
+            end_ns.saturating_sub(self.start_ns),
+            cpu_ns.saturating_sub(self.idle_ns),
+        )
     }
 }
 
