@@ -268,7 +268,8 @@ def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
 
 def _settings(everybody: list[Contestant]) -> str:
     rows = "".join(
-        f"<tr><td>{escape(each.title)}</td><td><code>{escape(each.settings)}</code></td></tr>"
+        f"<tr><td>{escape(each.title)}</td><td><code>{escape(each.settings)}</code></td>"
+        f"<td>{escape('; '.join(each.remarks))}</td></tr>"
         for each in everybody
     )
     return (
