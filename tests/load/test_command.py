@@ -239,12 +239,13 @@ def test_mistake_is_one_line(load: Load, arguments: list[str], says: str) -> Non
     assert errors.count("\n") == 1
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_with_the_report(
-    counting: Server, started: Callable[..., LoadProcess]
+    counting: Server, started: Callable[..., LoadProcess], number: signal.Signals
 ) -> None:
     run = started(f"{counting.urls[0]}/page/a", "-d", "60", "-c", "3", "--require", "errors == 1")
     run.wait_line(r"^\d\.\d s \(5\d\.\d s left\), [0-9,]+ requests/s, p50 ")
-    run.signal(signal.SIGINT)
+    run.signal(number)
     assert run.wait() == 130
     assert "failed          none\n" in run.page
     assert "not met" not in run.errors and "Traceback" not in run.errors

@@ -13,6 +13,9 @@ use pyo3::prelude::*;
 
 pub(crate) use load::Load;
 
+/// How often the ceiling looks for signals: one that comes while it is at work interrupts no wait.
+const SIGNALS_EVERY: Duration = Duration::from_millis(200);
+
 /// Answers on an address without parsing, until `seconds` have passed or an interrupt comes; gives how many requests were answered.
 #[pyfunction]
 #[pyo3(signature = (host, port, size, seconds=None))]
@@ -33,13 +36,13 @@ pub(crate) fn ceiling(
     let mut ceiling = Ceiling::bind(SocketAddr::new(ip, port), size)?;
     loop {
         let begin = Instant::now();
-        let seconds = left.map(|it| it.as_secs_f64());
-        let answered = py.detach(|| ceiling.run(seconds, &AtomicBool::new(false)))?;
+        let slice = left.unwrap_or(SIGNALS_EVERY).min(SIGNALS_EVERY);
+        let slice_s = Some(slice.as_secs_f64());
+        let answered = py.detach(|| ceiling.run(slice_s, &AtomicBool::new(false)))?;
         match py.check_signals() {
             Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => return Ok(answered),
             other => other?,
         }
-        // Also a process that was stopped and goes on has been interrupted.
         left = left.map(|it| it.saturating_sub(begin.elapsed()));
         if left.is_some_and(|it| it.is_zero()) {
             return Ok(answered);

@@ -6,6 +6,7 @@ Its flags stand in `flags.py`; `options.py` says what can be asked of a run.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -52,8 +53,11 @@ def _load(context: click.Context, /, **given: Any) -> None:
 
     URL is http://HOST:PORT/PATH (URL*3 for a weight of 3, several of one server) or unix:PATH.
     Exit code: 0 done, 1 a --require does not hold, 2 a mistake in the command, 3 nothing was
-    answered, 130 interrupted (after the report). See docs/load.md for what each figure means.
+    answered, 130 interrupted or terminated (after the report). See docs/load.md for what each
+    figure means.
     """
+    # `timeout` and `kill` end it as Ctrl-C does: nothing that was measured is lost.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     output = {name: given.pop(name) for name in ("as_json", "as_csv", "view", "quiet", "find")}
     if sum(bool(output[name]) for name in ("as_json", "as_csv", "view")) > 1:
         raise ConfigError("--json, --csv and --view each say what to print; give one of them")
