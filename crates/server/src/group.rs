@@ -67,3 +67,55 @@ impl Group {
         Some(connection)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(group: &mut Group) -> Vec<(u32, Vec<u8>)> {
+        let leave = |index| {
+            let mut out = Vec::new();
+            let connection = group.leave(index, &mut out)?;
+            Some((connection, out))
+        };
+        (0..).map_while(leave).collect()
+    }
+
+    #[test]
+    fn a_full_group_is_due_and_leaves_in_order() {
+        let mut group = Group::default();
+        group.open();
+        for connection in 0..ANSWERS_MAX as u32 {
+            let mut out = vec![b'x'; connection as usize + 1];
+            assert!(group.takes(connection, &mut out) && out.is_empty());
+        }
+        assert!(group.is_due());
+        let expected = (0..8u32).map(|it| (it, vec![b'x'; it as usize + 1]));
+        assert!(left(&mut group).into_iter().eq(expected));
+        assert!(!group.is_due());
+    }
+
+    #[test]
+    fn the_first_answer_waits_no_longer_than_to_the_next_tick() {
+        let mut group = Group::default();
+        group.open();
+        assert!(group.takes(7, &mut b"answer".to_vec()));
+        let taken_ms = Clock::tick_ms();
+        while Clock::tick_ms() == taken_ms {
+            std::hint::spin_loop();
+        }
+        assert!(group.is_due());
+        assert_eq!(left(&mut group), [(7, b"answer".to_vec())]);
+    }
+
+    #[test]
+    fn long_answers_and_those_outside_of_a_pass_do_not_wait() {
+        let mut group = Group::default();
+        assert!(!group.takes(1, &mut b"outside".to_vec()));
+        group.open();
+        let mut long = vec![b'x'; WAITING_BYTES_MAX + 1];
+        assert!(!group.takes(1, &mut long) && long.len() == WAITING_BYTES_MAX + 1);
+        assert!(left(&mut group).is_empty());
+        assert!(!group.takes(1, &mut b"closed".to_vec()));
+    }
+}
