@@ -128,7 +128,11 @@ def _without_weight(url: str) -> tuple[str, int]:
 
 def _quoted(target: str) -> str:
     """Percent-encode what may not stand in a request target (RFC 3986 section 2.1)."""
-    return quote(target.encode("utf-8", "surrogateescape"), safe=_PRINTABLE)
+    try:
+        octets = target.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise ConfigError(f"{target!a} holds half a character; write it as %XX") from None
+    return quote(octets, safe=_PRINTABLE)
 
 
 def _proxy(text: str) -> tuple[str, int]:
