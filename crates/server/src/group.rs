@@ -2,7 +2,8 @@
 //!
 //! The application's code and the kernel's way of sending are both larger than what the processor keeps at hand: taking turns, each pushes
 //! the other out. A few calls in a row and then as many sends cost up to a tenth less (bench: keep-alive, asgi, wsgi). For that an answer
-//! waits no longer than the rest of its group needs, and not beyond the next tick of the clock.
+//! waits until a tick of the clock is over, and for the call that is then under way. Where calls take long, that is much for nothing: so
+//! after such a wait none waits for some time.
 
 use net::Clock;
 
@@ -10,6 +11,11 @@ use net::Clock;
 pub(crate) const ANSWERS_MAX: usize = 8;
 /// What a connection has to send beyond this leaves at once: it gains nothing, and is not worth copying.
 const WAITING_BYTES_MAX: usize = 2048;
+
+/// An answer that has waited so long has waited for a slow call, and so would others.
+const SLOW_MS: u64 = 20;
+/// How long none waits then.
+const REST_MS: u64 = 1000;
 
 /// Answers that are written and have not left.
 #[derive(Default)]
@@ -19,6 +25,7 @@ pub(crate) struct Group {
     /// The connections they belong to, each with where its bytes end.
     ends: Vec<(u32, usize)>,
     began_ms: u64,
+    rests_until_ms: u64,
 }
 
 impl Group {
@@ -35,6 +42,9 @@ impl Group {
         }
         if self.ends.is_empty() {
             self.began_ms = Clock::tick_ms();
+            if self.began_ms < self.rests_until_ms {
+                return false;
+            }
         }
         self.bytes.append(out);
         self.ends.push((connection, self.bytes.len()));
@@ -43,12 +53,15 @@ impl Group {
 
     /// Whether it has to leave now.
     #[inline]
-    pub(crate) fn is_due(&self) -> bool {
-        match self.ends.len() {
-            0 => false,
-            ANSWERS_MAX.. => true,
-            _ => Clock::tick_ms() != self.began_ms,
+    pub(crate) fn is_due(&mut self) -> bool {
+        if self.ends.is_empty() {
+            return false;
         }
+        let now_ms = Clock::tick_ms();
+        if now_ms.saturating_sub(self.began_ms) >= SLOW_MS {
+            self.rests_until_ms = now_ms + REST_MS;
+        }
+        self.ends.len() >= ANSWERS_MAX || now_ms != self.began_ms
     }
 
     /// It leaves: until it is opened again, nothing waits. Gives whose turn is the `index`-th, and puts what it sends into `out`.
@@ -93,6 +106,23 @@ mod tests {
         let expected = (0..8u32).map(|it| (it, vec![b'x'; it as usize + 1]));
         assert!(left(&mut group).into_iter().eq(expected));
         assert!(!group.is_due());
+    }
+
+    #[test]
+    fn behind_a_slow_call_none_waits_for_some_time() {
+        let mut group = Group::default();
+        group.open();
+        assert!(group.takes(1, &mut b"first".to_vec()));
+        let taken_ms = Clock::tick_ms();
+        while Clock::tick_ms() < taken_ms + SLOW_MS {
+            std::hint::spin_loop();
+        }
+        assert!(group.is_due());
+        assert_eq!(left(&mut group).len(), 1);
+        group.open();
+        assert!(!group.takes(2, &mut b"second".to_vec()));
+        group.rests_until_ms = Clock::tick_ms();
+        assert!(group.takes(3, &mut b"third".to_vec()));
     }
 
     #[test]

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from types import TracebackType
 
 import psutil
 
@@ -47,12 +46,7 @@ class ServerSampler:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
         self._find()
