@@ -9,6 +9,7 @@ import pytest
 
 from asgi.conftest import head
 from reply import Connection
+from running import Server
 
 APP = "asgi/keeping.py"
 DATA = ("scope", "headers", "asgi", "state", "items")
@@ -59,3 +60,13 @@ def test_26_a_kept_send_reaches_nobody(client: Connection, stage: str) -> None:
     reply = client.get("/use")
     assert set(reply.json()) <= {"RuntimeError", "ClientDisconnected"}
     assert len(reply.json()) == 3
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_9_what_is_left_in_a_scope_goes_with_it(
+    server: Server, client: Connection, stage: str
+) -> None:
+    """Not with the next request, which may never come."""
+    path = f"/leave/mine/{stage}"
+    assert client.get(path).content == b"left"
+    server.wait_line(f"let go: {path}", timeout_s=5)

@@ -98,7 +98,9 @@ impl Asgi {
         self.runner.call_begins(py)?;
         let scope = self.scopes.scope(py, request)?;
         let kit = self.kits.take(py, &self.runner.shared, request)?;
-        let result = self.first_step(py, &kit, scope)?;
+        let result = self.first_step(py, &kit, &scope);
+        self.scopes.give_back(scope);
+        let result = result?;
         let exchange = kit.exchange.get();
         let outcome = match result {
             Step::Suspended(coroutine, future) => {
@@ -123,7 +125,7 @@ impl Asgi {
         &mut self,
         py: Python<'py>,
         kit: &Kit,
-        scope: Bound<'py, PyDict>,
+        scope: &Bound<'py, PyDict>,
     ) -> PyResult<Step<'py>> {
         let arguments = [scope.as_any(), kit.receive.bind(py), kit.send.bind(py)];
         let called = match ffi::call(py, &self.app, arguments) {

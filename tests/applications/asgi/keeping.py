@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import json
+import sys
 import weakref
 from typing import Any
 
@@ -34,6 +35,21 @@ async def keep(scope: Any, receive: Receive, send: Send) -> None:
     kept = things[word(scope, 2)]
     KEPT.append((kept, shown(kept)))
     await answer(send, b"kept")
+
+
+class Own:
+    """Something of the application's."""
+
+
+@kinds
+async def leave(scope: Any, receive: Receive, send: Send) -> None:
+    """Leave something in the scope, and say when it is let go."""
+    if word(scope, 3) == "later":
+        await asyncio.sleep(0)
+    scope[word(scope, 2)] = own = Own()
+    said = f"let go: {scope['path']}"
+    weakref.finalize(own, print, said, file=sys.stderr, flush=True)
+    await answer(send, b"left")
 
 
 def shown(kept: Any) -> Any:

@@ -9,13 +9,13 @@ use pyo3::types::{PyDict, PyString};
 use crate::ffi;
 
 /// A dict that was given out, and its version then (PEP 509).
-pub(crate) struct Given {
+struct Given {
     dict: Py<PyDict>,
     version: Option<u64>,
 }
 
 impl Given {
-    pub(crate) fn new(dict: &Bound<'_, PyDict>) -> Given {
+    fn new(dict: &Bound<'_, PyDict>) -> Given {
         Given {
             dict: dict.clone().unbind(),
             version: ffi::version(dict),
@@ -24,14 +24,10 @@ impl Given {
 
     /// Whether it has no more than `references`, and nobody has changed it. An interpreter without versions cannot tell.
     #[inline]
-    pub(crate) fn is_as_new(&self, py: Python<'_>, references: isize) -> bool {
+    fn is_as_new(&self, py: Python<'_>, references: isize) -> bool {
         ffi::references(&self.dict) == references
             && self.version.is_some()
             && ffi::version(self.dict.bind(py)) == self.version
-    }
-
-    pub(crate) fn into_dict(self, py: Python<'_>) -> Bound<'_, PyDict> {
-        self.dict.into_bound(py)
     }
 }
 

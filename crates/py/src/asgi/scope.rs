@@ -6,16 +6,19 @@ use pyo3::types::{PyBytes, PyDict, PyString};
 use wire::{Method, RequestHead, Version};
 
 use super::extensions;
-use super::fresh::{Extensions, Fresh, Given};
+use super::fresh::{Extensions, Fresh};
 use super::memo::{Addresses, Sections};
+use crate::ffi;
 use crate::request::decoded;
 
 /// Makes scopes. What repeats from request to request is made once.
 pub(crate) struct Scopes {
     keys: Keys,
     template: Py<PyDict>,
-    /// The last scope, which holds the same as the template if nobody has changed it.
-    given: Option<Given>,
+    /// The last scope, which was given back as it was: it holds the same as the template.
+    spare: Option<Py<PyDict>>,
+    /// The version of the scope that was given out (PEP 509).
+    given: Option<u64>,
     last: Last,
     versions: Fresh,
     extensions: Extensions,
@@ -110,6 +113,7 @@ impl Scopes {
         Ok(Scopes {
             keys,
             template: template.unbind(),
+            spare: None,
             given: None,
             last: Last::default(),
             versions: Fresh::new(versions.unbind()),
@@ -128,9 +132,7 @@ impl Scopes {
         py: Python<'py>,
         request: &server::Request<'_>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let last = self.given.take();
-        let last = last.filter(|given| given.is_as_new(py, 1));
-        let scope = last.map(|given| given.into_dict(py));
+        let scope = self.spare.take().map(|spare| spare.into_bound(py));
         self.renew(py, scope.as_ref(), request)?;
         let (scope, client) = match scope {
             Some(scope) if self.last.client == *request.client => (scope, None),
@@ -143,8 +145,21 @@ impl Scopes {
         if let Some(client) = client {
             scope.set_item(&self.keys.client, client)?;
         }
-        self.given = Some(Given::new(&scope));
+        self.given = ffi::version(&scope);
         Ok(scope)
+    }
+
+    /// Takes back what was given out, if nobody else holds it or has changed it. Else it goes now, with all that was put into it.
+    #[inline]
+    pub(crate) fn give_back(&mut self, scope: Bound<'_, PyDict>) {
+        if let Some(version) = self.given.take()
+            && ffi::version(&scope) == Some(version)
+        {
+            let scope = scope.unbind();
+            if ffi::references(&scope) == 1 {
+                self.spare = Some(scope);
+            }
+        }
     }
 
     /// The client, which differs most often of all: it stands in the scope alone, not in the template.
