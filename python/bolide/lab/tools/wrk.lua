@@ -9,48 +9,66 @@ function init(args)
   end
 end
 
-local STEP = 1.03 -- rows of the histogram: upper bounds grow by 3 %
-local RANKS = { p50 = 0.5, p90 = 0.9, p99 = 0.99, p99_9 = 0.999 }
+local NAMED = { p50 = 50, p90 = 90, p99 = 99, p99_9 = 99.9 }
+local SHARES = {} -- of the samples, in percent: the rows of the histogram
+for i = 1, 198 do SHARES[i] = i / 2 end
+for i = 1, 18 do SHARES[#SHARES + 1] = 99 + i / 20 end
+for i = 1, 10 do SHARES[#SHARES + 1] = 99.9 + i / 100 end
 
--- wrk's own percentile() gives 0 after pipelined runs, whose samples it counts wrongly.
-local function percentiles(latency, total)
-  local found, below = {}, 0
-  for i = 1, #latency do
-    local value, count = latency(i)
-    below = below + count
-    for name, share in pairs(RANKS) do
-      if not found[name] and below >= share * total then found[name] = value end
-    end
+-- wrk gives 0 where a rank lies beyond its samples, of which it counts too many in pipelined runs.
+-- So its percentiles are stretched by the share of its count that is there. Walking over the
+-- samples instead would take minutes: it looks each one up from the first.
+local function share_counted(latency)
+  local low, high = 0, 1
+  for _ = 1, 40 do
+    local middle = (low + high) / 2
+    if latency:percentile(100 * middle) > 0 then low = middle else high = middle end
   end
+  return low
+end
+
+local function at(latency, counted, percent)
+  return percent < 100 and latency:percentile(percent * counted) or latency.max
+end
+
+local function percentiles(latency, counted)
   local words = {}
-  for name, value in pairs(found) do words[#words + 1] = string.format('"%s":%d,', name, value) end
+  for name, percent in pairs(NAMED) do
+    words[#words + 1] = string.format('"%s":%d,', name, at(latency, counted, percent))
+  end
   return table.concat(words)
 end
 
-local function histogram(latency)
-  local counts, order, total, sum = {}, {}, 0, 0
-  for i = 1, #latency do
-    local value, count = latency(i)
-    local bucket = math.ceil(math.log(math.max(value, 1)) / math.log(STEP))
-    if not counts[bucket] then order[#order + 1] = bucket end
-    counts[bucket] = (counts[bucket] or 0) + count
-    total, sum = total + count, sum + value * count
+local function histogram(latency, counted, requests)
+  local rows, value, written = {}, 0, 0
+  local function close_row(until_here)
+    if until_here > written then
+      rows[#rows + 1] = string.format("[%d,%d]", value, until_here - written)
+      written = until_here
+    end
   end
-  local rows = {}
-  for i, bucket in ipairs(order) do
-    rows[i] = string.format("[%d,%d]", math.floor(STEP ^ bucket), counts[bucket])
+  local before = 0
+  for _, percent in ipairs(SHARES) do
+    local found = at(latency, counted, percent)
+    if found > value then close_row(before) end
+    value, before = found, math.floor(requests * percent / 100 + 0.5)
   end
-  return "[" .. table.concat(rows, ",") .. "]", total, sum
+  close_row(requests)
+  return "[" .. table.concat(rows, ",") .. "]"
 end
 
 function done(summary, latency, requests)
   local e = summary.errors
-  local rows, total, sum = histogram(latency)
+  local counted = summary.requests > 0 and share_counted(latency) or 0
+  local rows, words, mean = "[]", "", 0
+  if counted > 0 then
+    rows = histogram(latency, counted, summary.requests)
+    words, mean = percentiles(latency, counted), latency.mean / counted
+  end
   io.write(string.format(
     'bolide-wrk: {"requests":%d,"seconds":%.6f,"bytes":%d,"errors":{"connect":%d,"read":%d,'
       .. '"write":%d,"timeout":%d,"wrong_status":%d},"latency_us":{%s"mean":%.3f,"max":%d},'
       .. '"histogram":%s}\n',
     summary.requests, summary.duration / 1e6, summary.bytes, e.connect, e.read, e.write,
-    e.timeout, e.status, percentiles(latency, total), total > 0 and sum / total or 0, latency.max,
-    rows))
+    e.timeout, e.status, words, mean, latency.max, rows))
 end
