@@ -50,7 +50,7 @@ class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     install: tuple[tuple[str, ...], ...] = ()
     """Arguments of pip, one run each, in place of one run with the requirements."""
     distribution: str = ""
-    """Whose version is the contestant's."""
+    """Whose version is the contestant's: of the environment, or what go and cargo built with."""
     interpreter: str = ""
     """Version of CPython, such as 3.7; empty: the one that runs Bolide."""
     programs: tuple[str, ...] = ()
@@ -88,6 +88,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """A user's application of this interface can take the place of `app`."""
     is_persistent: bool = True
     """Answers several requests on one connection."""
+    closes: bool = True
+    """Survives a request that asks it to close the connection; else it meets no such workload."""
     pipelines: bool = True
     """Answers requests that were sent before the last answer."""
     connections_max: int | None = None

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
-PATIENCE_S = 3.0
+PATIENCE_S = 1.0
 LOOK_S = 0.02
 EXIT_CANNOT_START = 127
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from bolide._core import is_release_build
 from bolide.lab.results import KernelDelta, Machine
 
 SYSCTLS = (
@@ -95,9 +96,10 @@ def _virtualisation() -> str | None:
 
 def _bolide_version() -> str | None:
     try:
-        return importlib.metadata.version("bolide")
+        version = importlib.metadata.version("bolide")
     except importlib.metadata.PackageNotFoundError:
         return None
+    return version if is_release_build else f"{version} (built for tests)"
 
 
 class Counters:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from bolide._core import is_release_build
 from bolide.errors import ConfigError
 from bolide.lab import contestant as contestants
 from bolide.lab import machine, results, setup, trial
@@ -94,6 +95,8 @@ def run(
         if not done:
             journal.write(study)
         ready = _ready(field, study, journal, show, is_noted=not done)
+        if not is_release_build:
+            show.note("this Bolide was built for tests and is slower than a release (make setup)")
         if not ready:
             raise ConfigError("none of these contestants can run here (bolide race list)")
         order = slots(ready, study.workloads, study.rounds, options.seed)

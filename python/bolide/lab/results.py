@@ -136,6 +136,8 @@ class GeneratorUse(msgspec.Struct, frozen=True, kw_only=True):
 
     cpu_s: float | None = None
     cpu_share: float | None = None
+    rss_bytes_max: int | None = None
+    context_switches: int | None = None
 
 
 class KernelDelta(msgspec.Struct, frozen=True, kw_only=True):

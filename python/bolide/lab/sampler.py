@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import psutil
 
-from bolide.lab.results import ServerUse
+from bolide.lab.results import GeneratorUse, ServerUse
 
 INTERVAL_S = 0.1
 PSS_EVERY = 10
@@ -118,22 +118,33 @@ class ThreadSampler:
         self._processes: dict[int, psutil.Process] = {}
         self._first: dict[int, tuple[float, float]] = {}
         self._last: dict[int, tuple[float, float]] = {}
+        self._switches: dict[int, int] = {}
+        self._rss_bytes_max = 0
 
     def look(self) -> None:
         """Take one sample."""
         now = time.monotonic()
+        rss_bytes = 0
         for pid in self._pids():
             with suppress(psutil.Error):
                 process = self._processes.setdefault(pid, psutil.Process(pid))
+                rss_bytes += process.memory_info().rss
+                self._switches[pid] = _switches(process)
                 for thread in process.threads():
                     sample = (now, thread.user_time + thread.system_time)
                     self._first.setdefault(thread.id, sample)
                     self._last[thread.id] = sample
+        self._rss_bytes_max = max(self._rss_bytes_max, rss_bytes)
 
-    @property
-    def cpu_s(self) -> float:
-        """Seconds that all threads had used when they were last seen."""
-        return sum(cpu_s for _, cpu_s in self._last.values())
+    def use(self, told_cpu_s: float | None) -> GeneratorUse:
+        """Give what was used when the threads were last seen, or the time that the tool tells."""
+        cpu_s = max(told_cpu_s or 0.0, sum(cpu_s for _, cpu_s in self._last.values()))
+        return GeneratorUse(
+            cpu_s=round(cpu_s, 3) if cpu_s else None,
+            cpu_share=self.busiest_share(),
+            rss_bytes_max=self._rss_bytes_max or None,
+            context_switches=sum(self._switches.values()) if self._switches else None,
+        )
 
     def busiest_share(self) -> float | None:
         """Give the share of its time in which the busiest thread ran; None if nothing was seen."""

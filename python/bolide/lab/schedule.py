@@ -20,6 +20,8 @@ def takes_part(contestant: Contestant, workload: Workload) -> str:
         return "the workload is for others"
     if workload.is_persistent and not entry.is_persistent:
         return "it closes every connection"
+    if not workload.is_persistent and not entry.closes:
+        return "a request to close the connection makes it die"
     if workload.pipeline_depth > 1 and not entry.pipelines:
         return "it does not answer pipelined requests"
     most = entry.connections_max

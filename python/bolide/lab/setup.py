@@ -27,6 +27,7 @@ MAKE_S_MAX = 1800
 LOOK_S_MAX = 20
 SYSTEM_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 VERSION = re.compile(r"\d+(?:\.\d+)+")
+REQUIREMENT_NAME = re.compile(r"[\w.-]+")
 
 
 class SetupError(Exception):
@@ -193,18 +194,43 @@ def _version(contestant: Contestant) -> str | None:
         done = _look([find_program(setup.version[0]) or setup.version[0], *setup.version[1:]])
         found = VERSION.search(done) if done else None
         return found[0] if found else None
-    if not setup.distribution:
-        return platform.python_version() if not (setup.go or setup.cargo) else None
-    if not setup.requirements:
+    if setup.go or setup.cargo:
+        return _locked_version(contestant)
+    if setup.distribution and not setup.requirements:
         try:
             return importlib.metadata.version(setup.distribution)
         except importlib.metadata.PackageNotFoundError:
             return None
-    name = re.sub(r"[-_.]+", "_", setup.distribution).lower()
+    if setup.distribution:
+        return _installed_version(contestant, setup.distribution)
+    names = [REQUIREMENT_NAME.match(each) for each in setup.requirements]
+    versions = [
+        f"{name[0]} {_installed_version(contestant, name[0])}" for name in names if name is not None
+    ]
+    return ", ".join(versions) or platform.python_version()
+
+
+def _installed_version(contestant: Contestant, distribution: str) -> str | None:
+    name = re.sub(r"[-_.]+", "_", distribution).lower()
     for path in folder_of(contestant).glob("lib/python*/site-packages/*.dist-info"):
         stem, _, version = path.stem.partition("-")
         if re.sub(r"[-_.]+", "_", stem).lower() == name:
             return version
+    return None
+
+
+def _locked_version(contestant: Contestant) -> str | None:
+    """Give a library's version from what go or cargo has built with."""
+    name = re.escape(contestant.setup.distribution)
+    source = folder_of(contestant) / "source"
+    for file, pattern in (
+        ("go.mod", rf"\b{name} v(\S+)"),
+        ("Cargo.lock", rf'name = "{name}"\nversion = "(\S+)"'),
+    ):
+        path = source / file
+        found = re.search(pattern, path.read_text()) if path.is_file() else None
+        if found:
+            return found[1]
     return None
 
 

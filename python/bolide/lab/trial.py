@@ -109,7 +109,7 @@ def _head(
         "round": slot.round,
         "tool": tool,
         "tool_version": conditions.versions.get(tool),
-        "command": command,
+        "command": [Path(word).name if word.startswith("/") else word for word in command],
         "started_at": started_at,
     }
 
@@ -141,7 +141,7 @@ class _Run:
                     self._warm_up(load, folder)
                 trial = self._measured(load, folder, server)
                 self._check_alive(server, address)
-        return trial
+        return msgspec.structs.replace(trial, evidence=[*trial.evidence, *proof.remarks])
 
     def _verified(self, address: tuple[str, int], workload: Workload) -> Proof:
         is_guest = self._conditions.guest is not None
@@ -175,14 +175,12 @@ class _Run:
             raise DeadError(f"under load it {server.end_told()}")
         reading = tool.read(stdout, stderr, code, load)
         use = sampler.use()
-        cpu_s = max(reading.generator_cpu_s or 0.0, threads.cpu_s) or None
-        others_s = after.busy_s - before.busy_s - (use.cpu_s or 0) - (cpu_s or 0)
+        generator = threads.use(reading.generator_cpu_s)
+        others_s = after.busy_s - before.busy_s - (use.cpu_s or 0) - (generator.cpu_s or 0)
         return self._record(
             reading,
             _shared(use, reading.seconds),
-            GeneratorUse(
-                cpu_s=None if cpu_s is None else round(cpu_s, 3), cpu_share=threads.busiest_share()
-            ),
+            generator,
             after,
             before,
             max(0.0, others_s / wall_s / len(cpus)),

@@ -20,6 +20,7 @@ REPEATED = 3
 PATIENCE_S = 5.0
 SPLIT_PAUSE_S = 0.03
 UNASKED_S = 0.2
+CLOSING_S = 0.5
 UNKNOWN_TARGET = "/bolide-race-knows-no-such-path"
 LINE_BYTES_MAX = 65536
 SHOWN_BYTES = 40
@@ -72,9 +73,13 @@ class _Client:
         """Read one answer."""
         return read_answer(self._reader)
 
-    def rest(self) -> bytes:
-        """Read until the other side closes."""
-        return self._reader.read()
+    def end(self) -> tuple[bytes, bool]:
+        """Give what comes before the other side closes, and whether it does so soon."""
+        self._socket.settimeout(CLOSING_S)
+        try:
+            return self._reader.read(), True
+        except TimeoutError:
+            return b"", False
 
     def unasked(self) -> bytes:
         """Say that no request follows, and give what comes all the same.
@@ -84,7 +89,7 @@ class _Client:
         self._socket.shutdown(socket.SHUT_WR)
         self._socket.settimeout(UNASKED_S)
         with suppress(TimeoutError):
-            return self.rest()
+            return self._reader.read()
         return b""
 
     def __enter__(self) -> _Client:
@@ -140,6 +145,7 @@ class _Verification:
 
     def _request(self, target: str | None = None, *, is_persistent: bool | None = None) -> bytes:
         persistent = self._workload.is_persistent if is_persistent is None else is_persistent
+        persistent = persistent or not self._entry.closes
         version = self._workload.http_version
         host, port = self._address
         lines = [f"GET {target or self._target} HTTP/{version}", f"Host: {host}:{port}"]
@@ -155,10 +161,13 @@ class _Verification:
             client.send(self._request(is_persistent=False))
             answer = client.answer()
             self._check(answer, self._expected)
-            if behind := client.rest():
+            behind, is_closed = client.end() if self._entry.closes else (b"", True)
+            if behind:
                 raise WrongAnswerError(
                     "unexpected_bytes", f"{behind[:SHOWN_BYTES]!r} behind the answer"
                 )
+        if not is_closed:
+            self._remarks.append("keeps a connection open that it was asked to close")
         if "date" not in answer.fields:
             self._remarks.append("sends no Date")
         if "transfer-encoding" in answer.fields:
