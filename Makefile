@@ -59,7 +59,8 @@ bench: $(CORE) ## Measure against the machine's limit and other servers (benches
 race: $(CORE) ## A quick race of Bolide and the Python servers that install from wheels
 	$(BIN)/bolide race setup $(RACERS)
 	@out=race-results/$$(date +%Y%m%d-%H%M%S) \
-	  && $(BIN)/bolide race pipelining --quick --only "ceiling bolide-* $(RACERS)" --workload 'single*' --out $$out \
+	  && $(BIN)/bolide race pipelining --workload single-bolide --rounds 2 --duration 1 \
+	    --only "ceiling bolide-* $(RACERS)" --out $$out \
 	  && $(BIN)/bolide race report $$out
 
 compat: $(CORE) ## Run another server's ASGI checks against this one (SERVE="--loop uvloop")

@@ -149,8 +149,8 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
 
     if (study is None) == (app is None):
         raise ConfigError("name a study (bolide race list) or an application (--app module:app)")
-    plan, names, guest = _planned(study, app, given)
     server_cpus, load_cpus = cpus_of(given["cpus"])
+    plan, names, guest = _planned(study, app, len(load_cpus), given)
     out = given["out"] or Path("race-results") / f"{plan.name}-{datetime.now():%Y%m%d-%H%M%S}"
     options = races.Options(
         out=out,
@@ -171,13 +171,14 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     trials = [each for each in results.read(out) if isinstance(each, results.Trial)]
     terminal.console.print(league_table(plan, trials))
     click.echo(f"results: {out / results.FILE_NAME}")
+    click.echo(f"report:  bolide race report {out}")
     if outcome.was_stopped:
         click.echo(f"stopped early; go on with --resume --out {out}", err=True)
         sys.exit(EXIT_INTERRUPTED)
 
 
 def _planned(
-    name: str | None, app: str | None, given: dict[str, Any]
+    name: str | None, app: str | None, load_cores: int, given: dict[str, Any]
 ) -> tuple[Study, tuple[str, ...], Guest | None]:
     """Give the study, who takes part, and the user's own application."""
     from bolide.lab import guest, study, tools
@@ -187,7 +188,7 @@ def _planned(
         plan = study.of_application(app.partition(":")[0], given["target"])
         names: tuple[str, ...] = ()
     else:
-        loaded = study.load(name or "")
+        loaded = study.load(name or "", load_cores)
         plan, names, visitor = loaded.study, loaded.contestants, None
     if given["quick"]:
         plan = study.shortened(plan, lambda name: tools.find(name).version() is not None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -31,14 +31,15 @@ class WorkloadTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     is_persistent: bool = True
     http_version: str = "1.1"
     target: str = "/"
-    threads: int = 1
+    threads: int | Literal["cores"] = 1
+    """Of the tool; "cores": one for each processor that the load has."""
     requests_total: int | None = None
     duration_s: float | None = None
     rate_per_s: float | None = None
     timeout_s: float = 5.0
     contestants: tuple[str, ...] = ()
-    quick: tuple[int, ...] = ()
-    """The levels that a quick race has; empty: the first one."""
+    quick: tuple[int, ...] | None = None
+    """The levels that a quick race has; where nothing is said, the first one."""
 
 
 class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -69,8 +70,8 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
-def load(name: str) -> Plan:
-    """Read a study by name, or a user's own by path.
+def load(name: str, load_cores: int = 1) -> Plan:
+    """Read a study by name, or a user's own by path, for a load on so many processors.
 
     Raises:
         ConfigError: there is none, or its file is wrong.
@@ -87,7 +88,9 @@ def load(name: str) -> Plan:
     except (msgspec.MsgspecError, ValueError) as error:
         raise ConfigError(f"{path.name}: {error}") from None
     content = found.content * found.content_repeated
-    workloads = tuple(each for table in found.workload for each in _expanded(table, found, content))
+    workloads = tuple(
+        each for table in found.workload for each in _expanded(table, found, content, load_cores)
+    )
     known = {each.name for each in workloads}
     if len(known) < len(workloads):
         raise ConfigError(f"{path.name}: two workloads have one name")
@@ -108,13 +111,15 @@ def load(name: str) -> Plan:
     return Plan(study=study, contestants=found.contestants, content=content)
 
 
-def _expanded(table: WorkloadTable, file: StudyFile, content: str) -> list[Workload]:
+def _expanded(
+    table: WorkloadTable, file: StudyFile, content: str, load_cores: int
+) -> list[Workload]:
     levels = (table.connections,) if isinstance(table.connections, int) else table.connections
-    quick = table.quick or levels[:1]
+    quick = levels[:1] if table.quick is None else table.quick
     fields: dict[str, Any] = {
         name: getattr(table, name)
         for name in table.__struct_fields__
-        if name not in ("name", "tools", "connections", "quick", "duration_s")
+        if name not in ("name", "tools", "connections", "quick", "duration_s", "threads")
     }
     duration_s = table.duration_s or file.duration_s
     found = []
@@ -126,6 +131,7 @@ def _expanded(table: WorkloadTable, file: StudyFile, content: str) -> list[Workl
                     name=f"{table.name.replace('{connections}', str(level))}-{tool}",
                     tool=tool,
                     connections=level,
+                    threads=load_cores if table.threads == "cores" else table.threads,
                     duration_s=None if table.requests_total else duration_s,
                     content=content,
                     is_quick=level in quick,

@@ -64,7 +64,19 @@ def test_every_study_is_valid(name: str) -> None:
 
 def test_a_quick_race_has_the_documents_tool_where_it_is_installed() -> None:
     quick = study.shortened(study.load("pipelining").study, lambda tool: True)
-    assert [each.name for each in quick.workloads] == ["pipelined-wrk", "single-wrk"]
+    assert [each.name for each in quick.workloads] == ["pipelined-wrk"]
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_a_workload_has_as_many_threads_as_the_load_has_processors(cores: int) -> None:
+    workloads = study.load("aiohttp-uvloop", cores).study.workloads
+    threads = {each.name: each.threads for each in workloads}
+    assert threads == {
+        "t100-wrk": 100,
+        "t100-bolide": 100,
+        "cores-wrk": cores,
+        "cores-bolide": cores,
+    }
 
 
 def test_levels_make_a_workload_each() -> None:
