@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import re
 import resource
+import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -116,11 +118,19 @@ class Counters:
         times = _cpu_times(self._cpus)
         self._total_s = sum(sum(columns[: STEAL_COLUMN + 1]) for columns in times) / TICKS_PER_S
         self._steal_s = sum(columns[STEAL_COLUMN] for columns in times) / TICKS_PER_S
+        self._waited_s = _waited_s()
+        self._at_s = time.monotonic()
         self.busy_s = sum(sum(columns[i] for i in BUSY_COLUMNS) for columns in times) / TICKS_PER_S
 
     def since(self, earlier: Counters) -> KernelDelta:
         """Give by how much they rose."""
         total_s = self._total_s - earlier._total_s
+        passed_s = self._at_s - earlier._at_s
+        waited_share = {
+            name: round((waited_s - earlier._waited_s[name]) / passed_s, 4)
+            for name, waited_s in self._waited_s.items()
+            if name in earlier._waited_s and passed_s > 0
+        }
         return KernelDelta(
             listen_overflows=_risen(earlier.listen_overflows, self.listen_overflows),
             listen_drops=_risen(earlier.listen_drops, self.listen_drops),
@@ -129,11 +139,22 @@ class Counters:
             steal_share=(
                 round((self._steal_s - earlier._steal_s) / total_s, 4) if total_s > 0 else None
             ),
+            waited_share=waited_share or None,
         )
 
 
 def _risen(earlier: int | None, later: int | None) -> int | None:
     return None if earlier is None or later is None else later - earlier
+
+
+def _waited_s() -> dict[str, float]:
+    """Give how long some task has waited for each resource; {} where the kernel does not tell."""
+    found = {}
+    for name in ("cpu", "memory", "io"):
+        some = re.search(r"^some .*total=(\d+)", _read(f"/proc/pressure/{name}"), re.MULTILINE)
+        if some:
+            found[name] = int(some[1]) / 1e6
+    return found
 
 
 def _pairs(text: str, beginning: str) -> dict[str, int]:

@@ -149,6 +149,8 @@ class KernelDelta(msgspec.Struct, frozen=True, kw_only=True):
     syncookies: int | None = None
     steal_share: float | None = None
     """Of the time of the processors that the race used."""
+    waited_share: dict[str, float] | None = None
+    """Of the time, in which some task waited for "cpu", "memory" or "io" (pressure stall, PSI)."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="trial"):

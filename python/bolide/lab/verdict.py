@@ -11,6 +11,7 @@ GENERATOR_SHARE_MIN = 0.85
 ERROR_SHARE_MAX = 0.0001
 STEAL_SHARE_MAX = 0.01
 OTHERS_SHARE_MAX = 0.1
+MEMORY_WAITED_SHARE_MAX = 0.05
 LITTLE_DEVIATION_MAX = 0.05
 STALLED_REQUESTS = 2
 
@@ -70,6 +71,9 @@ def _noise(seen: Observation) -> list[str]:
         found.append(f"another guest of the host took {seen.kernel.steal_share:.1%} of the time")
     if (seen.others_share or 0) > OTHERS_SHARE_MAX:
         found.append(f"other processes took {seen.others_share:.0%} of the race's processors")
+    waited = (seen.kernel.waited_share or {}).get("memory", 0.0)
+    if waited > MEMORY_WAITED_SHARE_MAX:
+        found.append(f"tasks waited for memory in {waited:.0%} of the time")
     return found
 
 

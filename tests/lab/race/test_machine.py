@@ -1,0 +1,49 @@
+"""The kernel's counters before and after a trial, from a /proc of the test's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from bolide.lab import machine
+from bolide.lab.results import KernelDelta
+
+TCP = "Tcp: InSegs RetransSegs\nTcp: 1000 {retransmits}\n"
+EXTENDED = (
+    "TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: {syncookies} {drops} {drops}\n"
+)
+STAT = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 {busy} 0 0 100 0 0 0 {steal} 0 0\n"
+PRESSURE = "some avg10=0.00 avg60=0.00 avg300=0.00 total={waited_us}\nfull avg10=0.00 total=7\n"
+
+
+def _counters(monkeypatch: pytest.MonkeyPatch, at_s: float, **values: int) -> machine.Counters:
+    files = {
+        "/proc/net/snmp": TCP,
+        "/proc/net/netstat": EXTENDED,
+        "/proc/stat": STAT,
+        "/proc/pressure/memory": PRESSURE if "waited_us" in values else "",
+    }
+    monkeypatch.setattr(machine, "_read", lambda path: files.get(path, "").format(**values))
+    monkeypatch.setattr(machine.time, "monotonic", lambda: at_s)
+    return machine.Counters([0])
+
+
+def test_what_rose_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {"retransmits": 5, "syncookies": 1, "drops": 10, "busy": 200, "steal": 0}
+    after = {"retransmits": 8, "syncookies": 1, "drops": 30, "busy": 290, "steal": 10}
+    first = _counters(monkeypatch, 100.0, **before, waited_us=1_000_000)
+    second = _counters(monkeypatch, 102.0, **after, waited_us=1_500_000)
+    assert second.since(first) == KernelDelta(
+        listen_overflows=20,
+        listen_drops=20,
+        retransmits=3,
+        syncookies=0,
+        steal_share=0.1,
+        waited_share={"memory": 0.25},
+    )
+    assert second.busy_s - first.busy_s == 90 / machine.TICKS_PER_S
+
+
+def test_what_the_kernel_does_not_tell_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_read", lambda path: "")
+    counters = machine.Counters([0])
+    assert counters.since(counters) == KernelDelta()
