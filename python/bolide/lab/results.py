@@ -6,7 +6,9 @@ that a race that is ended early keeps what it has measured. `bolide race report`
 
 from __future__ import annotations
 
+import gzip
 import os
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -223,6 +225,23 @@ def _drop_half_line(path: Path) -> None:
         os.truncate(path, content.rfind(b"\n") + 1)
 
 
+def raw(folder: Path) -> bytes:
+    """Give the lines of a race's folder; those that were packed with gzip as well.
+
+    Raises:
+        ConfigError: there are none, or they cannot be unpacked.
+    """
+    path, packed = folder / FILE_NAME, folder / f"{FILE_NAME}.gz"
+    try:
+        if not path.exists() and packed.exists():
+            return gzip.decompress(packed.read_bytes())
+        return path.read_bytes()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ConfigError(f"{packed} is damaged: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+
+
 def read(folder: Path) -> list[Record]:
     """Read all records of a race's folder; a last line that was cut off is left out.
 
@@ -230,12 +249,8 @@ def read(folder: Path) -> list[Record]:
         ConfigError: there is no such file, a line is no record, or it has another schema.
     """
     path = folder / FILE_NAME
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     found: list[Record] = []
-    for number, line in enumerate(lines[:-1], 1):
+    for number, line in enumerate(raw(folder).split(b"\n")[:-1], 1):
         try:
             record: Any = _decoder.decode(line)
         except msgspec.MsgspecError as error:

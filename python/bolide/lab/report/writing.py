@@ -31,7 +31,7 @@ def write(folder: Path, out: Path, *, is_png: bool = False) -> list[Path]:
         ConfigError: there is nothing to report, or it cannot be written.
     """
     race = read(folder)
-    raw = (folder / results.FILE_NAME).read_bytes()
+    raw = results.raw(folder)
     try:
         out.mkdir(parents=True, exist_ok=True)
         pictures = picture.write(race, out, is_png=is_png)
