@@ -22,7 +22,7 @@ FILE_NAME = "results.jsonl"
 
 State: TypeAlias = Literal["ready", "needs set-up", "cannot run here"]
 Verdict: TypeAlias = Literal[
-    "server-bound", "generator-bound", "neither", "errors", "unstable", "noisy", "failed"
+    "server-bound", "generator-bound", "neither", "errors", "noisy", "failed"
 ]
 
 

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from bolide.lab.results import Contestant, Study, Trial, Workload
+from bolide.lab.stats.noise import is_unstable
 from bolide.lab.trial import Slot
 
 
@@ -79,6 +80,7 @@ def contestants_table(found: Iterable[Contestant]) -> Table:
 def league_table(study: Study, trials: Sequence[Trial]) -> Table:
     """Make a table of the medians, with the ratio to the ceiling where that took part.
 
+    A ~ stands before what is unstable: rounds that differ too much for one figure.
     The report (`bolide race report`) has intervals; this is what one sees at once.
     """
     rates: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -118,7 +120,8 @@ def _cell(
     rate = median(rates[name, workload])
     ceiling = rates.get(("ceiling", workload))
     share = f" {rate / median(ceiling):5.0%}" if ceiling and name != "ceiling" else ""
-    return f"{rate:,.0f}{share}"
+    mark = "[yellow]~[/]" if is_unstable(rates[name, workload]) else ""
+    return f"{mark}{rate:,.0f}{share}"
 
 
 def _plain(text: str) -> str:

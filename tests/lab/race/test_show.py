@@ -1,0 +1,59 @@
+"""What a terminal shows at a race's end: medians, shares of the ceiling, what went wrong."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+import racing
+from bolide.lab.results import Failure, Trial
+from bolide.lab.show import league_table
+
+
+def _trial(contestant: str, number: int, rate: float | None, **more: Any) -> Trial:
+    fields: dict[str, Any] = {
+        "study": "mine",
+        "workload": "c100",
+        "contestant": contestant,
+        "round": number,
+        "tool": "bolide",
+        "tool_version": "0.1.0",
+        "command": [],
+        "started_at": "2026-11-21T12:00:00+00:00",
+        "is_valid": rate is not None,
+        "requests_per_s": rate,
+        "verdict": "server-bound",
+    }
+    return Trial(**{**fields, **more})
+
+
+def _shown(trials: list[Trial]) -> list[list[str]]:
+    study = racing.study("mine", "Mine", [racing.workload("c100", "bolide", 100)])
+    out = io.StringIO()
+    Console(file=out, width=100).print(league_table(study, trials))
+    return [line.split() for line in out.getvalue().splitlines() if line.strip()]
+
+
+def test_medians_stand_by_their_share_of_the_ceiling() -> None:
+    trials = [_trial("ceiling", n, 200_000.0) for n in (1, 2, 3)]
+    trials += [_trial("steady", n, rate) for n, rate in ((1, 99_000.0), (2, 1e5), (3, 101_000.0))]
+    trials += [_trial("shaky", n, rate) for n, rate in ((1, 30_000.0), (2, 5e4), (3, 90_000.0))]
+    assert _shown(trials) == [
+        ["Mine"],
+        ["requests/s", "c100"],
+        ["ceiling", "200,000"],
+        ["steady", "100,000", "50%"],
+        ["shaky", "~50,000", "25%"],
+    ]
+
+
+def test_what_has_no_figure_says_why() -> None:
+    hang = Failure("hang", "wrk has not ended after 38 s")
+    trials = [
+        _trial("well", 1, 10.0),
+        _trial("ill", 1, None, failure=hang, verdict="failed"),
+        _trial("wrong", 1, 10.0, is_valid=False, verdict="errors"),
+    ]
+    assert _shown(trials)[2:] == [["well", "10"], ["ill", "hang"], ["wrong", "errors"]]
