@@ -48,7 +48,7 @@ def test_a_study_of_the_users_own(tmp_path: Path) -> None:
         "race", "tiny.toml", "--cpus", "server=0", "load=0", "--out", "out", cwd=tmp_path
     )
     assert code == 0, errors
-    assert output == "results: out/results.jsonl\n"
+    assert output == "results: out/results.jsonl\nreport:  bolide race report out\n"
     assert "bolide-wsgi" in errors and "Tiny" in errors
     found = [each for each in results.read(tmp_path / "out") if isinstance(each, results.Trial)]
     assert {each.contestant for each in found} == {"ceiling", "bolide-wsgi"}
