@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from bolide._core import is_release_build
 from bolide.errors import ConfigError
 from bolide.lab import contestant as contestants
 from bolide.lab import machine, results, setup, trial
@@ -91,11 +90,12 @@ def run(
         versions=versions,
     )
     with Journal(options.out) as journal:
-        journal.write(machine.describe())
+        described = machine.describe()
+        journal.write(described)
         if not done:
             journal.write(study)
         ready = _ready(field, study, journal, show, is_noted=not done)
-        if not is_release_build:
+        if machine.BUILT_FOR_TESTS in (described.bolide_version or ""):
             show.note("this Bolide was built for tests and is slower than a release (make setup)")
         if not ready:
             raise ConfigError("none of these contestants can run here (bolide race list)")

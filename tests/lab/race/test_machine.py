@@ -40,7 +40,7 @@ def test_what_rose_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
         steal_share=0.1,
         waited_share={"memory": 0.25},
     )
-    assert second.busy_s - first.busy_s == 90 / machine.TICKS_PER_S
+    assert second.busy_s - first.busy_s == pytest.approx(90 / machine.TICKS_PER_S)
 
 
 def test_what_the_kernel_does_not_tell_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
