@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from bolide.lab.tools import find
 DESCRIPTORS_SPARE = 200
 WARM_UP_S = 0.5
 WARM_UP_QUICK_S = 0.2
+NOISY_SHARE_MAX = 0.2
+"""Of all trials: so many noisy ones are measured once more, a machine with more is not quiet."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,8 @@ class Show(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out."""
+    """How it ended."""
 
-    trials: list[Trial]
     was_stopped: bool
 
 
@@ -103,24 +105,44 @@ def run(
         left = [slot for slot in order if _key(slot) not in done]
         show.start(left, len(order) - len(left))
         with _one_processor(options.load_cpus):
-            return _trials(left, conditions, journal, show)
+            outcome = _trials(left, conditions, journal, show)
+            if outcome.was_stopped or not (again := _noisy(order, options.out, show)):
+                return outcome
+            show.start(again, len(order))
+            return _trials(again, conditions, journal, show)
+
+
+def _noisy(order: Sequence[trial.Slot], folder: Path, show: Show) -> list[trial.Slot]:
+    """Give the trials that others at work have spoilt, and that were not measured again yet."""
+    verdicts = defaultdict(list)
+    for each in results.read(folder):
+        if isinstance(each, Trial):
+            verdicts[each.workload, each.contestant, each.round].append(each.verdict)
+    once = [slot for slot in order if verdicts[_key(slot)] == ["noisy"]]
+    if len(once) > NOISY_SHARE_MAX * len(order):
+        show.note(
+            f"{len(once)} of {len(order)} trials were noisy: end what else runs on these"
+            " processors, or do not trust these figures"
+        )
+        return []
+    if once:
+        show.note(f"noisy trials, measured again: {len(once)}")
+    return once
 
 
 def _trials(
     order: Sequence[trial.Slot], conditions: trial.Conditions, journal: Journal, show: Show
 ) -> Outcome:
-    found: list[Trial] = []
     try:
         with _terminable():
             for slot in order:
                 show.running(slot)
                 each = _limited(slot, conditions) or trial.run(slot, conditions)
                 journal.write(each)
-                found.append(each)
                 show.ended(each)
     except KeyboardInterrupt:
-        return Outcome(found, was_stopped=True)
-    return Outcome(found, was_stopped=False)
+        return Outcome(was_stopped=True)
+    return Outcome(was_stopped=False)
 
 
 def _limited(slot: trial.Slot, conditions: trial.Conditions) -> Trial | None:

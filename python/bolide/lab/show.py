@@ -86,7 +86,8 @@ def league_table(study: Study, trials: Sequence[Trial]) -> Table:
     rates: dict[tuple[str, str], list[float]] = defaultdict(list)
     marks: dict[tuple[str, str], set[str]] = defaultdict(set)
     names: dict[str, None] = {}
-    for each in trials:
+    latest = {(each.contestant, each.workload, each.round): each for each in trials}
+    for each in latest.values():
         key = (each.contestant, each.workload)
         names[each.contestant] = None
         if each.is_valid and each.requests_per_s is not None:

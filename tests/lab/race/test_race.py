@@ -6,6 +6,7 @@ import os
 import signal
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bolide.errors import ConfigError
@@ -61,8 +62,6 @@ def test_a_whole_race_of_two(tmp_path: Path, silent: Silent) -> None:
 
 
 def _renamed(contestant: Contestant, name: str) -> Contestant:
-    import msgspec
-
     entry = msgspec.structs.replace(contestant.entry, name=name)
     return msgspec.structs.replace(contestant, entry=entry)
 
@@ -133,6 +132,42 @@ def test_a_half_written_line_is_measured_again(tmp_path: Path, silent: Silent) -
     resumed = options(tmp_path, resumes=True)
     race.run(study(rounds=2), ["honest"], resumed, silent, among("honest"))
     assert [each.round for each in trials_of(tmp_path)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("noisy", "measured", "told"),
+    [
+        ({3}, [1, 2, 3, 4, 5, 3], ["noisy trials, measured again: 1"]),
+        (
+            {2, 4},
+            [1, 2, 3, 4, 5],
+            [
+                "2 of 5 trials were noisy: end what else runs on these processors,"
+                " or do not trust these figures"
+            ],
+        ),
+    ],
+)
+def test_what_was_noisy_is_measured_once_more(
+    noisy: set[int],
+    measured: list[int],
+    told: list[str],
+    tmp_path: Path,
+    silent: Silent,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run(slot: trial.Slot, conditions: trial.Conditions) -> Trial:
+        verdict = "noisy" if slot.round in noisy else "server-bound"
+        found = trial.failed(slot, conditions, results.Failure("none", ""))
+        return msgspec.structs.replace(found, is_valid=True, failure=None, verdict=verdict)
+
+    monkeypatch.setattr(trial, "run", run)
+    race.run(study(rounds=5), ["honest"], options(tmp_path), silent, among("honest"))
+    assert [each.round for each in trials_of(tmp_path)] == measured
+    assert [note for note in silent.notes if "noisy" in note] == told
+    resumed = options(tmp_path, resumes=True)
+    race.run(study(rounds=5), ["honest"], resumed, silent, among("honest"))
+    assert [each.round for each in trials_of(tmp_path)] == measured
 
 
 def test_results_are_not_mixed(tmp_path: Path, silent: Silent) -> None:
