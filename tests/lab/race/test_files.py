@@ -137,3 +137,20 @@ def test_unknown_names_are_told() -> None:
     assert [each.name for each in contestant.chosen(["bolide-w*"], contestant.own())] == [
         "bolide-wsgi"
     ]
+
+
+def test_the_documents_example_is_a_study(tmp_path: Path) -> None:
+    document = Path(__file__).parents[3] / "docs" / "race.md"
+    example = document.read_text().partition("```toml\n")[2].partition("```")[0]
+    for line in ("requests_total", "rate_per_s", "contestants", "does_not_hold"):
+        example = example.replace(f"# {line}", line)
+    (tmp_path / "mine.toml").write_text(example)
+    plan = study.load(str(tmp_path / "mine.toml"))
+    assert [each.name for each in plan.study.workloads] == [
+        "kept-c100-wrk",
+        "kept-c100-bolide",
+        "kept-c1000-wrk",
+        "kept-c1000-bolide",
+    ]
+    assert plan.study.workloads[0].contestants == ("uvicorn",)
+    assert plan.study.published[0].does_not_hold == "why it is no result"
