@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 import racing
 from bolide.errors import ConfigError
-from bolide.lab.compare import changes
 from bolide.lab.report.command import compare, report
+from bolide.lab.report.compare import changes
 from bolide.lab.report.summary import gather
 
 

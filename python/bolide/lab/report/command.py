@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from bolide.errors import ConfigError
-from bolide.lab.compare import THRESHOLD, UNKNOWN, Change, changes, overall
+from bolide.lab.report.compare import THRESHOLD, UNKNOWN, Change, changes, overall
 
 EXIT_SLOWER = 1
 FOLDER = click.Path(path_type=Path)
