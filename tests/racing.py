@@ -128,7 +128,12 @@ def studies() -> list[Study]:
                 requests_per_s=14484.78,
                 does_not_hold=not_2xx,
             ),
-            Published(contestant="aiohttp-app", workload="c2000-ab", requests_per_s=3434.65),
+            Published(
+                contestant="aiohttp-app",
+                workload="c2000-ab",
+                requests_per_s=3434.65,
+                latency_ms=204.0,
+            ),
         ),
         study(
             "pipelining",
@@ -230,7 +235,12 @@ def trial(study: Study, load: Workload, name: str, base: float, round_: int) -> 
             context_switches=1000,
             processes=2,
         ),
-        generator=GeneratorUse(cpu_s=4.0, cpu_share=0.97 if base > 1.5e5 else 0.6),
+        generator=GeneratorUse(
+            cpu_s=4.0,
+            cpu_share=0.97 if base > 1.5e5 else 0.6,
+            rss_bytes_max=12 * 2**20,
+            context_switches=int(rate * 2.5),
+        ),
         verdict="generator-bound" if base > 1.5e5 else "server-bound",
         evidence=[f"the server used {0.98:.0%} of a processor"],
     )

@@ -17,6 +17,7 @@ from bolide.lab.contestant import Contestant
 from bolide.lab.launch import Guest, Place, start
 from bolide.lab.machine import Counters, now
 from bolide.lab.process import NotReadyError, Process, free_port
+from bolide.lab.redaction import TRIAL_PREFIX, redacted
 from bolide.lab.results import Failure, GeneratorUse, ServerUse, Trial, Workload
 from bolide.lab.sampler import INTERVAL_S, ServerSampler, ThreadSampler
 from bolide.lab.tools import Load, Reading, ToolError, find
@@ -66,8 +67,9 @@ def run(slot: Slot, conditions: Conditions) -> Trial:
     """Run one trial; whatever goes wrong with the server is a recorded failure."""
     started_at = now()
     command: list[str] = []
+    folder = conditions.guest.folder if conditions.guest else None
     try:
-        return _Run(slot, conditions, started_at, command).trial()
+        trial = _Run(slot, conditions, started_at, command).trial()
     except NotReadyError as error:
         failure = Failure("start", str(error))
     except WrongAnswerError as error:
@@ -78,7 +80,9 @@ def run(slot: Slot, conditions: Conditions) -> Trial:
         failure = Failure("died", str(error))
     except ToolError as error:
         failure = Failure("tool", str(error))
-    return failed(slot, conditions, failure, started_at, command)
+    else:
+        return redacted(trial, folder)
+    return redacted(failed(slot, conditions, failure, started_at, command), folder)
 
 
 def failed(
@@ -126,7 +130,7 @@ class _Run:
         self._command = command
 
     def trial(self) -> Trial:
-        with tempfile.TemporaryDirectory(prefix="bolide-race-") as name:
+        with tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX) as name:
             folder = Path(name)
             folder.chmod(0o755)  # a server that lays root down reads in it
             address = (HOST, free_port())

@@ -69,7 +69,7 @@ def accepting(listener: socket.socket, way: str) -> None:
 def main(way: str, host: str, port: str) -> None:
     """Serve, or do not."""
     if way == "refuses-to-start":
-        sys.exit("this machine is not mine")
+        sys.exit(f"{os.getcwd()} is not mine")
     if way == "escapes" and os.fork():  # a daemon of the old kind, deaf to TERM
         os._exit(0)
     if way == "escapes":

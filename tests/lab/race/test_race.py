@@ -87,6 +87,7 @@ def test_failures_are_recorded_and_the_race_goes_on(tmp_path: Path, silent: Sile
             None,
         )
     assert "ended with 7" in found["dies"].evidence[0]
+    assert found["refuses-to-start"].evidence == ["ended with 1: {folder} is not mine"]
     assert found["honest"].is_valid
     assert processes_with(str(LIAR)) == []
 

@@ -9,7 +9,7 @@ import json
 import re
 import shutil
 import subprocess
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,9 @@ SEEN = """<script>
 const refused = [];
 document.addEventListener("securitypolicyviolation", (event) => refused.push(event.blockedURI));
 window.addEventListener("error", (event) => refused.push("error: " + event.message));
+</script>"""
+DRAWN = """<script>
+const drawn = [...document.querySelectorAll("svg[data-axis]")].map((each) => each.outerHTML);
 </script>"""
 REPORT = """<script>
 window.addEventListener("load", () => {
@@ -57,10 +60,14 @@ window.addEventListener("load", () => {
     const out = document.createElement("pre");
     out.id = "seen";
     out.textContent = JSON.stringify(seen);
-    document.body.append(out);
+    parent.document.body.append(out);
   }, 200);
 });
 </script>"""
+
+
+WIDTH_MIN = 500
+"""Of a window: narrower pages stand in a frame."""
 
 
 def drive(folder: Path, steps: str, *, width: int = 1200, more: str = "", scheme: int = 1) -> Any:
@@ -68,11 +75,16 @@ def drive(folder: Path, steps: str, *, width: int = 1200, more: str = "", scheme
     assert BROWSER
     page = render(gather(racing.records(rounds=2)), b"{}\n")
     page = page.replace("<body>", f"<body>{SEEN}{more}")
+    page = page.replace("</footer>", f"</footer>{DRAWN}")
     page = page.replace("</body>", REPORT.replace("STEPS", steps) + "</body>")
+    if width < WIDTH_MIN:
+        frame = f'<iframe srcdoc="{escape(page)}" style="width:{width}px;height:900px;border:0">'
+        page = f"<!doctype html><body>{frame}</iframe></body>"
     (folder / "report.html").write_text(page)
     flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
     flags += ["--disable-background-networking", "--no-first-run", "--virtual-time-budget=3000"]
-    flags += [f"--blink-settings=preferredColorScheme={scheme}", f"--window-size={width},1000"]
+    flags += [f"--blink-settings=preferredColorScheme={scheme}"]
+    flags += [f"--window-size={max(width, WIDTH_MIN)},1000"]
     done = subprocess.run(
         [BROWSER, *flags, "--dump-dom", (folder / "report.html").as_uri()],
         capture_output=True,
@@ -131,6 +143,72 @@ def test_the_filter(tmp_path: Path) -> None:
     assert (seen["without"]["shown"], seen["without"]["bars"]) == ("14 of 15", 14)
 
 
+def test_all_that_the_script_draws_is_what_was_drawn(tmp_path: Path) -> None:
+    steps = r"""
+    const parts = (text) => text.split(/(-?\d+\.?\d*)/);
+    const differs = (one, two) => {
+      const [a, b] = [parts(one), parts(two)];
+      if (a.length !== b.length) return true;
+      return a.some((each, n) => n % 2 ? Math.abs(each - b[n]) > 0.11 : each !== b[n]);
+    };
+    const charts = all("svg[data-axis]");
+    seen.count = charts.length;
+    seen.wrong = charts.map((each) => each.outerHTML)
+      .filter((each, n) => differs(drawn[n], each)).map((each) => each.slice(0, 300));
+    type("bjoern");
+    seen.changed = charts.filter((each, n) => differs(drawn[n], each.outerHTML)).length;
+    type("");
+    seen.again = charts.map((each) => each.outerHTML).filter((each, n) => differs(drawn[n], each));
+    """
+    seen = drive(tmp_path, steps)
+    assert seen["wrong"] == [] and seen["again"] == []
+    assert seen["count"] == seen["changed"] == 2 * (7 * 4 + 6)
+
+
+def test_what_is_left_has_the_whole_chart(tmp_path: Path) -> None:
+    steps = """
+    const box = (each) => each.getBBox();
+    const end = (each) => box(each).x + box(each).width;
+    const left = (query, chart) => all(query, chart).filter((each) => !each.closest("[hidden]"));
+    const ticks = (chart) => left("g.tick text", chart).map((each) => each.textContent);
+    const [bars, spans] = all("#study-0 .wide svg");
+    const line = all("#study-3 .wide svg")[0];
+    const measured = () => ({
+      reach: Math.max(...left("rect.bar, .whisker", bars).map(end)),
+      widths: left("rect.bar", bars).map((each) => box(each).width),
+      values: left("rect.bar", bars).map((each) => +each.dataset.v),
+      limits: left(".limit", bars).length,
+      bars: ticks(bars),
+      span: left(".span", spans).map((each) => [box(each).x, end(each)]).flat(),
+      spans: ticks(spans),
+      line: left("polyline.stroke", line).map((each) => box(each).y),
+      names: left(".name", line).map((each) => box(each).y + each.getCTM().f),
+      lines: ticks(line),
+      log: left(".log", line).length,
+    });
+    seen.all = measured();
+    type("uvicorn"); seen.one = measured();
+    type("uvicorn uwsgi"); seen.two = measured();
+    type("gunicorn"); seen.slow = measured();
+    """
+    seen = drive(tmp_path, steps)
+    whole, one, two, slow = seen["all"], seen["one"], seen["two"], seen["slow"]
+    for each in (whole, one, two, slow):
+        assert each["reach"] == pytest.approx(760 - 96, abs=0.2)
+    assert (whole["limits"], one["limits"]) == (1, 0)
+    assert [len(each["widths"]) for each in (whole, one, two)] == [15, 1, 2]
+    assert two["widths"][1] / two["widths"][0] == pytest.approx(
+        two["values"][1] / two["values"][0], rel=0.01
+    )
+    assert whole["bars"] == ["0", "20k", "40k"] and one["bars"] == ["0", "2.5k", "5k", "7.5k"]
+    assert max(one["span"]) - min(one["span"]) > max(whole["span"]) / 4
+    assert one["spans"] != whole["spans"]
+    assert slow["log"] == 0 and len(slow["line"]) == len(slow["names"]) == 1
+    assert slow["line"][0] == pytest.approx(26, abs=8)  # the top of the chart
+    assert slow["lines"] == ["0", "2k", "4k", "6k"]
+    assert max(whole["line"]) > 150  # where it was among all
+
+
 def test_sorting_and_levels(tmp_path: Path) -> None:
     steps = """
     const table = visible("#study-0 table")[0];
@@ -152,20 +230,53 @@ def test_sorting_and_levels(tmp_path: Path) -> None:
     assert seen["level"] == ["c10000-wrk"]
 
 
+def test_more_contestants_than_colours_are_told_apart(tmp_path: Path) -> None:
+    steps = """
+    const look = (each) => {
+      const style = getComputedStyle(each);
+      return `${style.stroke} ${style.strokeDasharray}`;
+    };
+    const strokes = (query) => Object.fromEntries(
+      all(query).map((each) => [each.closest("[data-c], [data-name]"), look(each)])
+        .map(([owner, found]) => [owner.dataset.c || owner.dataset.name, found]));
+    seen.filter = strokes(".legend .swatch .stroke");
+    seen.lines = strokes("#study-3 figure.full .wide polyline.stroke");
+    seen.names = strokes("#study-3 figure.full .wide .name .stroke");
+    seen.key = strokes("#study-3 figure.full .key .stroke");
+    """
+    seen = drive(tmp_path, steps)
+    assert len(set(seen["filter"].values())) == len(seen["filter"]) == 15
+    assert seen["lines"] == seen["names"] == seen["key"]
+    assert seen["lines"].items() <= seen["filter"].items() and len(seen["lines"]) == 5
+
+
 @pytest.mark.parametrize("scheme", [0, 1])
 def test_a_phone_in_both_themes(tmp_path: Path, scheme: int) -> None:
     steps = """
-    seen.sideways = document.documentElement.scrollWidth - innerWidth;
+    for (const each of all("details")) each.open = true;
+    seen.width = innerWidth;
+    seen.page = document.documentElement.scrollWidth;
+    seen.room = document.documentElement.clientWidth;
     seen.wide = visible("figure .wide svg").length;
     seen.narrow = visible("figure .narrow svg").length;
     const text = visible("figure .narrow svg text")[0];
     seen.text = parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a;
     seen.paper = getComputedStyle(document.body).backgroundColor;
+    seen.tables = visible("table").filter((each) => !each.closest(".scroll")).length;
+    seen.outside = visible("figure .narrow svg").filter((svg) => {
+      const { left, right } = svg.getBoundingClientRect();
+      return all("text", svg).some((each) => {
+        const box = each.getBoundingClientRect();
+        return box.width && (box.left < left - 1 || box.right > right + 1);
+      });
+    }).map((svg) => svg.getAttribute("aria-label"));
     """
-    seen = drive(tmp_path, steps, width=500, scheme=scheme)
-    assert seen["sideways"] <= 0
+    seen = drive(tmp_path, steps, width=360, scheme=scheme)
+    assert seen["width"] == 360
+    assert seen["page"] <= seen["room"] <= 360
     assert seen["wide"] == 0 and seen["narrow"] == 34
     assert seen["text"] > 10  # pixels
+    assert seen["tables"] == 0 and seen["outside"] == []
     assert seen["paper"] == ["rgb(13, 17, 23)", "rgb(255, 255, 255)"][scheme]
 
 

@@ -9,12 +9,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
 import racing
 from bolide.errors import ConfigError
-from bolide.lab.report import markdown, shape, svg, table, words, writing
-from bolide.lab.report.page import csv, render
+from bolide.lab.report import axis, markdown, shape, svg, table, words, writing
+from bolide.lab.report.page import render
+from bolide.lab.report.sheet import csv
 from bolide.lab.report.summary import Race, Result, gather
 from bolide.lab.results import Failure, Trial
 
@@ -124,30 +126,78 @@ def test_the_documents_table_strikes_what_does_not_hold(race: Race) -> None:
     )
     assert first.cells[3].text == "–"
     assert (second.name, second.cells[1].text) == ("aiohttp-app", "3,435")
+    assert [line.name for line in found.lines[2:]] == [
+        "bolide-native",
+        "bolide-asgi",
+        "bolide-wsgi",
+    ]
     (objection, title), *_ = shape.objections(result(race, "python-common"))
     assert title == "uWSGI (5 processes)" and "Non-2xx" in objection.does_not_hold
 
 
+def test_latencies_stand_below_rates(race: Race) -> None:
+    (_, found), *_ = shape.tables(result(race, "python-common"))
+    struck, told, ours = found.lines[:3]
+    assert [cell.under for cell in struck.cells[:2]] == ["", "–"]
+    figure = result(race, "python-common").figures["c2000-ab", "aiohttp-app"]
+    mean = figure.latency_us["mean"]
+    assert mean is not None
+    assert [cell.under for cell in told.cells] == [
+        "",
+        "204 ms",
+        words.time_us(mean),
+        words.times(mean / 204e3),
+        "",
+    ]
+    assert ours.cells[1].text == "–" and ours.cells[2].under.endswith(" ms")
+    figure.__dict__["latency_us"] = {"p50": 102e3}
+    (_, found), *_ = shape.tables(result(race, "python-common"))
+    assert [cell.under for cell in found.lines[1].cells[2:4]] == ["p50 102 ms", "0.50×"]
+    figure.__dict__["latency_us"] = {}
+    (_, found), *_ = shape.tables(result(race, "python-common"))
+    assert [cell.under for cell in found.lines[1].cells[2:4]] == ["–", "–"]
+    del figure.__dict__["latency_us"]
+
+
+def test_what_was_not_run_has_no_table() -> None:
+    records = [
+        each
+        for each in racing.records(rounds=1)
+        if not (isinstance(each, Trial) and each.workload == "kept-ab")
+    ]
+    assert shape.tables(result(gather(records), "php")) == []
+
+
 def test_the_table_of_loops(race: Race) -> None:
     captions = [caption for caption, _ in shape.tables(result(race, "aiohttp-uvloop"))]
-    assert captions == [
-        "threads100-wrk: here (published)",
-        "threads2-wrk: here (published)",
-        "Everybody",
-    ]
+    assert captions == ["threads100-wrk: here (published)"]
     found = shape.tables(result(race, "aiohttp-uvloop"))[0][1]
     assert found.columns == ["", "aiohttp + Application", "asyncio + httptools"]
     assert [line.cells[0].text for line in found.lines] == ["uvloop", "asyncio"]
     assert found.lines[0].cells[1].under.startswith("(10,265), 0.8")
 
 
-def test_the_table_of_levels_has_five_blocks(race: Race) -> None:
-    found = shape.tables(result(race, "wsgi"))
-    assert [caption.split(" · ")[0] for caption, _ in found[1:]] == list(shape.BLOCKS)
-    assert len(found[1][1].columns) == 20
-    errors = {line.name: [cell.text for cell in line.cells[1:]] for line in found[5][1].lines}
+def test_many_levels_have_five_tables(race: Race) -> None:
+    (group,) = result(race, "wsgi").groups
+    found = shape.over_levels(result(race, "wsgi"), group)
+    assert [caption for caption, _ in found] == list(shape.BLOCKS)
+    assert [len(each.columns) for _, each in found] == [20] * 5
+    assert [line.name for line in found[0][1].lines] == [
+        "ceiling",
+        "bolide-wsgi",
+        "bjoern",
+        "uwsgi",
+        "gunicorn-gthread",
+    ]
+    errors = {line.name: [cell.text for cell in line.cells[1:]] for line in found[4][1].lines}
     assert errors["bjoern"][:9] == ["0"] * 9 and errors["bjoern"][9] != "0"
     assert errors["gunicorn-gthread"][-1] == "–"
+    few = result(race, "pipelining").groups[0]
+    assert shape.over_levels(result(race, "pipelining"), few) == []
+    assert shape.failures(result(race, "wsgi"), group) == [
+        "Gunicorn (gthread) failed at 4,000, 5,000, 6,000, 7,000, 8,000, 10,000 connections:"
+        " timeout: no answer within 5 s"
+    ]
 
 
 def test_a_published_figure_whose_server_fails_here_is_told() -> None:
@@ -256,6 +306,9 @@ def test_charts_are_well_formed(race: Race, tmp_path: Path) -> None:
     for name in pictures:
         root = ElementTree.parse(tmp_path / "out" / name).getroot()  # noqa: S314
         assert root.find(f"{space}style") is not None
+        assert (tmp_path / "out" / name).stat().st_size < 60_000
+        assert root.get("viewBox") == f"0 0 {root.get('width')} {root.get('height')}"
+        assert not [each for each in root.iter() if each.get("data-v")]
         marks = [each for each in root.iter(f"{space}g") if each.get("data-c")]
         assert len(marks) == (5 if name.startswith("wsgi") else 15)
         for each in root.iter():
@@ -268,7 +321,25 @@ def test_colours_are_one_for_each_contestant() -> None:
     found = svg.classes(racing.contestants())
     assert len(set(found.values())) == len(found)
     assert (found["ceiling"], found["bolide-asgi"]) == ("ce dashed", "o1")
-    assert found["swoole"].endswith("dashed")  # the eleventh of ten colours
+    assert found["swoole"] == "c1 dashed"  # the twelfth of ten colours
+    rules = svg.SHAPES + svg.rules(is_dark=False)
+    for each in " ".join(found.values()).split():
+        assert f".{each} .stroke{{" in rules
+
+
+def test_forty_contestants_are_told_apart() -> None:
+    (first, *_) = [each for each in racing.contestants() if each.name == "bjoern"]
+    many = [msgspec.structs.replace(first, name=f"server-{n}") for n in range(40)]
+    many += [msgspec.structs.replace(first, name=f"bolide-{n}") for n in range(3)]
+    found = svg.classes(many)
+    assert len(set(found.values())) == 43
+    assert [found[f"server-{n}"] for n in (0, 9, 10, 20, 30)] == [
+        "c0",
+        "c9",
+        "c0 dashed",
+        "c0 dotted",
+        "c0 broken",
+    ]
 
 
 def test_markdown(race: Race) -> None:
@@ -277,16 +348,45 @@ def test_markdown(race: Race) -> None:
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     widths = {line.count(" | ") for line in rows if line.startswith("| Japronto")}
     assert widths == {9, 6, 4}
-    assert "| Gunicorn (gthread) (wsgi 2.7.4) | failed (timeout: no answer within 5 s)" in text
+    assert "- Gunicorn (gthread) failed at 4,000, 5,000" in text
     assert "- **uWSGI (5 processes)**, 14,485 requests/s (c2000-ab): all 10,000 answers" in text
     assert "- Swoole: cannot run here. Debian 12 has no package" in text
+    assert len(text) < 40_000
+    assert "connections:\n" not in text  # no league for each of 19 levels
+
+
+def test_no_table_stands_twice(race: Race) -> None:
+    text = markdown.render(race, {})
+    tables = [each for each in text.split("\n\n") if each.startswith("| contestant")]
+    assert len(tables) == len(set(tables)) == 7 + 5 + 4
+    page = re.findall(r"<table>.*?</table>", render(race, b""), re.DOTALL)
+    assert len(page) == len(set(page)) == 7 + 19 + 5 + 4
+
+
+def test_the_limit_tells_what_was_used(race: Race) -> None:
+    found = table.league(result(race, "pipelining"), "single-wrk")
+    cell = next(line.cells[-1] for line in found.lines if line.name == "uvicorn")
+    assert cell.text == "server" and cell.under == ""
+    evidence, server, generator = cell.title.split("\n")
+    assert evidence == "the server used 98% of a processor"
+    assert re.fullmatch(r"server: 0\.00\d+ context switches/request, 98 % of a processor", server)
+    assert generator == (
+        "generator: 0.5 context switches/request, 60 % of a processor by its busiest thread,"
+        " 12 MiB of memory"
+    )
 
 
 def test_csv(race: Race) -> None:
-    lines = csv(race).splitlines()
-    assert len({line.count(",") for line in lines}) == 1
+    heads, *lines = csv(race).splitlines()
+    assert {line.count(",") for line in lines} == {heads.count(",")}
     failed = next(line for line in lines if line.startswith("wsgi,c10000-wrk,gunicorn-gthread"))
-    assert failed == "wsgi,c10000-wrk,gunicorn-gthread,,,,,,,,,,,failed"
+    assert failed == f"wsgi,c10000-wrk,gunicorn-gthread,{',' * 15}failed"
+    line = next(line for line in lines if line.startswith("php,kept-ab,uvicorn"))
+    values = dict(zip(heads.split(","), line.split(","), strict=True))
+    assert (values["server_cpu_share"], values["generator_cpu_share"]) == ("0.98", "0.6")
+    assert float(values["generator_switches_per_request"]) == pytest.approx(0.5, rel=0.01)
+    assert float(values["server_switches_per_request"]) == pytest.approx(0.007, rel=0.05)
+    assert values["generator_memory_bytes"] == str(12 * 2**20)
 
 
 def test_nothing_measured_is_a_mistake(tmp_path: Path) -> None:
@@ -312,6 +412,31 @@ def test_short_numbers(value: float | None, said: str) -> None:
 )
 def test_times(value: float | None, said: str) -> None:
     assert words.time_us(value) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "said"),
+    [(2**20 * 1.5, "bytes", "1.5 MiB"), (0.025, "share", "2.5 %"), (0.5, "share", "50 %")]
+    + [(1500, "time", "1.5 ms"), (1500, "count", "1.5k")],
+)
+def test_values_of_axes(value: float, unit: str, said: str) -> None:
+    assert words.of_unit(value, unit) == said
+
+
+def test_axes() -> None:
+    found = axis.Axis.of([50.0, None, 200.0], (100, 300), "count")
+    assert (found.at(0), found.at(100), found.at(200)) == (100, 200, 300)
+    assert found.ticks() == [0, 50, 100, 150, 200]
+    found = axis.Axis.of([10.0, 290.0], (0, 1), "count", "fitting")
+    assert not found.is_log
+    found = axis.Axis.of([0.0, 10.0, 310.0], (0, 1), "count", "fitting")
+    assert found.is_log and found.at(0) == 0 and found.low == 8
+    assert found.ticks() == [10, 20, 50, 100, 200]
+    found = axis.Axis.of([100.0], (0, 1), "time", "log")
+    assert (found.low, found.high) == (80, 800)
+    assert axis.Axis.of([], (0, 1), "count").ticks() == [0, 0.25, 0.5, 0.75, 1]
+    few = axis.Axis.of([1e6, 1e12], (0, 1), "count", "log", ticks_max=4)
+    assert few.ticks() == [1e6, 1e8, 1e10, 1e12]
 
 
 def test_ticks() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
 from bolide.lab.report import svg, words
+from bolide.lab.report.axis import Axis, values
 
 WIDE, NARROW = 760, 360
 """Widths of a chart: for a screen, and for a phone."""
@@ -15,6 +15,8 @@ TOP = 30
 LETTER_WIDTH = 6.9
 """Of a label, on average; a bold one's letters are wider, and its names shorter."""
 LETTERS_MAX = 40
+LENGTH_MIN = 1.5
+"""Of a bar, so that it is seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,54 +93,68 @@ def _rows(frame: _Frame, rows: Sequence[Row], mark: Callable[[Row], str]) -> str
     return "".join(found)
 
 
-def _axis(frame: _Frame, ticks: list[float], at: Callable[[float], float], say: str) -> str:
+def _grid(axis: Axis) -> str:
     """Draw grid lines far below the chart, so that it can grow and shrink with its rows."""
-    found = []
-    for tick in ticks:
-        label = words.time_us(tick) if say == "time" else say_value(tick, say)
-        found.append(svg.line(at(tick), TOP - 6, at(tick), 9999, "grid"))
-        found.append(svg.text(at(tick), TOP - 12, label, "quiet small mid"))
-    return "".join(found)
+    return "".join(
+        f'<g class="tick" transform="translate({axis.at(tick):.1f},0)">'
+        f"{svg.line(0, TOP - 6, 0, 9999, 'grid')}"
+        f"{svg.text(0, TOP - 12, axis.said(tick), 'quiet small mid')}</g>"
+        for tick in axis.ticks()
+    )
 
 
-def say_value(value: float, unit: str) -> str:
-    """Write a value of an axis in a unit: count, bytes or time."""
-    if unit == "bytes":
-        return words.size(value)
-    return words.time_us(value) if unit == "time" else words.short(value)
+def _said(axis: Axis, y: float, end: float, said: str, kind: str) -> str:
+    """Write what is said of a row behind its end."""
+    return (
+        f'<text x="{axis.at(end):.1f}" dx="8" y="{y:.1f}" class="{kind} said"{values(end)}>'
+        f"{escape(said)}</text>"
+    )
+
+
+def _whisker(axis: Axis, y: float, low: float, high: float) -> str:
+    ends = svg.line(axis.at(low), y, axis.at(high), y, "whisker", values(low, high))
+    for each in (low, high):
+        x = axis.at(each)
+        ends += svg.line(x, y - 3.5, x, y + 3.5, "whisker", values(each, each))
+    return ends
+
+
+def _drawing(frame: _Frame, label: str, axis: Axis, count: int, body: str) -> str:
+    height = TOP + count * frame.pitch + 6
+    more = {"pitch": frame.pitch, "top": TOP, "axis": "x", **axis.data}
+    return svg.drawing(frame.width, height, label, body, **more)
 
 
 def bars(rows: Sequence[Row], label: str, *, width: int = WIDE, unit: str = "count") -> str:
     """Draw a bar from 0 for each row, with its interval; the ceiling's end goes through all."""
     frame = _Frame.of(width, rows)
-    greatest = max((max(r.value or 0, r.high or 0) for r in rows), default=0) or 1
-    ticks = words.size_ticks(greatest) if unit == "bytes" else words.ticks(0, greatest)
-    ticks = ticks[: 4 if frame.is_narrow else 9]
-
-    def at(value: float) -> float:
-        return frame.left + value / greatest * (frame.right - frame.left)
+    ends = (frame.left, frame.right)
+    known = [value for row in rows for value in (row.value, row.high)]
+    axis = Axis.of(known, ends, unit, ticks_max=4 if frame.is_narrow else 8)
 
     def mark(row: Row) -> str:
         y = frame.bar_y
         if row.value is None:
             return svg.text(frame.left + 4, y + 13, row.said, "quiet small")
-        length = max(at(row.value) - frame.left, 1.5)
+        length = max(axis.at(row.value) - frame.left, LENGTH_MIN)
         found = (
-            f'<rect x="{frame.left}" y="{y}" width="{length:.1f}" height="17" rx="3" class="bar"/>'
+            f'<rect x="{frame.left}" y="{y}" width="{length:.1f}" height="17" rx="3" class="bar"'
+            f"{values(row.value)}/>"
         )
-        end = at(row.value)
+        end = row.value
         if row.low is not None and row.high is not None and row.high > row.low:
-            found += svg.line(at(row.low), y + 8.5, at(row.high), y + 8.5, "whisker")
-            found += svg.line(at(row.low), y + 5, at(row.low), y + 12, "whisker")
-            found += svg.line(at(row.high), y + 5, at(row.high), y + 12, "whisker")
-            end = at(row.high)
-        return found + svg.text(end + 7, y + 13, row.said, "strong small said")
+            found += _whisker(axis, y + 8.5, row.low, row.high)
+            end = row.high
+        return found + _said(axis, y + 13, end, row.said, "strong small")
 
-    limit = next((row.value for row in rows if row.kind == "ceiling" and row.value), None)
-    above = svg.line(at(limit), TOP - 6, at(limit), 9999, "limit") if limit else ""
-    height = TOP + len(rows) * frame.pitch + 6
-    body = _axis(frame, ticks, at, unit) + above + _rows(frame, rows, mark)
-    return svg.drawing(width, height, label, body, pitch=frame.pitch, top=TOP)
+    limit = next((row for row in rows if row.kind == "ceiling" and row.value), None)
+    above = ""
+    if limit and limit.value:
+        more = f' data-c="{escape(limit.name)}"{values(limit.value, limit.value)}'
+        x = axis.at(limit.value)
+        above = svg.line(x, TOP - 6, x, 9999, "limit", more)
+    body = _grid(axis) + above + _rows(frame, rows, mark)
+    return _drawing(frame, label, axis, len(rows), body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +169,12 @@ class Span:
 def spans(rows: Sequence[Span], label: str, *, width: int = WIDE) -> str:
     """Draw latencies in microseconds on a logarithmic axis."""
     frame = _Frame.of(width, [span.row for span in rows])
-    known = [v for r in rows for v in (r.row.value, r.p99, r.greatest) if v and v > 0]
-    low, high = (min(known), max(known)) if known else (1.0, 10.0)
-    low, high = low / 1.3, max(high * 1.1, low * 10)
-    step = (frame.span_right - frame.left) / math.log(high / low)
+    known = [value for each in rows for value in (each.row.value, each.p99, each.greatest)]
+    ends = (frame.left, frame.span_right)
+    axis = Axis.of(known, ends, "time", "log", ticks_max=4 if frame.is_narrow else 8)
 
-    def at(value: float) -> float:
-        return frame.left + math.log(max(value, low) / low) * step
+    def stroke(y: float, start: float, end: float, kind: str) -> str:
+        return svg.line(axis.at(start), y, axis.at(end), y, kind, values(start, end))
 
     def mark(span: Span) -> str:
         y, row = frame.bar_y + 8.5, span.row
@@ -167,18 +182,17 @@ def spans(rows: Sequence[Span], label: str, *, width: int = WIDE) -> str:
             return svg.text(frame.left + 4, y + 4, row.said, "quiet small")
         found, end = "", row.value
         if span.greatest:
-            found += svg.line(at(row.value), y, at(span.greatest), y, "span thin")
-            found += svg.line(at(span.greatest), y - 4, at(span.greatest), y + 4, "span thin")
+            x, both = axis.at(span.greatest), values(span.greatest, span.greatest)
+            found += stroke(y, row.value, span.greatest, "span thin")
+            found += svg.line(x, y - 4, x, y + 4, "span thin", both)
             end = max(end, span.greatest)
         if span.p99:
-            found += svg.line(at(row.value), y, at(span.p99), y, "span")
+            found += stroke(y, row.value, span.p99, "span")
             end = max(end, span.p99)
-        found += f'<circle cx="{at(row.value):.1f}" cy="{y}" r="5" class="dot"/>'
-        return found + svg.text(at(end) + 8, y + 4.5, row.said, "small said")
+        x = axis.at(row.value)
+        found += f'<circle cx="{x:.1f}" cy="{y}" r="5" class="dot"{values(row.value)}/>'
+        return found + _said(axis, y + 4.5, end, row.said, "small")
 
     by_name = {span.row.name: span for span in rows}
-    ticks = [each for each in words.log_ticks(low, high) if each >= low]
-    body = _axis(frame, ticks[:: 2 if frame.is_narrow and len(ticks) > 4 else 1], at, "time")
-    body += _rows(frame, [span.row for span in rows], lambda row: mark(by_name[row.name]))
-    height = TOP + len(rows) * frame.pitch + 6
-    return svg.drawing(width, height, label, body, pitch=frame.pitch, top=TOP)
+    body = _grid(axis) + _rows(frame, [s.row for s in rows], lambda row: mark(by_name[row.name]))
+    return _drawing(frame, label, axis, len(rows), body)

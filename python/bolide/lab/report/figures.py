@@ -97,10 +97,10 @@ def _row(figure: Figure, value: Interval | None, unit: str) -> Row:
     if value is None:
         why = figure.reasons[0] if figure.reasons and not figure.valid else "not measured"
         return Row(who.name, who.title, svg.place(who), None, said=words.cut(why, 48))
-    said = bars.say_value(value.middle, unit)
+    said = words.of_unit(value.middle, unit)
     about = f"{who.title}: {said}"
     if value.low is not None and value.high is not None:
-        ends = (bars.say_value(value.low, unit), bars.say_value(value.high, unit))
+        ends = (words.of_unit(value.low, unit), words.of_unit(value.high, unit))
         about += f" ({ends[0]} to {ends[1]} in {value.count} rounds)"
     return Row(
         who.name, who.title, svg.place(who), value.middle, value.low, value.high, said, about

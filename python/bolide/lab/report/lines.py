@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from html import escape
 
 from bolide.lab.report import svg, words
-from bolide.lab.report.bars import NARROW, WIDE, say_value
+from bolide.lab.report.axis import Axis, values
+from bolide.lab.report.bars import NARROW, WIDE
 
 LETTERS_MAX = 28
 """Of a name at a line's end."""
-LOG_FROM = 30
-"""Values so many times apart stand on a logarithmic axis."""
+NAME_PITCH = 15
+"""Pixels from one name to the next, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,40 +47,34 @@ class _Frame:
     bottom: float
 
     @classmethod
-    def of(cls, width: int) -> _Frame:
+    def of(cls, width: int, count: int) -> _Frame:
+        """Lay out a chart of so many lines: each has its name beside it where there is room."""
         if width < 500:
             return cls(width, 52, width - 12, 26, 270)
-        return cls(width, 62, width - 190, 26, 370)
+        return cls(width, 62, width - 206, 26, max(370, 26 + count * NAME_PITCH))
 
 
 def lines(series: Sequence[Series], label: str, *, width: int = WIDE, unit: str = "count") -> str:
     """Draw lines; connections stand on a logarithmic axis, values on one that fits them."""
-    frame = _Frame.of(width)
+    frame = _Frame.of(width, len(series))
     points = [point for each in series for point in each.points]
     if not points:
         return svg.drawing(width, 40, label, svg.text(16, 26, "nothing was measured", "quiet"))
     x_at = _log(frame.left + 10, frame.right, min(p.x for p in points), max(p.x for p in points))
-    values = [value for p in points for value in (p.y, p.low, p.high) if value is not None]
-    positive = [value for value in values if value > 0]
-    is_log = bool(positive) and max(positive) / min(positive) > LOG_FROM and unit != "share"
-    if is_log:
-        low, high = min(positive) / 1.2, max(positive) * 1.2
-        y_at, ticks = _log(frame.bottom, frame.top, low, high), words.log_ticks(low, high)
-    else:
-        high = max(values) * 1.05 or 1
-        y_at = _linear(frame.bottom, frame.top, high)
-        ticks = words.size_ticks(high) if unit == "bytes" else words.ticks(0, high)
-    body = _grid(frame, ticks, y_at, unit) + _levels(frame, points, x_at)
-    if is_log:
-        body += svg.text(frame.left, 14, "logarithmic axis", "quiet small")
-    drawn = [_line(each, x_at, y_at, is_log=is_log) for each in series]
-    ends = _ends(frame, series, y_at, is_log=is_log) if width > NARROW else {}
+    known = [value for p in points for value in (p.y, p.low, p.high)]
+    scale = "linear" if unit == "share" else "fitting"
+    axis = Axis.of(known, (frame.bottom, frame.top), unit, scale)
+    body = _grid(frame, axis) + _levels(frame, points, x_at)
+    if axis.is_log:
+        body += svg.text(frame.left, 14, "logarithmic axis", "quiet small log")
+    drawn = [_line(each, x_at, axis) for each in series]
+    names = _names(frame, series, axis) if width > NARROW else {}
     for each, path in zip(series, drawn, strict=True):
         body += (
             f'<g class="series {each.kind}" data-c="{escape(each.name)}">'
-            f"<title>{escape(each.label)}</title>{path}{ends.get(each.name, '')}</g>"
+            f"<title>{escape(each.label)}</title>{path}{names.get(each.name, '')}</g>"
         )
-    return svg.drawing(width, frame.bottom + 42, label, body)
+    return svg.drawing(width, frame.bottom + 42, label, body, axis="y", **axis.data)
 
 
 def _log(start: float, end: float, low: float, high: float) -> Callable[[float], float]:
@@ -87,17 +82,13 @@ def _log(start: float, end: float, low: float, high: float) -> Callable[[float],
     return lambda value: start + (end - start) * math.log(max(value, low) / low) / reach
 
 
-def _linear(start: float, end: float, high: float) -> Callable[[float], float]:
-    return lambda value: start + (end - start) * value / high
-
-
-def _grid(frame: _Frame, ticks: list[float], at: Callable[[float], float], unit: str) -> str:
-    found = []
-    for tick in ticks:
-        said = words.share(tick) if unit == "share" else say_value(tick, unit)
-        found.append(svg.line(frame.left, at(tick), frame.right, at(tick), "grid"))
-        found.append(svg.text(frame.left - 8, at(tick) + 4, said, "quiet small end"))
-    return "".join(found)
+def _grid(frame: _Frame, axis: Axis) -> str:
+    return "".join(
+        f'<g class="tick" transform="translate(0,{axis.at(tick):.1f})">'
+        f"{svg.line(frame.left, 0, frame.right, 0, 'grid')}"
+        f"{svg.text(frame.left - 8, 4, axis.said(tick), 'quiet small end')}</g>"
+        for tick in axis.ticks()
+    )
 
 
 def _levels(frame: _Frame, points: list[Point], at: Callable[[float], float]) -> str:
@@ -112,39 +103,43 @@ def _levels(frame: _Frame, points: list[Point], at: Callable[[float], float]) ->
     return "".join(found)
 
 
-def _line(
-    series: Series, x_at: Callable[[float], float], y_at: Callable[[float], float], *, is_log: bool
-) -> str:
-    shown = [point for point in series.points if point.y > 0 or not is_log]
+def _shown(series: Series, axis: Axis) -> list[Point]:
+    return [point for point in series.points if point.y > 0 or not axis.is_log]
+
+
+def _line(series: Series, x_at: Callable[[float], float], axis: Axis) -> str:
+    shown = _shown(series, axis)
     if not shown:
         return ""
-    path = " ".join(f"{x_at(p.x):.1f},{y_at(p.y):.1f}" for p in shown)
-    found = f'<polyline points="{path}" class="halo"/><polyline points="{path}" class="stroke"/>'
+    path = " ".join(f"{x_at(p.x):.1f},{axis.at(p.y):.1f}" for p in shown)
+    found = "".join(
+        f'<polyline points="{path}" class="{kind}"{values(*(p.y for p in shown))}/>'
+        for kind in ("halo", "stroke")
+    )
     for p in shown:
+        x = x_at(p.x)
         if p.low is not None and p.high is not None and p.high > p.low > 0:
-            x = x_at(p.x)
-            found += svg.line(x, y_at(p.low), x, y_at(p.high), "stroke")
-        found += f'<circle cx="{x_at(p.x):.1f}" cy="{y_at(p.y):.1f}" r="2.6" class="fill"/>'
+            both = values(p.low, p.high)
+            found += svg.line(x, axis.at(p.low), x, axis.at(p.high), "stroke solid", both)
+        found += f'<circle cx="{x:.1f}" cy="{axis.at(p.y):.1f}" r="2.6" class="fill"{values(p.y)}/>'
     return found
 
 
-def _ends(
-    frame: _Frame, series: Sequence[Series], at: Callable[[float], float], *, is_log: bool
-) -> dict[str, str]:
+def _names(frame: _Frame, series: Sequence[Series], axis: Axis) -> dict[str, str]:
     """Name each line at its right end, names moved apart where lines end close together."""
-    shown = [each for each in series if each.points and (each.points[-1].y > 0 or not is_log)]
-    order = sorted(shown, key=lambda each: at(each.points[-1].y))
-    places, last = [], frame.top - 15
+    ends = {each.name: shown[-1].y for each in series if (shown := _shown(each, axis))}
+    order = sorted((each for each in series if each.name in ends), key=lambda s: -ends[s.name])
+    places, last = [], -math.inf
     for each in order:
-        last = max(at(each.points[-1].y), last + 15)
+        last = max(axis.at(ends[each.name]), last + NAME_PITCH)
         places.append(last)
     limit = frame.bottom + 8
     for place in range(len(places) - 1, -1, -1):
         places[place] = min(places[place], limit)
-        limit = places[place] - 15
+        limit = places[place] - NAME_PITCH
     return {
-        each.name: svg.text(
-            frame.right + 12, y + 4, words.cut(each.label, LETTERS_MAX), "small fill"
-        )
+        each.name: f'<g class="name" transform="translate({frame.right + 10:.1f},{y:.1f})"'
+        f"{values(ends[each.name])}>{svg.line(0, 0, 20, 0, 'stroke')}"
+        f"{svg.text(25, 4, words.cut(each.label, LETTERS_MAX), 'small fill')}</g>"
         for each, y in zip(order, places, strict=True)
     }

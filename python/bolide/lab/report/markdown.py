@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bolide.lab.report import shape, words
 from bolide.lab.report.page import facts_of, machine_rows
-from bolide.lab.report.summary import Race, Result
+from bolide.lab.report.summary import Group, Race, Result
 from bolide.lab.report.table import Cell, Table, league
 
 
@@ -33,10 +33,7 @@ def _study(result: Result, pictures: list[str]) -> list[str]:
     found += [f"![{result.study.title}]({name})" for name in pictures]
     for group in result.groups:
         found.append(f"### {group.title}")
-        for each in group.workloads:
-            if len(group.workloads) > 1:
-                found.append(f"{each.connections:,} connections:")
-            found.append(table(league(result, each.name)))
+        found += _levels(result, group) if shape.has_levels(group) else _leagues(result, group)
     if shape.tables(result):
         found.append("### As the document has it")
     for caption, rows in shape.tables(result):
@@ -48,6 +45,24 @@ def _study(result: Result, pictures: list[str]) -> list[str]:
     ]
     said += [f"- {each}" for each in shape.remarks(result)]
     return [*found, "What does not hold, and why:", "\n".join(said)] if said else found
+
+
+def _leagues(result: Result, group: Group) -> list[str]:
+    found = []
+    for each in group.workloads:
+        if len(group.workloads) > 1:
+            found.append(f"{each.connections:,} connections:")
+        found.append(table(league(result, each.name)))
+    return found
+
+
+def _levels(result: Result, group: Group) -> list[str]:
+    """Write tables over the levels, and none for each level."""
+    found = []
+    for caption, rows in shape.over_levels(result, group):
+        found += [f"{caption}:", table(rows)]
+    failures = [f"- {each}" for each in shape.failures(result, group)]
+    return [*found, "\n".join(failures)] if failures else found
 
 
 def table(found: Table) -> str:
@@ -65,7 +80,7 @@ def _row(cells: list[str]) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    said = f"{cell.text} ({cell.under})" if cell.under not in ("", words.NONE) else cell.text
+    said = f"{cell.text} ({cell.under})" if cell.under else cell.text
     return said.replace("|", "\\|").replace("\n", " ").replace("((", "(").replace("))", ")")
 
 

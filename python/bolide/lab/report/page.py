@@ -12,6 +12,7 @@ from html import escape
 from pathlib import Path
 
 from bolide.lab.report import figures, shape, svg, words
+from bolide.lab.report.sheet import csv
 from bolide.lab.report.summary import Group, Race, Result
 from bolide.lab.report.table import Cell, Line, Table, league
 from bolide.lab.results import Contestant, Machine
@@ -33,6 +34,7 @@ def render(race: Race, raw: bytes) -> str:
         + svg.rules(is_dark=True)
         + "}"
     )
+    script = "".join((ASSETS / name).read_text() for name in ("axis.js", "page.js"))
     sections = "".join(_study(n, result, colours) for n, result in enumerate(race.results))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -41,7 +43,7 @@ def render(race: Race, raw: bytes) -> str:
         '<meta name="referrer" content="no-referrer"><title>Bolide race</title>'
         f'<link rel="icon" href="data:,"><style>{style}</style></head><body>'
         f"{_head(race)}{_filter(race, colours)}<main>{sections}</main>{_foot(race, raw)}"
-        f"<script>{(ASSETS / 'page.js').read_text()}</script></body></html>\n"
+        f"<script>{script}</script></body></html>\n"
     )
 
 
@@ -102,7 +104,7 @@ def _filter(race: Race, colours: dict[str, str]) -> str:
         f'<li><button type="button" aria-pressed="true" data-name="{escape(each.name)}"'
         f' data-kind="{escape("ceiling" if each.role == "ceiling" else each.interface)}"'
         f' data-text="{escape(_searchable(each))}">'
-        f'<span class="swatch {colours[each.name]}"></span>{escape(each.title)}</button></li>'
+        f"{svg.swatch(colours[each.name])}{escape(each.title)}</button></li>"
         for each in everybody
     )
     return (
@@ -154,13 +156,23 @@ def _group(key: str, result: Result, group: Group, colours: dict[str, str]) -> s
         f"{table(league(result, each.name))}</div>"
         for each in group.workloads
     )
-    return f'<h3>{escape(group.title)}</h3><div class="charts">{drawn}</div>{choice}{leagues}'
+    charts = f'<h3>{escape(group.title)}</h3><div class="charts">{drawn}</div>'
+    return f"{charts}{choice}{leagues}{_over_levels(result, group)}"
+
+
+def _over_levels(result: Result, group: Group) -> str:
+    blocks = "".join(
+        f"<h4>{escape(caption)}</h4>{table(each)}"
+        for caption, each in shape.over_levels(result, group)
+    )
+    summary = "<summary>All levels, a table for each figure</summary>"
+    return f'<details class="more">{summary}{blocks}</details>' if blocks else ""
 
 
 def _legend(chart: figures.Chart) -> str:
     """Name the lines of a chart, which have their names beside them only where there is room."""
     names = "".join(
-        f'<span data-c="{escape(name)}"><span class="swatch {kind}"></span>{escape(title)}</span>'
+        f'<span data-c="{escape(name)}">{svg.swatch(kind)}{escape(title)}</span>'
         for name, title, kind in chart.legend
     )
     return f'<figcaption class="key">{names}</figcaption>' if names else ""
@@ -276,23 +288,3 @@ def _settings(everybody: list[Contestant]) -> str:
         '<details class="more"><summary>How each contestant was started</summary>'
         f'<div class="scroll"><table class="machine"><tbody>{rows}</tbody></table></div></details>'
     )
-
-
-def csv(race: Race) -> str:
-    """Write every figure as a line: numbers in plain units, empty where unknown."""
-    names = "study,workload,contestant,requests_per_s,low,high,of_ceiling,p50_us,p99_us,max_us"
-    lines = [f"{names},cpu_us_per_request,memory_bytes,failed,verdict"]
-    for result in race.results:
-        for (workload, name), figure in result.figures.items():
-            rate, of = figure.rate, result.of_ceiling(figure)
-            latency, cpu = figure.latency_us, figure.cpu_us_per_request
-            values: list[float | None] = [
-                rate and rate.middle,
-                rate and rate.low,
-                rate and rate.high,
-            ]
-            values += [of and of.middle, *(latency.get(rank) for rank in ("p50", "p99", "max"))]
-            values += [cpu and cpu.middle, figure.memory_bytes, figure.failed]
-            cells = ["" if value is None else f"{value:.10g}" for value in values]
-            lines.append(",".join([result.study.name, workload, name, *cells, figure.verdict]))
-    return "\n".join(lines) + "\n"

@@ -1,34 +1,35 @@
 """A study in its document's own table: the published figure, ours beside it, both ratios.
 
-A study over many numbers of connections has a table for each of five figures, one of contestants
-that are published on two event loops has these as rows; all others have a row for each server and
-columns for each load.
+One of contestants that are published on two event loops has these as rows, all others have a row
+for each server and columns for each load. A group of many numbers of connections has a table of
+its own for each of five figures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from bolide.lab.report import words
+from bolide.lab.report import svg, words
 from bolide.lab.report.summary import Figure, Group, Result
-from bolide.lab.report.table import Cell, Line, Table, without_empty
+from bolide.lab.report.table import Cell, Line, Table, interval, without_empty
 from bolide.lab.results import Contestant, Published
 
 LOOPS = {"uvloop": "-uvloop", "asyncio": ""}
 """How a contestant's name ends, by event loop."""
 LEVELS_MIN = 4
-"""Numbers of connections from which on a study is one over connections."""
+"""Numbers of connections from which on a group is read over them."""
 
 
 def tables(result: Result) -> list[tuple[str, Table]]:
-    """Give the document's tables with their captions; none where nothing is published."""
-    if not result.study.published:
+    """Give the document's tables with their captions; none where nothing published was run."""
+    told = {each.workload for each in result.study.published}
+    workloads = [w.name for group in result.groups for w in group.workloads if w.name in told]
+    if not workloads:
         return []
     if _stems(result):
-        return [*_loops(result), ("Everybody", _by_load(result))]
-    if any(len(group.workloads) >= LEVELS_MIN for group in result.groups):
-        return _levels(result)
-    return [("", _by_load(result))]
+        return _loops(result, workloads)
+    return [("", _by_load(result, workloads))]
 
 
 def objections(result: Result) -> list[tuple[Published, str]]:
@@ -62,64 +63,57 @@ def remarks(result: Result) -> list[str]:
     return found
 
 
-def _by_load(result: Result) -> Table:
-    """Make a row for each contestant, and three columns for each load: theirs, ours, ratios."""
-    told = {each.workload for each in result.study.published}
-    measured = {name for name, _ in result.figures}
-    workloads = [
-        each
-        for group in result.groups
-        for each in _shown(group, told)
-        if each in told or not told & measured
-    ]
-    columns = ["contestant"]
+def _by_load(result: Result, workloads: list[str]) -> Table:
+    """Make a row for each contestant, and columns for each load: theirs, ours, ratios."""
+    columns, hints = ["contestant"], {}
     for each in workloads:
         columns += [f"{each}: published", f"{each}: here", "here/published", "of ceiling"]
+        if _has_latency(result, each):
+            hints[f"{each}: here"] = "below it the mean latency, or p50 where that is said"
     lines = [
         Line([Cell(who.title, kind="who"), *_cells(result, who, workloads)], who.name)
-        for who in _in_order(result, workloads)
+        for who in _in_order(result)
     ]
-    return without_empty(Table(columns, lines))
+    return without_empty(Table(columns, lines, hints))
 
 
-def _shown(group: Group, told_of: set[str]) -> list[str]:
-    """Give the workloads of a group: those that are published, or its ends if it has many."""
-    names = [each.name for each in group.workloads]
-    told = [each for each in names if each in told_of]
-    return told or (names if len(names) <= 3 else [names[0], names[-1]])
-
-
-def _in_order(result: Result, workloads: list[str]) -> list[Contestant]:
-    """Put the document's own servers first, as it lists them, then all others."""
+def _in_order(result: Result) -> list[Contestant]:
+    """Put the document's own servers first, as it lists them, then ours; the league has all."""
     order = list(dict.fromkeys(each.contestant for each in result.study.published))
     places = {name: place for place, name in enumerate(order)}
-    best = (
-        {f.contestant.name: n for n, f in enumerate(result.of(workloads[0]))} if workloads else {}
-    )
-    return sorted(
-        result.contestants,
-        key=lambda who: (places.get(who.name, len(places)), best.get(who.name, 999)),
+    found = [who for who in result.contestants if who.name in places or svg.place(who) == "ours"]
+    return sorted(found, key=lambda who: places.get(who.name, len(places)))
+
+
+def _has_latency(result: Result, workload: str) -> bool:
+    return any(
+        each.latency_ms is not None for each in result.study.published if each.workload == workload
     )
 
 
 def _cells(result: Result, who: Contestant, workloads: list[str]) -> list[Cell]:
     found = []
     for name in workloads:
-        published = result.published(name, who.name)
-        theirs = published.requests_per_s if published and not published.does_not_hold else None
-        figure = result.figures.get((name, who.name))
-        found += [_theirs(published), here(figure), _ratio(figure, theirs), _of(result, figure)]
+        published, figure = result.published(name, who.name), result.figures.get((name, who.name))
+        has_latency = _has_latency(result, name)
+        found += [_theirs(published, has_latency=has_latency)]
+        found += [_ours(figure, has_latency=has_latency), _ratio(figure, published)]
+        found += [_of(result, figure)]
     return found
 
 
-def _theirs(published: Published | None) -> Cell:
+def _theirs(published: Published | None, *, has_latency: bool) -> Cell:
     if published is None or published.requests_per_s is None:
         return Cell(words.NONE, None, kind="num quiet")
     said = words.count(published.requests_per_s)
+    under = words.time_us(_theirs_us(published)) if has_latency else ""
     if published.does_not_hold:
-        return Cell(f"{said} *", None, published.does_not_hold, "num struck")
-    under = "" if published.latency_ms is None else f"{published.latency_ms:g} ms"
+        return Cell(f"{said} *", None, published.does_not_hold, "num struck", under)
     return Cell(said, published.requests_per_s, published.note, "num", under)
+
+
+def _theirs_us(published: Published) -> float | None:
+    return None if published.latency_ms is None else published.latency_ms * 1000
 
 
 def here(figure: Figure | None) -> Cell:
@@ -129,15 +123,36 @@ def here(figure: Figure | None) -> Cell:
     if figure.rate is None:
         why = figure.reasons[0] if figure.reasons else "no right answer"
         return Cell("failed", None, why, "num bad")
-    return Cell(
-        words.count(figure.rate.middle), figure.rate.middle, words.interval(figure.rate), "num"
-    )
+    return Cell(words.count(figure.rate.middle), figure.rate.middle, interval(figure.rate), "num")
 
 
-def _ratio(figure: Figure | None, theirs: float | None) -> Cell:
-    rate = figure.rate if figure else None
-    value = rate.middle / theirs if rate and theirs else None
-    return Cell(words.times(value), value, "another machine, so no judgement", "num quiet")
+def _ours(figure: Figure | None, *, has_latency: bool) -> Cell:
+    """Give our rate, and our latency below it where the document tells one."""
+    found = here(figure)
+    if figure is None or figure.rate is None or not has_latency:
+        return found
+    value, rank = _ours_us(figure)
+    return replace(found, under=f"{rank} {words.time_us(value)}".removeprefix("mean "))
+
+
+def _ours_us(figure: Figure) -> tuple[float | None, str]:
+    """Give a latency to set beside a document's, which are means, and which one it is."""
+    mean = figure.latency_us.get("mean")
+    p50 = figure.latency_us.get("p50")
+    return (p50, "p50") if mean is None and p50 is not None else (mean, "mean")
+
+
+def _ratio(figure: Figure | None, published: Published | None) -> Cell:
+    title = "another machine, so no judgement"
+    theirs = published.requests_per_s if published and not published.does_not_hold else None
+    if figure is None or figure.rate is None or published is None or theirs is None:
+        return Cell(words.NONE, None, title, "num quiet")
+    value, theirs_us = figure.rate.middle / theirs, _theirs_us(published)
+    under = ""
+    if theirs_us is not None:
+        ours_us = _ours_us(figure)[0]
+        under = words.times(None if ours_us is None else ours_us / theirs_us)
+    return Cell(words.times(value), value, title, "num quiet", under)
 
 
 def _of(result: Result, figure: Figure | None) -> Cell:
@@ -156,52 +171,73 @@ def _figure_us(figure: Figure, rank: str) -> Cell:
 BLOCKS: dict[str, Pick] = {
     "Requests per second": here,
     "Latency (p50)": lambda figure: _figure_us(figure, "p50"),
+    "Memory": lambda figure: Cell(words.size(figure.memory_bytes), figure.memory_bytes, kind="num"),
     "Processors busy": lambda figure: Cell(
         words.share(figure.server_cpu), figure.server_cpu, kind="num"
     ),
-    "Memory": lambda figure: Cell(words.size(figure.memory_bytes), figure.memory_bytes, kind="num"),
     "Errors": lambda figure: Cell(
         words.count(figure.failed), figure.failed, kind="num bad" if figure.failed else "num"
     ),
 }
-"""The five blocks of the study of WSGI servers."""
+"""The figures that have a table over levels, as in the study of WSGI servers."""
 
 
-def _levels(result: Result) -> list[tuple[str, Table]]:
-    found = [("", _by_load(result))]
-    for group in result.groups:
-        if len(group.workloads) < 2:
-            continue
-        columns = ["contestant", *(f"{each.connections:,}" for each in group.workloads)]
-        for title, pick in BLOCKS.items():
-            lines = [
-                Line(
-                    [Cell(who.title, kind="who"), *_level_cells(result, who, group, pick)], who.name
-                )
-                for who in _in_order(result, [group.workloads[0].name])
-            ]
-            found.append((f"{title} · {group.title}", Table(columns, lines)))
+def has_levels(group: Group) -> bool:
+    """Tell whether a group has so many levels that tables over them are what one reads."""
+    return len(group.workloads) >= LEVELS_MIN
+
+
+def over_levels(result: Result, group: Group) -> list[tuple[str, Table]]:
+    """Give a table for each of five figures, with a column for each number of connections."""
+    if not has_levels(group):
+        return []
+    best = [figure.contestant for figure in result.of(group.workloads[0].name)]
+    names = {each.name for each in group.workloads}
+    there = {name for workload, name in result.figures if workload in names}
+    order = list(dict.fromkeys(who.name for who in [*best, *result.contestants]))
+    titles = {who.name: who.title for who in result.contestants}
+    columns = ["contestant", *(f"{each.connections:,}" for each in group.workloads)]
+    found = []
+    for title, pick in BLOCKS.items():
+        lines = [
+            Line([Cell(titles[name], kind="who"), *_level_cells(result, name, group, pick)], name)
+            for name in order
+            if name in there
+        ]
+        found.append((title, Table(columns, lines)))
     return found
 
 
-def _level_cells(result: Result, who: Contestant, group: Group, pick: Pick) -> list[Cell]:
-    figures = (result.figures.get((each.name, who.name)) for each in group.workloads)
+def _level_cells(result: Result, name: str, group: Group, pick: Pick) -> list[Cell]:
+    figures = (result.figures.get((each.name, name)) for each in group.workloads)
     return [pick(each) if each else Cell(words.NONE, kind="num quiet") for each in figures]
 
 
-def _loops(result: Result) -> list[tuple[str, Table]]:
+def failures(result: Result, group: Group) -> list[str]:
+    """Say of each contestant that failed at levels of a group at which, and why."""
+    found = []
+    for who in result.contestants:
+        lost = [result.figures.get((each.name, who.name)) for each in group.workloads]
+        failed = [each for each in lost if each and each.rate is None]
+        if failed:
+            levels = ", ".join(f"{each.workload.connections:,}" for each in failed)
+            why = failed[0].reasons[0] if failed[0].reasons else "no right answer"
+            found.append(f"{who.title} failed at {levels} connections: {why}")
+    return found
+
+
+def _loops(result: Result, workloads: list[str]) -> list[tuple[str, Table]]:
     """Make the 3 x 2 table for each load."""
     stems = _stems(result)
     titles = {each.name: each.title for each in result.contestants}
     columns = ["", *(_stem_title(titles.get(f"{stem}-uvloop", stem)) for stem in stems)]
     found = []
-    for group in result.groups:
-        for each in group.workloads:
-            lines = [
-                Line([Cell(loop), *(_loop_cell(result, each.name, stem + end) for stem in stems)])
-                for loop, end in LOOPS.items()
-            ]
-            found.append((f"{each.name}: here (published)", Table(columns, lines)))
+    for name in workloads:
+        lines = [
+            Line([Cell(loop), *(_loop_cell(result, name, stem + end) for stem in stems)])
+            for loop, end in LOOPS.items()
+        ]
+        found.append((f"{name}: here (published)", Table(columns, lines)))
     return found
 
 

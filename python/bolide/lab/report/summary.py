@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import median
 
 import msgspec
 
@@ -76,9 +77,28 @@ class Figure:
     @cached_property
     def server_cpu(self) -> float | None:
         """Processors that the server kept busy: the median over rounds."""
-        shares = [each.server.cpu_share for each in self.valid if each.server.cpu_share is not None]
-        found = median_interval(shares)
-        return found and found.middle
+        return _median(each.server.cpu_share for each in self.valid)
+
+    @cached_property
+    def switches_per_request(self) -> float | None:
+        """Context switches of the server's process tree for each right answer."""
+        return _median(_by(each.server.context_switches, each.ok) for each in self.valid)
+
+    @cached_property
+    def generator_cpu(self) -> float | None:
+        """Share of its time in which the generator's busiest thread ran: the median over rounds."""
+        return _median(each.generator.cpu_share for each in self.valid)
+
+    @cached_property
+    def generator_memory_bytes(self) -> int | None:
+        """The most memory of the generator in any round (RSS)."""
+        used = [each.generator.rss_bytes_max for each in self.valid]
+        return max((each for each in used if each), default=None)
+
+    @cached_property
+    def generator_switches_per_request(self) -> float | None:
+        """Context switches of the generator for each right answer."""
+        return _median(_by(each.generator.context_switches, each.ok) for each in self.valid)
 
     @cached_property
     def errors(self) -> Counter[str]:
@@ -122,6 +142,15 @@ class Figure:
         """Why trials failed, and the evidence of verdicts, each once."""
         failures = [f"{t.failure.class_}: {t.failure.message}" for t in self.trials if t.failure]
         return list(dict.fromkeys([*failures, *(text for t in self.trials for text in t.evidence)]))
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _by(count: int | None, requests: int | None) -> float | None:
+    return count / requests if count is not None and requests else None
 
 
 @dataclass(frozen=True)

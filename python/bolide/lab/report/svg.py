@@ -6,6 +6,8 @@ carries the rules with it. Classes, not variables: converters to PNG know no var
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from html import escape
 
 from bolide.lab.results import Contestant
@@ -27,12 +29,18 @@ OTHERS = (
     ("#862e9c", "#da77f2"),
     ("#7c5a2a", "#d2a679"),
 )
+DASHES = ("", "dashed", "dotted", "broken")
+"""Classes of lines whose colour is taken: the second, third and fourth of it."""
 _PLAIN = {
     "text": ("#1f2328", "#e6edf3"),
     "quiet": ("#59636e", "#9198a1"),
     "line": ("#d1d9e0", "#30363d"),
     "paper": ("#ffffff", "#0d1117"),
 }
+
+
+_DATA = re.compile(r' data-v="[^"]*"')
+"""What only the page's script reads."""
 
 
 def place(contestant: Contestant) -> str:
@@ -43,18 +51,24 @@ def place(contestant: Contestant) -> str:
 
 
 def classes(contestants: list[Contestant]) -> dict[str, str]:
-    """Give each contestant a colour's class, the same in every chart of a report."""
-    found, others = {}, 0
+    """Give each contestant classes of a colour and a dash: a pair of its own in all of a report.
+
+    Pairs begin again after forty contestants that are not ours.
+    """
     ours = {"native": "o0", "asgi": "o1", "wsgi": "o2"}
+    found: dict[str, str] = {}
+    used: Counter[str] = Counter()
+    others = 0
     for each in contestants:
         kind = place(each)
         if kind == "other":
-            found[each.name] = f"c{others % len(OTHERS)}" + (
-                " dashed" if others >= len(OTHERS) else ""
-            )
+            colour = f"c{others % len(OTHERS)}"
             others += 1
         else:
-            found[each.name] = "ce dashed" if kind == "ceiling" else ours.get(each.interface, "o0")
+            colour = "ce" if kind == "ceiling" else ours.get(each.interface, "o0")
+        dash = DASHES[(used[colour] + (kind == "ceiling")) % len(DASHES)]
+        used[colour] += 1
+        found[each.name] = f"{colour} {dash}".strip()
     return found
 
 
@@ -64,8 +78,7 @@ def rules(*, is_dark: bool) -> str:
     named = {f"c{i}": pair[n] for i, pair in enumerate(OTHERS)}
     named |= {f"o{i}": pair[n] for i, pair in enumerate(OURS)} | {"ce": CEILING[n]}
     lines = [
-        f".{name} .stroke{{stroke:{colour}}}.{name} .fill,.{name}.swatch{{fill:{colour};"
-        f"background-color:{colour}}}"
+        f".{name} .stroke{{stroke:{colour}}}.{name} .fill{{fill:{colour}}}"
         for name, colour in named.items()
     ]
     text, quiet, line, paper = (_PLAIN[each][n] for each in ("text", "quiet", "line", "paper"))
@@ -99,7 +112,10 @@ SHAPES = f"""
 .chart .bar{{opacity:.88}}
 .chart .series .stroke{{fill:none;stroke-width:2;stroke-linejoin:round}}
 .chart .o0 .stroke,.chart .o1 .stroke,.chart .o2 .stroke{{stroke-width:3}}
-.chart .dashed .stroke{{stroke-dasharray:6 4}}
+.dashed .stroke{{stroke-dasharray:6 4}}
+.dotted .stroke{{stroke-dasharray:2 3}}
+.broken .stroke{{stroke-dasharray:10 3 2 3}}
+.chart .series .solid{{stroke-dasharray:none}}
 .chart .halo{{fill:none;stroke-width:5;opacity:.8}}
 """
 
@@ -109,9 +125,17 @@ def text(x: float, y: float, content: str, kind: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{escape(content)}</text>'
 
 
-def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    """Draw a straight line."""
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>'
+def line(x1: float, y1: float, x2: float, y2: float, kind: str, more: str = "") -> str:
+    """Draw a straight line; `more` are attributes."""
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"{more}/>'
+
+
+def swatch(kind: str) -> str:
+    """Draw a piece of a contestant's line, for a legend."""
+    return (
+        f'<svg class="swatch {kind}" viewBox="0 0 26 10" aria-hidden="true">'
+        '<path d="M0 5H26" class="stroke"/></svg>'
+    )
 
 
 def drawing(width: float, height: float, label: str, body: str, **data: object) -> str:
@@ -130,13 +154,15 @@ def standalone(chart: str, title: str, note: str, *, is_png: bool = False) -> st
     style = SHAPES + rules(is_dark=False)
     if not is_png:
         style += "@media(prefers-color-scheme:dark){" + rules(is_dark=True) + "}"
-    inner = chart[chart.index(">") + 1 : chart.rindex("</svg>")]
+    inner = _DATA.sub("", chart[chart.index(">") + 1 : chart.rindex("</svg>")])
     body = (
         f"<style>{style}</style>"
-        f'<rect width="{width:.0f}" height="{height + 68:.0f}" class="paper"/>'
+        f'<rect width="{width:.0f}" height="{height + 68:.0f}" rx="8" class="paper"/>'
         f"{text(16, 28, title, 'strong')}"
         f'<svg x="0" y="40" width="{width:.0f}" height="{height:.0f}"'
         f' viewBox="0 0 {width:.0f} {height:.0f}">{inner}</svg>'
         f"{text(16, height + 58, note, 'quiet small')}"
     )
-    return drawing(width, height + 68, title, body)
+    whole = drawing(width, height + 68, title, body)
+    size = f' width="{width:.0f}" height="{height + 68:.0f}"'  # else a page stretches it
+    return whole.replace("<svg", f"<svg{size}", 1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from bolide.lab.report import svg, words
 from bolide.lab.report.summary import Figure, Result
+from bolide.lab.stats.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ HINTS = {
     "CPU/request": "processor time of the server's whole process tree for each right answer",
     "memory": "the most memory of the whole process tree, shared pages counted once (PSS)",
     "errors": "failed requests of all rounds, by class",
-    "limit": "what was busy: the server, the generator, or neither; noisy and unstable rounds",
+    "limit": "what was busy: the server, the generator, or neither; noisy and unstable rounds."
+    " A pointer shows what both used",
 }
 
 
@@ -117,9 +119,12 @@ def rate_cell(figure: Figure) -> Cell:
         why = figure.reasons[0] if figure.reasons else "no right answer"
         return Cell("failed", None, why, "num bad", words.cut(why))
     by_round = ", ".join(words.count(value) for _, value in sorted(figure.by_round.items()))
-    return Cell(
-        words.count(rate.middle), rate.middle, f"rounds: {by_round}", "num", words.interval(rate)
-    )
+    return Cell(words.count(rate.middle), rate.middle, f"rounds: {by_round}", "num", interval(rate))
+
+
+def interval(found: Interval) -> str:
+    """Give the ends of an interval for a second line; a single round has none."""
+    return "" if found.low is None else words.interval(found)
 
 
 def ceiling_cell(result: Result, figure: Figure) -> Cell:
@@ -150,4 +155,23 @@ def _limit_cell(figure: Figure) -> Cell:
     verdict = figure.verdict.removesuffix("-bound")
     kind = "mark bad" if verdict in ("failed", "errors") else "mark"
     under = ", ".join(each for each in marks if each != verdict)
-    return Cell(verdict, None, "; ".join(figure.reasons), kind, under)
+    return Cell(verdict, None, "\n".join([*figure.reasons, *_uses(figure)]), kind, under)
+
+
+def _uses(figure: Figure) -> list[str]:
+    """Say what server and generator used, as far as it is known."""
+    server = [
+        (words.short(figure.switches_per_request), "context switches/request"),
+        (words.share(figure.server_cpu), "of a processor"),
+    ]
+    generator = [
+        (words.short(figure.generator_switches_per_request), "context switches/request"),
+        (words.share(figure.generator_cpu), "of a processor by its busiest thread"),
+        (words.size(figure.generator_memory_bytes), "of memory"),
+    ]
+    found = []
+    for who, uses in (("server", server), ("generator", generator)):
+        known = [f"{value} {what}" for value, what in uses if value != words.NONE]
+        if known:
+            found.append(f"{who}: {', '.join(known)}")
+    return found

@@ -60,6 +60,15 @@ def share(value: float | None) -> str:
     return f"{percent:.0f} %" if percent >= 9.95 or percent == 0 else f"{percent:.2g} %"
 
 
+def of_unit(value: float, unit: str) -> str:
+    """Write a value of an axis: count, bytes, time (microseconds) or share."""
+    if unit == "bytes":
+        return size(value)
+    if unit == "share":
+        return f"{_three(value * 100)} %"
+    return time_us(value) if unit == "time" else short(value)
+
+
 def times(value: float | None) -> str:
     """Write a ratio: 1.43x."""
     if value is None:

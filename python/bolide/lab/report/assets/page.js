@@ -1,4 +1,3 @@
-"use strict";
 // Filters rows, bars and lines by contestant, sorts tables, shows one level's table at a time.
 // Without this script everything is shown.
 (() => {
@@ -33,6 +32,7 @@
       each.toggleAttribute("hidden", known.has(each.dataset.c) && !visible.has(each.dataset.c));
     }
     all("svg[data-pitch]").forEach(restack);
+    all("svg[data-axis]").forEach(drawAxis);
     shown.textContent = `${visible.size} of ${known.size}`;
   }
 

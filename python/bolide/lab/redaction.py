@@ -1,0 +1,65 @@
+"""Takes the machine's own folders out of what servers and tools say, before it is written down.
+
+Last words of a server hold paths: of the trial's folder, of environments, of a home. Results are
+published, and say nothing of whoever ran them.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from bolide.lab import setup
+from bolide.lab.contestant import APPS
+from bolide.lab.results import Trial
+
+TRIAL_PREFIX = "bolide-race-"
+"""What the name of a trial's folder begins with."""
+LABORATORY = Path(__file__).parent
+
+
+def redacted(trial: Trial, guest: Path | None = None) -> Trial:
+    """Give the trial without paths in its failure and its evidence.
+
+    `guest` is the folder of a user's own application.
+    """
+    places = _places(guest)
+    failure = trial.failure
+    if failure is not None:
+        message = without_paths(failure.message, places)
+        failure = msgspec.structs.replace(failure, message=message)
+    evidence = [without_paths(text, places) for text in trial.evidence]
+    return msgspec.structs.replace(trial, failure=failure, evidence=evidence)
+
+
+def without_paths(text: str, places: Mapping[str, str]) -> str:
+    """Write names in the place of folders; the deepest folder first, whole path segments only."""
+    trials = re.escape(f"{tempfile.gettempdir()}/{TRIAL_PREFIX}")
+    text = re.sub(rf"{trials}[\w-]+", "{folder}", text)
+    for folder in sorted(places, key=len, reverse=True):
+        text = re.sub(rf"(?<![\w.-]){re.escape(folder)}(?![\w-])", places[folder], text)
+    return text
+
+
+def _places(guest: Path | None) -> dict[str, str]:
+    """Give the names of folders; where two are the same folder, the later name counts."""
+    named = [
+        (Path.home(), "~"),
+        (guest, "{application}"),
+        (Path(sys.prefix), "{environment}"),
+        (setup.cache_folder(), "{cache}"),
+        (LABORATORY, "{laboratory}"),
+        (APPS, "{apps}"),
+    ]
+    found = {}
+    for folder, name in named:
+        if folder is not None and folder.is_absolute():
+            for path in (folder, folder.resolve()):
+                if len(path.parts) > 1:  # the root is a part of every path
+                    found[str(path)] = name
+    return found

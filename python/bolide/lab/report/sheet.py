@@ -1,0 +1,40 @@
+"""Every figure of a race as comma-separated values: plain numbers, empty where unknown."""
+
+from __future__ import annotations
+
+from bolide.lab.report.summary import Figure, Race, Result
+
+COLUMNS = (
+    "requests_per_s,low,high,of_ceiling,p50_us,p99_us,max_us,cpu_us_per_request,memory_bytes,"
+    "server_cpu_share,server_switches_per_request,generator_cpu_share,generator_memory_bytes,"
+    "generator_switches_per_request,failed"
+)
+
+
+def csv(race: Race) -> str:
+    """Write a line for each contestant at each workload."""
+    lines = [f"study,workload,contestant,{COLUMNS},verdict"]
+    for result in race.results:
+        for (workload, name), figure in result.figures.items():
+            cells = ["" if each is None else f"{each:.10g}" for each in _values(result, figure)]
+            lines.append(",".join([result.study.name, workload, name, *cells, figure.verdict]))
+    return "\n".join(lines) + "\n"
+
+
+def _values(result: Result, figure: Figure) -> list[float | None]:
+    rate, of, cpu = figure.rate, result.of_ceiling(figure), figure.cpu_us_per_request
+    return [
+        rate and rate.middle,
+        rate and rate.low,
+        rate and rate.high,
+        of and of.middle,
+        *(figure.latency_us.get(rank) for rank in ("p50", "p99", "max")),
+        cpu and cpu.middle,
+        figure.memory_bytes,
+        figure.server_cpu,
+        figure.switches_per_request,
+        figure.generator_cpu,
+        figure.generator_memory_bytes,
+        figure.generator_switches_per_request,
+        figure.failed,
+    ]
