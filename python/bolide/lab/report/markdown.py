@@ -8,8 +8,8 @@ from bolide.lab.report.summary import Group, Race, Result
 from bolide.lab.report.table import Cell, Table, league
 
 
-def render(race: Race, pictures: dict[str, list[str]]) -> str:
-    """Write the report; `pictures` are names of files to show, by study."""
+def render(race: Race, pictures: dict[str, dict[str, str]]) -> str:
+    """Write the report; `pictures` are files to show and what they show, by study."""
     parts = [
         "# HTTP servers, side by side",
         "Right answers only. Medians over rounds that were shuffled and interleaved, with 95 %"
@@ -17,7 +17,7 @@ def render(race: Race, pictures: dict[str, list[str]]) -> str:
         _pairs(facts_of(race)),
     ]
     for result in race.results:
-        parts += _study(result, pictures.get(result.study.name, []))
+        parts += _study(result, pictures.get(result.study.name, {}))
     if race.absent:
         rows = [f"- {each.title}: {each.state}. {each.reason}" for each in race.absent]
         parts += ["## Not measured here", "\n".join(rows)]
@@ -26,11 +26,11 @@ def render(race: Race, pictures: dict[str, list[str]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _study(result: Result, pictures: list[str]) -> list[str]:
+def _study(result: Result, pictures: dict[str, str]) -> list[str]:
     found = [f"## {result.study.title}"]
     if result.study.document:
         found.append(f"{result.study.document}.")
-    found += [f"![{result.study.title}]({name})" for name in pictures]
+    found += [f"![{shown}]({name})" for name, shown in pictures.items()]
     for group in result.groups:
         found.append(f"### {group.title}")
         found += _levels(result, group) if shape.has_levels(group) else _leagues(result, group)
@@ -81,7 +81,7 @@ def _row(cells: list[str]) -> str:
 
 def _cell(cell: Cell) -> str:
     said = f"{cell.text} ({cell.under})" if cell.under else cell.text
-    return said.replace("|", "\\|").replace("\n", " ").replace("((", "(").replace("))", ")")
+    return said.replace("|", "\\|").replace("\n", " ")
 
 
 def _pairs(pairs: list[tuple[str, str]]) -> str:

@@ -16,15 +16,15 @@ SCALE = 2
 """Pixels of a PNG for each of the picture's own."""
 
 
-def write(race: Race, folder: Path, *, is_png: bool = False) -> dict[str, list[str]]:
-    """Write the pictures of every study; give the names of the SVG files by study.
+def write(race: Race, folder: Path, *, is_png: bool = False) -> dict[str, dict[str, str]]:
+    """Write the pictures of every study; give the SVG files and what they show, by study.
 
     Raises:
         ConfigError: PNG is wanted, and the package that makes it is missing.
     """
     convert = _converter() if is_png else None
     colours = svg.classes(race.measured)
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, str]] = {}
     for result in race.results:
         for group in result.groups:
             for chart in figures.charts(result, group, colours):
@@ -34,7 +34,8 @@ def write(race: Race, folder: Path, *, is_png: bool = False) -> dict[str, list[s
                 title, note = f"{chart.title}: {result.study.title}", _note(race, result, group)
                 file = folder / f"{name}.svg"
                 file.write_text(svg.standalone(chart.wide, title, note))
-                found.setdefault(result.study.name, []).append(file.name)
+                shown = f"{chart.title}: {group.title}"
+                found.setdefault(result.study.name, {})[file.name] = shown
                 if convert:
                     plain = svg.standalone(chart.wide, title, note, is_png=True)
                     data = bytes(convert(svg_string=plain, zoom=SCALE))

@@ -237,7 +237,7 @@ def _loops(result: Result, workloads: list[str]) -> list[tuple[str, Table]]:
             Line([Cell(loop), *(_loop_cell(result, name, stem + end) for stem in stems)])
             for loop, end in LOOPS.items()
         ]
-        found.append((f"{name}: here (published)", Table(columns, lines)))
+        found.append((name, Table(columns, lines)))
     return found
 
 
@@ -259,7 +259,7 @@ def _loop_cell(result: Result, workload: str, name: str) -> Cell:
     of = result.of_ceiling(figure) if figure else None
     under = []
     if published and published.requests_per_s:
-        under.append(f"({words.count(published.requests_per_s)})")
+        under.append(f"published {words.count(published.requests_per_s)}")
         if figure and figure.rate:
             under.append(words.times(figure.rate.middle / published.requests_per_s))
     if of:

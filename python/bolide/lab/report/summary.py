@@ -133,7 +133,8 @@ class Figure:
             found.append("unstable")
         if any(each.verdict == "noisy" for each in self.valid):
             found.append("noisy")
-        if lost := len(self.trials) - len(self.valid):
+        lost = len(self.trials) - len(self.valid)
+        if lost and self.valid:
             found.append(f"{lost} of {len(self.trials)} rounds failed")
         return found
 
@@ -200,7 +201,7 @@ class Result:
         measured = {name for name, _ in self.figures}
         for each in self.study.workloads:
             if each.name in measured:
-                alike = msgspec.structs.replace(each, name="", connections=0)
+                alike = msgspec.structs.replace(each, name="", connections=0, is_quick=False)
                 found.setdefault(alike, []).append(each)
         return [Group(sorted(each, key=lambda w: w.connections)) for each in found.values()]
 
