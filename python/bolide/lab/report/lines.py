@@ -11,7 +11,7 @@ from bolide.lab.report import svg, words
 from bolide.lab.report.axis import Axis, values
 from bolide.lab.report.bars import NARROW, WIDE
 
-LETTERS_MAX = 28
+LETTERS_MAX = 26
 """Of a name at a line's end."""
 NAME_PITCH = 15
 """Pixels from one name to the next, at least."""
@@ -50,8 +50,8 @@ class _Frame:
     def of(cls, width: int, count: int) -> _Frame:
         """Lay out a chart of so many lines: each has its name beside it where there is room."""
         if width < 500:
-            return cls(width, 52, width - 12, 26, 270)
-        return cls(width, 62, width - 206, 26, max(370, 26 + count * NAME_PITCH))
+            return cls(width, 60, width - 12, 26, 270)
+        return cls(width, 62, width - 220, 26, max(370, 26 + count * NAME_PITCH))
 
 
 def lines(series: Sequence[Series], label: str, *, width: int = WIDE, unit: str = "count") -> str:
@@ -117,12 +117,23 @@ def _line(series: Series, x_at: Callable[[float], float], axis: Axis) -> str:
         for kind in ("halo", "stroke")
     )
     for p in shown:
-        x = x_at(p.x)
-        if p.low is not None and p.high is not None and p.high > p.low > 0:
-            both = values(p.low, p.high)
-            found += svg.line(x, axis.at(p.low), x, axis.at(p.high), "stroke solid", both)
-        found += f'<circle cx="{x:.1f}" cy="{axis.at(p.y):.1f}" r="2.6" class="fill"{values(p.y)}/>'
-    return found
+        found += (
+            f'<circle cx="{x_at(p.x):.1f}" cy="{axis.at(p.y):.1f}" r="2.6" class="fill"'
+            f"{values(p.y)}/>"
+        )
+    return found + _intervals(shown, x_at, axis)
+
+
+def _intervals(shown: list[Point], x_at: Callable[[float], float], axis: Axis) -> str:
+    """Draw all intervals of a line as one path."""
+    ends = [
+        (x_at(p.x), p.low, p.high)
+        for p in shown
+        if p.low is not None and p.high is not None and p.high > p.low > 0
+    ]
+    path = "".join(f"M{x:.1f},{axis.at(low):.1f}V{axis.at(high):.1f}" for x, low, high in ends)
+    both = values(*(value for _, *pair in ends for value in pair))
+    return f'<path d="{path}" class="stroke solid"{both}/>' if ends else ""
 
 
 def _names(frame: _Frame, series: Sequence[Series], axis: Axis) -> dict[str, str]:
@@ -133,7 +144,7 @@ def _names(frame: _Frame, series: Sequence[Series], axis: Axis) -> dict[str, str
     for each in order:
         last = max(axis.at(ends[each.name]), last + NAME_PITCH)
         places.append(last)
-    limit = frame.bottom + 8
+    limit = frame.bottom
     for place in range(len(places) - 1, -1, -1):
         places[place] = min(places[place], limit)
         limit = places[place] - NAME_PITCH

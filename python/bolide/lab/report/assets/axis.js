@@ -57,6 +57,11 @@ const drawAxis = (() => {
       set(`${side}1`, a);
       set(`${side}2`, b);
     }
+    if (mark.tagName === "path") {
+      const starts = mark.getAttribute("d").split("M").slice(1).map((each) => each.split(",")[0]);
+      const [low, high] = [0, 1].map((end) => (n) => at(values[2 * n + end]).toFixed(1));
+      mark.setAttribute("d", starts.map((x, n) => `M${x},${low(n)}V${high(n)}`).join(""));
+    }
     if (mark.tagName === "polyline") {
       const points = mark.getAttribute("points").split(" ").map((each) => each.split(",")[0]);
       mark.setAttribute("points", points.map((x, n) => `${x},${at(values[n]).toFixed(1)}`).join(" "));
@@ -83,7 +88,7 @@ const drawAxis = (() => {
     const values = new Map(marks.map((each) => [each, each.dataset.v.split(" ").map(Number)]));
     const axis = axisOf(chart.dataset, [...values.values()].flat());
     for (const [mark, found] of values) place(mark, found, axis, side);
-    spread(marks.filter((each) => each.classList.contains("name")), axis.at, axis.from + 8);
+    spread(marks.filter((each) => each.classList.contains("name")), axis.at, axis.from);
     const [first, ...rest] = chart.querySelectorAll("g.tick");
     for (const tick of axis.ticks) {
       const next = first.cloneNode(true), at = axis.at(tick).toFixed(1);
