@@ -415,6 +415,14 @@ def test_short_numbers(value: float | None, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "said"),
+    [(None, "–"), (0, "0"), (4.3e-7, "< 0.001"), (0.0026, "0.0026"), (0.5, "0.5"), (12, "12")],
+)
+def test_small_numbers(value: float | None, said: str) -> None:
+    assert words.small(value) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
     [(None, "–"), (61, "61 µs"), (999.9, "1 ms"), (1234, "1.2 ms"), (3.1e6, "3.1 s")],
 )
 def test_times(value: float | None, said: str) -> None:

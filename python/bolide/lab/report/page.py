@@ -127,7 +127,7 @@ def _study(place: int, result: Result, colours: dict[str, str]) -> str:
     groups = "".join(
         _group(f"{place}-{n}", result, group, colours) for n, group in enumerate(result.groups)
     )
-    seconds = f" of {study.duration_s:g} s" if study.duration_s else ""
+    seconds = f" of {study.duration_s:g}\u00a0s" if study.duration_s else ""
     rounds = max(len(figure.trials) for figure in result.figures.values())
     about = f"{study.document}. " if study.document else ""
     return (

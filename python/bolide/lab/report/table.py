@@ -161,11 +161,11 @@ def _limit_cell(figure: Figure) -> Cell:
 def _uses(figure: Figure) -> list[str]:
     """Say what server and generator used, as far as it is known."""
     server = [
-        (words.short(figure.switches_per_request), "context switches/request"),
+        (words.small(figure.switches_per_request), "context switches/request"),
         (words.share(figure.server_cpu), "of a processor"),
     ]
     generator = [
-        (words.short(figure.generator_switches_per_request), "context switches/request"),
+        (words.small(figure.generator_switches_per_request), "context switches/request"),
         (words.share(figure.generator_cpu), "of a processor by its busiest thread"),
         (words.size(figure.generator_memory_bytes), "of memory"),
     ]

@@ -25,6 +25,11 @@ def short(value: float | None) -> str:
     return _three(value)
 
 
+def small(value: float | None) -> str:
+    """Write a ratio of counts, such as events per request: 12, 0.5, < 0.001."""
+    return "< 0.001" if value is not None and 0 < value < 0.001 else short(value)
+
+
 def _three(value: float) -> str:
     """Write three digits at most, and none that is nought at the end."""
     if abs(value) >= 99.95:
