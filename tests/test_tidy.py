@@ -43,7 +43,7 @@ CRATES = {
 FRAMEWORK = {"_core", "errors", "web"}
 """What bolide.web may import of bolide."""
 
-LABORATORY = {"errors", "lab"}
+LABORATORY = {"errors", "lab", "late"}
 """What bolide.lab may import of bolide: it starts every server, ours too, as a command."""
 
 COMMAND_ONLY = {"cli", "__main__"}

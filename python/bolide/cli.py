@@ -6,7 +6,6 @@ the option table in `settings.py`; this file declares none of them.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -16,6 +15,7 @@ import click
 from bolide import _core
 from bolide.address import Address
 from bolide.errors import ConfigError, Error
+from bolide.late.command import LateGroup
 from bolide.option import Addresses, Switch
 from bolide.reference import default_text
 from bolide.settings import Option, resolve, table
@@ -26,28 +26,12 @@ EXIT_INTERRUPTED = 130
 CONTENT_BYTES_MAX = 1 << 30
 SECONDS_MAX = 30 * 86_400
 
-
 LATER = {
     "doctor": "bolide.lab.doctor.command",
     "load": "bolide.load.command",
     "race": "bolide.lab.command",
 }
-"""Commands that are imported when they are asked for: every worker would keep them in memory."""
-
-
-class Commands(click.Group):
-    """The commands, those that are imported later among them."""
-
-    def list_commands(self, context: click.Context) -> list[str]:
-        """Name them all."""
-        return sorted({*super().list_commands(context), *LATER})
-
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Give one of them."""
-        if name not in LATER:
-            return super().get_command(context, name)
-        found: click.Command = getattr(importlib.import_module(LATER[name]), name)
-        return found
+"""Commands of other modules, by the module that has them."""
 
 
 class ServeCommand(click.Command):
@@ -82,7 +66,8 @@ def _click_option(option: Option) -> click.Option:
 
 
 @click.group(
-    cls=Commands,
+    cls=LateGroup,
+    later=LATER,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(_core.__version__, prog_name="bolide", message="%(prog)s %(version)s")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
 import sys
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bolide.errors import ConfigError, Error
+from bolide.late.command import LateGroup
 
 if TYPE_CHECKING:
     from bolide.lab.launch import Guest
@@ -26,7 +26,7 @@ LATER = {
 """Commands of other modules, by the module that has them."""
 
 
-class Race(click.Group):
+class Race(LateGroup):
     """The commands of `bolide race`; what is none of them is a study, and run."""
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
@@ -36,19 +36,8 @@ class Race(click.Group):
             arguments = ["run", *arguments]
         return super().parse_args(context, arguments)
 
-    def list_commands(self, context: click.Context) -> list[str]:
-        """Name them all."""
-        return sorted({*super().list_commands(context), *LATER})
 
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Give one of them."""
-        if name not in LATER:
-            return super().get_command(context, name)
-        found: click.Command = getattr(importlib.import_module(LATER[name]), name)
-        return found
-
-
-@click.group(cls=Race)
+@click.group(cls=Race, later=LATER)
 def race() -> None:
     """Measure HTTP servers side by side: bolide race STUDY, or --app module:app.
 
