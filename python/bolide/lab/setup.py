@@ -7,6 +7,7 @@ cargo. A folder notes what it was made of, and is made anew when that changes.
 
 from __future__ import annotations
 
+import fcntl
 import importlib.metadata
 import os
 import platform
@@ -14,7 +15,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,9 +110,12 @@ def install_packages(contestants: Sequence[Contestant]) -> None:
     """Run the line of `apt_line`, on this terminal.
 
     Raises:
-        SetupError: it failed.
+        SetupError: it failed, or this system has none.
     """
-    done = subprocess.run(apt_line(contestants).split(), check=False)  # noqa: S603 - the line that was shown
+    try:
+        done = subprocess.run(apt_line(contestants).split(), check=False)  # noqa: S603 - the line that was shown
+    except OSError as error:
+        raise SetupError(f"cannot run apt-get: {error.strerror}") from None
     if done.returncode:
         raise SetupError("apt-get failed; it needs root (sudo), and apt-get update before")
 
@@ -119,13 +124,36 @@ def prepare(contestant: Contestant, say: Callable[[str], None]) -> None:
     """Make its environment, if it needs one and has it not.
 
     Raises:
-        SetupError: a step failed; the folder remembers why.
+        SetupError: a step failed, and the folder remembers why; or there can be no such folder.
     """
     if _is_made(contestant):
         return
     folder = folder_of(contestant)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(folder, say):
+            if _is_made(contestant):  # by the other one
+                return
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            _make(contestant, folder, say)
+    except OSError as error:
+        raise SetupError(f"cannot write {folder}: {error.strerror or error}") from None
+
+
+@contextmanager
+def _alone(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Wait until no other set-up makes this folder."""
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"{folder.name}: another set-up of it is under way")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _make(contestant: Contestant, folder: Path, say: Callable[[str], None]) -> None:
     try:
         for command, place in _steps(contestant, folder):
             say(f"{contestant.key}: {' '.join(command)}")
@@ -201,7 +229,7 @@ def _version(contestant: Contestant) -> str | None:
             return importlib.metadata.version(setup.distribution)
         except importlib.metadata.PackageNotFoundError:
             return None
-    if setup.distribution:
+    if setup.distribution and not contestant.entry.requirements:
         return _installed_version(contestant, setup.distribution)
     names = [REQUIREMENT_NAME.match(each) for each in setup.requirements]
     versions = [
@@ -255,7 +283,12 @@ def _look(command: Sequence[str]) -> str | None:
     """Give what a short command says on both streams; None if it fails."""
     try:
         done = subprocess.run(  # noqa: S603 - package clients and their tools
-            [*command], capture_output=True, text=True, check=False, timeout=LOOK_S_MAX
+            [*command],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=LOOK_S_MAX,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -265,7 +298,13 @@ def _look(command: Sequence[str]) -> str | None:
 def _run(command: list[str], folder: Path) -> None:
     try:
         done = subprocess.run(  # noqa: S603 - package clients and their tools
-            command, cwd=folder, capture_output=True, text=True, check=False, timeout=MAKE_S_MAX
+            command,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=MAKE_S_MAX,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SetupError(f"{command[0]}: {error}") from None

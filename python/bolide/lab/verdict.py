@@ -42,6 +42,8 @@ def judge(seen: Observation) -> tuple[Verdict, list[str]]:
     total = seen.ok + seen.failed
     if stalled:
         return "errors", [stalled, *evidence]
+    if not total:
+        return "errors", ["no request was answered", *evidence]
     if not seen.ok or seen.failed / total > ERROR_SHARE_MAX:
         classes = ", ".join(f"{name} {count:,}" for name, count in seen.errors.items() if count)
         return "errors", [f"{seen.failed:,} of {total:,} answers failed: {classes}", *evidence]

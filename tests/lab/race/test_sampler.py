@@ -1,0 +1,254 @@
+"""What a process is said to have used is what it used; what was not seen is unknown."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from bolide.lab import sampler
+from bolide.lab.results import GeneratorUse, ServerUse
+from bolide.lab.sampler import ServerSampler, ThreadSampler
+
+WORKER = """\
+import queue, sys, threading, time
+
+asked, answered = queue.SimpleQueue(), queue.SimpleQueue()
+
+def burn(seconds):
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+def serve():
+    while True:
+        burn(asked.get())
+        answered.put(None)
+
+def beside(seconds):
+    asked.put(seconds)
+    answered.get()
+
+def hold(mebibytes):
+    global held
+    held = b"x" * (int(mebibytes) << 20)
+
+def nothing(_):
+    pass
+
+threading.Thread(target=serve, daemon=True).start()
+for line in sys.stdin:
+    name, value = line.split()
+    {"burn": burn, "beside": beside, "hold": hold, "nothing": nothing}[name](float(value))
+    print(name, flush=True)
+"""
+"""Does what each line of its input says, and says that it has; `beside` by a second thread."""
+
+TICK_S = 0.01
+
+
+class Worker:
+    """A process that uses what it is told to."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-c", WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self.process.pid
+        self("nothing", 0)
+
+    def __call__(self, name: str, value: float) -> None:
+        """Have it do one thing, to its end."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        print(name, value, file=self.process.stdin, flush=True)
+        assert self.process.stdout.readline() == f"{name}\n"
+
+    def end(self) -> None:
+        self.process.communicate()
+
+
+Start = Callable[[], Worker]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    workers: list[Worker] = []
+
+    def start() -> Worker:
+        workers.append(Worker())
+        return workers[-1]
+
+    yield start
+    for each in workers:
+        each.end()
+
+
+class Living:
+    """The processes that are there, and who has asked for them."""
+
+    def __init__(self, *pids: int) -> None:
+        self.pids = list(pids)
+        self._asked = threading.Semaphore(0)
+
+    def __call__(self) -> list[int]:
+        self._asked.release()
+        return list(self.pids)
+
+    def wait_sampled(self) -> None:
+        """Wait until what is there now has been asked for and looked at: a look follows."""
+        while self._asked.acquire(blocking=False):
+            pass
+        for _ in range(3):
+            assert self._asked.acquire(timeout=10)
+
+
+@pytest.fixture
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "INTERVAL_S", TICK_S)
+    monkeypatch.setattr(sampler, "LIST_EVERY", 1)
+    monkeypatch.setattr(sampler, "PSS_EVERY", 1)
+
+
+def test_the_time_of_the_block_counts(start: Start) -> None:
+    worker = start()
+    worker("burn", 0.2)
+    with ServerSampler(lambda: [worker.pid]) as watching:
+        worker("burn", 0.3)
+    use = watching.use()
+    assert use.cpu_s == pytest.approx(0.3, abs=5 * TICK_S)
+    assert use.cpu_share is not None and 0 < use.cpu_share <= 1.2
+    assert use.processes == 1
+
+
+def test_an_idle_one_uses_nothing_which_is_known(start: Start) -> None:
+    worker = start()
+    with ServerSampler(lambda: [worker.pid]) as watching:
+        pass
+    use = watching.use()
+    assert use.cpu_s == pytest.approx(0.0, abs=2 * TICK_S)
+    assert use.context_switches is not None and use.context_switches < 20
+
+
+def test_memory_is_the_most_that_was_held(start: Start) -> None:
+    worker = start()
+    with ServerSampler(lambda: [worker.pid]) as watching:
+        pass
+    before = watching.use()
+    with ServerSampler(lambda: [worker.pid]) as watching:
+        worker("hold", 64)
+    use = watching.use()
+    for less, more in (
+        (before.rss_bytes_max, use.rss_bytes_max),
+        (before.pss_bytes_max, use.pss_bytes_max),
+    ):
+        assert less is not None and more is not None
+        assert more - less == pytest.approx(64 << 20, abs=4 << 20)
+    assert (use.pss_bytes_max or 0) <= (use.rss_bytes_max or 0)
+
+
+@pytest.mark.usefixtures("quickly")
+def test_what_was_held_in_the_middle_counts(start: Start) -> None:
+    worker = start()
+    living = Living(worker.pid)
+    with ServerSampler(living) as watching:
+        worker("hold", 64)
+        living.wait_sampled()
+        worker("hold", 1)
+    assert (watching.use().rss_bytes_max or 0) > 64 << 20
+    assert (watching.use().pss_bytes_max or 0) > 64 << 20
+
+
+def test_waiting_is_a_context_switch(start: Start) -> None:
+    worker = start()
+    with ServerSampler(lambda: [worker.pid]) as watching:
+        for _ in range(100):
+            worker("nothing", 0)
+    switches = watching.use().context_switches
+    assert switches is not None and 100 <= switches < 2000
+
+
+@pytest.mark.usefixtures("quickly")
+def test_processes_that_come_and_go_count(start: Start) -> None:
+    first = start()
+    first("burn", 0.1)
+    living = Living(first.pid)
+    with ServerSampler(living) as watching:
+        second = start()
+        living.pids.append(second.pid)
+        second("burn", 0.2)
+        living.wait_sampled()
+        second.process.communicate()
+        living.pids.remove(second.pid)
+        first("burn", 0.1)
+    use = watching.use()
+    start_s = 0.15  # what an interpreter's start may take at most
+    assert use.cpu_s is not None and 0.3 - 5 * TICK_S < use.cpu_s < 0.3 + 5 * TICK_S + start_s
+    assert use.processes == 2
+
+
+def test_memory_of_one_that_is_gone_is_no_sum(start: Start) -> None:
+    first, second = start(), start()
+    with ServerSampler(lambda: [first.pid, second.pid]) as watching:
+        second.process.communicate()
+    use = watching.use()
+    assert use.pss_bytes_max is None
+    assert use.rss_bytes_max and use.processes == 2
+
+
+def _gone(start: Start) -> int:
+    worker = start()
+    worker.process.communicate()
+    return worker.pid
+
+
+def test_what_was_not_seen_is_unknown(start: Start) -> None:
+    for pids in (Living(), Living(_gone(start))):
+        with ServerSampler(pids) as watching:
+            pass
+        assert watching.use() == ServerUse()
+        threads = ThreadSampler(pids)
+        threads.look()
+        assert threads.use(None) == GeneratorUse()
+
+
+def test_the_busiest_thread_is_told(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two threads, by a clock of the test's own."""
+    worker = start()
+    now_s = 100.0
+    monkeypatch.setattr("bolide.lab.sampler.time.monotonic", lambda: now_s)
+    threads = ThreadSampler(lambda: [worker.pid])
+    threads.look()
+    worker("burn", 0.1)
+    worker("beside", 0.3)
+    now_s = 100.5
+    threads.look()
+    assert threads.busiest_share() == pytest.approx(0.6, abs=0.08)
+    use = threads.use(None)
+    assert use.cpu_s is not None and use.cpu_s >= 0.4 - 2 * TICK_S
+    assert use.rss_bytes_max and use.rss_bytes_max > 1 << 20
+    assert use.context_switches
+    assert threads.use(9.0).cpu_s == 9.0
+    assert threads.use(0.001).cpu_s == use.cpu_s
+
+
+def test_a_thread_that_was_hardly_seen_has_no_share(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = start()
+    now_s = 100.0
+    monkeypatch.setattr("bolide.lab.sampler.time.monotonic", lambda: now_s)
+    threads = ThreadSampler(lambda: [worker.pid])
+    threads.look()
+    assert threads.busiest_share() is None
+    now_s = 100.0 + sampler.INTERVAL_S
+    threads.look()
+    assert threads.busiest_share() is None
+    now_s = 100.01 + 2 * sampler.INTERVAL_S
+    threads.look()
+    assert threads.busiest_share() == pytest.approx(0.0, abs=0.1)
