@@ -7,14 +7,19 @@ remark.
 
 from __future__ import annotations
 
+import io
+import re
 import select
 import socket
-from contextlib import suppress
+import time
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from bolide.lab.contestant import Entry
 from bolide.lab.results import Workload
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 REPEATED = 3
 PATIENCE_S = 5.0
@@ -23,6 +28,8 @@ UNASKED_S = 0.2
 CLOSING_S = 0.5
 UNKNOWN_TARGET = "/bolide-race-knows-no-such-path"
 LINE_BYTES_MAX = 65536
+CONNECTION_BYTES_MAX = 64 << 20
+"""So much is read from one connection: an answer without an end must come to one."""
 SHOWN_BYTES = 40
 
 
@@ -51,12 +58,41 @@ class Proof:
     remarks: tuple[str, ...]
 
 
+class _Bounded(io.RawIOBase):
+    """A connection's bytes: all by a moment, and not more than a budget."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._left_bytes = CONNECTION_BYTES_MAX
+        self.give_up = 0.0
+        """When it is too late (monotonic)."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: WriteableBuffer) -> int:
+        """Read some.
+
+        Raises:
+            TimeoutError: nothing came by then.
+            WrongAnswerError: too much has come.
+        """
+        self._connection.settimeout(max(0.001, self.give_up - time.monotonic()))
+        count = self._connection.recv_into(into)
+        self._left_bytes -= count
+        if self._left_bytes < 0:
+            message = f"more than {CONNECTION_BYTES_MAX >> 20} MiB without an end"
+            raise WrongAnswerError("endless", message)
+        return count
+
+
 class _Client:
     """One connection to the contestant."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = socket.create_connection(address, timeout=PATIENCE_S)
-        self._reader: BinaryIO = self._socket.makefile("rb")
+        self._bounded = _Bounded(self._socket)
+        self._reader = io.BufferedReader(self._bounded)
 
     def send(self, *pieces: bytes) -> None:
         """Send the pieces, apart from each other.
@@ -64,22 +100,20 @@ class _Client:
         Raises:
             WrongAnswerError: an answer came before the last piece was sent.
         """
+        self._socket.settimeout(PATIENCE_S)
         for number, piece in enumerate(pieces):
             if number and select.select([self._socket], [], [], SPLIT_PAUSE_S)[0]:
                 raise WrongAnswerError("guessed", "answered before the request was whole")
             self._socket.sendall(piece)
 
     def answer(self) -> Answer:
-        """Read one answer."""
+        """Read one answer, which must be whole in time."""
+        self._bounded.give_up = time.monotonic() + PATIENCE_S
         return read_answer(self._reader)
 
     def end(self) -> tuple[bytes, bool]:
         """Give what comes before the other side closes, and whether it does so soon."""
-        self._socket.settimeout(CLOSING_S)
-        try:
-            return self._reader.read(), True
-        except TimeoutError:
-            return b"", False
+        return self._rest(CLOSING_S)
 
     def unasked(self) -> bytes:
         """Say that no request follows, and give what comes all the same.
@@ -87,10 +121,18 @@ class _Client:
         The other side may keep its half open (RFC 9112 9.6), so this does not wait for its end.
         """
         self._socket.shutdown(socket.SHUT_WR)
-        self._socket.settimeout(UNASKED_S)
-        with suppress(TimeoutError):
-            return self._reader.read()
-        return b""
+        return self._rest(UNASKED_S)[0]
+
+    def _rest(self, wait_s: float) -> tuple[bytes, bool]:
+        """Give what comes in a time, and whether the other side closes in it."""
+        self._bounded.give_up = time.monotonic() + wait_s
+        found = b""
+        try:
+            while piece := self._reader.read1():
+                found += piece
+        except TimeoutError:
+            return found, False
+        return found, True
 
     def __enter__(self) -> _Client:
         return self
@@ -225,10 +267,11 @@ class _Verification:
         if self._entry.role == "ceiling" and expected is not None:
             expected = found if len(found) == len(expected) else expected
         if expected is not None and found != expected:
+            first = "" if self._expected is not None else "; each request must get the same"
             raise WrongAnswerError(
                 "wrong_body",
                 f"{len(found)} bytes {found[:SHOWN_BYTES]!r}, "
-                f"not {len(expected)} bytes {expected[:SHOWN_BYTES]!r}",
+                f"not {len(expected)} bytes {expected[:SHOWN_BYTES]!r}{first}",
             )
 
 
@@ -247,6 +290,8 @@ def read_answer(reader: BinaryIO) -> Answer:
         name, colon, value = line.partition(":")
         if not colon:
             raise WrongAnswerError("malformed", f"{line[:SHOWN_BYTES]!r} is no field line")
+        if name.lower() in ("content-length", "transfer-encoding") and name.lower() in fields:
+            raise WrongAnswerError("malformed", f"{name} stands there twice")
         fields[name.lower()] = value.strip()
     return Answer(int(words[1]), fields, _content(reader, fields))
 
@@ -256,22 +301,21 @@ def _content(reader: BinaryIO, fields: dict[str, str]) -> bytes:
         return _chunks(reader)
     if "content-length" not in fields:
         return reader.read()
-    try:
-        length = int(fields["content-length"])
-    except ValueError:
-        message = f"Content-Length: {fields['content-length']}"
-        raise WrongAnswerError("malformed", message) from None
-    return _exactly(reader, length)
+    length = fields["content-length"]
+    if not (length.isascii() and length.isdecimal()):
+        raise WrongAnswerError("malformed", f"Content-Length: {length[:SHOWN_BYTES]}")
+    return _exactly(reader, int(length[:20]))
 
 
 def _chunks(reader: BinaryIO) -> bytes:
     content = b""
     while True:
         line = _line(reader)
-        try:
-            size = int(line.partition(";")[0], 16)
-        except ValueError:
-            raise WrongAnswerError("malformed", f"{line!r} is no chunk size") from None
+        digits = line.partition(";")[0].rstrip()
+        if not re.fullmatch("[0-9A-Fa-f]{1,16}", digits):
+            message = f"{line[:SHOWN_BYTES]!r} is no chunk size"
+            raise WrongAnswerError("malformed", message)
+        size = int(digits, 16)
         if not size:
             while _line(reader):
                 pass
@@ -281,6 +325,9 @@ def _chunks(reader: BinaryIO) -> bytes:
 
 
 def _exactly(reader: BinaryIO, length: int) -> bytes:
+    if length > CONNECTION_BYTES_MAX:
+        message = f"{length:,} bytes of content are said to come"
+        raise WrongAnswerError("endless", message)
     content = reader.read(length)
     if len(content) < length:
         message = f"closed after {len(content)} of {length} bytes of content"

@@ -14,8 +14,17 @@ import time
 
 CONTENT = os.environ.get("RACE_CONTENT", "OK").encode()
 END = b"\r\n\r\n"
+ENDING = ("closes-early", "counts-below-zero")
 PATIENT_REQUESTS = 40
 """So many are answered before it dies or hangs: more than the proof asks, fewer than a load."""
+FRAMING = {
+    "counts-below-zero": b"Content-Length: -2",
+    "counts-twice": b"Content-Length: 2\r\nContent-Length: 3",
+    "promises-much": b"Content-Length: 1000000000000",
+    "counts-chunks-wrongly": b"Transfer-Encoding: chunked",
+    "never-ends": b"Connection: close",
+}
+"""How the ends of some answers are told."""
 answered = 0
 
 
@@ -28,8 +37,13 @@ def answer(head: bytes, way: str) -> bytes:
         content = CONTENT[:-1] + b"?"
     if way == "error-page":
         content, status = b"Internal Server Error", b"500 Internal Server Error"
+    if way == "differs":
+        content = b"%02d" % (answered % 100)
     length = len(content) + (10 if way == "closes-early" else 0)
-    fields = b"Content-Length: %d\r\nContent-Type: text/plain\r\n" % length
+    fields = FRAMING.get(way, b"Content-Length: %d" % length)
+    fields += b"\r\nContent-Type: text/plain\r\n"
+    if way == "counts-chunks-wrongly":
+        content = b"+2\r\n" + content + b"\r\n0\r\n\r\n"
     if b"connection: close" in head.lower():
         fields += b"Connection: close\r\n"
     behind = b"more" if way == "more-than-said" else b""
@@ -53,9 +67,23 @@ def serve(stream: socket.socket, way: str) -> None:
                     os._exit(7)
                 if answered > PATIENT_REQUESTS and way == "hangs":
                     time.sleep(3600)
-                stream.sendall(answer(head, way))
-                if b"connection: close" in head.lower() or way == "closes-early":
+                is_last = b"connection: close" in head.lower() or way in ENDING
+                if is_last and way == "dies-of-close":
+                    os._exit(9)
+                send(stream, answer(head, way), way)
+                if is_last and way != "keeps-open":
                     return
+
+
+def send(stream: socket.socket, octets: bytes, way: str) -> None:
+    """Send an answer: at once, byte by byte with never a silence, or without an end."""
+    while way == "drips" and octets:
+        stream.sendall(octets[:1])
+        octets = octets[1:]
+        time.sleep(0.1)
+    stream.sendall(octets)
+    while way == "never-ends":
+        stream.sendall(bytes(65536))
 
 
 def accepting(listener: socket.socket, way: str) -> None:
@@ -70,6 +98,8 @@ def main(way: str, host: str, port: str) -> None:
     """Serve, or do not."""
     if way == "refuses-to-start":
         sys.exit(f"{os.getcwd()} is not mine")
+    if way == "never-listens":
+        time.sleep(3600)
     if way == "escapes" and os.fork():  # a daemon of the old kind, deaf to TERM
         os._exit(0)
     if way == "escapes":

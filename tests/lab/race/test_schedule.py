@@ -51,6 +51,10 @@ def test_who_cannot_meet_a_workload_is_left_out_with_the_reason() -> None:
     assert reason(workload()) == ""
     assert reason(workload(), is_persistent=False) == "it closes every connection"
     assert reason(workload(is_persistent=False), is_persistent=False) == ""
+    assert reason(workload(is_persistent=False), closes=False) == (
+        "a request to close the connection makes it die"
+    )
+    assert reason(workload(), closes=False) == ""
     deep = workload(pipeline_depth=2)
     assert reason(deep, pipelines=False) == "it does not answer pipelined requests"
     assert reason(workload(connections=9), connections_max=8) == (

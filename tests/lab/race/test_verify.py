@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from bolide.lab.launch import Place, start
 from bolide.lab.process import NotReadyError, free_port
-from bolide.lab.verify import Proof, WrongAnswerError, verify
+from bolide.lab.verify import CLOSING_S, UNASKED_S, Proof, WrongAnswerError, verify
 from lab.race.conftest import liar, workload
 
 
@@ -44,12 +45,56 @@ def test_without_an_expected_content_the_first_is_it(tmp_path: Path) -> None:
         ("more-than-said", "unexpected_bytes", "b'more' behind the answer"),
         ("knows-every-path", "wrong_status", "200 for an unknown path, not 404"),
         ("guesses", "guessed", "answered before the request was whole"),
+        ("counts-below-zero", "malformed", "Content-Length: -2"),
+        ("counts-twice", "malformed", "Content-Length stands there twice"),
+        ("counts-chunks-wrongly", "malformed", "'+2' is no chunk size"),
+        ("promises-much", "endless", "1,000,000,000,000 bytes of content are said to come"),
     ],
 )
 def test_a_liar_is_caught(way: str, kind: str, text: str, tmp_path: Path) -> None:
     with pytest.raises(WrongAnswerError) as caught:
         proved(way, tmp_path)
     assert (caught.value.kind, text in str(caught.value)) == (kind, True), caught.value
+
+
+def test_an_answer_without_an_end_comes_to_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bolide.lab.verify.CONNECTION_BYTES_MAX", 1 << 20)
+    with pytest.raises(WrongAnswerError, match="more than 1 MiB without an end") as caught:
+        proved("never-ends", tmp_path)
+    assert caught.value.kind == "endless"
+
+
+def test_an_answer_must_be_whole_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bolide.lab.verify.PATIENCE_S", 0.5)
+    with pytest.raises(WrongAnswerError, match=r"no answer within 0\.5 s") as caught:
+        proved("drips", tmp_path)
+    assert caught.value.kind == "no_answer"
+
+
+def test_without_an_expected_content_each_answer_is_like_the_first(tmp_path: Path) -> None:
+    with pytest.raises(WrongAnswerError) as caught:
+        proved("differs", tmp_path, content=None)
+    assert str(caught.value) == "2 bytes b'02', not 2 bytes b'01'; each request must get the same"
+
+
+def test_one_that_does_not_close_is_remarked_upon_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bolide.lab.verify.PATIENCE_S", 60.0)
+    assert CLOSING_S + UNASKED_S < 1.0
+    started = time.monotonic()
+    proof = proved("keeps-open", tmp_path)
+    assert time.monotonic() - started < 10  # with the server's start; not 60
+    assert proof.remarks == ("keeps a connection open that it was asked to close", "sends no Date")
+
+
+def test_one_that_dies_of_a_request_to_close_is_never_sent_one(tmp_path: Path) -> None:
+    with pytest.raises(WrongAnswerError):
+        proved("dies-of-close", tmp_path)
+    proof = proved("dies-of-close", tmp_path, {"closes": False}, pipeline_depth=4)
+    assert (proof.content, proof.remarks) == (b"OK", ("sends no Date",))
 
 
 def test_pipelined_requests_are_answered_all(
@@ -73,5 +118,5 @@ def test_a_canned_one_may_answer_everything(tmp_path: Path) -> None:
 
 
 def test_one_that_does_not_start_says_why(tmp_path: Path) -> None:
-    with pytest.raises(NotReadyError, match="ended with 1: this machine is not mine"):
+    with pytest.raises(NotReadyError, match=f"ended with 1: {tmp_path} is not mine"):
         proved("refuses-to-start", tmp_path)
