@@ -63,15 +63,13 @@ def show_list(as_json: bool) -> None:
         for each in found:
             click.echo(msgspec.json.encode(each))
         return
-    from rich.console import Console
+    from bolide.lab.show import console, contestants_table
 
-    from bolide.lab.show import contestants_table
-
-    console = Console(highlight=False)
-    console.print(contestants_table(found))
-    console.print()
+    terminal = console()
+    terminal.print(contestants_table(found))
+    terminal.print()
     for name in study.names():
-        console.print(f"study {name}: {study.load(name).study.title}")
+        terminal.print(f"study {name}: {study.load(name).study.title}", markup=False)
 
 
 @race.command("setup")
@@ -88,7 +86,10 @@ def set_up(names: tuple[str, ...], system: bool) -> None:
         line = setup.apt_line(lacking)
         click.echo(f"from the distribution: {line}")
         if system:
-            setup.install_packages(lacking)
+            try:
+                setup.install_packages(lacking)
+            except setup.SetupError as error:
+                raise ConfigError(str(error)) from None
     failed = 0
     for each in wanted:
         if setup.examine(each).state == "ready" or (lacking and each in lacking and not system):
@@ -112,11 +113,11 @@ def set_up(names: tuple[str, ...], system: bool) -> None:
     type=click.Choice(["asgi", "wsgi", "native"]),
     help="What --app speaks. [found out]",
 )
-@click.option("--path", "target", default="/", help="What is asked of --app. [/]")
+@click.option("--path", "target", help="What is asked of --app. [/]")
 @click.option("--only", metavar="NAME,...", default="", help="Only these (NAME or BEGINNING*).")
 @click.option("--workload", metavar="NAME,...", default="", help="Only these workloads.")
 @click.option("--quick", is_flag=True, help="One round of a second each, of fewer workloads.")
-@click.option("--rounds", type=click.IntRange(1), help="Rounds. [the study's]")
+@click.option("--rounds", type=click.IntRange(1, 1000), help="Rounds. [the study's]")
 @click.option("--duration", type=click.FloatRange(0.1), help="Seconds of a trial. [the study's]")
 @click.option(
     "--cpus",
@@ -138,6 +139,10 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
 
     if (study is None) == (app is None):
         raise ConfigError("name a study (bolide race list) or an application (--app module:app)")
+    if app is None and (given["interface"] or given["target"] is not None):
+        raise ConfigError("--interface and --path say how to call --app; a study says it itself")
+    if given["resume"] and given["out"] is None:
+        raise ConfigError("--resume goes on in the folder of a race; name it by --out")
     server_cpus, load_cpus = cpus_of(given["cpus"])
     plan, names, guest = _planned(study, app, len(load_cpus), given)
     out = given["out"] or Path("race-results") / f"{plan.name}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -164,6 +169,8 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     if outcome.was_stopped:
         click.echo(f"stopped early; go on with --resume --out {out}", err=True)
         sys.exit(EXIT_INTERRUPTED)
+    if all(each.failure for each in trials):
+        raise Error("no trial has a figure; their failures stand above, and in the results")
 
 
 def _planned(
@@ -173,8 +180,8 @@ def _planned(
     from bolide.lab import guest, study, tools
 
     if app is not None:
+        plan = study.of_application(app, given["target"] or "/")
         visitor = guest.application(app, given["interface"])
-        plan = study.of_application(app.partition(":")[0], given["target"])
         names: tuple[str, ...] = ()
     else:
         loaded = study.load(name or "", load_cores)
@@ -203,12 +210,14 @@ def cpus_of(given: tuple[str, str] | None) -> tuple[tuple[int, ...], tuple[int, 
 def _processors(text: str, allowed: list[int]) -> tuple[int, ...]:
     try:
         bounds = [part.partition("-") for part in text.split(",")]
-        found = [n for low, _, high in bounds for n in range(int(low), int(high or low) + 1)]
+        ranges = [range(int(low), int(high or low) + 1) for low, _, high in bounds]
     except ValueError:
         raise ConfigError(f"{text!r} is no list of processors, such as 0,2-3") from None
-    if not found or not set(found) <= set(allowed):
+    found = [[cpu for cpu in allowed if cpu in each] for each in ranges]
+    pairs = zip(found, ranges, strict=True)
+    if any(not cpus or len(cpus) < each.stop - each.start for cpus, each in pairs):
         raise ConfigError(f"processors {text} are not all of {', '.join(map(str, allowed))}")
-    return tuple(sorted(set(found)))
+    return tuple(sorted({cpu for cpus in found for cpu in cpus}))
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -197,6 +197,11 @@ def own() -> Mapping[str, Contestant]:
     return read_all()
 
 
+def fits(name: str, wanted: str) -> bool:
+    """Tell whether a name is the wanted one, or begins as one that ends in * does."""
+    return name == wanted or (wanted.endswith("*") and name.startswith(wanted[:-1]))
+
+
 def chosen(names: Iterable[str], among: Mapping[str, Contestant]) -> list[Contestant]:
     """Give the contestants of these names; a name with * at its end is a beginning.
 
@@ -205,8 +210,7 @@ def chosen(names: Iterable[str], among: Mapping[str, Contestant]) -> list[Contes
     """
     found: dict[str, Contestant] = {}
     for name in names:
-        start = name.removesuffix("*")
-        fitting = [key for key in among if key == name or (start != name and key.startswith(start))]
+        fitting = [key for key in among if fits(key, name)]
         if not fitting:
             near = ", ".join(sorted(key for key in among if name[:3] in key)[:6])
             raise ConfigError(

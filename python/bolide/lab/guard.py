@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -23,6 +24,8 @@ PR_SET_CHILD_SUBREAPER = 36
 PATIENCE_S = 1.0
 LOOK_S = 0.02
 EXIT_CANNOT_START = 127
+FILE_BYTES_MAX = 1 << 30
+"""How much may be written to one file: a server that fills its log must not fill the disk."""
 
 
 def descendants(pid: int) -> Iterator[int]:
@@ -38,6 +41,9 @@ def main(arguments: list[str]) -> int:
     """Run the command until it ends or standard input does; give its exit code."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     os.sched_setaffinity(0, {int(cpu) for cpu in arguments[0].split(",")})
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    most = FILE_BYTES_MAX if hard == resource.RLIM_INFINITY else min(FILE_BYTES_MAX, hard)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     try:
         child = subprocess.Popen(  # noqa: S603 - what the race is about
             arguments[1:], stdin=subprocess.DEVNULL, start_new_session=True

@@ -6,6 +6,7 @@ The laboratory imports no application; a process of its own does, and says the i
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,20 +16,27 @@ from bolide.lab.launch import Guest
 
 IMPORT_S_MAX = 60
 PROBE = """\
-import importlib, inspect, sys
+import importlib, inspect, os, sys
 module, _, attribute = sys.argv[1].partition(":")
 found = importlib.import_module(module)
 for name in (attribute or "app").split("."):
     found = getattr(found, name)
 call = found if inspect.isroutine(found) else getattr(found, "__call__", None)
+interface = ""
 if type(found).__module__.split(".")[0] == "bolide":
-    print("native")
+    interface = "native"
 elif inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(call):
-    print("asgi")
+    interface = "asgi"
 elif callable(found):
-    print("asgi" if len(inspect.signature(call).parameters) in (1, 3) else "wsgi")
+    interface = "asgi" if len(inspect.signature(call).parameters) in (1, 3) else "wsgi"
+print("\\nbolide-race-interface:" + interface, flush=True)
+os._exit(0)
 """
-"""Prints the interface. ASGI takes (scope, receive, send), WSGI (environ, start_response)."""
+"""Prints the interface. ASGI takes (scope, receive, send), WSGI (environ, start_response).
+
+It ends at once: threads that the module has started, or what it does at its exit, do not count.
+"""
+ANSWER = re.compile(r"^bolide-race-interface:(\w*)$", re.MULTILINE)
 
 
 def application(text: str, interface: str | None) -> Guest:
@@ -50,15 +58,19 @@ def application(text: str, interface: str | None) -> Guest:
             [sys.executable, "-c", PROBE, app],
             capture_output=True,
             text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
             check=False,
             timeout=IMPORT_S_MAX,
             env={**os.environ, "PYTHONPATH": path},
         )
     except subprocess.TimeoutExpired:
         raise ConfigError(f"importing {module} takes more than {IMPORT_S_MAX} s") from None
-    if done.returncode:
-        raise ConfigError(f"cannot import {app}: {done.stderr.strip().splitlines()[-1]}")
-    found = interface or (done.stdout.split() or [""])[-1]
+    answer = ANSWER.search(done.stdout)
+    if done.returncode or answer is None:
+        lines = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
+        raise ConfigError(f"cannot import {app}: {lines[-1].strip()[:200]}")
+    found = interface or answer[1]
     if not found:
         raise ConfigError(f"{app} is no application; --interface asgi or wsgi says what it is")
     return Guest(app=app, interface=found, folder=folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -18,9 +19,13 @@ from bolide.lab import guard
 READY_S_MAX = 20.0
 END_S_MAX = guard.PATIENCE_S + 10.0
 LOG_LINES = 4
+LOG_TAIL_BYTES = 4096
+LINE_SHOWN_MAX = 300
 HIDDEN = ("PYTHON", "BOLIDE_", "VIRTUAL_ENV", "GUNICORN_", "GRANIAN_", "UWSGI_")
 """Beginnings of variables that a server does not inherit: they would change what is measured."""
 
+STEERING = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[^\n -~\u00a0-\U0010ffff]")
+"""Colours and control characters, which a server writes for a terminal of its own."""
 SIGNALLED = {128 + number for number in signal.valid_signals()}
 LOCAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
@@ -90,9 +95,12 @@ class Process:
         return f"ended {by}: {self.last_words() or 'it wrote nothing'}"
 
     def last_words(self) -> str:
-        """Give the last lines that it wrote, as one."""
-        lines = self._log.read_text(errors="replace").strip().splitlines()
-        return " / ".join(line.strip() for line in lines[-LOG_LINES:] if line.strip())
+        """Give the last lines that it wrote, as one, without what steers a terminal."""
+        with self._log.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+            text = STEERING.sub("", log.read().decode(errors="replace"))
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return " / ".join(line[:LINE_SHOWN_MAX] for line in lines[-LOG_LINES:])
 
     def wait_ready(self, address: tuple[str, int], timeout_s: float = READY_S_MAX) -> None:
         """Wait until a connection is accepted.
@@ -120,7 +128,8 @@ class Process:
             self._guard.wait(END_S_MAX)
         except subprocess.TimeoutExpired:
             for pid in self.pids():
-                os.kill(pid, 9)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             self._guard.kill()
             self._guard.wait()
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from bolide.errors import ConfigError
 from bolide.lab import contestant as contestants
 from bolide.lab import machine, results, setup, trial
-from bolide.lab.contestant import Contestant
+from bolide.lab.contestant import Contestant, fits
 from bolide.lab.launch import Guest
 from bolide.lab.results import Journal, Study, Trial
 from bolide.lab.schedule import slots, takes_part
@@ -76,12 +78,14 @@ def run(
     """Run a race, to its end or until it is interrupted.
 
     Raises:
-        ConfigError: nothing of it can run here, or its folder has another race.
+        ConfigError: nothing of it can run here, its folder has another race, or cannot be written.
     """
     known = dict(contestants.own()) if among is None else among
     field = _chosen(names, options, known)
+    _check_new(options)
     study, versions = _with_tools(study, options, show)
-    done = _done(study, options)
+    states = {each.name: setup.examine(each) for each in field}
+    ready = _ready(field, states, study, show)
     raise_descriptor_limit()
     conditions = trial.Conditions(
         study=study.name,
@@ -92,15 +96,17 @@ def run(
         versions=versions,
     )
     with Journal(options.out) as journal:
-        described = machine.describe()
-        journal.write(described)
-        if not done:
-            journal.write(study)
-        ready = _ready(field, study, journal, show, is_noted=not done)
+        earlier = results.read(options.out)
+        _check_same(earlier, study, field, options)
+        done = {_key_of(each) for each in earlier if isinstance(each, Trial)}
+        described = _described(options)
         if machine.BUILT_FOR_TESTS in (described.bolide_version or ""):
             show.note("this Bolide was built for tests and is slower than a release (make setup)")
-        if not ready:
-            raise ConfigError("none of these contestants can run here (bolide race list)")
+        told: list[results.Record] = [described, study]
+        told += [describe(each, states[each.name], study) for each in field]
+        for record in told:
+            if record not in earlier:
+                journal.write(record)
         order = slots(ready, study.workloads, study.rounds, options.seed)
         left = [slot for slot in order if _key(slot) not in done]
         show.start(left, len(order) - len(left))
@@ -142,6 +148,9 @@ def _trials(
                 show.ended(each)
     except KeyboardInterrupt:
         return Outcome(was_stopped=True)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        raise ConfigError(f"no trial can go on: {error.strerror or error}{where}") from None
     return Outcome(was_stopped=False)
 
 
@@ -178,7 +187,10 @@ def _chosen(
 
 def _with_tools(study: Study, options: Options, show: Show) -> tuple[Study, dict[str, str | None]]:
     """Leave out the workloads that were not asked for, and those whose tool is not installed."""
-    asked = [each for each in study.workloads if _is_asked_for(each.name, options.workloads)]
+    if not study.workloads:
+        raise ConfigError("no workload of it is in a quick race, or none with a tool that is there")
+    wanted = options.workloads or ("*",)
+    asked = [each for each in study.workloads if any(fits(each.name, text) for text in wanted)]
     if not asked:
         every = ", ".join(each.name for each in study.workloads[:8])
         raise ConfigError(f"no workload has that name; the study has {every}")
@@ -192,44 +204,87 @@ def _with_tools(study: Study, options: Options, show: Show) -> tuple[Study, dict
     return results.with_workloads(study, left), versions
 
 
-def _is_asked_for(name: str, asked: Sequence[str]) -> bool:
-    return not asked or any(
-        name == each or (each.endswith("*") and name.startswith(each[:-1])) for each in asked
-    )
+def _check_new(options: Options) -> None:
+    """Refuse to write behind the results of another race.
 
-
-def _done(study: Study, options: Options) -> set[tuple[str, str, int]]:
-    """Find what a race that is resumed has measured already."""
-    if not (options.out / results.FILE_NAME).exists():
-        return set()
-    if not options.resumes:
+    Raises:
+        ConfigError: there are some, and nobody wants to go on with them.
+    """
+    path = options.out / results.FILE_NAME
+    if not options.resumes and path.exists() and path.stat().st_size:
         raise ConfigError(f"{options.out} has results already; add --resume, or name another --out")
-    records = results.read(options.out)
-    earlier = [record for record in records if isinstance(record, Study)]
-    if earlier and earlier[0] != study:
-        raise ConfigError(f"{options.out} has another race ({earlier[0].name}, other settings)")
-    return {
-        (each.workload, each.contestant, each.round) for each in records if isinstance(each, Trial)
-    }
+    packed = path.with_name(f"{path.name}.gz")
+    if packed.exists() and not path.exists():
+        raise ConfigError(f"{packed} is packed; gunzip it to go on, or name another --out")
+
+
+def _check_same(
+    earlier: Sequence[results.Record],
+    study: Study,
+    field: Sequence[Contestant],
+    options: Options,
+) -> None:
+    """Refuse to mix what would not be one race.
+
+    Raises:
+        ConfigError: the folder's race has another study, other contestants, processors or order.
+    """
+    there = f"{options.out} has another race"
+    for record in earlier:
+        if isinstance(record, Study) and record != study:
+            raise ConfigError(f"{there} ({record.name}, other settings)")
+        if isinstance(record, results.Machine) and record.server_cpus is not None:
+            if record.seed != options.seed:
+                raise ConfigError(f"{there} (--seed {record.seed})")
+            if (record.server_cpus, record.load_cpus) != (options.server_cpus, options.load_cpus):
+                both = (record.server_cpus, record.load_cpus or ())
+                server, load = (",".join(map(str, each)) for each in both)
+                raise ConfigError(f"{there} (--cpus server={server} load={load})")
+    known = {each.name for each in earlier if isinstance(each, results.Contestant)}
+    added = sorted(each.name for each in field if each.name not in known)
+    if known and added:
+        raise ConfigError(f"{there} (without {', '.join(added)}, which needs rounds of its own)")
+
+
+def _described(options: Options) -> results.Machine:
+    """Describe the machine, and which part of it the race has."""
+    return msgspec.structs.replace(
+        machine.describe(),
+        server_cpus=options.server_cpus,
+        load_cpus=options.load_cpus,
+        seed=options.seed,
+    )
 
 
 def _key(slot: trial.Slot) -> tuple[str, str, int]:
     return (slot.workload.name, slot.contestant.name, slot.round)
 
 
+def _key_of(found: Trial) -> tuple[str, str, int]:
+    return (found.workload, found.contestant, found.round)
+
+
 def _ready(
-    field: Sequence[Contestant], study: Study, journal: Journal, show: Show, *, is_noted: bool
+    field: Sequence[Contestant],
+    states: dict[str, setup.Status],
+    study: Study,
+    show: Show,
 ) -> list[Contestant]:
-    """Write down who is there, and give those that can run."""
-    ready = []
+    """Give those that can run, and tell of the others.
+
+    Raises:
+        ConfigError: there is none, or none meets a workload.
+    """
     for each in field:
-        status = setup.examine(each)
-        if is_noted:
-            journal.write(describe(each, status, study))
-        if status.state == "ready":
-            ready.append(each)
-        else:
+        status = states[each.name]
+        if status.state != "ready":
             show.note(f"{each.name}: {status.state}, {status.reason}")
+    ready = [each for each in field if states[each.name].state == "ready"]
+    if not ready:
+        raise ConfigError("none of these contestants can run here (bolide race list)")
+    reasons = {takes_part(each, workload) for each in ready for workload in study.workloads}
+    if "" not in reasons:
+        raise ConfigError(f"no contestant meets these workloads: {'; '.join(sorted(reasons))}")
     return ready
 
 
@@ -258,16 +313,24 @@ def describe(
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Treat TERM like Ctrl-C, so that everything started is ended and what is measured is kept."""
+    """Treat TERM like Ctrl-C, so that everything started is ended and what is measured is kept.
+
+    The end of the terminal (HUP) as well, unless it is ignored (nohup).
+    """
 
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    earlier = signal.signal(signal.SIGTERM, stop)
+    ending = (signal.SIGTERM, signal.SIGHUP)
+    earlier = {number: signal.getsignal(number) for number in ending}
+    for number in ending:
+        if earlier[number] is not signal.SIG_IGN:
+            signal.signal(number, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, earlier)
+        for number in ending:
+            signal.signal(number, earlier[number])
 
 
 @contextmanager

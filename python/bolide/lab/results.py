@@ -6,6 +6,7 @@ that a race that is ended early keeps what it has measured. `bolide race report`
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import os
 import zlib
@@ -40,6 +41,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     virtualisation: str | None
     started_at: str
     bolide_version: str | None
+    server_cpus: tuple[int, ...] | None = None
+    """Processors that the race gave to the servers; None: it did not say."""
+    load_cpus: tuple[int, ...] | None = None
+    seed: int | None = None
+    """Of the order of the trials."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,25 +197,47 @@ _decoder = msgspec.json.Decoder(Record)
 
 
 class Journal:
-    """The file that a running race writes, record by record."""
+    """The file that a running race writes, record by record, and no other race meanwhile."""
 
     def __init__(self, folder: Path) -> None:
-        """Open it for adding.
+        """Open it for adding; what a race that was killed left behind its last whole line goes.
 
         Raises:
-            ConfigError: the folder cannot be written.
+            ConfigError: the folder cannot be written, or another race writes it.
         """
+        self._folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = (folder / FILE_NAME).open("ab")
-            _drop_half_line(folder / FILE_NAME)
+            self._file = (folder / FILE_NAME).open("ab", buffering=0)
+        except (FileExistsError, NotADirectoryError):
+            raise ConfigError(f"cannot write {folder}: it is no folder") from None
         except OSError as error:
-            raise ConfigError(f"cannot write {folder}: {error.strerror}") from None
+            raise self._unwritable(error) from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _drop_half_line(folder / FILE_NAME)
+        except BlockingIOError:
+            self._file.close()
+            raise ConfigError(f"another race writes {folder}; name another --out") from None
+        except OSError as error:
+            self._file.close()
+            raise self._unwritable(error) from None
 
     def write(self, record: Record) -> None:
-        """Add one line."""
-        self._file.write(msgspec.json.encode(record) + b"\n")
-        self._file.flush()
+        """Add one line.
+
+        Raises:
+            ConfigError: it cannot be written; the lines before it are kept.
+        """
+        left = msgspec.json.encode(record) + b"\n"
+        try:
+            while left:
+                left = left[self._file.write(left) or 0 :]
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def _unwritable(self, error: OSError) -> ConfigError:
+        return ConfigError(f"cannot write {self._folder}: {error.strerror}")
 
     def __enter__(self) -> Journal:
         return self

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import median
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from bolide.lab.results import Contestant, Study, Trial, Workload
 from bolide.lab.stats.noise import is_unstable
 from bolide.lab.trial import Slot
+
+PIPE_COLUMNS = 160
+"""Width of tables where nobody looks at a terminal."""
+
+
+def console(*, is_error: bool = False) -> Console:
+    """Give a console on one of the standard streams; a table that is piped is not cut."""
+    found = Console(stderr=is_error, highlight=False)
+    if not found.is_terminal and "COLUMNS" not in os.environ:
+        found.width = PIPE_COLUMNS
+    return found
 
 
 class Terminal:
     """The progress of a race; lines of text where nobody looks at a terminal."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False)
+        self.console = console(is_error=True)
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(elapsed_when_finished=True),
@@ -32,7 +45,7 @@ class Terminal:
 
     def note(self, text: str) -> None:
         """Tell one thing."""
-        self._progress.console.print(f"[dim]{_plain(text)}[/dim]", soft_wrap=True)
+        self._progress.console.print(Text(text, "dim"), soft_wrap=True)
 
     def start(self, slots: Sequence[Slot], done: int) -> None:
         """Show the bar."""
@@ -50,15 +63,14 @@ class Terminal:
         """Tell how it went."""
         name = f"{found.contestant:28} {found.workload:24} {found.round:2}"
         if found.failure is not None:
-            self._progress.console.print(
-                f"{name}  [red]{found.failure.class_}[/red]: {_plain(found.failure.message)}",
-                soft_wrap=True,
-            )
+            failure = found.failure
+            line = Text.assemble(name, "  ", (failure.class_, "red"), f": {failure.message}")
         else:
             rate = "?" if found.requests_per_s is None else f"{found.requests_per_s:,.0f}"
             colour = "red" if found.verdict == "errors" else "yellow"
-            verdict = f"[{colour}]{found.verdict}[/]" if not found.is_valid else found.verdict
-            self._progress.console.print(f"{name} {rate:>12}/s  {verdict}", soft_wrap=True)
+            verdict = (found.verdict, "" if found.is_valid else colour)
+            line = Text.assemble(f"{name} {rate:>12}/s  ", verdict)
+        self._progress.console.print(line, soft_wrap=True)
         self._progress.advance(self._task)
 
     def stop(self) -> None:
@@ -68,12 +80,13 @@ class Terminal:
 
 def contestants_table(found: Iterable[Contestant]) -> Table:
     """Make the table of `bolide race list`."""
-    table = Table("contestant", "interface", "version", "state", "reason", box=None)
+    name = Column("contestant", no_wrap=True)
+    table = Table(name, "interface", "version", "state", "reason", box=None)
     colours = {"ready": "green", "needs set-up": "yellow", "cannot run here": "red"}
     for each in found:
         colour = colours[each.state]
-        row = [each.name, each.interface, each.version or "", f"[{colour}]{each.state}[/]"]
-        table.add_row(*row, _plain(each.reason))
+        state, reason = Text(each.state, colour), Text(each.reason)
+        table.add_row(each.name, each.interface, each.version or "", state, reason)
     return table
 
 
@@ -95,10 +108,11 @@ def league_table(study: Study, trials: Sequence[Trial]) -> Table:
         else:
             marks[key].add(each.failure.class_ if each.failure else each.verdict)
     workloads = [each for each in study.workloads if any(key[1] == each.name for key in rates)]
-    table = Table("requests/s", *(each.name for each in workloads), box=None, title=study.title)
+    headings = (Column(Text(each.name)) for each in workloads)
+    table = Table("requests/s", *headings, box=None, title=Text(study.title, "table.title"))
     order = sorted(names, key=lambda name: -_best(rates, name, workloads))
     for name in order:
-        table.add_row(name, *(_cell(rates, marks, name, each.name) for each in workloads))
+        table.add_row(Text(name), *(_cell(rates, marks, name, each.name) for each in workloads))
     return table
 
 
@@ -115,15 +129,11 @@ def _cell(
     marks: dict[tuple[str, str], set[str]],
     name: str,
     workload: str,
-) -> str:
+) -> Text:
     if not rates[name, workload]:
-        return f"[red]{', '.join(sorted(marks[name, workload])) or '-'}[/red]"
+        return Text(", ".join(sorted(marks[name, workload])) or "-", "red")
     rate = median(rates[name, workload])
     ceiling = rates.get(("ceiling", workload))
     share = f" {rate / median(ceiling):5.0%}" if ceiling and name != "ceiling" else ""
-    mark = "[yellow]~[/]" if is_unstable(rates[name, workload]) else ""
-    return f"{mark}{rate:,.0f}{share}"
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", r"\[")
+    mark = "~" if is_unstable(rates[name, workload]) else ""
+    return Text.assemble((mark, "yellow"), f"{rate:,.0f}{share}")

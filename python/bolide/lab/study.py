@@ -6,37 +6,52 @@ several tools becomes one workload for each, called NAME-TOOL.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from bolide.errors import ConfigError
+from bolide.lab.contestant import fits
 from bolide.lab.results import Published, Study, Workload
+from bolide.lab.tools import Load, ToolError, find
 
 FOLDER = Path(__file__).parent / "studies"
 ROUNDS = 3
 DURATION_S = 5.0
+ROUNDS_MAX = 1000
+SECONDS_MAX = 86_400
+CONTENT_BYTES_MAX = 100_000
+"""A variable of a server's environment holds the content, and the kernel takes 128 KiB there."""
+
+TARGET = r"^/[!-~]*\Z"
+"""A path as it stands in a request, with its query."""
+
+Name: TypeAlias = Annotated[str, Meta(pattern=r"^[\w.+{}-]+\Z")]
+Count: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
+Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
 
 
 class WorkloadTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A [[workload]] of a file: fields as in `results.Workload`; lists make several of it."""
 
-    name: str
-    tools: tuple[str, ...]
-    connections: int | tuple[int, ...]
+    name: Name
+    tools: Annotated[tuple[str, ...], Meta(min_length=1)]
+    connections: Count | Annotated[tuple[Count, ...], Meta(min_length=1)]
     """Several levels make one workload each; {connections} stands in the name."""
-    pipeline_depth: int = 1
+    pipeline_depth: Count = 1
     is_persistent: bool = True
-    http_version: str = "1.1"
-    target: str = "/"
-    threads: int | Literal["cores"] = 1
+    http_version: Literal["1.0", "1.1"] = "1.1"
+    target: Annotated[str, Meta(pattern=TARGET)] = "/"
+    threads: Count | Literal["cores"] = 1
     """Of the tool; "cores": one for each processor that the load has."""
-    requests_total: int | None = None
-    duration_s: float | None = None
-    rate_per_s: float | None = None
-    timeout_s: float = 5.0
+    requests_total: Annotated[int, Meta(ge=1)] | None = None
+    duration_s: Seconds | None = None
+    rate_per_s: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    timeout_s: Seconds = 5.0
     contestants: tuple[str, ...] = ()
     quick: tuple[int, ...] | None = None
     """The levels that a quick race has; where nothing is said, the first one."""
@@ -48,13 +63,17 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     title: str
     document: str
     content: str = "Hello, World!"
-    content_repeated: int = 1
+    content_repeated: Count = 1
     """How often the content stands in an answer."""
-    rounds: int = ROUNDS
-    duration_s: float = DURATION_S
-    contestants: tuple[str, ...]
-    workload: tuple[WorkloadTable, ...]
+    rounds: Annotated[int, Meta(ge=1, le=ROUNDS_MAX)] = ROUNDS
+    duration_s: Seconds = DURATION_S
+    contestants: Annotated[tuple[str, ...], Meta(min_length=1)]
+    workload: Annotated[tuple[WorkloadTable, ...], Meta(min_length=1)]
     published: tuple[Published, ...] = ()
+
+
+class WrongStudyError(Exception):
+    """What a study cannot be; the text is one line without the file's name."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,22 +104,29 @@ def load(name: str, load_cores: int = 1) -> Plan:
         )
     try:
         found = msgspec.toml.decode(path.read_bytes(), type=StudyFile)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (msgspec.MsgspecError, ValueError) as error:
         raise ConfigError(f"{path.name}: {error}") from None
-    content = found.content * found.content_repeated
+    try:
+        return _plan(path.stem, found, load_cores)
+    except WrongStudyError as error:
+        raise ConfigError(f"{path.name}: {error}") from None
+
+
+def _plan(name: str, found: StudyFile, load_cores: int) -> Plan:
+    content = _content(found)
     workloads = tuple(
         each for table in found.workload for each in _expanded(table, found, content, load_cores)
     )
     known = {each.name for each in workloads}
     if len(known) < len(workloads):
-        raise ConfigError(f"{path.name}: two workloads have one name")
+        raise WrongStudyError("two workloads have one name")
     for figure in found.published:
         if figure.workload not in known:
-            raise ConfigError(
-                f"{path.name}: a published figure of no workload, {figure.workload!r}"
-            )
+            raise WrongStudyError(f"a published figure of no workload, {figure.workload!r}")
     study = Study(
-        name=path.stem,
+        name=name,
         title=found.title,
         document=found.document,
         rounds=found.rounds,
@@ -111,10 +137,57 @@ def load(name: str, load_cores: int = 1) -> Plan:
     return Plan(study=study, contestants=found.contestants, content=content)
 
 
+def _content(found: StudyFile) -> str:
+    length = len(found.content.encode()) * found.content_repeated
+    if length > CONTENT_BYTES_MAX:
+        raise WrongStudyError(
+            f"the content has {length:,} bytes, {CONTENT_BYTES_MAX:,} are allowed"
+        )
+    if "\0" in found.content:
+        raise WrongStudyError("the content holds a zero byte, which no variable can hold")
+    return found.content * found.content_repeated
+
+
+def _check(table: WorkloadTable, file: StudyFile, levels: tuple[int, ...]) -> None:
+    """Refuse what each field alone allows.
+
+    Raises:
+        WrongStudyError: it would be left out without a word.
+    """
+    for name in table.contestants:
+        if not any(fits(name, wanted) for wanted in file.contestants):
+            raise WrongStudyError(
+                f"workload {table.name!r}: {name!r} is no contestant of the study"
+            )
+    for level in table.quick or ():
+        if level not in levels:
+            raise WrongStudyError(
+                f"workload {table.name!r}: quick has {level}, connections has not"
+            )
+
+
+def load_of(workload: Workload, url: str, content: bytes) -> Load:
+    """Put a workload in the tools' words."""
+    return Load(
+        url=url,
+        connections=workload.connections,
+        pipeline_depth=workload.pipeline_depth,
+        http_version=workload.http_version,
+        is_persistent=workload.is_persistent,
+        threads=workload.threads,
+        duration_s=workload.duration_s,
+        requests_total=workload.requests_total,
+        timeout_s=workload.timeout_s,
+        rate_per_s=workload.rate_per_s,
+        expected_content=content,
+    )
+
+
 def _expanded(
     table: WorkloadTable, file: StudyFile, content: str, load_cores: int
 ) -> list[Workload]:
     levels = (table.connections,) if isinstance(table.connections, int) else table.connections
+    _check(table, file, levels)
     quick = levels[:1] if table.quick is None else table.quick
     fields: dict[str, Any] = {
         name: getattr(table, name)
@@ -137,6 +210,11 @@ def _expanded(
                     is_quick=level in quick,
                 )
             )
+    for each in found:
+        try:
+            find(each.tool).command(load_of(each, "http://127.0.0.1:1/", content.encode()))
+        except ToolError as error:
+            raise WrongStudyError(f"workload {each.name!r}: {error}") from None
     return found
 
 
@@ -161,8 +239,14 @@ def shortened(study: Study, is_installed: Callable[[str], bool]) -> Study:
 
 
 def lengthened(study: Study, rounds: int | None, duration_s: float | None) -> Study:
-    """Give a study with other rounds, or another time for each trial that has one."""
+    """Give a study with other rounds, or another time for each trial that has one.
+
+    Raises:
+        ConfigError: it is no time.
+    """
     if duration_s is not None:
+        if not 0 < duration_s <= SECONDS_MAX:
+            raise ConfigError(f"--duration {duration_s:g} is no time up to {SECONDS_MAX:,} s")
         workloads = tuple(
             msgspec.structs.replace(each, duration_s=duration_s) if each.duration_s else each
             for each in study.workloads
@@ -171,8 +255,14 @@ def lengthened(study: Study, rounds: int | None, duration_s: float | None) -> St
     return msgspec.structs.replace(study, rounds=rounds or study.rounds)
 
 
-def of_application(name: str, target: str) -> Study:
-    """Make the study of a user's own application: what it answers first is what is right."""
+def of_application(app: str, target: str) -> Study:
+    """Make the study of a user's own application: what it answers first is what is right.
+
+    Raises:
+        ConfigError: no request can ask for this target.
+    """
+    if not re.fullmatch(TARGET, target):
+        raise ConfigError(f"--path {target!r} is no path as it stands in a request, such as /a?b=1")
     levels = ((100, 1), (10, 1), (1000, 1))
     workloads = tuple(
         Workload(
@@ -187,8 +277,8 @@ def of_application(name: str, target: str) -> Study:
         for connections, depth in levels
     )
     return Study(
-        name=name,
-        title=f"{name} on every server that runs it",
+        name=app.partition(":")[0],
+        title=f"{app} on every server that runs it",
         document="",
         rounds=ROUNDS,
         duration_s=DURATION_S,

@@ -20,6 +20,7 @@ from bolide.lab.process import NotReadyError, Process, free_port
 from bolide.lab.redaction import TRIAL_PREFIX, redacted
 from bolide.lab.results import Failure, GeneratorUse, ServerUse, Trial, Workload
 from bolide.lab.sampler import INTERVAL_S, ServerSampler, ThreadSampler
+from bolide.lab.study import load_of
 from bolide.lab.tools import Load, Reading, ToolError, find
 from bolide.lab.verdict import Observation, judge
 from bolide.lab.verify import Proof, WrongAnswerError, verify
@@ -130,7 +131,7 @@ class _Run:
         self._command = command
 
     def trial(self) -> Trial:
-        with tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX) as name:
+        with tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX, ignore_cleanup_errors=True) as name:
             folder = Path(name)
             folder.chmod(0o755)  # a server that lays root down reads in it
             address = (HOST, free_port())
@@ -273,23 +274,6 @@ class _Run:
             verdict=verdict,
             evidence=[*evidence, *reading.remarks],
         )
-
-
-def load_of(workload: Workload, url: str, content: bytes) -> Load:
-    """Put a workload in the tools' words."""
-    return Load(
-        url=url,
-        connections=workload.connections,
-        pipeline_depth=workload.pipeline_depth,
-        http_version=workload.http_version,
-        is_persistent=workload.is_persistent,
-        threads=workload.threads,
-        duration_s=workload.duration_s,
-        requests_total=workload.requests_total,
-        timeout_s=workload.timeout_s,
-        rate_per_s=workload.rate_per_s,
-        expected_content=content,
-    )
 
 
 def _shared(use: ServerUse, seconds: float | None) -> ServerUse:

@@ -42,6 +42,17 @@ def test_list_says_of_every_contestant_whether_it_can_run(tmp_path: Path) -> Non
     assert all(each["reason"] for each in found.values() if each["state"] != "ready")
 
 
+def test_a_list_that_is_piped_cuts_no_name(tmp_path: Path) -> None:
+    env = {"XDG_CACHE_HOME": str(tmp_path)}
+    code, output, _ = command("race", "list", cwd=tmp_path, env=env)
+    rows = [line.split() for line in output.splitlines()]
+    assert code == 0
+    assert ["needs", "set-up", "bolide", "race", "setup", "django-bolide-asgi"] in [
+        row[2:] for row in rows if row[:1] == ["django-bolide-asgi"]
+    ]
+    assert rows[-1][:2] == ["study", "wsgi:"]
+
+
 def test_a_study_of_the_users_own(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(STUDY)
     code, output, errors = command(
@@ -80,6 +91,15 @@ def test_an_application_of_the_users_own(tmp_path: Path) -> None:
         (("php", "--cpus", "server=0", "laod=0"), "--cpus takes both: --cpus server=0 load=1"),
         (("php", "--cpus", "server=x", "load=0"), "'x' is no list of processors"),
         (("php", "--cpus", "server=9999", "load=0"), "processors 9999 are not all of"),
+        (("php", "--cpus", "server=0-999999999999", "load=0"), "processors 0-999999999999 are not"),
+        (("php", "--cpus", "server=3-1", "load=0"), "processors 3-1 are not all of"),
+        (("php", "--rounds", "0"), "Invalid value for '--rounds': 0 is not in the range 1<=x"),
+        (("php", "--duration", "nan"), "--duration nan is no time up to 86,400 s"),
+        (("php", "--duration", "inf"), "--duration inf is no time up to 86,400 s"),
+        (("php", "--resume"), "--resume goes on in the folder of a race; name it by --out"),
+        (("php", "--path", "/x"), "--interface and --path say how to call --app"),
+        (("--app", "x", "--path", "x y"), "--path 'x y' is no path as it stands in a request"),
+        (("nowhere.toml",), "no study 'nowhere.toml'; there are aiohttp-uvloop"),
         (("setup", "nonsense"), "no contestant 'nonsense'"),
     ],
 )
@@ -89,3 +109,56 @@ def test_a_mistake_is_one_line(words: tuple[str, ...], message: str, tmp_path: P
     assert errors.startswith(f"bolide: error: {message}"), errors
     assert errors.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("tiny.toml", "cannot write tiny.toml: it is no folder"),
+        ("tiny.toml/x", "cannot write tiny.toml/x: it is no folder"),
+        ("/proc/x", "cannot write /proc/x: No such file or directory"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_one_line(
+    out: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "tiny.toml").write_text(STUDY)
+    code, output, errors = command("race", "tiny.toml", "--out", out, cwd=tmp_path)
+    assert (code, output) == (2, "")
+    assert errors.splitlines()[-1] == f"bolide: error: {message}"
+    assert (tmp_path / "tiny.toml").read_text() == STUDY
+
+
+DIFFERING = """
+import itertools
+
+numbers = itertools.count(10)
+
+def app(environ, start_response):
+    start_response("200 OK", [("Content-Length", "2")])
+    return [b"%d" % next(numbers)]
+"""
+
+
+def test_an_application_that_answers_differently_has_no_figure(tmp_path: Path) -> None:
+    (tmp_path / "mysite.py").write_text(DIFFERING)
+    words = ("--app", "mysite", "--only", "bolide-wsgi", "--quick")
+    code, _, errors = command("race", *words, "--out", "out", cwd=tmp_path)
+    assert code == 3
+    mistake = "no trial has a figure; their failures stand above, and in the results"
+    assert errors.splitlines()[-1] == f"bolide: error: {mistake}"
+    [found] = [each for each in results.read(tmp_path / "out") if isinstance(each, results.Trial)]
+    assert found.failure == results.Failure(
+        "wrong_body", "2 bytes b'11', not 2 bytes b'10'; each request must get the same"
+    )
+
+
+def test_another_application_is_another_race(tmp_path: Path) -> None:
+    (tmp_path / "mysite.py").write_text(f"{APPLICATION}\nother = app\n")
+    words = ("--only", "bolide-wsgi", "--quick", "--duration", "0.3", "--out", "out")
+    code, _, errors = command("race", "--app", "mysite", *words, cwd=tmp_path)
+    assert code == 0, errors
+    again = ("race", "--app", "mysite:other", *words, "--resume")
+    code, _, errors = command(*again, cwd=tmp_path)
+    wanted = "bolide: error: out has another race (mysite, other settings)\n"
+    assert (code, errors) == (2, wanted)

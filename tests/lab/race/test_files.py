@@ -117,16 +117,134 @@ def test_a_wrong_contestant_is_one_line(text: str, message: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("title", "x.toml: "),
-        ('title = "T"\ndocument = ""\ncontestants = []', "missing required field `workload`"),
+        ("title", "Expected '=' after a key in a key/value pair"),
+        ('title = "T"\ndocument = ""\ncontestants = ["a"]', "missing required field `workload`"),
     ],
 )
 def test_a_wrong_study_is_one_line(text: str, message: str, tmp_path: Path) -> None:
+    assert message in wrong(text, tmp_path)
+
+
+def wrong(text: str, tmp_path: Path) -> str:
+    """Give what is said of a study."""
     path = tmp_path / "x.toml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
         study.load(str(path))
-    assert message in str(caught.value)
+    said = str(caught.value)
+    assert said.startswith("x.toml: ") and "\n" not in said
+    return said.removeprefix("x.toml: ")
+
+
+STUDY = """
+title = "T"
+document = "none"
+contestants = ["bolide-*", "bjoern"]
+[[workload]]
+name = "a"
+tools = ["bolide"]
+connections = [4, 8]
+"""
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("rounds = 0", "Expected `int` >= 1 - at `$.rounds`"),
+        ("rounds = 1001", "Expected `int` <= 1000 - at `$.rounds`"),
+        ("rounds = 1.5", "Expected `int`, got `float` - at `$.rounds`"),
+        ("duration_s = 0", "Expected `float` > 0.0 - at `$.duration_s`"),
+        ("duration_s = nan", "Expected `float` > 0.0 - at `$.duration_s`"),
+        ("duration_s = inf", "Expected `float` <= 86400.0 - at `$.duration_s`"),
+        ("contestants = []", "Expected `array` of length >= 1 - at `$.contestants`"),
+        ("workload = []", "Expected `array` of length >= 1 - at `$.workload`"),
+        ('content = "\\u0000"', "the content holds a zero byte, which no variable can hold"),
+        ("content_repeated = 0", "Expected `int` >= 1 - at `$.content_repeated`"),
+        ("content_repeated = 7693", "the content has 100,009 bytes, 100,000 are allowed"),
+        ('nonsense = "1"', "Object contains unknown field `nonsense`"),
+    ],
+)
+def test_a_wrong_field_of_a_study_is_named(field: str, message: str, tmp_path: Path) -> None:
+    name = field.split()[0]
+    kept = [line for line in STUDY.splitlines() if not line.startswith(name)]
+    text = "\n".join(kept[:-4] if name == "workload" else kept)
+    assert wrong(f"{field}\n{text}", tmp_path) == message
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        (
+            'name = "a b"',
+            "Expected `str` matching regex '^[\\\\w.+{}-]+\\\\Z' - at `$.workload[0].name`",
+        ),
+        ("tools = []", "Expected `array` of length >= 1 - at `$.workload[0].tools`"),
+        (
+            'tools = ["nope"]',
+            "workload 'a-nope': no tool is called 'nope'; there are bolide, ab, wrk, webbench,"
+            " oha, h2load, hey, bombardier",
+        ),
+        (
+            'tools = ["webbench"]',
+            "workload 'a-webbench': webbench cannot do persistent connections",
+        ),
+        ("connections = 0", "Expected `int` >= 1 - at `$.workload[0].connections`"),
+        ("connections = []", "Expected `array` of length >= 1 - at `$.workload[0].connections`"),
+        ("connections = [1, -1]", "Expected `int` >= 1 - at `$.workload[0].connections[1]`"),
+        ("connections = [4, 5]", "two workloads have one name"),
+        ("pipeline_depth = 0", "Expected `int` >= 1 - at `$.workload[0].pipeline_depth`"),
+        ("is_persistent = 1", "Expected `bool`, got `int` - at `$.workload[0].is_persistent`"),
+        ('http_version = "2"', "Invalid enum value '2' - at `$.workload[0].http_version`"),
+        (
+            'target = "x"',
+            "Expected `str` matching regex '^/[!-~]*\\\\Z' - at `$.workload[0].target`",
+        ),
+        (
+            'target = "/\\r\\n"',
+            "Expected `str` matching regex '^/[!-~]*\\\\Z' - at `$.workload[0].target`",
+        ),
+        ("threads = 0", "Expected `int` >= 1 - at `$.workload[0].threads`"),
+        ('threads = "all"', "Invalid enum value 'all' - at `$.workload[0].threads`"),
+        ("requests_total = 0", "Expected `int` >= 1 - at `$.workload[0].requests_total`"),
+        ("duration_s = -1", "Expected `float` > 0.0 - at `$.workload[0].duration_s`"),
+        ("rate_per_s = 0", "Expected `float` > 0.0 - at `$.workload[0].rate_per_s`"),
+        ("rate_per_s = inf", "Expected `float` <= 1000000000.0 - at `$.workload[0].rate_per_s`"),
+        ("timeout_s = 0", "Expected `float` > 0.0 - at `$.workload[0].timeout_s`"),
+        ('contestants = ["uvicorn"]', "workload 'a': 'uvicorn' is no contestant of the study"),
+        ("quick = [5]", "workload 'a': quick has 5, connections has not"),
+    ],
+)
+def test_a_wrong_field_of_a_workload_is_named(field: str, message: str, tmp_path: Path) -> None:
+    head, _, table = STUDY.partition("[[workload]]\n")
+    name = field.split()[0]
+    kept = [line for line in table.splitlines() if not line.startswith(name)]
+    text = f"{head}[[workload]]\n" + "\n".join([*kept, field])
+    if "one name" not in message:
+        text = text.replace("[4, 8]", "4")
+    assert wrong(text, tmp_path) == message
+
+
+def test_a_workload_may_be_for_some_of_the_studys_contestants(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    text = STUDY.replace('name = "a"', 'name = "c{connections}"')
+    path.write_text(text + 'contestants = ["bolide-asgi"]\n')
+    found = study.load(str(path)).study.workloads
+    assert [(each.name, each.contestants) for each in found] == [
+        ("c4-bolide", ("bolide-asgi",)),
+        ("c8-bolide", ("bolide-asgi",)),
+    ]
+
+
+def test_a_study_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "x.toml").write_text(STUDY)
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    with pytest.raises(ConfigError, match=r"cannot read .*x\.toml: Permission denied"):
+        study.load(str(tmp_path / "x.toml"))
 
 
 def test_unknown_names_are_told() -> None:
@@ -142,8 +260,12 @@ def test_unknown_names_are_told() -> None:
 def test_the_documents_example_is_a_study(tmp_path: Path) -> None:
     document = Path(__file__).parents[3] / "docs" / "race.md"
     example = document.read_text().partition("```toml\n")[2].partition("```")[0]
-    for line in ("requests_total", "rate_per_s", "contestants", "does_not_hold"):
+    optional = ("requests_total", "rate_per_s", "contestants", "does_not_hold")
+    for line in optional:
         example = example.replace(f"# {line}", line)
+    assert "cannot do a rate" in wrong(example, tmp_path)
+    for line in optional[:2]:
+        example = example.replace(line, f"# {line}")
     (tmp_path / "mine.toml").write_text(example)
     plan = study.load(str(tmp_path / "mine.toml"))
     assert [each.name for each in plan.study.workloads] == [

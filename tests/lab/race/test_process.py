@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import subprocess
 import sys
@@ -79,3 +80,24 @@ def test_variables_that_steer_servers_are_not_inherited(
     ) as process:
         process.wait(10)
         assert process.last_words() == "GIVEN KEPT"
+
+
+def test_last_words_are_the_end_of_a_log_without_its_colours(tmp_path: Path) -> None:
+    script = (
+        "print('x' * 9_000_000); print('y' * 1000); print();"
+        " print('\\x1b[31mred\\x1b[0m\\a \\x9bm[/b]')"
+    )
+    with Process(
+        [sys.executable, "-c", script], cpus=(0,), folder=tmp_path, log=tmp_path / "l", variables={}
+    ) as process:
+        process.wait(10)
+        assert process.last_words() == f"{'x' * 300} / {'y' * 300} / red m[/b]"
+
+
+def test_no_server_can_fill_the_disk(tmp_path: Path) -> None:
+    script = "import resource; print(*resource.getrlimit(resource.RLIMIT_FSIZE))"
+    with Process(
+        [sys.executable, "-c", script], cpus=(0,), folder=tmp_path, log=tmp_path / "l", variables={}
+    ) as process:
+        process.wait(10)
+        assert process.last_words() == f"{1 << 30} {resource.RLIM_INFINITY}"

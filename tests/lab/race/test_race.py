@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from bolide.errors import ConfigError
 from bolide.lab import race, results, trial
-from bolide.lab.contestant import Contestant
+from bolide.lab.contestant import Contestant, Setup
 from bolide.lab.results import Machine, Study, Trial
 from lab.race.conftest import LIAR, Silent, liar, processes_with, study, workload
 
@@ -176,8 +177,101 @@ def test_results_are_not_mixed(tmp_path: Path, silent: Silent) -> None:
     with pytest.raises(ConfigError, match="has results already; add --resume"):
         race.run(study(), ["honest"], options(tmp_path), silent, among("honest"))
     resumed = options(tmp_path, resumes=True)
-    with pytest.raises(ConfigError, match="has another race"):
+    with pytest.raises(ConfigError, match=r"has another race \(tiny, other settings\)"):
         race.run(study(rounds=7), ["honest"], resumed, silent, among("honest"))
+
+
+@pytest.mark.parametrize(
+    ("names", "other", "message"),
+    [
+        (["honest"], {"seed": 7}, "(--seed 0)"),
+        (["honest"], {"load_cpus": (0, 1)}, "(--cpus server=0 load=0)"),
+        (["honest"], {"server_cpus": (0, 1)}, "(--cpus server=0 load=0)"),
+        (["honest", "other"], {}, "(without other, which needs rounds of its own)"),
+    ],
+)
+def test_a_race_that_goes_on_is_the_same_one(
+    names: list[str], other: dict[str, object], message: str, tmp_path: Path, silent: Silent
+) -> None:
+    known = among("honest") | {"other": _renamed(liar("honest"), "other")}
+    race.run(study(), ["honest"], options(tmp_path), silent, known)
+    before = (tmp_path / "out" / results.FILE_NAME).read_bytes()
+    resumed = options(tmp_path, resumes=True, **other)
+    with pytest.raises(ConfigError) as caught:
+        race.run(study(), names, resumed, silent, known)
+    assert str(caught.value) == f"{tmp_path / 'out'} has another race {message}"
+    assert (tmp_path / "out" / results.FILE_NAME).read_bytes() == before
+
+
+def test_a_race_that_goes_on_with_some_tells_nothing_twice(tmp_path: Path, silent: Silent) -> None:
+    known = among("honest") | {"other": _renamed(liar("honest"), "other")}
+    silent.at_end = lambda found: os.kill(os.getpid(), signal.SIGTERM)
+    race.run(study(), ["honest", "other"], options(tmp_path), silent, known)
+    [first] = trials_of(tmp_path)
+    [left] = {"honest", "other"} - {first.contestant}
+    resumed = options(tmp_path, resumes=True, only=(left,))
+    race.run(study(), ["honest", "other"], resumed, silent, known)
+    assert [each.contestant for each in trials_of(tmp_path)] == [first.contestant, left]
+    kinds = [type(each).__name__ for each in results.read(tmp_path / "out")]
+    assert kinds == ["Machine", "Study", "Contestant", "Contestant", "Trial", "Machine", "Trial"]
+
+
+def test_packed_results_are_not_shadowed(tmp_path: Path, silent: Silent) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / f"{results.FILE_NAME}.gz").touch()
+    for resumes in (False, True):
+        with pytest.raises(ConfigError, match=r"results\.jsonl\.gz is packed; gunzip it to go on"):
+            race.run(
+                study(), ["honest"], options(tmp_path, resumes=resumes), silent, among("honest")
+            )
+
+
+@pytest.mark.parametrize(
+    ("entry", "setup", "message"),
+    [
+        ({"is_persistent": False}, {}, "no contestant meets these workloads: it closes every"),
+        ({}, {"programs": ("no-such-server",)}, "none of these contestants can run here"),
+    ],
+)
+def test_a_race_of_none_leaves_nothing(
+    entry: dict[str, bool],
+    setup: dict[str, Any],
+    message: str,
+    tmp_path: Path,
+    silent: Silent,
+) -> None:
+    lacking = msgspec.structs.replace(liar("honest", **entry), setup=Setup(**setup))
+    with pytest.raises(ConfigError, match=message):
+        race.run(study(), ["honest"], options(tmp_path), silent, {"honest": lacking})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_quick_race_of_nothing_is_told(tmp_path: Path, silent: Silent) -> None:
+    empty = msgspec.structs.replace(study(), workloads=())
+    with pytest.raises(ConfigError, match="no workload of it is in a quick race"):
+        race.run(empty, ["honest"], options(tmp_path), silent, among("honest"))
+
+
+def test_no_room_for_a_trial_is_one_line(
+    tmp_path: Path, silent: Silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object, **named: object) -> None:
+        raise OSError(28, "No space left on device", "somewhere")
+
+    monkeypatch.setattr("tempfile.TemporaryDirectory", full)
+    with pytest.raises(ConfigError) as caught:
+        race.run(study(), ["honest"], options(tmp_path), silent, among("honest"))
+    assert str(caught.value) == "no trial can go on: No space left on device (somewhere)"
+    assert processes_with(str(LIAR)) == []
+
+
+def test_a_server_that_dies_of_a_request_to_close_is_measured_without(
+    tmp_path: Path, silent: Silent
+) -> None:
+    known = {"dies-of-close": liar("dies-of-close", closes=False)}
+    race.run(study(), ["dies-of-close"], options(tmp_path), silent, known)
+    [found] = trials_of(tmp_path)
+    assert found.failure is None and found.is_valid, found
 
 
 def test_a_load_beyond_the_descriptors_is_refused(

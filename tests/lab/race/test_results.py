@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import resource
 from pathlib import Path
 
 import pytest
@@ -44,4 +45,46 @@ def test_damaged_ones_are_named(tmp_path: Path, kept: int) -> None:
 
 def test_a_folder_without_results_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read .*results\.jsonl: No such file"):
+        results.read(tmp_path)
+
+
+def test_one_race_at_a_time_writes_a_folder(tmp_path: Path) -> None:
+    with results.Journal(tmp_path) as journal:
+        with pytest.raises(ConfigError, match="another race writes .*; name another --out"):
+            results.Journal(tmp_path)
+        journal.write(MACHINE)
+    _written(tmp_path)
+    assert results.read(tmp_path) == [MACHINE, MACHINE]
+
+
+def test_a_full_disk_is_one_line_and_keeps_the_lines_before(tmp_path: Path) -> None:
+    size = _written(tmp_path).stat().st_size
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with results.Journal(tmp_path) as journal:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 40, limits[1]))
+        try:
+            with pytest.raises(ConfigError) as caught:
+                journal.write(MACHINE)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert str(caught.value) == f"cannot write {tmp_path}: File too large"
+    assert results.read(tmp_path) == [MACHINE]
+    _written(tmp_path)
+    assert results.read(tmp_path) == [MACHINE, MACHINE]
+
+
+@pytest.mark.parametrize("kept", range(0, 80, 7))
+def test_a_line_that_was_cut_off_goes(kept: int, tmp_path: Path) -> None:
+    path = _written(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:kept])
+    assert results.read(tmp_path) == [MACHINE]
+    _written(tmp_path)
+    assert path.read_bytes() == whole + whole
+
+
+def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
+    path = _written(tmp_path)
+    path.write_bytes(path.read_bytes() + b'{"kind":"trial"}\n')
+    with pytest.raises(ConfigError, match=r"results\.jsonl, line 2 is no record of a race: "):
         results.read(tmp_path)

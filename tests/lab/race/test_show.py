@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 import racing
 from bolide.lab.results import Failure, Trial
-from bolide.lab.show import league_table
+from bolide.lab.show import Terminal, league_table
 
 
 def _trial(contestant: str, number: int, rate: float | None, **more: Any) -> Trial:
@@ -29,8 +30,8 @@ def _trial(contestant: str, number: int, rate: float | None, **more: Any) -> Tri
     return Trial(**{**fields, **more})
 
 
-def _shown(trials: list[Trial]) -> list[list[str]]:
-    study = racing.study("mine", "Mine", [racing.workload("c100", "bolide", 100)])
+def _shown(trials: list[Trial], title: str = "Mine") -> list[list[str]]:
+    study = racing.study("mine", title, [racing.workload("c100", "bolide", 100)])
     out = io.StringIO()
     Console(file=out, width=100).print(league_table(study, trials))
     return [line.split() for line in out.getvalue().splitlines() if line.strip()]
@@ -57,3 +58,17 @@ def test_what_has_no_figure_says_why() -> None:
         _trial("wrong", 1, 10.0, is_valid=False, verdict="errors"),
     ]
     assert _shown(trials)[2:] == [["well", "10"], ["ill", "hang"], ["wrong", "errors"]]
+
+
+def test_texts_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _shown([_trial("well", 1, 10.0)], "[/nonsense]")[0] == ["[/nonsense]"]
+    terminal = Terminal()
+    failure = Failure("start", "ended with 1: [/red] \\[bold]x\\")
+    terminal.note("a [/dim] b\\")
+    terminal.ended(_trial("[b]", 1, None, failure=failure, verdict="failed"))
+    terminal.ended(_trial("[/b]", 1, 1000.0))
+    noted, failed, ended = capsys.readouterr().err.splitlines()
+    assert noted == "a [/dim] b\\"
+    assert failed.split()[:4] == ["[b]", "c100", "1", "start:"]
+    assert failed.endswith("ended with 1: [/red] \\[bold]x\\")
+    assert ended.split() == ["[/b]", "c100", "1", "1,000/s", "server-bound"]

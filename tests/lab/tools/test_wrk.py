@@ -32,6 +32,11 @@ def page(more: str = "") -> str:
     return PAGE.replace("MORE", more)
 
 
+def test_a_short_run_takes_a_second() -> None:
+    assert "-d1s" in WRK.command(Load("http://127.0.0.1:1/", duration_s=0.3))
+    assert "-d3s" in WRK.command(Load("http://127.0.0.1:1/", duration_s=3.4))
+
+
 def test_a_page() -> None:
     found = WRK.read(page(), "", 0, LOAD)
     assert (found.ok, found.failed, found.errors) == (20240, 0, {})

@@ -42,7 +42,7 @@ class Wrk(Tool):
             "wrk",
             f"-t{threads}",
             f"-c{load.connections}",
-            f"-d{round(load.duration_s or 10)}s",
+            f"-d{max(1, round(load.duration_s or 10))}s",
         ]
         words += ["--latency", f"--timeout={max(1, round(load.timeout_s))}s", "-s", str(SCRIPT)]
         if not load.is_persistent:

@@ -1,0 +1,114 @@
+"""A user's own application: what it speaks, and what is said of one that is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bolide.errors import ConfigError
+from bolide.lab import guest
+from bolide.lab.launch import Guest
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the file of a module that can be imported from this folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "mine.py"
+
+
+@pytest.mark.parametrize(
+    ("source", "interface"),
+    [
+        ("def app(environ, start_response): ...", "wsgi"),
+        ("async def app(scope, receive, send): ...", "asgi"),
+        ("class A:\n async def __call__(self, scope, receive, send): ...\napp = A()", "asgi"),
+        ("class A:\n def __call__(self, environ, start_response): ...\napp = A()", "wsgi"),
+        ("def app(scope, receive, send): ...", "asgi"),
+        ("import bolide\napp = bolide.App()", "native"),
+    ],
+)
+def test_the_interface_is_found_out(source: str, interface: str, module: Path) -> None:
+    module.write_text(source)
+    found = guest.application("mine", None)
+    assert found == Guest(app="mine:app", interface=interface, folder=module.parent)
+
+
+def test_an_attribute_of_an_attribute(module: Path) -> None:
+    module.write_text("class A:\n def app(environ, start_response): ...")
+    assert guest.application("mine:A.app", None).app == "mine:A.app"
+
+
+NOISE = """
+import atexit, sys, threading
+print("asgi")
+sys.stdout.buffer.write(b"\\xff\\n")
+atexit.register(print, "native")
+threading.Thread(target=threading.Event().wait).start()
+def app(environ, start_response): ...
+"""
+
+
+def test_what_a_module_prints_starts_and_leaves_behind_does_not_count(module: Path) -> None:
+    module.write_text(NOISE)
+    assert guest.application("mine", None).interface == "wsgi"
+
+
+def test_what_is_said_counts(module: Path) -> None:
+    module.write_text("app = 5")
+    assert guest.application("mine", "asgi").interface == "asgi"
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "message"),
+    [
+        (
+            "mine:app",
+            "app = 5",
+            "mine:app is no application; --interface asgi or wsgi says what it is",
+        ),
+        (
+            "mine:other",
+            "",
+            "cannot import mine:other: AttributeError: module 'mine' has no attribute 'other'",
+        ),
+        ("mine", "1 / 0", "cannot import mine:app: ZeroDivisionError: division by zero"),
+        ("mine", "def", "cannot import mine:app: SyntaxError: invalid syntax"),
+        ("mine", "raise SystemExit('not today')", "cannot import mine:app: not today"),
+        ("mine", "raise SystemExit(3)", "cannot import mine:app: it ended with 3"),
+        ("mine", "raise SystemExit(0)", "cannot import mine:app: it ended with 0"),
+        ("mine", "import os\nos.abort()", "cannot import mine:app: it ended with -6"),
+        (
+            "mine.",
+            "",
+            "cannot import mine.:app: ModuleNotFoundError:"
+            " No module named 'mine.'; 'mine' is not a package",
+        ),
+        (
+            "mine.py",
+            "",
+            "cannot import mine.py:app: ModuleNotFoundError:"
+            " No module named 'mine.py'; 'mine' is not a package",
+        ),
+        (
+            "./mine.py",
+            "",
+            "--app takes module:attribute, such as mysite.wsgi:application; not './mine.py'",
+        ),
+        ("", "", "--app takes module:attribute, such as mysite.wsgi:application; not ''"),
+        ("-c:x", "", "--app takes module:attribute, such as mysite.wsgi:application; not '-c:x'"),
+    ],
+)
+def test_what_is_none_is_one_line(text: str, source: str, message: str, module: Path) -> None:
+    module.write_text(source)
+    with pytest.raises(ConfigError) as caught:
+        guest.application(text, None)
+    assert str(caught.value) == message
+
+
+def test_one_that_takes_too_long_is_ended(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest, "IMPORT_S_MAX", 0.3)
+    module.write_text("import time\ntime.sleep(60)")
+    with pytest.raises(ConfigError, match=r"importing mine takes more than 0\.3 s"):
+        guest.application("mine", None)
