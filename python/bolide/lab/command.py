@@ -44,9 +44,8 @@ def race() -> None:
     Every server is proved right before it is measured, started anew for each trial, and met in
     rounds of shuffled order. `bolide race list` shows servers and studies.
     """
-    missing = [name for name in ("rich", "psutil") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ConfigError(f"{' and '.join(missing)} missing; pip install 'bolide[lab]'")
+    if importlib.util.find_spec("rich") is None:
+        raise ConfigError("rich is missing; pip install 'bolide[lab]'")
 
 
 @race.command("list")

@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
 PATIENCE_S = 1.0
@@ -30,9 +29,16 @@ FILE_BYTES_MAX = 1 << 30
 
 def descendants(pid: int) -> Iterator[int]:
     """Yield the processes below one, whichever thread of their parent started them."""
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+    folder = f"/proc/{pid}/task"
+    try:
+        threads = os.listdir(folder)
+    except OSError:
+        return
+    for thread in threads:
         with suppress(OSError):
-            for word in children.read_text().split():
+            with open(f"{folder}/{thread}/children", "rb") as file:
+                children = file.read().split()
+            for word in children:
                 yield int(word)
                 yield from descendants(int(word))
 

@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import psutil
-
 from bolide.lab.results import KernelDelta, Machine
 
 SYSCTLS = (
@@ -56,7 +54,7 @@ def describe() -> Machine:
         kernel=f"{platform.system()} {platform.release()}",
         cpu_model=_cpu_model(),
         cpus=os.cpu_count(),
-        memory_bytes=psutil.virtual_memory().total,
+        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         python=f"{platform.python_implementation()} {platform.python_version()}",
         sysctls={name: text for name in SYSCTLS if (text := _sysctl(name)) is not None},
         limits={

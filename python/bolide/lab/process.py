@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -84,9 +85,14 @@ class Process:
         return self._guard.poll()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for its end, but no longer than that."""
-        with suppress(subprocess.TimeoutExpired):
-            self._guard.wait(timeout_s)
+        """Wait for its end, but no longer than that, without waking in between."""
+        if self._guard.poll() is not None:
+            return
+        end = os.pidfd_open(self._guard.pid)
+        try:
+            select.select([end], [], [], timeout_s)
+        finally:
+            os.close(end)
 
     def end_told(self) -> str:
         """Say how it ended: by which signal or with which exit code, and its last words."""

@@ -1,25 +1,35 @@
 """Samples what processes use, ten times a second, while a trial runs.
 
-Processor times come from the kernel in hundredths of a second. A process that ends between two
-samples keeps what was last seen of it. The proportional share of memory (PSS) costs the kernel a
-walk over all pages, so it is read once a second.
+It works beside what it watches, so it reads /proc itself, as little of it as does: processor times
+and resident memory in each sample; the proportional share of memory (PSS), for which the kernel
+walks over all pages, and new processes once a second; context switches, a file for each thread, at
+both ends. A process that ends between two samples keeps what was last seen of it.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-
-import psutil
+from pathlib import Path
 
 from bolide.lab.results import GeneratorUse, ServerUse
 
 INTERVAL_S = 0.1
 PSS_EVERY = 10
-LIST_EVERY = 5
+LIST_EVERY = 10
 """Samples between two looks for new processes."""
+
+THREADS_LIST_EVERY = 3
+"""The same for a tool, which starts its processes and ends within seconds."""
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_PSS = re.compile(rb"^Pss: +(\d+) kB", re.MULTILINE)
+_SWITCHES = re.compile(rb"^(?:non)?voluntary_ctxt_switches:\t(\d+)", re.MULTILINE)
 
 
 class ServerSampler:
@@ -27,7 +37,7 @@ class ServerSampler:
 
     def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
         self._pids = pids
-        self._watched: dict[int, psutil.Process] = {}
+        self._watched: dict[int, _Stat] = {}
         self._cpu_first_s: dict[int, float] = {}
         self._cpu_last_s: dict[int, float] = {}
         self._switches_first: dict[int, int] = {}
@@ -51,8 +61,9 @@ class ServerSampler:
         self._thread.join()
         self._find()
         self._look()
-        self._look_at_memory()
         self._ended = time.monotonic()
+        self._look_at_memory()
+        self._count_switches()
 
     def use(self) -> ServerUse:
         """Give what was used in the time of the block."""
@@ -84,30 +95,33 @@ class ServerSampler:
         for pid in self._pids():
             if pid in self._watched:
                 continue
-            with suppress(psutil.Error):
-                process = psutil.Process(pid)
-                self._watched[pid] = process
+            with suppress(OSError):
+                self._watched[pid] = _Stat(f"/proc/{pid}")
                 if is_first:
-                    self._cpu_first_s[pid] = _cpu_s(process)
-                    self._switches_first[pid] = _switches(process)
+                    self._cpu_first_s[pid], _ = self._watched[pid].read()
+                    self._switches_first[pid] = _switches(pid)
 
     def _look(self) -> None:
         rss_bytes = living = 0
-        for pid, process in self._watched.items():
-            with suppress(psutil.Error), process.oneshot():
-                self._cpu_last_s[pid] = _cpu_s(process)
-                self._switches_last[pid] = _switches(process)
-                rss_bytes += process.memory_info().rss
+        for pid, stat in self._watched.items():
+            with suppress(OSError):
+                self._cpu_last_s[pid], rss = stat.read()
+                rss_bytes += rss
                 living += 1
         self._rss_bytes_max = max(self._rss_bytes_max, rss_bytes)
         self._processes_max = max(self._processes_max, living)
 
     def _look_at_memory(self) -> None:
         try:
-            pss_bytes = sum(each.memory_full_info().pss for each in self._watched.values())
-        except psutil.Error:  # gone, or another user's: no sum is better than half of one
+            pss_bytes = sum(_pss_bytes(pid) for pid in self._watched)
+        except OSError:  # gone, or another user's: no sum is better than half of one
             return
         self._pss_bytes_max = max(self._pss_bytes_max or 0, pss_bytes)
+
+    def _count_switches(self) -> None:
+        for pid in self._watched:
+            with suppress(OSError):
+                self._switches_last[pid] = _switches(pid)
 
 
 class ThreadSampler:
@@ -115,7 +129,8 @@ class ThreadSampler:
 
     def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
         self._pids = pids
-        self._processes: dict[int, psutil.Process] = {}
+        self._looks = 0
+        self._threads: dict[int, dict[int, _Stat]] = {}
         self._first: dict[int, tuple[float, float]] = {}
         self._last: dict[int, tuple[float, float]] = {}
         self._switches: dict[int, int] = {}
@@ -123,18 +138,30 @@ class ThreadSampler:
 
     def look(self) -> None:
         """Take one sample."""
+        if self._looks % THREADS_LIST_EVERY == 0:
+            self._find()
+        self._looks += 1
         now = time.monotonic()
         rss_bytes = 0
-        for pid in self._pids():
-            with suppress(psutil.Error):
-                process = self._processes.setdefault(pid, psutil.Process(pid))
-                rss_bytes += process.memory_info().rss
-                self._switches[pid] = _switches(process)
-                for thread in process.threads():
-                    sample = (now, thread.user_time + thread.system_time)
-                    self._first.setdefault(thread.id, sample)
-                    self._last[thread.id] = sample
+        for threads in self._threads.values():
+            rss = 0
+            for thread, stat in threads.items():
+                with suppress(OSError):
+                    cpu_s, rss = stat.read()  # every thread tells the memory of its process
+                    self._first.setdefault(thread, (now, cpu_s))
+                    self._last[thread] = (now, cpu_s)
+            rss_bytes += rss
         self._rss_bytes_max = max(self._rss_bytes_max, rss_bytes)
+
+    def _find(self) -> None:
+        """Take up new threads, and count context switches: a file for each thread, too."""
+        for pid in self._pids():
+            with suppress(OSError):
+                known = self._threads.setdefault(pid, {})
+                for thread in map(int, os.listdir(f"/proc/{pid}/task")):
+                    if thread not in known:
+                        known[thread] = _Stat(f"/proc/{pid}/task/{thread}")
+                self._switches[pid] = _switches(pid)
 
     def use(self, told_cpu_s: float | None) -> GeneratorUse:
         """Give what was used when the threads were last seen, or the time that the tool tells."""
@@ -156,14 +183,42 @@ class ThreadSampler:
         return round(max(shares), 4) if shares else None
 
 
-def _cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
+class _Stat:
+    """A process's or thread's file `stat` (proc_pid_stat(5)), kept open: opening costs most."""
+
+    def __init__(self, folder: str) -> None:
+        self._file = os.open(f"{folder}/stat", os.O_RDONLY)
+
+    def read(self) -> tuple[float, int]:
+        """Give processor seconds and resident bytes.
+
+        Raises:
+            OSError: it is gone.
+        """
+        fields = os.pread(self._file, 1024, 0).rpartition(b")")[2].split()
+        if len(fields) < 22:
+            raise ProcessLookupError
+        return (int(fields[11]) + int(fields[12])) * _TICK_S, int(fields[21]) * _PAGE_BYTES
+
+    def __del__(self) -> None:
+        with suppress(AttributeError):  # it was never opened
+            os.close(self._file)
 
 
-def _switches(process: psutil.Process) -> int:
-    switches = process.num_ctx_switches()
-    return int(switches.voluntary + switches.involuntary)
+def _pss_bytes(pid: int) -> int:
+    found = _PSS.search(Path(f"/proc/{pid}/smaps_rollup").read_bytes())
+    if found is None:
+        raise ProcessLookupError(pid)
+    return int(found[1]) * 1024
+
+
+def _switches(pid: int) -> int:
+    """Count the context switches of all threads of a process."""
+    return sum(
+        int(count)
+        for thread in os.listdir(f"/proc/{pid}/task")
+        for count in _SWITCHES.findall(Path(f"/proc/{pid}/task/{thread}/status").read_bytes())
+    )
 
 
 def _risen(

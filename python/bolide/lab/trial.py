@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 import tempfile
 import time
@@ -173,19 +174,18 @@ class _Run:
         self._command[:] = tool.command(load)
         cpus = {*self._conditions.server_cpus, *self._conditions.load_cpus}
         with ServerSampler(server.pids) as sampler:
-            before, since = Counters(cpus), time.monotonic()
+            before, since, own_s = Counters(cpus), time.monotonic(), _own_cpu_s()
             stdout, stderr, code, threads = self._tool(self._command, folder, load, server)
-            after, wall_s = Counters(cpus), time.monotonic() - since
+            after, wall_s, own_s = Counters(cpus), time.monotonic() - since, _own_cpu_s() - own_s
         if server.exit_code is not None:
             raise DeadError(f"under load it {server.end_told()}")
         reading = tool.read(stdout, stderr, code, load)
         use = sampler.use()
-        generator = threads.use(reading.generator_cpu_s)
-        others_s = after.busy_s - before.busy_s - (use.cpu_s or 0) - (generator.cpu_s or 0)
+        others_s = after.busy_s - before.busy_s - (use.cpu_s or 0) - own_s
         return self._record(
             reading,
             _shared(use, reading.seconds),
-            generator,
+            threads.use(reading.generator_cpu_s),
             after,
             before,
             max(0.0, others_s / wall_s / len(cpus)),
@@ -274,6 +274,12 @@ class _Run:
             verdict=verdict,
             evidence=[*evidence, *reading.remarks],
         )
+
+
+def _own_cpu_s() -> float:
+    """Give what this process has used, and all that it started and saw the end of: the tools."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def _shared(use: ServerUse, seconds: float | None) -> ServerUse:

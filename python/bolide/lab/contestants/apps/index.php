@@ -1,4 +1,6 @@
 <?php
-// The content from PHP under php-fpm.
+// The content from PHP under php-fpm. Without a length nginx would close HTTP/1.0 connections.
+$content = getenv('RACE_CONTENT');
 header('Content-Type: text/plain');
-echo getenv('RACE_CONTENT');
+header('Content-Length: ' . strlen($content));
+echo $content;
