@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from bolide.lab.results import GeneratorUse, KernelDelta, ServerUse, Verdict, Workload
 
 SERVER_SHARE_MIN = 0.9
+SERVER_SHARE_MAX = 1.5
+"""A tool's time may leave out that in which its connections are made and closed, but not more."""
 GENERATOR_SHARE_MIN = 0.85
 ERROR_SHARE_MAX = 0.0001
 STEAL_SHARE_MAX = 0.01
@@ -38,10 +40,9 @@ class Observation:
 def judge(seen: Observation) -> tuple[Verdict, list[str]]:
     """Give the verdict, and every sentence that led to it or that goes against the figure."""
     evidence = [*_limits(seen), *_noise(seen), *_queues(seen)]
-    stalled = _stalled(seen)
     total = seen.ok + seen.failed
-    if stalled:
-        return "errors", [stalled, *evidence]
+    if no_figure := _stalled(seen) or _impossible(seen):
+        return "errors", [no_figure, *evidence]
     if not total:
         return "errors", ["no request was answered", *evidence]
     if not seen.ok or seen.failed / total > ERROR_SHARE_MAX:
@@ -97,6 +98,20 @@ def _stalled(seen: Observation) -> str:
         if answered <= STALLED_REQUESTS * seen.workload.pipeline_depth:
             return f"stalled: {answered:.1f} answers on each connection, and an idle server"
     return ""
+
+
+def _impossible(seen: Observation) -> str:
+    """Tell that a tool counts what came before its clock started, or stops the clock too early.
+
+    wrk does with many threads on few processors: they work while it still makes the others.
+    """
+    share = seen.server.cpu_share or 0.0
+    if share <= SERVER_SHARE_MAX * seen.server_cpus:
+        return ""
+    return (
+        f"the tool tells of {seen.seconds:.1f} s, in which the server cannot have worked"
+        f" {share * seen.seconds:.1f} s on {seen.server_cpus} processors: the rate is too high"
+    )
 
 
 def _little(seen: Observation) -> list[str]:

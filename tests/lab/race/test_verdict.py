@@ -149,6 +149,17 @@ STALLED = [
 ]
 
 
+@pytest.mark.parametrize(("share", "cpus"), [(1.51, 1), (3.01, 2)])
+def test_a_rate_that_cannot_be(share: float, cpus: int) -> None:
+    verdict, evidence = judge(seen(server_share=share, server_cpus=cpus, seconds=3.0))
+    assert verdict == "errors"
+    assert evidence[0] == (
+        f"the tool tells of 3.0 s, in which the server cannot have worked {share * 3:.1f} s"
+        f" on {cpus} processors: the rate is too high"
+    )
+    assert judge(seen(server_share=share - 0.01, server_cpus=cpus))[0] == "server-bound"
+
+
 def test_a_stall() -> None:
     assert judge(seen(**STALL)) == ("errors", STALLED)
 
