@@ -167,7 +167,7 @@ class _Run:
             duration_s=self._conditions.warm_up_s,
             timeout_s=load.timeout_s,
         )
-        self._tool(find("bolide").command(short), folder, short, None)
+        self._tool(find("bolide").command(short), folder, short)
 
     def _measured(self, load: Load, folder: Path, server: Process) -> Trial:
         tool = find(self._workload.tool)
@@ -175,7 +175,7 @@ class _Run:
         cpus = {*self._conditions.server_cpus, *self._conditions.load_cpus}
         with ServerSampler(server.pids) as sampler:
             before, since, own_s = Counters(cpus), time.monotonic(), _own_cpu_s()
-            stdout, stderr, code, threads = self._tool(self._command, folder, load, server)
+            stdout, stderr, code, threads = self._tool(self._command, folder, load, server, sampler)
             after, wall_s, own_s = Counters(cpus), time.monotonic() - since, _own_cpu_s() - own_s
         if server.exit_code is not None:
             raise DeadError(f"under load it {server.end_told()}")
@@ -192,7 +192,12 @@ class _Run:
         )
 
     def _tool(
-        self, command: list[str], folder: Path, load: Load, server: Process | None
+        self,
+        command: list[str],
+        folder: Path,
+        load: Load,
+        server: Process | None = None,
+        sampler: ServerSampler | None = None,
     ) -> tuple[str, str, int, ThreadSampler]:
         """Run a load generator to its end.
 
@@ -215,6 +220,8 @@ class _Run:
             threads = ThreadSampler(process.pids)
             while process.exit_code is None:
                 threads.look()
+                if sampler is not None:
+                    sampler.look()
                 if server is not None and server.exit_code is not None:
                     raise DeadError(f"under load it {server.end_told()}")
                 if time.monotonic() > give_up:

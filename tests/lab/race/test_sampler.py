@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -89,28 +88,15 @@ def start() -> Iterator[Start]:
         each.end()
 
 
-class Living:
-    """The processes that are there, and who has asked for them."""
-
-    def __init__(self, *pids: int) -> None:
-        self.pids = list(pids)
-        self._asked = threading.Semaphore(0)
+class Living(list[int]):
+    """The processes that are there."""
 
     def __call__(self) -> list[int]:
-        self._asked.release()
-        return list(self.pids)
-
-    def wait_sampled(self) -> None:
-        """Wait until what is there now has been asked for and looked at: a look follows."""
-        while self._asked.acquire(blocking=False):
-            pass
-        for _ in range(3):
-            assert self._asked.acquire(timeout=10)
+        return list(self)
 
 
 @pytest.fixture
-def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler, "INTERVAL_S", TICK_S)
+def at_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler, "LIST_EVERY", 1)
     monkeypatch.setattr(sampler, "PSS_EVERY", 1)
 
@@ -152,13 +138,13 @@ def test_memory_is_the_most_that_was_held(start: Start) -> None:
     assert (use.pss_bytes_max or 0) <= (use.rss_bytes_max or 0)
 
 
-@pytest.mark.usefixtures("quickly")
+@pytest.mark.usefixtures("at_each_look")
 def test_what_was_held_in_the_middle_counts(start: Start) -> None:
     worker = start()
-    living = Living(worker.pid)
+    living = Living([worker.pid])
     with ServerSampler(living) as watching:
         worker("hold", 64)
-        living.wait_sampled()
+        watching.look()
         worker("hold", 1)
     assert (watching.use().rss_bytes_max or 0) > 64 << 20
     assert (watching.use().pss_bytes_max or 0) > 64 << 20
@@ -173,18 +159,18 @@ def test_waiting_is_a_context_switch(start: Start) -> None:
     assert switches is not None and 99 <= switches < 2000
 
 
-@pytest.mark.usefixtures("quickly")
+@pytest.mark.usefixtures("at_each_look")
 def test_processes_that_come_and_go_count(start: Start) -> None:
     first = start()
     first("burn", 0.1)
-    living = Living(first.pid)
+    living = Living([first.pid])
     with ServerSampler(living) as watching:
         second = start()
-        living.pids.append(second.pid)
+        living.append(second.pid)
         second("burn", 0.2)
-        living.wait_sampled()
+        watching.look()
         second.process.communicate()
-        living.pids.remove(second.pid)
+        living.remove(second.pid)
         first("burn", 0.1)
     use = watching.use()
     start_s = 0.15  # what an interpreter's start may take at most
@@ -208,7 +194,7 @@ def _gone(start: Start) -> int:
 
 
 def test_what_was_not_seen_is_unknown(start: Start) -> None:
-    for pids in (Living(), Living(_gone(start))):
+    for pids in (Living(), Living([_gone(start)])):
         with ServerSampler(pids) as watching:
             pass
         assert watching.use() == ServerUse()
