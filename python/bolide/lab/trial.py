@@ -184,7 +184,7 @@ class _Run:
         others_s = after.busy_s - before.busy_s - (use.cpu_s or 0) - own_s
         return self._record(
             reading,
-            _shared(use, reading.seconds),
+            _shared(use, reading.seconds, len(self._conditions.server_cpus)),
             threads.use(reading.generator_cpu_s),
             after,
             before,
@@ -258,6 +258,7 @@ class _Run:
                 latency_mean_us=(reading.latency_us or {}).get("mean"),
                 server=server,
                 server_cpus=len(self._conditions.server_cpus),
+                has_late_clock=find(self._workload.tool).has_late_clock,
                 generator=generator,
                 kernel=kernel,
                 others_share=others_share,
@@ -289,11 +290,14 @@ def _own_cpu_s() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def _shared(use: ServerUse, seconds: float | None) -> ServerUse:
-    """Give the use as a share of the tool's own time, without its start and its end."""
-    if not seconds or use.cpu_s is None:
-        return use
-    return msgspec.structs.replace(use, cpu_share=round(use.cpu_s / seconds, 4))
+def _shared(use: ServerUse, seconds: float | None, cpus: int) -> ServerUse:
+    """Give the use as a share of the tool's own time, without its start and its end.
+
+    Where that is more than there is, the tool's time leaves out much of the server's work, such as
+    accepting the connections; then the share is of all the time that was watched.
+    """
+    share = use.cpu_s / seconds if seconds and use.cpu_s is not None else cpus + 1.0
+    return msgspec.structs.replace(use, cpu_share=round(share, 4)) if share <= cpus else use
 
 
 def _single(workload: Workload) -> Workload:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bolide.lab.results import GeneratorUse, KernelDelta, ServerUse, Verdict, Workload
 
 SERVER_SHARE_MIN = 0.9
-SERVER_SHARE_MAX = 1.5
+WORK_SHARE_MAX = 1.5
 """A tool's time may leave out that in which its connections are made and closed, but not more."""
 GENERATOR_SHARE_MIN = 0.85
 ERROR_SHARE_MAX = 0.0001
@@ -31,6 +31,8 @@ class Observation:
     latency_mean_us: float | None
     server: ServerUse
     server_cpus: int
+    has_late_clock: bool
+    """Whether the tool counts requests from before its clock starts (`Tool`)."""
     generator: GeneratorUse
     kernel: KernelDelta
     others_share: float | None
@@ -101,16 +103,13 @@ def _stalled(seen: Observation) -> str:
 
 
 def _impossible(seen: Observation) -> str:
-    """Tell that a tool counts what came before its clock started, or stops the clock too early.
-
-    wrk does with many threads on few processors: they work while it still makes the others.
-    """
-    share = seen.server.cpu_share or 0.0
-    if share <= SERVER_SHARE_MAX * seen.server_cpus:
+    """Tell that a tool counts what was answered before its clock started."""
+    worked_s = seen.server.cpu_s or 0.0
+    if not seen.has_late_clock or worked_s <= WORK_SHARE_MAX * seen.server_cpus * seen.seconds:
         return ""
     return (
-        f"the tool tells of {seen.seconds:.1f} s, in which the server cannot have worked"
-        f" {share * seen.seconds:.1f} s on {seen.server_cpus} processors: the rate is too high"
+        f"{seen.workload.tool} tells of {seen.seconds:.1f} s, in which the server cannot have"
+        f" worked {worked_s:.1f} s on {seen.server_cpus} processors: the rate is too high"
     )
 
 

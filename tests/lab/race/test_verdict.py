@@ -26,6 +26,7 @@ def seen(**more: Any) -> Observation:
         "latency_mean_us": 10_000.0,
         "server": ServerUse(cpu_share=more.pop("server_share", 0.5)),
         "server_cpus": 1,
+        "has_late_clock": False,
         "generator": GeneratorUse(cpu_share=more.pop("generator_share", 0.5)),
         "kernel": KernelDelta(**more.pop("kernel", {})),
         "others_share": 0.0,
@@ -149,15 +150,21 @@ STALLED = [
 ]
 
 
-@pytest.mark.parametrize(("share", "cpus"), [(1.51, 1), (3.01, 2)])
-def test_a_rate_that_cannot_be(share: float, cpus: int) -> None:
-    verdict, evidence = judge(seen(server_share=share, server_cpus=cpus, seconds=3.0))
+@pytest.mark.parametrize(("worked_s", "cpus"), [(4.51, 1), (9.01, 2)])
+def test_a_rate_that_cannot_be(worked_s: float, cpus: int) -> None:
+    def judged(cpu_s: float, *, has_late_clock: bool) -> tuple[str, list[str]]:
+        server = ServerUse(cpu_s=cpu_s, cpu_share=float(cpus))
+        more = {"server": server, "server_cpus": cpus, "has_late_clock": has_late_clock}
+        return judge(seen(seconds=3.0, **more))
+
+    verdict, evidence = judged(worked_s, has_late_clock=True)
     assert verdict == "errors"
     assert evidence[0] == (
-        f"the tool tells of 3.0 s, in which the server cannot have worked {share * 3:.1f} s"
-        f" on {cpus} processors: the rate is too high"
+        "bolide tells of 3.0 s, in which the server cannot have worked"
+        f" {worked_s:.1f} s on {cpus} processors: the rate is too high"
     )
-    assert judge(seen(server_share=share - 0.01, server_cpus=cpus))[0] == "server-bound"
+    assert judged(worked_s - 0.01, has_late_clock=True)[0] == "server-bound"
+    assert judged(worked_s, has_late_clock=False)[0] == "server-bound"
 
 
 def test_a_stall() -> None:

@@ -27,6 +27,9 @@ class Tool(ABC):
     version_arguments: tuple[str, ...] = ("--version",)
     version_pattern = r"(\d+(?:\.\d+)+)"
 
+    has_late_clock = False
+    """Whether requests count that were answered before its clock starts."""
+
     def version(self) -> str | None:
         """Give the installed version; None if the tool is not installed."""
         return _version(self.name, self.version_arguments, self.version_pattern)

@@ -27,6 +27,8 @@ class Wrk(Tool):
     """wrk."""
 
     name = "wrk"
+    has_late_clock = True
+    """It starts when all threads are made; on few processors the first ones work until then."""
     version_arguments = ("-v",)
     version_pattern = r"wrk (?:debian/)?(\d\S*)"
 
