@@ -91,6 +91,6 @@ async def serve(app: Any, *, config: str | None = None, **settings: Any) -> None
             await asyncio.get_running_loop().create_future()
         finally:
             listener.close_all(listeners)
-            await service.stop(resolved.graceful_timeout_ms / 1000 * worker.DRAIN_SHARE)
+            await service.stop(worker.drain_s(resolved.graceful_timeout_ms / 1000))
     finally:
         listener.close_all(listeners)

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 EXIT_MISTAKE = 2
 EXIT_STARTUP = 3
-DRAIN_SHARE = 0.9
-"""Of the graceful time, what requests in flight get; the application's shutdown has the rest."""
+SHUTDOWN_SHARE = 0.1
+"""Of the graceful time, what the application's shutdown has behind the requests in flight."""
+SHUTDOWN_S_MIN = 0.15
+"""It has so much of a short one, but not more than half: closing the loop alone takes some."""
 
 is_worker = False
 """Whether this process is a worker; `bolide.run` refuses to start a server inside a server."""
@@ -80,11 +82,17 @@ async def _serve(job: Job, service: Service, report_fd: int) -> int:
     stop = _stop_event(job.lifeline_fd)
     _report(report_fd, {"ready": True, "memory_bound": service.server.memory_bound})
     await stop.wait()
-    await service.stop(job.settings.graceful_timeout_ms / 1000 * DRAIN_SHARE)
+    await service.stop(drain_s(job.settings.graceful_timeout_ms / 1000))
     # Told again while the loop closes, asyncio would complain of its closed wake-up pipe.
     asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     return 0
+
+
+def drain_s(graceful_s: float) -> float:
+    """Give the part of the graceful time that requests in flight have."""
+    shutdown_s = max(SHUTDOWN_SHARE * graceful_s, SHUTDOWN_S_MIN)
+    return graceful_s - min(shutdown_s, graceful_s / 2)
 
 
 def _stop_event(lifeline_fd: int) -> asyncio.Event:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bolide import worker
 from conftest import Start
 from reply import Connection
 from running import as_address, wait_for_end
@@ -232,3 +233,10 @@ def test_loop_is_the_one_asked_for(start: Start, name: str) -> None:
 
 def test_second_server_on_a_free_port_is_another_one(start: Start) -> None:
     assert start().address != start().address
+
+
+@pytest.mark.parametrize(
+    ("graceful_s", "drain_s"), [(25.0, 22.5), (2.0, 1.8), (1.0, 0.85), (0.3, 0.15), (0.1, 0.05)]
+)
+def test_the_shutdown_has_a_part_of_the_graceful_time(graceful_s: float, drain_s: float) -> None:
+    assert worker.drain_s(graceful_s) == pytest.approx(drain_s)
