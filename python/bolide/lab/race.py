@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ DESCRIPTORS_SPARE = 200
 WARM_UP_S = 0.5
 WARM_UP_QUICK_S = 0.2
 NOISY_SHARE_MAX = 0.2
-"""Of all trials: so many noisy ones are measured once more, a machine with more is not quiet."""
+"""Of all trials: so many noisy ones are measured once more; a machine with more is not quiet."""
 
 
 @dataclass(frozen=True)
@@ -112,46 +111,49 @@ def run(
         show.start(left, len(order) - len(left))
         with _one_processor(options.load_cpus):
             outcome = _trials(left, conditions, journal, show)
-            if outcome.was_stopped or not (again := _noisy(order, options.out, show)):
-                return outcome
-            show.start(again, len(order))
-            return _trials(again, conditions, journal, show)
+        _tell_noise(order, options.out, show)
+        return outcome
 
 
-def _noisy(order: Sequence[trial.Slot], folder: Path, show: Show) -> list[trial.Slot]:
-    """Give the trials that others at work have spoilt, and that were not measured again yet."""
-    verdicts = defaultdict(list)
-    for each in results.read(folder):
-        if isinstance(each, Trial):
-            verdicts[each.workload, each.contestant, each.round].append(each.verdict)
-    once = [slot for slot in order if verdicts[_key(slot)] == ["noisy"]]
-    if len(once) > NOISY_SHARE_MAX * len(order):
+def _tell_noise(order: Sequence[trial.Slot], folder: Path, show: Show) -> None:
+    """Say that the machine is not quiet, where too many trials stayed noisy."""
+    latest = {
+        _key_of(each): each.verdict for each in results.read(folder) if isinstance(each, Trial)
+    }
+    noisy = sum(verdict == "noisy" for verdict in latest.values())
+    if noisy > NOISY_SHARE_MAX * len(order):
         show.note(
-            f"{len(once)} of {len(order)} trials were noisy: end what else runs on these"
-            " processors, or do not trust these figures"
+            f"{noisy} of {len(order)} trials were noisy: end what else runs on these processors,"
+            " or do not trust these figures"
         )
-        return []
-    if once:
-        show.note(f"noisy trials, measured again: {len(once)}")
-    return once
 
 
 def _trials(
     order: Sequence[trial.Slot], conditions: trial.Conditions, journal: Journal, show: Show
 ) -> Outcome:
+    """Run them; what was noisy once more and at once, while its round is still the same weather."""
+    again_max = int(NOISY_SHARE_MAX * len(order))
     try:
         with _terminable():
             for slot in order:
-                show.running(slot)
-                each = _limited(slot, conditions) or trial.run(slot, conditions)
-                journal.write(each)
-                show.ended(each)
+                found = _tried(slot, conditions, journal, show)
+                if found.verdict == "noisy" and again_max > 0:
+                    again_max -= 1
+                    found = _tried(slot, conditions, journal, show)
+                show.ended(found)
     except KeyboardInterrupt:
         return Outcome(was_stopped=True)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         raise ConfigError(f"no trial can go on: {error.strerror or error}{where}") from None
     return Outcome(was_stopped=False)
+
+
+def _tried(slot: trial.Slot, conditions: trial.Conditions, journal: Journal, show: Show) -> Trial:
+    show.running(slot)
+    found = _limited(slot, conditions) or trial.run(slot, conditions)
+    journal.write(found)
+    return found
 
 
 def _limited(slot: trial.Slot, conditions: trial.Conditions) -> Trial | None:

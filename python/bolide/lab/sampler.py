@@ -8,10 +8,11 @@ both ends. A process that ends between two samples keeps what was last seen of i
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -48,11 +49,11 @@ class ServerSampler:
         self._rss_bytes_max = 0
         self._pss_bytes_max: int | None = None
         self._processes_max = 0
-        self._started = self._ended = 0.0
+        self._samples: list[tuple[float, float]] = []
+        """Moments, and what all processes had used until then in seconds."""
         self._looks = 0
 
     def __enter__(self) -> ServerSampler:
-        self._started = time.monotonic()
         self._find(is_first=True)
         self._look()
         return self
@@ -60,19 +61,20 @@ class ServerSampler:
     def __exit__(self, *_: object) -> None:
         self._find()
         self._look()
-        self._ended = time.monotonic()
         self._look_at_memory()
         self._count_switches()
 
-    def use(self) -> ServerUse:
-        """Give what was used in the time of the block."""
+    def use(self, seconds: float | None = None) -> ServerUse:
+        """Give what was used in the time of the block.
+
+        The share is that of the busiest `seconds` of it: the load is not there all the time.
+        """
         if not self._cpu_last_s:
             return ServerUse()
-        cpu_s = _risen(self._cpu_first_s, self._cpu_last_s)
-        wall_s = self._ended - self._started
+        share = busiest_share(self._samples, seconds)
         return ServerUse(
-            cpu_s=round(cpu_s, 3),
-            cpu_share=round(cpu_s / wall_s, 4) if wall_s > 0 else None,
+            cpu_s=round(_risen(self._cpu_first_s, self._cpu_last_s), 3),
+            cpu_share=None if share is None else round(share, 4),
             rss_bytes_max=self._rss_bytes_max,
             pss_bytes_max=self._pss_bytes_max,
             context_switches=int(_risen(self._switches_first, self._switches_last)),
@@ -108,6 +110,8 @@ class ServerSampler:
                 living += 1
         self._rss_bytes_max = max(self._rss_bytes_max, rss_bytes)
         self._processes_max = max(self._processes_max, living)
+        cpu_s = _risen(self._cpu_first_s, self._cpu_last_s)
+        self._samples.append((time.monotonic(), cpu_s))
 
     def _look_at_memory(self) -> None:
         try:
@@ -179,6 +183,28 @@ class ThreadSampler:
             if until - since >= 2 * INTERVAL_S:
                 shares.append((cpu_s - before_s) / (until - since))
         return round(max(shares), 4) if shares else None
+
+
+def busiest_share(
+    samples: Sequence[tuple[float, float]], seconds: float | None = None
+) -> float | None:
+    """Give the greatest share of a processor over a window of so many seconds, or of all samples.
+
+    Samples are moments and processor seconds until then; None where they are no span of time.
+    """
+    if len(samples) < 2 or samples[-1][0] <= samples[0][0]:
+        return None
+    shares = []
+    last = 0
+    for at_s, cpu_s in samples:
+        while last < len(samples) and samples[last][0] - at_s < (seconds or math.inf):
+            last += 1
+        if last == len(samples):
+            break
+        until_s, until_cpu_s = samples[last]
+        shares.append((until_cpu_s - cpu_s) / (until_s - at_s))
+    (first_s, first_cpu_s), (end_s, end_cpu_s) = samples[0], samples[-1]
+    return max(shares, default=(end_cpu_s - first_cpu_s) / (end_s - first_s))
 
 
 class _Stat:

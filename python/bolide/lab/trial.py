@@ -180,11 +180,11 @@ class _Run:
         if server.exit_code is not None:
             raise DeadError(f"under load it {server.end_told()}")
         reading = tool.read(stdout, stderr, code, load)
-        use = sampler.use()
+        use = sampler.use(reading.seconds)
         others_s = after.busy_s - before.busy_s - (use.cpu_s or 0) - own_s
         return self._record(
             reading,
-            _shared(use, reading.seconds, len(self._conditions.server_cpus)),
+            use,
             threads.use(reading.generator_cpu_s),
             after,
             before,
@@ -230,6 +230,10 @@ class _Run:
         texts = (path.read_text(errors="replace") for path in (stdout, stderr))
         return (*texts, process.exit_code or 0, threads)  # type: ignore[return-value]
 
+    def _has_late_clock(self) -> bool:
+        is_crowded = self._workload.threads > len(self._conditions.load_cpus)
+        return is_crowded and find(self._workload.tool).has_late_clock
+
     def _check_alive(self, server: Process, address: tuple[str, int]) -> None:
         try:
             self._verified(address, _single(self._workload))
@@ -258,7 +262,7 @@ class _Run:
                 latency_mean_us=(reading.latency_us or {}).get("mean"),
                 server=server,
                 server_cpus=len(self._conditions.server_cpus),
-                has_late_clock=find(self._workload.tool).has_late_clock,
+                has_late_clock=self._has_late_clock(),
                 generator=generator,
                 kernel=kernel,
                 others_share=others_share,
@@ -288,16 +292,6 @@ def _own_cpu_s() -> float:
     """Give what this process has used, and all that it started and saw the end of: the tools."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in used)
-
-
-def _shared(use: ServerUse, seconds: float | None, cpus: int) -> ServerUse:
-    """Give the use as a share of the tool's own time, without its start and its end.
-
-    Where that is more than there is, the tool's time leaves out much of the server's work, such as
-    accepting the connections; then the share is of all the time that was watched.
-    """
-    share = use.cpu_s / seconds if seconds and use.cpu_s is not None else cpus + 1.0
-    return msgspec.structs.replace(use, cpu_share=round(share, 4)) if share <= cpus else use
 
 
 def _single(workload: Workload) -> Workload:

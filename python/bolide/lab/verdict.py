@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from bolide.lab.results import GeneratorUse, KernelDelta, ServerUse, Verdict, Workload
 
 SERVER_SHARE_MIN = 0.9
-WORK_SHARE_MAX = 1.5
-"""A tool's time may leave out that in which its connections are made and closed, but not more."""
+WORK_SHARE_MAX = 1.05
+"""Of the tool's time; beyond it the server has worked before the clock started, or behind it."""
 GENERATOR_SHARE_MIN = 0.85
 ERROR_SHARE_MAX = 0.0001
 STEAL_SHARE_MAX = 0.01
@@ -32,7 +32,8 @@ class Observation:
     server: ServerUse
     server_cpus: int
     has_late_clock: bool
-    """Whether the tool counts requests from before its clock starts (`Tool`)."""
+    """Whether the tool counts requests from before its clock starts: with more threads than it has
+    processors for (`Tool`)."""
     generator: GeneratorUse
     kernel: KernelDelta
     others_share: float | None

@@ -139,10 +139,11 @@ def test_a_half_written_line_is_measured_again(tmp_path: Path, silent: Silent) -
 @pytest.mark.parametrize(
     ("noisy", "measured", "told"),
     [
-        ({3}, [1, 2, 3, 4, 5, 3], ["noisy trials, measured again: 1"]),
+        ([3], [1, 2, 3, 3, 4, 5], []),
+        ([3, 3], [1, 2, 3, 3, 4, 5], []),
         (
-            {2, 4},
-            [1, 2, 3, 4, 5],
+            [2, 2, 4],
+            [1, 2, 2, 3, 4, 5],
             [
                 "2 of 5 trials were noisy: end what else runs on these processors,"
                 " or do not trust these figures"
@@ -151,15 +152,20 @@ def test_a_half_written_line_is_measured_again(tmp_path: Path, silent: Silent) -
     ],
 )
 def test_what_was_noisy_is_measured_once_more(
-    noisy: set[int],
+    noisy: list[int],
     measured: list[int],
     told: list[str],
     tmp_path: Path,
     silent: Silent,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    left = list(noisy)
+
     def run(slot: trial.Slot, conditions: trial.Conditions) -> Trial:
-        verdict = "noisy" if slot.round in noisy else "server-bound"
+        verdict = "server-bound"
+        if slot.round in left:
+            left.remove(slot.round)
+            verdict = "noisy"
         found = trial.failed(slot, conditions, results.Failure("none", ""))
         return msgspec.structs.replace(found, is_valid=True, failure=None, verdict=verdict)
 

@@ -112,6 +112,28 @@ def test_the_time_of_the_block_counts(start: Start) -> None:
     assert use.processes == 1
 
 
+SAMPLES = [(0.0, 0.0), (1.0, 0.1), (2.0, 1.1), (3.0, 2.1), (4.0, 2.2)]
+"""A second of making connections, two of load, one of closing."""
+
+
+@pytest.mark.parametrize(
+    ("samples", "seconds", "share"),
+    [
+        (SAMPLES, 2.0, 1.0),
+        (SAMPLES, 3.0, 0.7),
+        (SAMPLES, None, 0.55),
+        (SAMPLES, 9.0, 0.55),
+        (SAMPLES[:1], 1.0, None),
+        ([(1.0, 0.5), (1.0, 0.6)], 1.0, None),
+    ],
+)
+def test_the_share_is_that_of_the_load(
+    samples: list[tuple[float, float]], seconds: float | None, share: float | None
+) -> None:
+    found = sampler.busiest_share(samples, seconds)
+    assert found == (None if share is None else pytest.approx(share))
+
+
 def test_an_idle_one_uses_nothing_which_is_known(start: Start) -> None:
     worker = start()
     with ServerSampler(lambda: [worker.pid]) as watching:

@@ -49,9 +49,14 @@ def test_records_are_gathered(race: Race) -> None:
 
 def test_a_round_that_was_repeated_counts_once() -> None:
     records = racing.records(rounds=2)
-    again = [each for each in records if isinstance(each, Trial) and each.round == 1]
+    again = [
+        msgspec.structs.replace(each, requests_per_s=7.0)
+        for each in records
+        if isinstance(each, Trial) and each.round == 1
+    ]
     found = result(gather([*records, *again]), "php").figures["kept-ab", "bjoern"]
     assert [each.round for each in found.trials] == [0, 1]
+    assert found.by_round[1] == 7.0 and found.by_round[0] != 7.0
 
 
 def test_a_figure_is_the_median_of_its_rounds(race: Race) -> None:
@@ -104,6 +109,23 @@ def test_a_page_of_errors_has_no_rate() -> None:
             records[place] = Trial(**fields)
     figure = result(gather(records), "php").figures["kept-ab", "bjoern"]
     assert figure.rate is None and figure.verdict == "failed"
+
+
+@pytest.mark.parametrize("verdict", ["generator-bound", "server-bound"])
+def test_a_ceiling_that_is_the_tools_is_told(verdict: str) -> None:
+    records = [
+        msgspec.structs.replace(each, verdict=verdict)
+        if isinstance(each, Trial) and each.contestant == "ceiling"
+        else each
+        for each in racing.records(rounds=2)
+    ]
+    race = gather(records)
+    note = table.league(result(race, "pipelining"), "single-wrk").note
+    assert note.startswith("The tool was the limit of the ceiling") == (
+        verdict == "generator-bound"
+    )
+    for text in (markdown.render(race, {}), render(race, b"")):
+        assert ("The tool was the limit" in text) == (verdict == "generator-bound")
 
 
 def test_the_league_has_the_fastest_first(race: Race) -> None:

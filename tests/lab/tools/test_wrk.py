@@ -78,14 +78,6 @@ def test_socket_errors_have_classes() -> None:
     assert "40 answers came after 5 s" in found.remarks[1]
 
 
-def test_a_stalled_run_is_named() -> None:
-    stalled = page().replace("20240 requests", "10000 requests")
-    assert "the run stalled: not more than two answers per connection" in (
-        WRK.read(stalled, "", 0, LOAD).remarks
-    )
-    assert WRK.read(page(), "", 0, Load("http://h/", connections=100)).remarks == []
-
-
 def test_no_answer_at_all() -> None:
     text = (
         page(SOCKET)

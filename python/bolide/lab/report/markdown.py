@@ -72,7 +72,7 @@ def table(found: Table) -> str:
     ]
     rows = [_row(found.columns), _row(["---:" if each else "---" for each in numeric])]
     rows += [_row([_cell(each) for each in line.cells]) for line in found.lines]
-    return "\n".join(rows)
+    return "\n".join([*rows, "", found.note] if found.note else rows)
 
 
 def _row(cells: list[str]) -> str:

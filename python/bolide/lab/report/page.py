@@ -190,7 +190,8 @@ def table(found: Table) -> str:
     )
     rows = "".join(_row(each) for each in found.lines)
     head = f"<thead><tr>{heads}</tr></thead>"
-    return f'<div class="scroll"><table>{head}<tbody>{rows}</tbody></table></div>'
+    note = f'<p class="quiet">{escape(found.note)}</p>' if found.note else ""
+    return f'<div class="scroll"><table>{head}<tbody>{rows}</tbody></table></div>{note}'
 
 
 def _row(found: Line) -> str:

@@ -65,8 +65,10 @@ class Figure:
     @cached_property
     def cpu_us_per_request(self) -> Interval | None:
         """Processor time of the server's whole process tree for each right answer."""
-        pairs = [(each.server.cpu_s, each.ok) for each in self.valid]
-        return median_interval([cpu / ok * 1e6 for cpu, ok in pairs if cpu is not None and ok])
+        used = [(each.server.cpu_share, each.seconds, each.ok) for each in self.valid]
+        return median_interval(
+            [share * seconds / ok * 1e6 for share, seconds, ok in used if share and seconds and ok]
+        )
 
     @cached_property
     def memory_bytes(self) -> int | None:

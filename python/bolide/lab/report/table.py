@@ -33,11 +33,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Headings and rows; `hints` explain headings."""
+    """Headings and rows; `hints` explain headings, the note stands below."""
 
     columns: list[str]
     lines: list[Line]
     hints: dict[str, str] = field(default_factory=dict)
+    note: str = ""
 
 
 LEAGUE = [
@@ -66,11 +67,18 @@ HINTS = {
     " A pointer shows what both used",
 }
 
+TOOL_LIMITED = (
+    "The tool was the limit of the ceiling: no server can show more with it. About 100 % of the"
+    " ceiling says that a server is not slower than the tool, and the order there says nothing."
+)
+
 
 def league(result: Result, workload: str) -> Table:
     """Make the table of a workload, the highest rate first, failures last."""
-    figures = result.of(workload)
-    return without_empty(Table(LEAGUE, [_line(result, figure) for figure in figures], HINTS))
+    ceiling = result.ceiling(workload)
+    note = TOOL_LIMITED if ceiling and ceiling.verdict == "generator-bound" else ""
+    lines = [_line(result, figure) for figure in result.of(workload)]
+    return without_empty(Table(LEAGUE, lines, HINTS, note))
 
 
 def without_empty(table: Table) -> Table:
@@ -81,7 +89,7 @@ def without_empty(table: Table) -> Table:
         if any(line.cells[place].text != words.NONE for line in table.lines)
     ]
     lines = [Line([line.cells[n] for n in kept], line.name, line.kind) for line in table.lines]
-    return Table([table.columns[n] for n in kept], lines, table.hints)
+    return Table([table.columns[n] for n in kept], lines, table.hints, table.note)
 
 
 def _line(result: Result, figure: Figure) -> Line:

@@ -28,7 +28,8 @@ class Tool(ABC):
     version_pattern = r"(\d+(?:\.\d+)+)"
 
     has_late_clock = False
-    """Whether requests count that were answered before its clock starts."""
+    """Whether requests count that were answered before its clock starts, where it has more threads
+    than processors."""
 
     def version(self) -> str | None:
         """Give the installed version; None if the tool is not installed."""

@@ -16,9 +16,6 @@ from bolide.lab.tools.tool import Tool, ToolError, settle
 from bolide.lab.tools.unit import size_bytes, time_us
 
 SCRIPT = Path(__file__).with_name("wrk.lua")
-STALLED_REQUESTS_MAX = 2
-"""Answers per connection in a whole run up to which the run has stalled."""
-
 _MARK = "bolide-wrk: "
 _TIME = r"(\d+(?:\.\d+)?(?:us|ms|s|m|h))"
 
@@ -89,8 +86,6 @@ def _remarks(run: dict[str, Any], load: Load) -> list[str]:
         )
     if load.pipeline_depth > 1:
         said.append(f"wrk times a batch of {load.pipeline_depth} requests, not each")
-    if load.is_persistent and 0 < run["requests"] <= STALLED_REQUESTS_MAX * load.connections:
-        said.append("the run stalled: not more than two answers per connection")
     return said
 
 
