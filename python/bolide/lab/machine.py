@@ -126,6 +126,8 @@ class Counters:
         times = _cpu_times(self._cpus)
         self._total_s = sum(sum(columns[: STEAL_COLUMN + 1]) for columns in times) / TICKS_PER_S
         self._steal_s = sum(columns[STEAL_COLUMN] for columns in times) / TICKS_PER_S
+        tw = re.search(r"^TCP: .*\btw (\d+)", _read("/proc/net/sockstat"), re.MULTILINE)
+        self.time_wait = int(tw[1]) if tw else None
         self._waited_s = _waited_s()
         self._at_s = time.monotonic()
         self.busy_s = sum(sum(columns[i] for i in BUSY_COLUMNS) for columns in times) / TICKS_PER_S
@@ -147,12 +149,19 @@ class Counters:
             steal_share=(
                 round((self._steal_s - earlier._steal_s) / total_s, 4) if total_s > 0 else None
             ),
+            time_wait=self.time_wait,
             waited_share=waited_share or None,
         )
 
 
 def _risen(earlier: int | None, later: int | None) -> int | None:
     return None if earlier is None or later is None else later - earlier
+
+
+def local_ports() -> int | None:
+    """Give how many ports outgoing connections to one address may have."""
+    words = (_sysctl("net.ipv4.ip_local_port_range") or "").split()
+    return int(words[1]) - int(words[0]) + 1 if len(words) == 2 else None
 
 
 def _waited_s() -> dict[str, float]:

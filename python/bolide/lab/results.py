@@ -157,6 +157,8 @@ class KernelDelta(msgspec.Struct, frozen=True, kw_only=True):
     syncookies: int | None = None
     steal_share: float | None = None
     """Of the time of the processors that the race used."""
+    time_wait: int | None = None
+    """Connections in TIME_WAIT at the end, each of which holds a port."""
     waited_share: dict[str, float] | None = None
     """Of the time, in which some task waited for "cpu", "memory" or "io" (pressure stall, PSI)."""
 

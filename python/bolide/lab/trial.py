@@ -16,7 +16,7 @@ import msgspec
 
 from bolide.lab.contestant import Contestant
 from bolide.lab.launch import Guest, Place, start
-from bolide.lab.machine import Counters, now
+from bolide.lab.machine import Counters, local_ports, now
 from bolide.lab.process import NotReadyError, Process, free_port
 from bolide.lab.redaction import TRIAL_PREFIX, redacted
 from bolide.lab.results import Failure, GeneratorUse, ServerUse, Trial, Workload
@@ -263,6 +263,7 @@ class _Run:
                 server=server,
                 server_cpus=len(self._conditions.server_cpus),
                 has_late_clock=self._has_late_clock(),
+                local_ports=local_ports(),
                 generator=generator,
                 kernel=kernel,
                 others_share=others_share,

@@ -16,6 +16,7 @@ OTHERS_SHARE_MAX = 0.1
 MEMORY_WAITED_SHARE_MAX = 0.05
 LITTLE_DEVIATION_MAX = 0.05
 STALLED_REQUESTS = 2
+PORTS_SHARE_MAX = 0.5
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Observation:
     processors for (`Tool`)."""
     generator: GeneratorUse
     kernel: KernelDelta
+    local_ports: int | None
+    """Ports that the tool's connections may have."""
     others_share: float | None
     """Share of the race's processors that neither server nor generator used."""
 
@@ -89,6 +92,9 @@ def _queues(seen: Observation) -> list[str]:
         found.append(f"the server's accept queue overflowed {seen.kernel.listen_overflows:,} times")
     if seen.kernel.syncookies:
         found.append(f"the kernel sent {seen.kernel.syncookies:,} SYN cookies")
+    held, ports = seen.kernel.time_wait, seen.local_ports
+    if held and ports and held > PORTS_SHARE_MAX * ports:
+        found.append(f"{held:,} connections in TIME_WAIT held ports, of which there are {ports:,}")
     return found
 
 

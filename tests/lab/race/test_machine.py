@@ -20,6 +20,7 @@ def _counters(monkeypatch: pytest.MonkeyPatch, at_s: float, **values: int) -> ma
         "/proc/net/snmp": TCP,
         "/proc/net/netstat": EXTENDED,
         "/proc/stat": STAT,
+        "/proc/net/sockstat": "sockets: used 9\nTCP: inuse 5 orphan 0 tw {time_wait} alloc 6 mem 1\n",
         "/proc/pressure/memory": PRESSURE if "waited_us" in values else "",
     }
     monkeypatch.setattr(machine, "_read", lambda path: files.get(path, "").format(**values))
@@ -28,8 +29,22 @@ def _counters(monkeypatch: pytest.MonkeyPatch, at_s: float, **values: int) -> ma
 
 
 def test_what_rose_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = {"retransmits": 5, "syncookies": 1, "drops": 10, "busy": 200, "steal": 0}
-    after = {"retransmits": 8, "syncookies": 1, "drops": 30, "busy": 290, "steal": 10}
+    before = {
+        "retransmits": 5,
+        "syncookies": 1,
+        "drops": 10,
+        "busy": 200,
+        "steal": 0,
+        "time_wait": 0,
+    }
+    after = {
+        "retransmits": 8,
+        "syncookies": 1,
+        "drops": 30,
+        "busy": 290,
+        "steal": 10,
+        "time_wait": 77,
+    }
     first = _counters(monkeypatch, 100.0, **before, waited_us=1_000_000)
     second = _counters(monkeypatch, 102.0, **after, waited_us=1_500_000)
     assert second.since(first) == KernelDelta(
@@ -38,6 +53,7 @@ def test_what_rose_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
         retransmits=3,
         syncookies=0,
         steal_share=0.1,
+        time_wait=77,
         waited_share={"memory": 0.25},
     )
     assert second.busy_s - first.busy_s == pytest.approx(90 / machine.TICKS_PER_S)

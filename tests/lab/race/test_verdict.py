@@ -27,6 +27,7 @@ def seen(**more: Any) -> Observation:
         "server": ServerUse(cpu_share=more.pop("server_share", 0.5)),
         "server_cpus": 1,
         "has_late_clock": False,
+        "local_ports": 28_232,
         "generator": GeneratorUse(cpu_share=more.pop("generator_share", 0.5)),
         "kernel": KernelDelta(**more.pop("kernel", {})),
         "others_share": 0.0,
@@ -130,6 +131,13 @@ def test_every_class_of_errors_is_named() -> None:
                 "the kernel sent 3 SYN cookies",
             ],
         ),
+        ({"kernel": {"time_wait": 14_116}}, "neither", []),
+        (
+            {"kernel": {"time_wait": 14_117}},
+            "neither",
+            ["14,117 connections in TIME_WAIT held ports, of which there are 28,232"],
+        ),
+        ({"kernel": {"time_wait": 14_117}, "local_ports": None}, "neither", []),
     ],
 )
 def test_noise_and_queues(more: dict[str, Any], verdict: str, sentences: list[str]) -> None:
