@@ -11,6 +11,7 @@ TCP = "Tcp: InSegs RetransSegs\nTcp: 1000 {retransmits}\n"
 EXTENDED = (
     "TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: {syncookies} {drops} {drops}\n"
 )
+SOCKETS = "sockets: used 9\nTCP: inuse 5 orphan 0 tw {time_wait} alloc 6 mem 1\n"
 STAT = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 {busy} 0 0 100 0 0 0 {steal} 0 0\n"
 PRESSURE = "some avg10=0.00 avg60=0.00 avg300=0.00 total={waited_us}\nfull avg10=0.00 total=7\n"
 
@@ -20,7 +21,7 @@ def _counters(monkeypatch: pytest.MonkeyPatch, at_s: float, **values: int) -> ma
         "/proc/net/snmp": TCP,
         "/proc/net/netstat": EXTENDED,
         "/proc/stat": STAT,
-        "/proc/net/sockstat": "sockets: used 9\nTCP: inuse 5 orphan 0 tw {time_wait} alloc 6 mem 1\n",
+        "/proc/net/sockstat": SOCKETS,
         "/proc/pressure/memory": PRESSURE if "waited_us" in values else "",
     }
     monkeypatch.setattr(machine, "_read", lambda path: files.get(path, "").format(**values))
