@@ -102,21 +102,26 @@ class ServerSampler:
                     self._switches_first[pid] = _switches(pid)
 
     def _look(self) -> None:
-        rss_bytes = living = 0
-        for pid, stat in self._watched.items():
+        """Read all of them; whoever has ended is watched no longer, its time still counts."""
+        rss_bytes = 0
+        for pid, stat in list(self._watched.items()):
+            rss = 0
             with suppress(OSError):
                 self._cpu_last_s[pid], rss = stat.read()
-                rss_bytes += rss
-                living += 1
+            rss_bytes += rss
+            if not rss:  # also one that nobody has waited for yet: its memory is gone
+                del self._watched[pid]
         self._rss_bytes_max = max(self._rss_bytes_max, rss_bytes)
-        self._processes_max = max(self._processes_max, living)
+        self._processes_max = max(self._processes_max, len(self._watched))
         cpu_s = _risen(self._cpu_first_s, self._cpu_last_s)
         self._samples.append((time.monotonic(), cpu_s))
 
     def _look_at_memory(self) -> None:
+        if not self._watched:
+            return
         try:
             pss_bytes = sum(_pss_bytes(pid) for pid in self._watched)
-        except OSError:  # gone, or another user's: no sum is better than half of one
+        except OSError:  # gone just now, or another user's: no sum is better than half of one
             return
         self._pss_bytes_max = max(self._pss_bytes_max or 0, pss_bytes)
 

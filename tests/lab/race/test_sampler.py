@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -200,10 +201,37 @@ def test_processes_that_come_and_go_count(start: Start) -> None:
     assert use.processes == 2
 
 
-def test_memory_of_one_that_is_gone_is_no_sum(start: Start) -> None:
-    first, second = start(), start()
-    with ServerSampler(lambda: [first.pid, second.pid]) as watching:
+def test_one_that_is_gone_takes_no_memory_and_its_time_counts(start: Start) -> None:
+    first, second, third = start(), start(), start()
+    zombie = subprocess.Popen([sys.executable, "-I", "-c", ""])
+    os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+    pids = [first.pid, second.pid, third.pid]
+    with ServerSampler(lambda: [*pids, zombie.pid]) as watching:
+        second("burn", 0.2)
+        watching.look()
         second.process.communicate()
+    zombie.wait()
+    use = watching.use()
+    assert use.cpu_s == pytest.approx(0.2, abs=5 * TICK_S)
+    assert use.pss_bytes_max and use.rss_bytes_max
+    assert 1 << 20 < use.pss_bytes_max < use.rss_bytes_max
+    assert use.processes == 3
+
+
+def test_memory_of_one_that_goes_meanwhile_is_no_sum(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = start(), start()
+    pss_bytes = sampler._pss_bytes
+
+    def gone(pid: int) -> int:
+        if pid == second.pid:
+            raise ProcessLookupError(pid)
+        return pss_bytes(pid)
+
+    monkeypatch.setattr(sampler, "_pss_bytes", gone)
+    with ServerSampler(lambda: [first.pid, second.pid]) as watching:
+        pass
     use = watching.use()
     assert use.pss_bytes_max is None
     assert use.rss_bytes_max and use.processes == 2
