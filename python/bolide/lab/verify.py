@@ -31,6 +31,7 @@ LINE_BYTES_MAX = 65536
 CONNECTION_BYTES_MAX = 64 << 20
 """So much is read from one connection: an answer without an end must come to one."""
 SHOWN_BYTES = 40
+STATUS = re.compile("[1-5][0-9]{2}")
 
 
 class WrongAnswerError(Exception):
@@ -283,7 +284,7 @@ def read_answer(reader: BinaryIO) -> Answer:
     """
     line = _line(reader)
     words = line.split(None, 2)
-    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdecimal():
+    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not STATUS.fullmatch(words[1]):
         raise WrongAnswerError("malformed", f"{line[:SHOWN_BYTES]!r} is no status line")
     fields: dict[str, str] = {}
     while line := _line(reader):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from bolide.lab import race, results
 from bolide.lab.contestant import Contestant, Entry, Setup
 from bolide.lab.results import Study, Trial, Workload
 from bolide.lab.trial import Slot
 
 LIAR = Path(__file__).with_name("liar.py")
+CPU = min(os.sched_getaffinity(0))
+"""A processor that these tests may run on."""
 
 
 def liar(way: str, **more: Any) -> Contestant:
@@ -54,12 +59,35 @@ def study(*workloads: Workload, rounds: int = 1) -> Study:
     )
 
 
+def renamed(contestant: Contestant, name: str) -> Contestant:
+    """Give the same contestant by another name."""
+    entry = msgspec.structs.replace(contestant.entry, name=name)
+    return msgspec.structs.replace(contestant, entry=entry)
+
+
+def among(*ways: str) -> dict[str, Contestant]:
+    """Give contestants that lie in these ways."""
+    return {way: liar(way) for way in ways}
+
+
+def options(folder: Path, **more: object) -> race.Options:
+    """Make the options of a short race in a folder below this one."""
+    fields = {"out": folder / "out", "server_cpus": (CPU,), "load_cpus": (CPU,), "is_quick": True}
+    return race.Options(**(fields | more))  # type: ignore[arg-type]
+
+
+def trials_of(folder: Path) -> list[Trial]:
+    """Read the trials of such a race."""
+    return [each for each in results.read(folder / "out") if isinstance(each, Trial)]
+
+
 class Silent:
     """A show that only remembers."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.names: list[str] = []
+        self.starts: list[tuple[int, int]] = []
         self.at_end: Callable[[Trial], None] = lambda found: None
 
     def note(self, text: str) -> None:
@@ -67,6 +95,7 @@ class Silent:
 
     def start(self, slots: Sequence[Slot], done: int) -> None:
         self.names = [slot.contestant.name for slot in slots]
+        self.starts.append((len(slots), done))
 
     def running(self, slot: Slot) -> None:
         pass

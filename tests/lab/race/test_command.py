@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bolide.lab import results
+from lab.race.conftest import CPU
 from running import command
 
 STUDY = """
@@ -56,7 +57,7 @@ def test_a_list_that_is_piped_cuts_no_name(tmp_path: Path) -> None:
 def test_a_study_of_the_users_own(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(STUDY)
     code, output, errors = command(
-        "race", "tiny.toml", "--cpus", "server=0", "load=0", "--out", "out", cwd=tmp_path
+        "race", "tiny.toml", "--cpus", f"server={CPU}", f"load={CPU}", "--out", "out", cwd=tmp_path
     )
     assert code == 0, errors
     assert output == "results: out/results.jsonl\nreport:  bolide race report out\n"

@@ -25,7 +25,7 @@ sys.path.insert(0, sys.argv[1])
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a test in the background ignores it
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from bolide.lab import race
-from lab.race.conftest import Silent, liar, study, workload
+from lab.race.conftest import CPU, Silent, liar, study, workload
 
 way, content, folder = sys.argv[2:5]
 
@@ -37,7 +37,7 @@ class Show(Silent):
         print("ended", found.failure, flush=True)
 
 load = workload(content=content, duration_s=float(sys.argv[5]))
-options = race.Options(out=Path(folder), server_cpus=(0,), load_cpus=(0,), is_quick=True)
+options = race.Options(out=Path(folder), server_cpus=(CPU,), load_cpus=(CPU,), is_quick=True)
 try:
     outcome = race.run(study(load, rounds=2), [way], options, Show(), {way: liar(way)})
 except KeyboardInterrupt:  # as the command does with one that comes later still

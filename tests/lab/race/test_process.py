@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 
 from bolide.lab.process import Process, free_port
-from lab.race.conftest import LIAR, processes_with
+from lab.race.conftest import CPU, LIAR, processes_with
 
 STARTER = """\
+import os
 import sys
 from pathlib import Path
 from bolide.lab.process import Process
 liar, way, port, folder = sys.argv[1:]
-process = Process([sys.executable, liar, way, "127.0.0.1", port], cpus=(0,), folder=Path(folder),
-                  log=Path(folder) / "log", variables={})
+process = Process([sys.executable, liar, way, "127.0.0.1", port], folder=Path(folder),
+                  cpus=[min(os.sched_getaffinity(0))], log=Path(folder) / "log", variables={})
 process.wait_ready(("127.0.0.1", int(port)))
 print(*process.pids(), flush=True)
 sys.stdin.read()
@@ -49,7 +50,11 @@ def test_a_killed_race_leaves_nothing(way: str, tmp_path: Path) -> None:
 def test_a_signal_is_named(tmp_path: Path) -> None:
     script = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
     with Process(
-        [sys.executable, "-c", script], cpus=(0,), folder=tmp_path, log=tmp_path / "l", variables={}
+        [sys.executable, "-c", script],
+        cpus=(CPU,),
+        folder=tmp_path,
+        log=tmp_path / "l",
+        variables={},
     ) as process:
         process.wait(10)
         assert process.end_told() == "ended by SIGSEGV: it wrote nothing"
@@ -57,7 +62,11 @@ def test_a_signal_is_named(tmp_path: Path) -> None:
 
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     with Process(
-        ["/nonsense/server"], cpus=(0,), folder=tmp_path, log=tmp_path / "l", variables={}
+        ["/nonsense/server"],
+        cpus=(CPU,),
+        folder=tmp_path,
+        log=tmp_path / "l",
+        variables={},
     ) as process:
         process.wait(10)
         assert process.end_told() == "ended with 127: /nonsense/server: No such file or directory"
@@ -73,7 +82,7 @@ def test_variables_that_steer_servers_are_not_inherited(
     script = f"import os; print(*sorted(set({names!r}.split()) & set(os.environ)))"
     with Process(
         [sys.executable, "-c", script],
-        cpus=(0,),
+        cpus=(CPU,),
         folder=tmp_path,
         log=tmp_path / "l",
         variables={"GIVEN": "yes"},
@@ -88,7 +97,11 @@ def test_last_words_are_the_end_of_a_log_without_its_colours(tmp_path: Path) -> 
         " print('\\x1b[31mred\\x1b[0m\\a \\x9bm[/b]')"
     )
     with Process(
-        [sys.executable, "-c", script], cpus=(0,), folder=tmp_path, log=tmp_path / "l", variables={}
+        [sys.executable, "-c", script],
+        cpus=(CPU,),
+        folder=tmp_path,
+        log=tmp_path / "l",
+        variables={},
     ) as process:
         process.wait(10)
         assert process.last_words() == f"{'x' * 300} / {'y' * 300} / red m[/b]"
@@ -97,7 +110,11 @@ def test_last_words_are_the_end_of_a_log_without_its_colours(tmp_path: Path) -> 
 def test_no_server_can_fill_the_disk(tmp_path: Path) -> None:
     script = "import resource; print(*resource.getrlimit(resource.RLIMIT_FSIZE))"
     with Process(
-        [sys.executable, "-c", script], cpus=(0,), folder=tmp_path, log=tmp_path / "l", variables={}
+        [sys.executable, "-c", script],
+        cpus=(CPU,),
+        folder=tmp_path,
+        log=tmp_path / "l",
+        variables={},
     ) as process:
         process.wait(10)
         assert process.last_words() == f"{1 << 30} {resource.RLIM_INFINITY}"

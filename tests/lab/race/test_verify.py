@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import time
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,21 @@ import pytest
 
 from bolide.lab.launch import Place, start
 from bolide.lab.process import NotReadyError, free_port
-from bolide.lab.verify import CLOSING_S, UNASKED_S, Proof, WrongAnswerError, verify
-from lab.race.conftest import liar, workload
+from bolide.lab.verify import (
+    CLOSING_S,
+    UNASKED_S,
+    Proof,
+    WrongAnswerError,
+    read_answer,
+    verify,
+)
+from lab.race.conftest import CPU, liar, workload
 
 
 def proved(way: str, tmp_path: Path, entry: dict[str, Any] | None = None, **load: Any) -> Proof:
     contestant = liar(way, **(entry or {}))
     address = ("127.0.0.1", free_port())
-    with start(contestant, workload(**load), Place(tmp_path, address, (0,))) as server:
+    with start(contestant, workload(**load), Place(tmp_path, address, (CPU,))) as server:
         server.wait_ready(address)
         return verify(address, workload(**load), contestant.entry)
 
@@ -48,6 +56,7 @@ def test_without_an_expected_content_the_first_is_it(tmp_path: Path) -> None:
         ("counts-below-zero", "malformed", "Content-Length: -2"),
         ("counts-twice", "malformed", "Content-Length stands there twice"),
         ("counts-chunks-wrongly", "malformed", "'+2' is no chunk size"),
+        ("counts-status-without-end", "malformed", f"'HTTP/1.1 {'2' * 31}' is no status line"),
         ("promises-much", "endless", "1,000,000,000,000 bytes of content are said to come"),
     ],
 )
@@ -55,6 +64,14 @@ def test_a_liar_is_caught(way: str, kind: str, text: str, tmp_path: Path) -> Non
     with pytest.raises(WrongAnswerError) as caught:
         proved(way, tmp_path)
     assert (caught.value.kind, text in str(caught.value)) == (kind, True), caught.value
+
+
+@pytest.mark.parametrize("status", ["99", "600", "0200", "2000", "2 0", "²00", "+20", "2_0"])
+def test_a_status_is_three_digits(status: str) -> None:
+    head = f"HTTP/1.1 {status} OK\r\nContent-Length: 0\r\n\r\n".encode("latin-1")
+    with pytest.raises(WrongAnswerError, match="is no status line") as caught:
+        read_answer(io.BytesIO(head))
+    assert caught.value.kind == "malformed"
 
 
 def test_an_answer_without_an_end_comes_to_one(
