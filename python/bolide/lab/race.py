@@ -15,7 +15,7 @@ import msgspec
 
 from bolide.errors import ConfigError
 from bolide.lab import contestant as contestants
-from bolide.lab import machine, results, setup, trial
+from bolide.lab import machine, redaction, results, resume, setup, trial
 from bolide.lab.contestant import Contestant, fits
 from bolide.lab.launch import Guest
 from bolide.lab.results import Journal, Study, Trial
@@ -23,6 +23,7 @@ from bolide.lab.schedule import slots, takes_part
 from bolide.lab.tools import find
 
 DESCRIPTORS_SPARE = 200
+DESCRIPTORS_MIN = 65_536
 WARM_UP_S = 0.5
 WARM_UP_QUICK_S = 0.2
 NOISY_SHARE_MAX = 0.2
@@ -81,11 +82,11 @@ def run(
     """
     known = dict(contestants.own()) if among is None else among
     field = _chosen(names, options, known)
-    _check_new(options)
+    resume.check_new(options.out, resumes=options.resumes)
     study, versions = _with_tools(study, options, show)
     states = {each.name: setup.examine(each) for each in field}
     ready = _ready(field, states, study, show)
-    raise_descriptor_limit()
+    limit_descriptors(max(each.connections for each in study.workloads))
     conditions = trial.Conditions(
         study=study.name,
         server_cpus=options.server_cpus,
@@ -96,20 +97,20 @@ def run(
     )
     with Journal(options.out) as journal:
         earlier = results.read(options.out)
-        _check_same(earlier, study, field, options)
-        done = {_key_of(each) for each in earlier if isinstance(each, Trial)}
         described = _described(options)
-        if machine.BUILT_FOR_TESTS in (described.bolide_version or ""):
-            show.note("this Bolide was built for tests and is slower than a release (make setup)")
         told: list[results.Record] = [described, study]
         told += [describe(each, states[each.name], study) for each in field]
+        resume.check_same(options.out, earlier, told, versions)
+        done = {_key_of(each) for each in earlier if isinstance(each, Trial)}
+        if machine.BUILT_FOR_TESTS in (described.bolide_version or ""):
+            show.note("this Bolide was built for tests and is slower than a release (make setup)")
         for record in told:
             if record not in earlier:
                 journal.write(record)
         order = slots(ready, study.workloads, study.rounds, options.seed)
         left = [slot for slot in order if _key(slot) not in done]
         show.start(left, len(order) - len(left))
-        with _one_processor(options.load_cpus):
+        with _off_the_server(options):
             outcome = _trials(left, conditions, journal, show)
         _tell_noise(order, options.out, show)
         return outcome
@@ -206,48 +207,6 @@ def _with_tools(study: Study, options: Options, show: Show) -> tuple[Study, dict
     return results.with_workloads(study, left), versions
 
 
-def _check_new(options: Options) -> None:
-    """Refuse to write behind the results of another race.
-
-    Raises:
-        ConfigError: there are some, and nobody wants to go on with them.
-    """
-    path = options.out / results.FILE_NAME
-    if not options.resumes and path.exists() and path.stat().st_size:
-        raise ConfigError(f"{options.out} has results already; add --resume, or name another --out")
-    packed = path.with_name(f"{path.name}.gz")
-    if packed.exists() and not path.exists():
-        raise ConfigError(f"{packed} is packed; gunzip it to go on, or name another --out")
-
-
-def _check_same(
-    earlier: Sequence[results.Record],
-    study: Study,
-    field: Sequence[Contestant],
-    options: Options,
-) -> None:
-    """Refuse to mix what would not be one race.
-
-    Raises:
-        ConfigError: the folder's race has another study, other contestants, processors or order.
-    """
-    there = f"{options.out} has another race"
-    for record in earlier:
-        if isinstance(record, Study) and record != study:
-            raise ConfigError(f"{there} ({record.name}, other settings)")
-        if isinstance(record, results.Machine) and record.server_cpus is not None:
-            if record.seed != options.seed:
-                raise ConfigError(f"{there} (--seed {record.seed})")
-            if (record.server_cpus, record.load_cpus) != (options.server_cpus, options.load_cpus):
-                both = (record.server_cpus, record.load_cpus or ())
-                server, load = (",".join(map(str, each)) for each in both)
-                raise ConfigError(f"{there} (--cpus server={server} load={load})")
-    known = {each.name for each in earlier if isinstance(each, results.Contestant)}
-    added = sorted(each.name for each in field if each.name not in known)
-    if known and added:
-        raise ConfigError(f"{there} (without {', '.join(added)}, which needs rounds of its own)")
-
-
 def _described(options: Options) -> results.Machine:
     """Describe the machine, and which part of it the race has."""
     return msgspec.structs.replace(
@@ -308,7 +267,7 @@ def describe(
         language=each.language,
         settings=" ".join(entry.command),
         state=status.state,
-        reason=status.reason,
+        reason=redaction.redacted_text(status.reason),
         remarks=tuple(remarks),
     )
 
@@ -336,18 +295,25 @@ def _terminable() -> Iterator[None]:
 
 
 @contextmanager
-def _one_processor(cpus: Sequence[int]) -> Iterator[None]:
-    """Keep this process, which samples, off the server's processors."""
+def _off_the_server(options: Options) -> Iterator[None]:
+    """Keep this process, which samples, off the server's processors; off the load's if it can."""
     earlier = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cpus)
+    spare = earlier - {*options.server_cpus, *options.load_cpus}
+    os.sched_setaffinity(0, spare or options.load_cpus)
     try:
         yield
     finally:
         os.sched_setaffinity(0, earlier)
 
 
-def raise_descriptor_limit() -> None:
-    """Allow this process, and what it starts, all the descriptors that it may have."""
+def limit_descriptors(connections: int) -> None:
+    """Allow this process, and what it starts, enough descriptors for so many connections.
+
+    Not all that it may have: in a container that can be 10^9, and servers size tables by it.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    enough = max(connections + DESCRIPTORS_SPARE, DESCRIPTORS_MIN)
+    if hard != resource.RLIM_INFINITY:
+        enough = min(enough, hard)
+    if soft != enough:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))

@@ -37,6 +37,11 @@ def redacted(trial: Trial, guest: Path | None = None) -> Trial:
     return msgspec.structs.replace(trial, failure=failure, evidence=evidence)
 
 
+def redacted_text(text: str) -> str:
+    """Give a text without paths."""
+    return without_paths(text, _places(None))
+
+
 def without_paths(text: str, places: Mapping[str, str]) -> str:
     """Write names in the place of folders; the deepest folder first, whole path segments only."""
     trials = re.escape(f"{tempfile.gettempdir()}/{TRIAL_PREFIX}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from pathlib import Path
 from typing import Any
@@ -11,27 +12,26 @@ import msgspec
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.lab import race, results, trial
-from bolide.lab.contestant import Contestant, Setup
+from bolide.lab import race, results, setup, trial, verify
+from bolide.lab.contestant import Setup
 from bolide.lab.results import Machine, Study, Trial
-from lab.race.conftest import LIAR, Silent, liar, processes_with, study, workload
-
-
-def options(folder: Path, **more: object) -> race.Options:
-    fields = {"out": folder / "out", "server_cpus": (0,), "load_cpus": (0,), "is_quick": True}
-    return race.Options(**(fields | more))  # type: ignore[arg-type]
-
-
-def among(*ways: str) -> dict[str, Contestant]:
-    return {way: liar(way) for way in ways}
-
-
-def trials_of(folder: Path) -> list[Trial]:
-    return [each for each in results.read(folder / "out") if isinstance(each, Trial)]
+from lab.race.conftest import (
+    CPU,
+    LIAR,
+    Silent,
+    among,
+    liar,
+    options,
+    processes_with,
+    renamed,
+    study,
+    trials_of,
+    workload,
+)
 
 
 def test_a_whole_race_of_two(tmp_path: Path, silent: Silent) -> None:
-    known = among("honest") | {"other": _renamed(liar("honest"), "other")}
+    known = among("honest") | {"other": renamed(liar("honest"), "other")}
     outcome = race.run(study(rounds=2), ["honest", "other"], options(tmp_path), silent, known)
     assert not outcome.was_stopped
     machine, told, *rest = results.read(tmp_path / "out")
@@ -60,11 +60,6 @@ def test_a_whole_race_of_two(tmp_path: Path, silent: Silent) -> None:
         assert each.kernel.listen_overflows is not None
         assert each.command[-1].startswith("http://127.0.0.1:") or "load" in each.command
     assert processes_with(str(LIAR)) == []
-
-
-def _renamed(contestant: Contestant, name: str) -> Contestant:
-    entry = msgspec.structs.replace(contestant.entry, name=name)
-    return msgspec.structs.replace(contestant, entry=entry)
 
 
 def test_failures_are_recorded_and_the_race_goes_on(tmp_path: Path, silent: Silent) -> None:
@@ -96,7 +91,13 @@ def test_failures_are_recorded_and_the_race_goes_on(tmp_path: Path, silent: Sile
 def test_a_server_that_hangs_has_no_figure(
     tmp_path: Path, silent: Silent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bolide.lab.verify.PATIENCE_S", 0.5)
+    patiences_s = iter((60.0, 0.5))  # before the load, and after it
+
+    def proved(*arguments: Any, **named: Any) -> verify.Proof:
+        monkeypatch.setattr(verify, "PATIENCE_S", next(patiences_s))
+        return verify.verify(*arguments, **named)
+
+    monkeypatch.setattr(trial, "verify", proved)
     race.run(study(), ["hangs"], options(tmp_path), silent, among("hangs"))
     [found] = trials_of(tmp_path)
     assert found.failure is not None and found.failure.class_ == "died"
@@ -173,67 +174,14 @@ def test_what_was_noisy_is_measured_once_more(
     race.run(study(rounds=5), ["honest"], options(tmp_path), silent, among("honest"))
     assert [each.round for each in trials_of(tmp_path)] == measured
     assert [note for note in silent.notes if "noisy" in note] == told
+    assert silent.starts == [(5, 0)]
     resumed = options(tmp_path, resumes=True)
     race.run(study(rounds=5), ["honest"], resumed, silent, among("honest"))
     assert [each.round for each in trials_of(tmp_path)] == measured
 
 
-def test_results_are_not_mixed(tmp_path: Path, silent: Silent) -> None:
-    race.run(study(), ["honest"], options(tmp_path), silent, among("honest"))
-    with pytest.raises(ConfigError, match="has results already; add --resume"):
-        race.run(study(), ["honest"], options(tmp_path), silent, among("honest"))
-    resumed = options(tmp_path, resumes=True)
-    with pytest.raises(ConfigError, match=r"has another race \(tiny, other settings\)"):
-        race.run(study(rounds=7), ["honest"], resumed, silent, among("honest"))
-
-
 @pytest.mark.parametrize(
-    ("names", "other", "message"),
-    [
-        (["honest"], {"seed": 7}, "(--seed 0)"),
-        (["honest"], {"load_cpus": (0, 1)}, "(--cpus server=0 load=0)"),
-        (["honest"], {"server_cpus": (0, 1)}, "(--cpus server=0 load=0)"),
-        (["honest", "other"], {}, "(without other, which needs rounds of its own)"),
-    ],
-)
-def test_a_race_that_goes_on_is_the_same_one(
-    names: list[str], other: dict[str, object], message: str, tmp_path: Path, silent: Silent
-) -> None:
-    known = among("honest") | {"other": _renamed(liar("honest"), "other")}
-    race.run(study(), ["honest"], options(tmp_path), silent, known)
-    before = (tmp_path / "out" / results.FILE_NAME).read_bytes()
-    resumed = options(tmp_path, resumes=True, **other)
-    with pytest.raises(ConfigError) as caught:
-        race.run(study(), names, resumed, silent, known)
-    assert str(caught.value) == f"{tmp_path / 'out'} has another race {message}"
-    assert (tmp_path / "out" / results.FILE_NAME).read_bytes() == before
-
-
-def test_a_race_that_goes_on_with_some_tells_nothing_twice(tmp_path: Path, silent: Silent) -> None:
-    known = among("honest") | {"other": _renamed(liar("honest"), "other")}
-    silent.at_end = lambda found: os.kill(os.getpid(), signal.SIGTERM)
-    race.run(study(), ["honest", "other"], options(tmp_path), silent, known)
-    [first] = trials_of(tmp_path)
-    [left] = {"honest", "other"} - {first.contestant}
-    resumed = options(tmp_path, resumes=True, only=(left,))
-    race.run(study(), ["honest", "other"], resumed, silent, known)
-    assert [each.contestant for each in trials_of(tmp_path)] == [first.contestant, left]
-    kinds = [type(each).__name__ for each in results.read(tmp_path / "out")]
-    assert kinds == ["Machine", "Study", "Contestant", "Contestant", "Trial", "Machine", "Trial"]
-
-
-def test_packed_results_are_not_shadowed(tmp_path: Path, silent: Silent) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / f"{results.FILE_NAME}.gz").touch()
-    for resumes in (False, True):
-        with pytest.raises(ConfigError, match=r"results\.jsonl\.gz is packed; gunzip it to go on"):
-            race.run(
-                study(), ["honest"], options(tmp_path, resumes=resumes), silent, among("honest")
-            )
-
-
-@pytest.mark.parametrize(
-    ("entry", "setup", "message"),
+    ("entry", "needs", "message"),
     [
         ({"is_persistent": False}, {}, "no contestant meets these workloads: it closes every"),
         ({}, {"programs": ("no-such-server",)}, "none of these contestants can run here"),
@@ -241,12 +189,12 @@ def test_packed_results_are_not_shadowed(tmp_path: Path, silent: Silent) -> None
 )
 def test_a_race_of_none_leaves_nothing(
     entry: dict[str, bool],
-    setup: dict[str, Any],
+    needs: dict[str, Any],
     message: str,
     tmp_path: Path,
     silent: Silent,
 ) -> None:
-    lacking = msgspec.structs.replace(liar("honest", **entry), setup=Setup(**setup))
+    lacking = msgspec.structs.replace(liar("honest", **entry), setup=Setup(**needs))
     with pytest.raises(ConfigError, match=message):
         race.run(study(), ["honest"], options(tmp_path), silent, {"honest": lacking})
     assert list(tmp_path.iterdir()) == []
@@ -291,11 +239,86 @@ def test_a_load_beyond_the_descriptors_is_refused(
     assert found.failure.message == "301 descriptors are needed, 300 allowed (ulimit -n 301)"
 
 
+@pytest.mark.parametrize(
+    ("before", "connections", "after"),
+    [
+        ((1024, 1 << 30), 100, 65_536),
+        ((1 << 30, 1 << 30), 100, 65_536),
+        ((1024, -1), 100, 65_536),
+        ((1024, 1 << 30), 100_000, 100_200),
+        ((1024, 20_000), 100_000, 20_000),
+        ((20_000, 20_000), 100, None),
+    ],
+)
+def test_descriptors_are_enough_and_not_all(
+    before: tuple[int, int],
+    connections: int,
+    after: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[tuple[int, tuple[int, int]]] = []
+    monkeypatch.setattr("resource.getrlimit", lambda which: before)
+    monkeypatch.setattr("resource.setrlimit", lambda which, both: told.append((which, both)))
+    race.limit_descriptors(connections)
+    expected = [] if after is None else [(resource.RLIMIT_NOFILE, (after, before[1]))]
+    assert told == expected
+
+
+@pytest.mark.parametrize(
+    ("server", "load", "own"),
+    [((0,), (1,), {2, 3}), ((0,), (1, 2, 3), {1, 2, 3}), ((0, 1), (0, 1, 2), {3})],
+)
+def test_the_race_itself_runs_beside_the_load_where_it_can(
+    server: tuple[int, ...],
+    load: tuple[int, ...],
+    own: set[int],
+    tmp_path: Path,
+    silent: Silent,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at: list[set[int]] = [{0, 1, 2, 3}]
+    seen: list[set[int]] = []
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: at[-1])
+    monkeypatch.setattr("os.sched_setaffinity", lambda pid, cpus: at.append(set(cpus)))
+
+    def run(slot: trial.Slot, conditions: trial.Conditions) -> Trial:
+        seen.append(at[-1])
+        return trial.failed(slot, conditions, results.Failure("none", ""))
+
+    monkeypatch.setattr(trial, "run", run)
+    chosen = options(tmp_path, server_cpus=server, load_cpus=load)
+    race.run(study(), ["honest"], chosen, silent, among("honest"))
+    assert (seen, at[-1]) == ([own], {0, 1, 2, 3})
+
+
+def test_a_set_up_that_failed_names_no_folder_of_this_machine(
+    tmp_path: Path, silent: Silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "me")
+    reason = f"set-up failed: `{tmp_path}/me/python -m venv {setup.cache_folder()}/x` failed"
+    lacking = setup.Status("cannot run here", reason)
+    ready = setup.Status("ready")
+    monkeypatch.setattr(setup, "examine", lambda who: ready if who.name == "honest" else lacking)
+    monkeypatch.setattr(
+        trial, "run", lambda slot, given: trial.failed(slot, given, results.Failure("none", ""))
+    )
+    known = among("honest") | {"other": renamed(liar("honest"), "other")}
+    race.run(study(), ["honest", "other"], options(tmp_path), silent, known)
+    found = [
+        each for each in results.read(tmp_path / "out") if isinstance(each, results.Contestant)
+    ]
+    assert [each.reason for each in found] == [
+        "",
+        "set-up failed: `~/python -m venv {cache}/x` failed",
+    ]
+    assert str(tmp_path) not in (tmp_path / "out" / results.FILE_NAME).read_text()
+
+
 def test_a_tool_that_does_not_end_is_ended(
     tmp_path: Path, silent: Silent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     conditions = trial.Conditions(
-        study="tiny", server_cpus=(0,), load_cpus=(0,), warm_up_s=0.0, slack_s=-1.3
+        study="tiny", server_cpus=(CPU,), load_cpus=(CPU,), warm_up_s=0.0, slack_s=-1.3
     )
     slot = trial.Slot(1, workload(duration_s=0.5), liar("honest"))
     found = trial.run(slot, conditions)

@@ -1,0 +1,98 @@
+"""Whether a race may be written in a folder: in an empty one, or as the same race going on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bolide.errors import ConfigError
+from bolide.lab import results
+from bolide.lab.results import Contestant, Machine, Record, Study, Trial
+
+MACHINE = {
+    "kernel": "kernel",
+    "cpu_model": "processor",
+    "python": "Python",
+    "bolide_version": "Bolide",
+}
+"""What a machine must have in common with its earlier self, and how that is called."""
+
+
+def check_new(out: Path, *, resumes: bool) -> None:
+    """Refuse to write behind the results of another race.
+
+    Raises:
+        ConfigError: there are some, and nobody wants to go on with them.
+    """
+    path = out / results.FILE_NAME
+    if not resumes and path.exists() and path.stat().st_size:
+        raise ConfigError(f"{out} has results already; add --resume, or name another --out")
+    packed = path.with_name(f"{path.name}.gz")
+    if packed.exists() and not path.exists():
+        raise ConfigError(f"{packed} is packed; gunzip it to go on, or name another --out")
+
+
+def check_same(
+    out: Path,
+    earlier: Sequence[Record],
+    now: Sequence[Record],
+    versions: Mapping[str, str | None],
+) -> None:
+    """Refuse to mix what would not be one race: `now` is what a race tells before its trials.
+
+    `versions` are those of the tools.
+
+    Raises:
+        ConfigError: the folder's race has another study, other contestants, other versions of
+            something, another machine, other processors or another order.
+    """
+    [machine] = (each for each in now if isinstance(each, Machine))
+    [study] = (each for each in now if isinstance(each, Study))
+    field = {each.name: each for each in now if isinstance(each, Contestant)}
+    for record in earlier:
+        if isinstance(record, Study):
+            found = f"{record.name}, other settings" if record != study else ""
+        elif isinstance(record, Machine):
+            found = _other_part(record, machine)
+        elif isinstance(record, Contestant):
+            found = _other_contestant(record, field.get(record.name, record))
+        else:
+            found = _other_tool(record, versions)
+        if found:
+            raise ConfigError(f"{out} has another race ({found})")
+    known = {each.name for each in earlier if isinstance(each, Contestant)}
+    added = ", ".join(sorted(field.keys() - known))
+    if known and added:
+        raise ConfigError(
+            f"{out} has another race (without {added}, which needs rounds of its own)"
+        )
+
+
+def _other_part(before: Machine, now: Machine) -> str:
+    """Say which part of a machine differs, and give the flag that would choose it."""
+    if before.server_cpus is not None:
+        if before.seed != now.seed:
+            return f"--seed {before.seed}"
+        cpus = (before.server_cpus, before.load_cpus)
+        if cpus != (now.server_cpus, now.load_cpus):
+            server, load = (",".join(map(str, each or ())) for each in cpus)
+            return f"--cpus server={server} load={load}"
+    pairs = ((said, getattr(before, name), getattr(now, name)) for name, said in MACHINE.items())
+    return next((_changed(*each) for each in pairs if each[1] != each[2]), "")
+
+
+def _other_contestant(before: Contestant, now: Contestant) -> str:
+    if before.state != now.state:  # in either direction: its rounds would be of two times
+        return _changed(f"{now.name} was", before.state, now.state)
+    if before.version != now.version:
+        return _changed(now.name, before.version, now.version)
+    return f"{now.name} with other settings" if before.settings != now.settings else ""
+
+
+def _other_tool(before: Trial, versions: Mapping[str, str | None]) -> str:
+    now = versions.get(before.tool, before.tool_version)
+    return "" if before.tool_version == now else _changed(before.tool, before.tool_version, now)
+
+
+def _changed(what: str, before: str | None, now: str | None) -> str:
+    return f"{what} {before or 'unknown'}, now {now or 'unknown'}"

@@ -1,0 +1,166 @@
+"""What may go on in a folder of results: the same race, and no other."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bolide.errors import ConfigError
+from bolide.lab import machine, race, results, setup, trial
+from bolide.lab.results import Trial
+from bolide.lab.setup import Status
+from lab.race.conftest import CPU, Silent, among, liar, options, renamed, study, trials_of
+
+
+def test_results_are_not_mixed(tmp_path: Path, silent: Silent) -> None:
+    race.run(study(), ["honest"], options(tmp_path), silent, among("honest"))
+    with pytest.raises(ConfigError, match="has results already; add --resume"):
+        race.run(study(), ["honest"], options(tmp_path), silent, among("honest"))
+    resumed = options(tmp_path, resumes=True)
+    with pytest.raises(ConfigError, match=r"has another race \(tiny, other settings\)"):
+        race.run(study(rounds=7), ["honest"], resumed, silent, among("honest"))
+
+
+@pytest.mark.parametrize(
+    ("names", "other", "message"),
+    [
+        (["honest"], {"seed": 7}, "(--seed 0)"),
+        (["honest"], {"load_cpus": (CPU, CPU + 1)}, f"(--cpus server={CPU} load={CPU})"),
+        (["honest"], {"server_cpus": (CPU, CPU + 1)}, f"(--cpus server={CPU} load={CPU})"),
+        (["honest", "other"], {}, "(without other, which needs rounds of its own)"),
+    ],
+)
+def test_a_race_that_goes_on_is_the_same_one(
+    names: list[str], other: dict[str, object], message: str, tmp_path: Path, silent: Silent
+) -> None:
+    known = among("honest") | {"other": renamed(liar("honest"), "other")}
+    race.run(study(), ["honest"], options(tmp_path), silent, known)
+    before = (tmp_path / "out" / results.FILE_NAME).read_bytes()
+    resumed = options(tmp_path, resumes=True, **other)
+    with pytest.raises(ConfigError) as caught:
+        race.run(study(), names, resumed, silent, known)
+    assert str(caught.value) == f"{tmp_path / 'out'} has another race {message}"
+    assert (tmp_path / "out" / results.FILE_NAME).read_bytes() == before
+
+
+def test_a_race_that_goes_on_with_some_tells_nothing_twice(tmp_path: Path, silent: Silent) -> None:
+    known = among("honest") | {"other": renamed(liar("honest"), "other")}
+    silent.at_end = lambda found: os.kill(os.getpid(), signal.SIGTERM)
+    race.run(study(), ["honest", "other"], options(tmp_path), silent, known)
+    [first] = trials_of(tmp_path)
+    [left] = {"honest", "other"} - {first.contestant}
+    resumed = options(tmp_path, resumes=True, only=(left,))
+    race.run(study(), ["honest", "other"], resumed, silent, known)
+    assert [each.contestant for each in trials_of(tmp_path)] == [first.contestant, left]
+    kinds = [type(each).__name__ for each in results.read(tmp_path / "out")]
+    assert kinds == ["Machine", "Study", "Contestant", "Contestant", "Trial", "Machine", "Trial"]
+
+
+def test_packed_results_are_not_shadowed(tmp_path: Path, silent: Silent) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / f"{results.FILE_NAME}.gz").touch()
+    for resumes in (False, True):
+        with pytest.raises(ConfigError, match=r"results\.jsonl\.gz is packed; gunzip it to go on"):
+            race.run(
+                study(), ["honest"], options(tmp_path, resumes=resumes), silent, among("honest")
+            )
+
+
+READY = Status("ready", version="1.0")
+
+
+def _instant(slot: trial.Slot, conditions: trial.Conditions) -> Trial:
+    return trial.failed(slot, conditions, results.Failure("none", ""))
+
+
+def _refused(
+    tmp_path: Path, silent: Silent, monkeypatch: pytest.MonkeyPatch, was: Status, now: Status
+) -> str:
+    """Race two, the second in one state, and go on in another; give why that is refused."""
+    known = among("honest") | {"other": renamed(liar("honest"), "other")}
+    states = {"honest": READY, "other": was}
+    monkeypatch.setattr(trial, "run", _instant)
+    monkeypatch.setattr(setup, "examine", lambda who: states[who.name])
+    race.run(study(), ["honest", "other"], options(tmp_path), silent, known)
+    before = (tmp_path / "out" / results.FILE_NAME).read_bytes()
+    states["other"] = now
+    resumed = options(tmp_path, resumes=True)
+    with pytest.raises(ConfigError) as caught:
+        race.run(study(), ["honest", "other"], resumed, silent, known)
+    assert (tmp_path / "out" / results.FILE_NAME).read_bytes() == before
+    return str(caught.value).removeprefix(f"{tmp_path / 'out'} has another race ")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "message"),
+    [
+        (READY, Status("ready", version="1.1"), "(other 1.0, now 1.1)"),
+        (READY, Status("ready"), "(other 1.0, now unknown)"),
+        (READY, Status("needs set-up", "why"), "(other was ready, now needs set-up)"),
+        (Status("cannot run here", "why"), READY, "(other was cannot run here, now ready)"),
+    ],
+)
+def test_other_servers_are_another_race(
+    was: Status,
+    now: Status,
+    message: str,
+    tmp_path: Path,
+    silent: Silent,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert _refused(tmp_path, silent, monkeypatch, was, now) == message
+
+
+def test_other_settings_are_another_race(
+    tmp_path: Path, silent: Silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "run", _instant)
+    race.run(study(), ["honest"], options(tmp_path), silent, among("honest"))
+    faster = liar("honest")
+    entry = msgspec.structs.replace(faster.entry, command=(*faster.entry.command, "--fast"))
+    known = {"honest": msgspec.structs.replace(faster, entry=entry)}
+    with pytest.raises(ConfigError, match=r"has another race \(honest with other settings\)"):
+        race.run(study(), ["honest"], options(tmp_path, resumes=True), silent, known)
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"kernel": "Linux 9.9"}, "kernel {kernel}, now Linux 9.9"),
+        ({"cpu_model": None}, "processor {cpu_model}, now unknown"),
+        ({"bolide_version": "9.9"}, "Bolide {bolide_version}, now 9.9"),
+        ({"python": "CPython 9.9"}, "Python {python}, now CPython 9.9"),
+    ],
+)
+def test_another_machine_is_another_race(
+    part: dict[str, str | None],
+    message: str,
+    tmp_path: Path,
+    silent: Silent,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trial, "run", _instant)
+    race.run(study(), ["honest"], options(tmp_path), silent, among("honest"))
+    now = machine.describe()
+    monkeypatch.setattr(machine, "describe", lambda: msgspec.structs.replace(now, **part))
+    with pytest.raises(ConfigError) as caught:
+        race.run(study(), ["honest"], options(tmp_path, resumes=True), silent, among("honest"))
+    said = message.format(**msgspec.structs.asdict(now))
+    assert str(caught.value) == f"{tmp_path / 'out'} has another race ({said})"
+
+
+def test_another_version_of_a_tool_is_another_race(
+    tmp_path: Path, silent: Silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "run", _instant)
+    race.run(study(), ["honest"], options(tmp_path), silent, among("honest"))
+    version = trials_of(tmp_path)[0].tool_version
+    monkeypatch.setattr("bolide.lab.tools.bolide.Bolide.version", lambda tool: "9.9")
+    with pytest.raises(ConfigError) as caught:
+        race.run(study(), ["honest"], options(tmp_path, resumes=True), silent, among("honest"))
+    said = f"bolide {version}, now 9.9"
+    assert str(caught.value) == f"{tmp_path / 'out'} has another race ({said})"
