@@ -134,6 +134,8 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     """
     from bolide.lab import race as races
     from bolide.lab import results
+    from bolide.lab.report.summary import gather
+    from bolide.lab.report.terminal import of_document
     from bolide.lab.show import Terminal, league_table
 
     if (study is None) == (app is None):
@@ -161,8 +163,11 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
         outcome = races.run(plan, names, options, terminal)
     finally:
         terminal.stop()
-    trials = [each for each in results.read(out) if isinstance(each, results.Trial)]
+    records = results.read(out)
+    trials = [each for each in records if isinstance(each, results.Trial)]
     terminal.console.print(league_table(plan, trials))
+    for each in (part for result in gather(records).results for part in of_document(result)):
+        terminal.console.print(each)
     click.echo(f"results: {out / results.FILE_NAME}")
     click.echo(f"report:  bolide race report {out}")
     if outcome.was_stopped:

@@ -22,6 +22,11 @@ contestants = ["ceiling", "bolide-wsgi"]
 name = "short"
 tools = ["bolide"]
 connections = 4
+[[published]]
+contestant = "bolide-wsgi"
+workload = "short-bolide"
+requests_per_s = 123456789.0
+does_not_hold = "nobody measured it"
 """
 
 APPLICATION = """
@@ -62,6 +67,9 @@ def test_a_study_of_the_users_own(tmp_path: Path) -> None:
     assert code == 0, errors
     assert output == "results: out/results.jsonl\nreport:  bolide race report out\n"
     assert "bolide-wsgi" in errors and "Tiny" in errors
+    assert "123,456,789 *" in errors
+    said = "123,456,789 requests/s (short-bolide): nobody measured it"
+    assert errors.splitlines()[-1].endswith(said), errors
     found = [each for each in results.read(tmp_path / "out") if isinstance(each, results.Trial)]
     assert {each.contestant for each in found} == {"ceiling", "bolide-wsgi"}
     assert all(each.failure is None for each in found), found

@@ -1,0 +1,57 @@
+"""A study's document on the terminal, when its race ends: its table, and what does not hold."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rich.console import RenderableType
+from rich.table import Column
+from rich.table import Table as Grid
+from rich.text import Text
+
+from bolide.lab.report import shape, words
+from bolide.lab.report.summary import Result
+from bolide.lab.report.table import Cell, Table
+
+STYLES = {"bad": "red", "struck": "strike", "quiet": "dim"}
+"""How kinds of cells look."""
+
+
+def of_document(result: Result) -> list[RenderableType]:
+    """Give the document's first table and sentences on it; nothing if nothing published was run.
+
+    The report has all tables, with intervals and charts.
+    """
+    tables = shape.tables(result)
+    if not tables:
+        return []
+    caption, first = tables[0]
+    title = f"As the document has it: {caption}" if caption else "As the document has it"
+    found: list[RenderableType] = [Text(), _grid(first, title)]
+    said = [
+        f"{title}, {words.count(each.requests_per_s)} requests/s ({each.workload}):"
+        f" {each.does_not_hold}"
+        for each, title in shape.objections(result)
+    ]
+    said += shape.remarks(result)
+    if said:
+        found += [Text("\nWhat does not hold, and why:"), *(Text(f"- {each}") for each in said)]
+    return found
+
+
+def _grid(table: Table, title: str) -> Grid:
+    columns = []
+    for place, name in enumerate(table.columns):
+        is_numeric = any("num" in line.cells[place].kind for line in table.lines)
+        heading = Text(name.replace("/", "/\n").replace(": ", ":\n"))
+        side: Literal["right", "left"] = "right" if is_numeric else "left"
+        columns.append(Column(heading, justify=side, overflow="fold"))
+    grid = Grid(*columns, box=None, title=Text(title, "table.title"))
+    for line in table.lines:
+        grid.add_row(*map(_text, line.cells))
+    return grid
+
+
+def _text(cell: Cell) -> Text:
+    style = next((STYLES[word] for word in cell.kind.split() if word in STYLES), "")
+    return Text.assemble((cell.text, style), (f"\n{cell.under}" if cell.under else "", "dim"))

@@ -1,0 +1,87 @@
+"""What a terminal shows of a study's document at the end: its table, and what does not hold."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+import pytest
+from rich.console import Console
+
+import racing
+from bolide.lab.report.summary import Race, Result, gather
+from bolide.lab.report.terminal import of_document
+
+
+@pytest.fixture(scope="module")
+def race() -> Race:
+    return gather(racing.records())
+
+
+def result(race: Race, name: str) -> Result:
+    return next(each for each in race.results if each.study.name == name)
+
+
+def shown(found: Result, width: int = 120) -> list[str]:
+    out = io.StringIO()
+    console = Console(file=out, width=width, highlight=False)
+    for each in of_document(found):
+        console.print(each)
+    return [" ".join(line.split()) for line in out.getvalue().splitlines() if line.strip()]
+
+
+def test_published_figures_stand_beside_ours(race: Race) -> None:
+    found = result(race, "pipelining")
+    figure = found.figures["pipelined-wrk", "japronto"]
+    share = found.of_ceiling(figure)
+    assert figure.rate is not None and share is not None
+    lines = shown(found)
+    assert lines[:3] == [
+        "As the document has it",
+        "pipelined-wrk: pipelined-wrk: here/",
+        "contestant published here published of ceiling",
+    ]
+    ours, ratio = figure.rate.middle, figure.rate.middle / 1214440
+    assert lines[3] == f"Japronto 1,214,440 {ours:,.0f} {ratio:.2f}× {share.middle * 100:.0f} %"
+    assert len(lines) == 7  # ours below it, and no sentence
+
+
+def test_what_does_not_hold_is_marked_and_said(race: Race) -> None:
+    lines = shown(result(race, "python-common"))
+    [row] = [line for line in lines if line.startswith("uWSGI")]
+    assert row.startswith("uWSGI (5 processes) 14,485 * ")
+    assert lines[-2:] == [
+        "What does not hold, and why:",
+        "- uWSGI (5 processes), 14,485 requests/s (c2000-ab): all 10,000 answers were errors"
+        " (Non-2xx responses: 10000)",
+    ]
+
+
+def test_loops_have_the_first_load_alone(race: Race) -> None:
+    lines = shown(result(race, "aiohttp-uvloop"))
+    assert lines[0] == "As the document has it: threads100-wrk"
+    assert [line.split()[0] for line in lines if line[:7] in ("uvloop ", "asyncio")] == [
+        "uvloop",
+        "asyncio",
+    ]
+    assert "published 10,265" in " ".join(lines)
+
+
+def test_a_narrow_terminal_loses_no_figure(race: Race) -> None:
+    assert "14,485" in "".join(shown(result(race, "python-common"), width=60))
+    assert "…" not in "".join(shown(result(race, "python-common"), width=60))
+
+
+def test_texts_are_no_markup(race: Race) -> None:
+    found = result(race, "python-common")
+    published = tuple(
+        msgspec.structs.replace(each, does_not_hold="[/nonsense]") for each in found.study.published
+    )
+    study = msgspec.structs.replace(found.study, published=published)
+    assert any(line.endswith("[/nonsense]") for line in shown(Result(study, found.figures)))
+
+
+def test_a_study_without_published_figures_shows_nothing(race: Race) -> None:
+    found = result(race, "pipelining")
+    study = msgspec.structs.replace(found.study, published=())
+    assert of_document(Result(study, found.figures)) == []
