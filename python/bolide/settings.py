@@ -139,8 +139,8 @@ class Settings:
         Number(1),
         PROCESSES,
         "From the first TERM or INT to the end of the last worker: requests in flight may finish "
-        "until 9/10 of it, the application's shutdown has the rest. Below the 30 s after "
-        "which Kubernetes kills.",
+        "until 9/10 of it (150 ms before its end at the latest, half of it at least), the "
+        "application's shutdown has the rest. Below the 30 s after which Kubernetes kills.",
         unit="milliseconds",
     )
     log_level: str = row(
