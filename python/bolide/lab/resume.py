@@ -59,13 +59,15 @@ def check_same(
         else:
             found = _other_tool(record, versions)
         if found:
-            raise ConfigError(f"{out} has another race ({found})")
+            raise _refusal(out, found)
     known = {each.name for each in earlier if isinstance(each, Contestant)}
     added = ", ".join(sorted(field.keys() - known))
     if known and added:
-        raise ConfigError(
-            f"{out} has another race (without {added}, which needs rounds of its own)"
-        )
+        raise _refusal(out, f"without {added}, which needs rounds of its own")
+
+
+def _refusal(out: Path, found: str) -> ConfigError:
+    return ConfigError(f"{out} has another race ({found}); name another --out")
 
 
 def _other_part(before: Machine, now: Machine) -> str:

@@ -169,5 +169,5 @@ def test_another_application_is_another_race(tmp_path: Path) -> None:
     assert code == 0, errors
     again = ("race", "--app", "mysite:other", *words, "--resume")
     code, _, errors = command(*again, cwd=tmp_path)
-    wanted = "bolide: error: out has another race (mysite, other settings)\n"
+    wanted = "bolide: error: out has another race (mysite, other settings); name another --out\n"
     assert (code, errors) == (2, wanted)

@@ -43,7 +43,7 @@ def test_a_race_that_goes_on_is_the_same_one(
     resumed = options(tmp_path, resumes=True, **other)
     with pytest.raises(ConfigError) as caught:
         race.run(study(), names, resumed, silent, known)
-    assert str(caught.value) == f"{tmp_path / 'out'} has another race {message}"
+    assert str(caught.value) == f"{tmp_path / 'out'} has another race {message}; name another --out"
     assert (tmp_path / "out" / results.FILE_NAME).read_bytes() == before
 
 
@@ -112,7 +112,7 @@ def test_other_servers_are_another_race(
     silent: Silent,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert _refused(tmp_path, silent, monkeypatch, was, now) == message
+    assert _refused(tmp_path, silent, monkeypatch, was, now) == f"{message}; name another --out"
 
 
 def test_other_settings_are_another_race(
@@ -150,7 +150,7 @@ def test_another_machine_is_another_race(
     with pytest.raises(ConfigError) as caught:
         race.run(study(), ["honest"], options(tmp_path, resumes=True), silent, among("honest"))
     said = message.format(**msgspec.structs.asdict(now))
-    assert str(caught.value) == f"{tmp_path / 'out'} has another race ({said})"
+    assert str(caught.value) == f"{tmp_path / 'out'} has another race ({said}); name another --out"
 
 
 def test_another_version_of_a_tool_is_another_race(
@@ -163,4 +163,4 @@ def test_another_version_of_a_tool_is_another_race(
     with pytest.raises(ConfigError) as caught:
         race.run(study(), ["honest"], options(tmp_path, resumes=True), silent, among("honest"))
     said = f"bolide {version}, now 9.9"
-    assert str(caught.value) == f"{tmp_path / 'out'} has another race ({said})"
+    assert str(caught.value) == f"{tmp_path / 'out'} has another race ({said}); name another --out"

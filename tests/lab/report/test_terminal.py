@@ -85,3 +85,5 @@ def test_a_study_without_published_figures_shows_nothing(race: Race) -> None:
     found = result(race, "pipelining")
     study = msgspec.structs.replace(found.study, published=())
     assert of_document(Result(study, found.figures)) == []
+    ours = {key: each for key, each in found.figures.items() if key[1] != "japronto"}
+    assert of_document(Result(found.study, ours)) == []

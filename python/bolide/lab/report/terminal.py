@@ -22,9 +22,10 @@ def of_document(result: Result) -> list[RenderableType]:
 
     The report has all tables, with intervals and charts.
     """
-    tables = shape.tables(result)
-    if not tables:
+    told = {(each.workload, each.contestant) for each in result.study.published}
+    if told.isdisjoint(result.figures):
         return []
+    tables = shape.tables(result)
     caption, first = tables[0]
     title = f"As the document has it: {caption}" if caption else "As the document has it"
     found: list[RenderableType] = [Text(), _grid(first, title)]
