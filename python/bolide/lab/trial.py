@@ -174,9 +174,10 @@ class _Run:
         self._command[:] = tool.command(load)
         cpus = {*self._conditions.server_cpus, *self._conditions.load_cpus}
         with ServerSampler(server.pids) as sampler:
-            before, since, own_s = Counters(cpus), time.monotonic(), _own_cpu_s()
+            before, since, own_s = Counters(cpus), time.monotonic(), _own_cpu_s(cpus)
             stdout, stderr, code, threads = self._tool(self._command, folder, load, server, sampler)
-            after, wall_s, own_s = Counters(cpus), time.monotonic() - since, _own_cpu_s() - own_s
+            after, wall_s = Counters(cpus), time.monotonic() - since
+            own_s = _own_cpu_s(cpus) - own_s
         if server.exit_code is not None:
             raise DeadError(f"under load it {server.end_told()}")
         reading = tool.read(stdout, stderr, code, load)
@@ -289,10 +290,12 @@ class _Run:
         )
 
 
-def _own_cpu_s() -> float:
-    """Give what this process has used, and all that it started and saw the end of: the tools."""
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(each.ru_utime + each.ru_stime for each in used)
+def _own_cpu_s(cpus: set[int]) -> float:
+    """Give what the tools that have ended used, and this process if it runs on these processors."""
+    whose = [resource.RUSAGE_CHILDREN]
+    if os.sched_getaffinity(0) <= cpus:
+        whose.append(resource.RUSAGE_SELF)
+    return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, whose))
 
 
 def _single(workload: Workload) -> Workload:
