@@ -52,7 +52,9 @@ class Process:
         self._log = log
         reader, self._keep = os.pipe()
         try:
-            with log.open("wb") as output, (errors or log).open("ab") as other:
+            log.write_bytes(b"")
+            # A command that opens /dev/stdout itself, as ab does, then writes behind, not over it.
+            with log.open("ab") as output, (errors or log).open("ab") as other:
                 self._guard = subprocess.Popen(  # noqa: S603 - what the race is about
                     [
                         sys.executable,

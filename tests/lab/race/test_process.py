@@ -118,3 +118,17 @@ def test_no_server_can_fill_the_disk(tmp_path: Path) -> None:
     ) as process:
         process.wait(10)
         assert process.last_words() == f"{1 << 30} {resource.RLIM_INFINITY}"
+
+
+def test_a_log_begins_anew_and_keeps_what_is_written_to_it_by_its_name(tmp_path: Path) -> None:
+    log = tmp_path / "l"
+    log.write_text("of another start")
+    script = (
+        "print('first', flush=True); print('second', file=open('/dev/stdout', 'a'), flush=True);"
+        " print('third')"
+    )
+    with Process(
+        [sys.executable, "-c", script], cpus=(0,), folder=tmp_path, log=log, variables={}
+    ) as process:
+        process.wait(10)
+        assert process.last_words() == "first / second / third"

@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.lab import race, results, setup, trial, verify
+from bolide.lab import contestant, race, results, setup, trial, verify
 from bolide.lab.contestant import Setup
 from bolide.lab.results import Machine, Study, Trial
+from bolide.lab.tools import find
 from lab.race.conftest import (
     CPU,
     LIAR,
@@ -324,3 +325,20 @@ def test_a_tool_that_does_not_end_is_ended(
     found = trial.run(slot, conditions)
     assert found.failure is not None and found.failure.class_ == "hang", found
     assert processes_with(str(LIAR)) == []
+
+
+def test_a_trial_by_ab_has_percentiles_in_microseconds() -> None:
+    """Its standard output is a file, which ab opens anew: nothing may be written over that."""
+    if find("ab").version() is None:
+        pytest.skip("ab is not installed")
+    conditions = trial.Conditions(study="tiny", server_cpus=(CPU,), load_cpus=(CPU,), warm_up_s=0.1)
+    short = workload(
+        tool="ab", http_version="1.0", is_persistent=False, requests_total=1000, timeout_s=10.0
+    )
+    found = trial.run(trial.Slot(1, short, contestant.own()["http-server"]), conditions)
+    assert found.failure is None, found
+    assert found.histogram is not None and found.latency_us is not None
+    assert sum(count for _, count in found.histogram) == found.ok == 1000
+    assert any(upper_us % 1000 for upper_us, _ in found.histogram)
+    mean, longest = found.latency_us["mean"], found.latency_us["max"]
+    assert mean and longest and mean < longest == found.histogram[-1][0]

@@ -57,7 +57,7 @@ def test_right_answers() -> None:
     assert found.requests_per_s == pytest.approx(14484.78)
     assert found.seconds == pytest.approx(0.69038, abs=1e-5)  # more digits than the page's 0.690
     assert found.latency_us == {
-        "mean": pytest.approx(138076),
+        "mean": 7000,
         "p50": 6000,
         "p90": 7000,
         "p99": 57000,
@@ -120,6 +120,31 @@ def test_precise_percentiles_become_a_histogram() -> None:
     assert (found.latency_us["p50"], found.latency_us["max"]) == (500, 1000)
     assert found.histogram[:2] == [(10, 100), (20, 100)]
     assert sum(count for _, count in found.histogram) == 10000
+
+
+@pytest.mark.parametrize(
+    ("percentiles", "mean_us"),
+    [
+        (0, 7000),
+        (101, 7250),  # of the percentiles, 7.0 to 7.5 ms
+        (100, 7000),  # the last is missing
+    ],
+)
+def test_the_mean_is_that_of_the_row_total(percentiles: int, mean_us: float) -> None:
+    """Never "Time per request": that is connections times time by requests."""
+    rows = "".join(f"{percent},{7 + percent / 200:.3f}\n" for percent in range(percentiles))
+    found = AB.read(page() + "\n" + rows, "", 0, LOAD)
+    assert found.latency_us is not None
+    assert found.latency_us["mean"] == pytest.approx(mean_us)
+
+
+@pytest.mark.parametrize(("ms", "mean_us"), [(1.0, 6500), (90.0, 7500)])
+def test_the_mean_of_percentiles_stays_within_that_of_the_row(ms: float, mean_us: float) -> None:
+    """A few answers that were very late are half of the last percentile's width."""
+    rows = "".join(f"{percent},{ms:.3f}\n" for percent in range(101))
+    found = AB.read(page() + "\n" + rows, "", 0, LOAD)
+    assert found.latency_us is not None
+    assert found.latency_us["mean"] == pytest.approx(mean_us)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,8 @@ class Ab(Tool):
         """Give the command line.
 
         `-r` goes on after a receive error, and `-e` writes percentiles in microseconds: the page
-        has whole milliseconds.
+        has whole milliseconds. ab opens that file itself, so a file as standard output must be
+        open for appending.
 
         Raises:
             ToolError: the load is pipelined, has a rate, or expects no 2xx.
@@ -65,7 +66,7 @@ class Ab(Tool):
             seconds,
             errors=errors,
             latency_us=latency(
-                mean=_us(page.number("Time per request")),
+                mean=_us(page.mean()),
                 p50=_us(rows.get(50)),
                 p90=_us(rows.get(90)),
                 p99=_us(rows.get(99)),
@@ -143,6 +144,20 @@ class _Page:
         if not load.is_persistent:
             said.append("ab's latency includes the connect")
         return said
+
+    def mean(self) -> float | None:
+        """Give the mean latency of the row Total, in ms, its fraction from the percentiles.
+
+        "Time per request" is connections times seconds by requests, and no latency at all.
+        """
+        found = re.search(r"^Total: +\d+ +(\d+)", self.text, re.MULTILINE)
+        if not found:
+            return None
+        whole, rows = int(found[1]), self.precise()
+        if not set(range(101)) <= rows.keys():
+            return whole
+        between = sum(rows[upper - 1] + rows[upper] for upper in range(1, 101)) / 200
+        return min(max(between, whole - 0.5), whole + 0.5)
 
     def precise(self) -> dict[int, float]:
         """Give the rows of `-e`: milliseconds with three decimals by percent, 0 to 100."""
