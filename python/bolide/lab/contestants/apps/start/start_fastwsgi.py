@@ -7,6 +7,7 @@ import fastwsgi
 
 module, _, attribute = sys.argv[1].partition(":")
 fastwsgi.server.backlog = 4096
+fastwsgi.server.tcp_nodelay = 1
 fastwsgi.run(
     getattr(importlib.import_module(module), attribute),
     host=sys.argv[2],
