@@ -1,4 +1,4 @@
-"""The content from Tornado: `on_tornado.py HOST PORT`."""
+"""The content from Tornado: `on_tornado.py asyncio|uvloop HOST PORT`."""
 
 import asyncio
 import sys
@@ -19,11 +19,21 @@ class Hello(tornado.web.RequestHandler):
         self.write(CONTENT)
 
 
-async def main():
+async def serve(host, port):
     """Serve for ever."""
     app = tornado.web.Application([(TARGET, Hello)], log_function=lambda handler: None)
-    app.listen(int(sys.argv[2]), sys.argv[1], backlog=4096)
+    app.listen(int(port), host, backlog=4096)
     await asyncio.Event().wait()
 
 
-asyncio.run(main())
+def main(loop, host, port):
+    """Run on the loop of that name."""
+    if loop == "uvloop":
+        import uvloop
+
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    asyncio.run(serve(host, port))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
