@@ -149,7 +149,7 @@ class Counters:
             steal_share=(
                 round((self._steal_s - earlier._steal_s) / total_s, 4) if total_s > 0 else None
             ),
-            time_wait=self.time_wait,
+            time_wait=_risen(earlier.time_wait, self.time_wait),
             waited_share=waited_share or None,
         )
 

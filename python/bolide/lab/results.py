@@ -158,7 +158,7 @@ class KernelDelta(msgspec.Struct, frozen=True, kw_only=True):
     steal_share: float | None = None
     """Of the time of the processors that the race used."""
     time_wait: int | None = None
-    """Connections in TIME_WAIT at the end, each of which holds a port."""
+    """Connections in TIME_WAIT; each that this load has left holds a port towards the server."""
     waited_share: dict[str, float] | None = None
     """Of the time, in which some task waited for "cpu", "memory" or "io" (pressure stall, PSI)."""
 
