@@ -160,7 +160,7 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     )
     terminal = Terminal()
     try:
-        outcome = races.run(plan, names, options, terminal)
+        is_whole = races.run(plan, names, options, terminal)
     finally:
         terminal.stop()
     records = results.read(out)
@@ -170,7 +170,7 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
         terminal.console.print(each)
     click.echo(f"results: {out / results.FILE_NAME}")
     click.echo(f"report:  bolide race report {out}")
-    if outcome.was_stopped:
+    if not is_whole:
         click.echo(f"stopped early; go on with --resume --out {out}", err=True)
         sys.exit(EXIT_INTERRUPTED)
     if all(each.failure for each in trials):

@@ -61,21 +61,14 @@ class Show(Protocol):
         """Tell how it went."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How it ended."""
-
-    was_stopped: bool
-
-
 def run(
     study: Study,
     names: Sequence[str],
     options: Options,
     show: Show,
     among: dict[str, Contestant] | None = None,
-) -> Outcome:
-    """Run a race, to its end or until it is interrupted.
+) -> bool:
+    """Run a race, to its end or until it is interrupted; tell whether it came to its end.
 
     Raises:
         ConfigError: nothing of it can run here, its folder has another race, or cannot be written.
@@ -111,9 +104,9 @@ def run(
         left = [slot for slot in order if _key(slot) not in done]
         show.start(left, len(order) - len(left))
         with _off_the_server(options):
-            outcome = _trials(left, conditions, journal, show)
+            is_whole = _trials(left, conditions, journal, show)
         _tell_noise(order, options.out, show)
-        return outcome
+        return is_whole
 
 
 def _tell_noise(order: Sequence[trial.Slot], folder: Path, show: Show) -> None:
@@ -131,7 +124,7 @@ def _tell_noise(order: Sequence[trial.Slot], folder: Path, show: Show) -> None:
 
 def _trials(
     order: Sequence[trial.Slot], conditions: trial.Conditions, journal: Journal, show: Show
-) -> Outcome:
+) -> bool:
     """Run them; what was noisy once more and at once, while its round is still the same weather."""
     again_max = int(NOISY_SHARE_MAX * len(order))
     try:
@@ -143,11 +136,11 @@ def _trials(
                     found = _tried(slot, conditions, journal, show)
                 show.ended(found)
     except KeyboardInterrupt:
-        return Outcome(was_stopped=True)
+        return False
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         raise ConfigError(f"no trial can go on: {error.strerror or error}{where}") from None
-    return Outcome(was_stopped=False)
+    return True
 
 
 def _tried(slot: trial.Slot, conditions: trial.Conditions, journal: Journal, show: Show) -> Trial:

@@ -23,8 +23,8 @@ PSS_EVERY = 10
 LIST_EVERY = 10
 """Samples between two looks for new processes."""
 
-THREADS_LIST_EVERY = 3
-"""The same for a tool, which starts its processes and ends within seconds."""
+FIRST_LOOKS = 3
+"""A tool starts its threads in these, so each of them looks for new ones."""
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -145,7 +145,7 @@ class ThreadSampler:
 
     def look(self) -> None:
         """Take one sample."""
-        if self._looks % THREADS_LIST_EVERY == 0:
+        if self._looks < FIRST_LOOKS or self._looks % LIST_EVERY == 0:
             self._find()
         self._looks += 1
         now = time.monotonic()

@@ -227,9 +227,9 @@ def _quick_s(workload: Workload) -> float:
 
 
 def shortened(study: Study, is_installed: Callable[[str], bool]) -> Study:
-    """Give a study for a quick race: one round, a second each, fewer workloads, by one tool each.
+    """Give a study for a quick race: one round, a second or three each, fewer workloads.
 
-    That is the first tool of the workload which is installed.
+    Each by one tool: the first of the workload's that is installed.
     """
     kept: dict[str, Workload] = {}
     for each in study.workloads:

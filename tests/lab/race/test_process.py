@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -47,28 +49,23 @@ def test_a_killed_race_leaves_nothing(way: str, tmp_path: Path) -> None:
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
+@contextmanager
+def _ended(folder: Path, *command: str, **variables: str) -> Iterator[Process]:
+    """Run a command to its end; its log is `l` in the folder."""
+    log = folder / "l"
+    with Process(command, cpus=(CPU,), folder=folder, log=log, variables=variables) as process:
+        process.wait(10)
+        yield process
+
+
 def test_a_signal_is_named(tmp_path: Path) -> None:
     script = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
-    with Process(
-        [sys.executable, "-c", script],
-        cpus=(CPU,),
-        folder=tmp_path,
-        log=tmp_path / "l",
-        variables={},
-    ) as process:
-        process.wait(10)
+    with _ended(tmp_path, sys.executable, "-c", script) as process:
         assert process.end_told() == "ended by SIGSEGV: it wrote nothing"
 
 
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with Process(
-        ["/nonsense/server"],
-        cpus=(CPU,),
-        folder=tmp_path,
-        log=tmp_path / "l",
-        variables={},
-    ) as process:
-        process.wait(10)
+    with _ended(tmp_path, "/nonsense/server") as process:
         assert process.end_told() == "ended with 127: /nonsense/server: No such file or directory"
 
 
@@ -80,14 +77,7 @@ def test_variables_that_steer_servers_are_not_inherited(
     monkeypatch.setenv("KEPT", "yes")
     names = "BOLIDE_PORT GUNICORN_CMD_ARGS KEPT GIVEN"
     script = f"import os; print(*sorted(set({names!r}.split()) & set(os.environ)))"
-    with Process(
-        [sys.executable, "-c", script],
-        cpus=(CPU,),
-        folder=tmp_path,
-        log=tmp_path / "l",
-        variables={"GIVEN": "yes"},
-    ) as process:
-        process.wait(10)
+    with _ended(tmp_path, sys.executable, "-c", script, GIVEN="yes") as process:
         assert process.last_words() == "GIVEN KEPT"
 
 
@@ -96,39 +86,21 @@ def test_last_words_are_the_end_of_a_log_without_its_colours(tmp_path: Path) -> 
         "print('x' * 9_000_000); print('y' * 1000); print();"
         " print('\\x1b[31mred\\x1b[0m\\a \\x9bm[/b]')"
     )
-    with Process(
-        [sys.executable, "-c", script],
-        cpus=(CPU,),
-        folder=tmp_path,
-        log=tmp_path / "l",
-        variables={},
-    ) as process:
-        process.wait(10)
+    with _ended(tmp_path, sys.executable, "-c", script) as process:
         assert process.last_words() == f"{'x' * 300} / {'y' * 300} / red m[/b]"
 
 
 def test_no_server_can_fill_the_disk(tmp_path: Path) -> None:
     script = "import resource; print(*resource.getrlimit(resource.RLIMIT_FSIZE))"
-    with Process(
-        [sys.executable, "-c", script],
-        cpus=(CPU,),
-        folder=tmp_path,
-        log=tmp_path / "l",
-        variables={},
-    ) as process:
-        process.wait(10)
+    with _ended(tmp_path, sys.executable, "-c", script) as process:
         assert process.last_words() == f"{1 << 30} {resource.RLIM_INFINITY}"
 
 
 def test_a_log_begins_anew_and_keeps_what_is_written_to_it_by_its_name(tmp_path: Path) -> None:
-    log = tmp_path / "l"
-    log.write_text("of another start")
+    (tmp_path / "l").write_text("of another start")
     script = (
         "print('first', flush=True); print('second', file=open('/dev/stdout', 'a'), flush=True);"
         " print('third')"
     )
-    with Process(
-        [sys.executable, "-c", script], cpus=(0,), folder=tmp_path, log=log, variables={}
-    ) as process:
-        process.wait(10)
+    with _ended(tmp_path, sys.executable, "-c", script) as process:
         assert process.last_words() == "first / second / third"
