@@ -1,7 +1,7 @@
 """The compiled half of Bolide: the reactor, HTTP, routing, and the calling of native handlers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from selectors import BaseSelector, SelectorKey
 from typing import Any, Self, final
 
@@ -18,6 +18,8 @@ __all__ = [
     "WsgiApp",
     "__version__",
     "ceiling",
+    "field_line",
+    "field_lines",
     "is_release_build",
     "settings",
 ]
@@ -35,6 +37,32 @@ def ceiling(host: str, port: int, size: int, seconds: float | None = None) -> in
     Raises:
         OSError: The address cannot be bound.
         ValueError: `host` is no IP address.
+    """
+
+def field_line(name: str, value: str) -> bytes:
+    """Encode one field line of a response with its line end, in latin-1.
+
+    Whitespace around the value is no part of it and dropped. RFC 9110 §5.1, §5.5.
+
+    Raises:
+        TypeError: Name or value is not a str.
+        ValueError: The name is no token, the field belongs to the server, or the value has a
+            control character or one beyond latin-1.
+    """
+
+def field_lines(
+    headers: dict[str, str] | Iterable[tuple[str, str]],
+    type_line: bytes,
+    *,
+    is_type_explicit: bool,
+) -> bytes:
+    """Encode the field lines of a dict or of pairs behind their response's content-type line.
+
+    `type_line` is the encoded content-type line (b"" for none), used unless `headers` has its own.
+
+    Raises:
+        TypeError: As `field_line` does, or headers are no pairs.
+        ValueError: As `field_line` does, or the content type was given twice.
     """
 
 @final

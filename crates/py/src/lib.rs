@@ -7,6 +7,7 @@ mod calls;
 mod context;
 mod driver;
 mod ffi;
+mod field;
 mod interface;
 mod native;
 mod request;
@@ -30,6 +31,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("is_release_build", !cfg!(debug_assertions))?;
     module.add_function(wrap_pyfunction!(server::settings, module)?)?;
+    module.add_function(wrap_pyfunction!(field::field_line, module)?)?;
+    module.add_function(wrap_pyfunction!(field::field_lines, module)?)?;
     module.add_function(wrap_pyfunction!(tools::ceiling, module)?)?;
     module.add_class::<tools::Load>()?;
     module.add_class::<request::Request>()?;

@@ -164,7 +164,7 @@ pub(crate) fn is_ows(byte: u8) -> bool {
 ///
 /// A field value has no byte below SP but HTAB.
 #[inline]
-pub(crate) fn trim_ows(mut bytes: &[u8]) -> &[u8] {
+pub fn trim_ows(mut bytes: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = bytes
         && *first <= SP
     {

@@ -45,6 +45,7 @@ pub use encode::{
 pub use error::{ErrorKind, ProtocolError};
 pub use field::{FieldLines, field_lines, is_field_name, is_field_value};
 pub use framing::{BodyDecoder, BodyLength, Decoded};
+pub use grammar::trim_ows;
 pub use head::{
     Progress, RequestHead, parse_request, parse_request_with, within_limits, worth_parsing,
 };

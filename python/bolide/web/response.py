@@ -1,7 +1,7 @@
 """`Response`: an answer with a status and field lines, for when a plain value says too little.
 
 The core reads the three slots and nothing else: `status`, `body` and the field lines as they go on
-the wire. Therefore those are checked and encoded here, when they are given.
+the wire. Therefore those are checked and encoded when they are given.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
@@ -11,14 +11,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from bolide._core import field_line, field_lines
 from bolide.web.cookie import SameSite, cookie_value
-from bolide.web.field import (
-    FieldLines,
-    content_type_line,
-    field_line,
-    field_lines,
-    text_type_line,
-)
+from bolide.web.field import FieldLines, content_type_line, header_pairs, text_type_line
 from bolide.web.multidict import Headers
 
 __all__ = ["Body", "Content", "Response", "encode_json"]
@@ -86,7 +81,8 @@ class Response:
             encode = content_type_line if text is None else text_type_line
             line = encode(content_type)
         if headers:
-            line = field_lines(headers, line, is_type_explicit=content_type is not None)
+            pairs = header_pairs(headers)
+            line = field_lines(pairs, line, is_type_explicit=content_type is not None)
         self._raw_headers = line
         if type(status) is not int or not 200 <= status <= 599:
             status = _checked_status(status)

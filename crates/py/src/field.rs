@@ -1,0 +1,190 @@
+//! Field lines of a response: validated, and encoded as they go on the wire.
+//!
+//! An application's text never reaches the header section unchecked: what could end a line or a section is refused here, which is the
+//! whole defence against response splitting. What frames the message belongs to the server and is refused too.
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyString};
+
+use crate::ffi;
+
+const FRAMING: &str = "the server frames the message itself";
+const CONNECTION: &str = "the server keeps or closes the connection itself";
+/// The fields that an application cannot set, and why.
+const REFUSED: [(&[u8], &str); 6] = [
+    (b"content-length", FRAMING),
+    (b"transfer-encoding", FRAMING),
+    (b"connection", CONNECTION),
+    (b"keep-alive", CONNECTION),
+    (b"proxy-connection", CONNECTION),
+    (b"upgrade", CONNECTION),
+];
+const CONTENT_TYPE: &[u8] = b"content-type";
+/// Room for the two or three short lines that most answers have.
+const LINES_BYTES: usize = 128;
+
+/// One field line with its line end, in Latin-1 (RFC 9110 5.1, 5.5). Whitespace around the value is no part of it and dropped.
+///
+/// # Errors
+/// `TypeError` for a name or value that is no str; `ValueError` for a name that is no token or is the server's to set, and for a value
+/// with a control character or one beyond Latin-1.
+#[pyfunction]
+pub(crate) fn field_line<'py>(
+    name: &Bound<'py, PyAny>,
+    value: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let mut line = Vec::with_capacity(LINES_BYTES);
+    write_line(&mut line, name, checked_name(name)?, value)?;
+    Ok(PyBytes::new(name.py(), &line))
+}
+
+/// The field lines of a dict or of pairs behind the encoded content-type line (empty for none), unless they have one of their own.
+///
+/// # Errors
+/// As for [`field_line`]; `TypeError` for what are no pairs, `ValueError` when the content type is given twice.
+#[pyfunction]
+#[pyo3(signature = (headers, type_line, *, is_type_explicit))]
+pub(crate) fn field_lines<'py>(
+    headers: &Bound<'py, PyAny>,
+    type_line: &[u8],
+    is_type_explicit: bool,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let mut section = Section {
+        lines: Vec::with_capacity(LINES_BYTES),
+        own_type: None,
+        is_type_explicit,
+    };
+    if let Ok(dict) = headers.cast_exact::<PyDict>() {
+        let mut position = 0;
+        while let Some((name, value)) = ffi::next_entry(dict, &mut position) {
+            section.add(&name, &value)?;
+        }
+    } else {
+        for item in headers.try_iter()? {
+            let (name, value) = pair(&item?)?;
+            section.add(&name, &value)?;
+        }
+    }
+    let type_line = section.own_type.as_deref().unwrap_or(type_line);
+    let length = type_line.len() + section.lines.len();
+    PyBytes::new_with(headers.py(), length, |bytes| {
+        let (first, others) = bytes.split_at_mut(type_line.len());
+        first.copy_from_slice(type_line);
+        others.copy_from_slice(&section.lines);
+        Ok(())
+    })
+}
+
+struct Section {
+    lines: Vec<u8>,
+    own_type: Option<Vec<u8>>,
+    is_type_explicit: bool,
+}
+
+impl Section {
+    #[inline]
+    fn add(&mut self, name: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let token = checked_name(name)?;
+        if !token.eq_ignore_ascii_case(CONTENT_TYPE) {
+            return write_line(&mut self.lines, name, token, value);
+        }
+        if self.is_type_explicit {
+            return Err(PyValueError::new_err(
+                "the content type is given twice: leave out one",
+            ));
+        }
+        self.is_type_explicit = true;
+        write_line(self.own_type.insert(Vec::new()), name, token, value)
+    }
+}
+
+/// Name and value out of any iterable of two.
+fn pair<'py>(item: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    if let Ok(pair) = item.extract() {
+        return Ok(pair);
+    }
+    let parts: Vec<_> = match item.try_iter() {
+        Ok(parts) if !item.is_instance_of::<PyString>() => parts.collect::<PyResult<_>>()?,
+        _ => Vec::new(),
+    };
+    <[_; 2]>::try_from(parts)
+        .map(|[name, value]| (name, value))
+        .or_else(|_| {
+            Err(PyTypeError::new_err(format!(
+                "headers are a mapping, or pairs of name and value, but there is {}",
+                item.repr()?
+            )))
+        })
+}
+
+/// The bytes of a name that an application may set.
+#[inline]
+fn checked_name<'a>(name: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
+    let Ok(text) = name.cast::<PyString>() else {
+        return Err(PyTypeError::new_err(format!(
+            "a field name is a str, not {}: {}",
+            name.get_type().name()?,
+            name.repr()?
+        )));
+    };
+    let token = ffi::ascii(text).unwrap_or_default();
+    if !wire::is_field_name(token) {
+        return Err(PyValueError::new_err(format!(
+            "{} is no field name: it takes letters, digits and !#$%&'*+-.^_`|~ only",
+            name.repr()?
+        )));
+    }
+    let refused = REFUSED
+        .iter()
+        .find(|(refused, _)| token.eq_ignore_ascii_case(refused));
+    match refused {
+        None => Ok(token),
+        Some((_, reason)) => Err(PyValueError::new_err(format!(
+            "a response cannot set {name}: {reason}; leave this field line out"
+        ))),
+    }
+}
+
+#[inline]
+fn write_line(
+    lines: &mut Vec<u8>,
+    name: &Bound<'_, PyAny>,
+    token: &[u8],
+    value: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let Ok(text) = value.cast::<PyString>() else {
+        return Err(PyTypeError::new_err(format!(
+            "the value of {name} is a str, not {}: pass str({})",
+            value.get_type().name()?,
+            value.repr()?
+        )));
+    };
+    lines.extend_from_slice(token);
+    lines.extend_from_slice(b": ");
+    let is_written = match ffi::ascii(text) {
+        Some(ascii) => write_value(lines, ascii),
+        None => latin1(text).is_some_and(|bytes| write_value(lines, &bytes)),
+    };
+    if !is_written {
+        return Err(PyValueError::new_err(format!(
+            "the value of {name} has a control character, or one beyond latin-1: percent-encode it ({})",
+            value.repr()?
+        )));
+    }
+    lines.extend_from_slice(b"\r\n");
+    Ok(())
+}
+
+/// False when the value cannot be sent.
+#[inline]
+fn write_value(lines: &mut Vec<u8>, value: &[u8]) -> bool {
+    lines.extend_from_slice(wire::trim_ows(value));
+    wire::is_field_value(value)
+}
+
+/// None for a character that Latin-1 does not have.
+fn latin1(text: &Bound<'_, PyString>) -> Option<Vec<u8>> {
+    let text = text.to_str().ok()?;
+    text.chars().map(|char| u8::try_from(char).ok()).collect()
+}
