@@ -1,16 +1,24 @@
 """The application that the benches measure."""
 
+import itertools
 from typing import Any
 
-from bolide import App
+from bolide import App, Response
 
 app = App()
+NUMBERS = itertools.count()
 
 
 @app.get("/")
 def hello(request: Any) -> str:
     """Answer with 13 bytes from a plain function."""
     return "Hello, World!"
+
+
+@app.get("/numbered")
+def numbered(request: Any) -> Response:
+    """Answer with the same bytes and a field that is another each time."""
+    return Response(text="Hello, World!", headers={"X-Number": str(next(NUMBERS))})
 
 
 @app.get("/async")

@@ -55,6 +55,7 @@ class Workload:
 
 
 DEF_24 = Workload("def-24", "/", depth=24)
+NUMBERED_24 = Workload("numbered-24", "/numbered", depth=24)
 ASYNC_24 = Workload("async-24", "/async", depth=24)
 DEF_1 = Workload("def-1", "/")
 ASYNC_1 = Workload("async-1", "/async")

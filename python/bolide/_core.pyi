@@ -1,7 +1,17 @@
 """The compiled half of Bolide: the reactor, HTTP, routing, and the calling of native handlers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from selectors import BaseSelector, SelectorKey
 from typing import Any, Self, final
 
@@ -12,17 +22,23 @@ __all__ = [
     "MountedApp",
     "NativeApp",
     "Request",
+    "Response",
     "Selector",
     "Server",
     "Stream",
     "WsgiApp",
     "__version__",
     "ceiling",
+    "complete_response",
     "field_line",
-    "field_lines",
     "is_release_build",
     "settings",
 ]
+
+_FieldLines = Mapping[str, str] | Iterable[tuple[str, str]]
+_Parts = Iterable[bytes | str] | AsyncIterable[bytes | str]
+_Content = bytes | bytearray | memoryview | str | _Parts
+_Body = bytes | Iterator[bytes | str] | AsyncIterator[bytes | str] | None
 
 __version__: str
 is_release_build: bool
@@ -39,6 +55,24 @@ def ceiling(host: str, port: int, size: int, seconds: float | None = None) -> in
         ValueError: `host` is no IP address.
     """
 
+def complete_response(
+    kind: type[Response],
+    *,
+    json_encode: Callable[[Any], bytes],
+    sendable: Callable[[Any], _Body],
+    header_pairs: Callable[[_FieldLines], dict[str, str] | Iterable[tuple[str, str]]],
+    content_type_line: Callable[[str], bytes],
+    text_type_line: Callable[[str], bytes],
+    checked_status: Callable[[Any], int],
+) -> None:
+    """Have the core construct `bolide.Response`, once; `kind` is that class.
+
+    The functions do what is rare in a response, but for `json_encode`.
+
+    Raises:
+        TypeError: `kind` is not derived from `Response`.
+    """
+
 def field_line(name: str, value: str) -> bytes:
     """Encode one field line of a response with its line end, in latin-1.
 
@@ -48,21 +82,6 @@ def field_line(name: str, value: str) -> bytes:
         TypeError: Name or value is not a str.
         ValueError: The name is no token, the field belongs to the server, or the value has a
             control character or one beyond latin-1.
-    """
-
-def field_lines(
-    headers: dict[str, str] | Iterable[tuple[str, str]],
-    type_line: bytes,
-    *,
-    is_type_explicit: bool,
-) -> bytes:
-    """Encode the field lines of a dict or of pairs behind their response's content-type line.
-
-    `type_line` is the encoded content-type line (b"" for none), used unless `headers` has its own.
-
-    Raises:
-        TypeError: As `field_line` does, or headers are no pairs.
-        ValueError: As `field_line` does, or the content type was given twice.
     """
 
 @final
@@ -202,8 +221,6 @@ class NativeApp:
         *,
         app: Any,
         request_type: type[Request],
-        response_type: type,
-        json_encode: Callable[[Any], bytes],
         on_error: Callable[[Any, Exception], Any],
         on_status: Callable[[Any, int, str], Any],
         stream_async: Callable[[Stream, Any], Coroutine[Any, Any, None]],
@@ -222,6 +239,36 @@ class NativeApp:
 
         Raises:
             ValueError: The pattern cannot be read, or the route exists; one plain sentence.
+        """
+
+class Response:
+    """What `bolide.Response` is derived from; see there."""
+
+    status: int
+    """200 to 599, which is checked when it is sent."""
+    body: _Body
+    """What will be sent; text reads as the bytes that it is sent as."""
+
+    def __init__(
+        self,
+        body: _Content | None = None,
+        status: int = 200,
+        headers: _FieldLines | None = None,
+        content_type: str | None = None,
+        *,
+        text: str | None = None,
+        json: Any = ...,
+    ) -> None: ...
+    @property
+    def raw_headers(self) -> bytes:
+        """The encoded field lines, without those that the server adds."""
+
+    def add_header(self, name: str, value: str) -> None:
+        """Add a field line behind those of the same name.
+
+        Raises:
+            TypeError: `name` or `value` is not a str.
+            ValueError: The field line is malformed or the server's to set.
         """
 
 @final

@@ -1,10 +1,16 @@
 """Field lines of a response."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
-from bolide._core import field_line, field_lines
-from bolide.web.field import charset_of, content_type_line, header_pairs, text_type_line
+from bolide._core import field_line
+from bolide.web import Response
+from bolide.web.field import charset_of, content_type_line, text_type_line
 from bolide.web.multidict import Headers
+
+TEXT = b"Content-Type: text/plain; charset=utf-8\r\n"
 
 
 @pytest.mark.parametrize(
@@ -71,25 +77,59 @@ def test_names_and_values_are_str() -> None:
         field_line(b"x", "1")  # type: ignore[arg-type]
 
 
-def test_lines_of_a_mapping_and_of_pairs() -> None:
-    assert field_lines({"a": "1"}, b"", is_type_explicit=False) == b"a: 1\r\n"
-    pairs = [("a", "1"), ("a", "2")]
-    assert field_lines(pairs, b"T", is_type_explicit=False) == b"Ta: 1\r\na: 2\r\n"
-    pairs = header_pairs(Headers(pairs))
-    assert field_lines(pairs, b"", is_type_explicit=False) == b"a: 1\r\na: 2\r\n"
+class Pairs(dict[str, str]):
+    """A mapping that is no plain dict."""
+
+
+@pytest.mark.parametrize(
+    ("headers", "lines"),
+    [
+        ({"a": "1"}, b"a: 1\r\n"),
+        (Pairs(a="1"), b"a: 1\r\n"),
+        ([("a", "1"), ("a", "2")], b"a: 1\r\na: 2\r\n"),
+        ([["a", "1"]], b"a: 1\r\n"),
+        (dict(a="1").items(), b"a: 1\r\n"),
+        (Headers([("a", "1"), ("a", "2")]), b"a: 1\r\na: 2\r\n"),
+        ({}, b""),
+        ((), b""),
+        (None, b""),
+    ],
+)
+def test_lines_of_a_mapping_and_of_pairs(headers: Any, lines: bytes) -> None:
+    assert Response(headers=headers).raw_headers == lines
+    assert Response(text="", headers=headers).raw_headers == TEXT + lines
+
+
+@pytest.mark.parametrize("headers", [1, "ab", ["ab"], [("a",)], [("a", "b", "c")], [1]])
+def test_what_are_no_pairs_is_refused(headers: Any) -> None:
+    with pytest.raises(TypeError, match="headers are a mapping, or pairs of name and value, not "):
+        Response(headers=headers)
+
+
+def test_pairs_may_come_one_by_one() -> None:
+    pairs = (("a", number) for number in "12")
+    assert Response(headers=pairs).raw_headers == b"a: 1\r\na: 2\r\n"
+
+
+def test_an_error_of_the_pairs_goes_on() -> None:
+    def pairs() -> Iterator[tuple[str, str]]:
+        yield "a", "1"
+        raise OSError("lost")
+
+    with pytest.raises(OSError, match="lost"):
+        Response(headers=pairs())
 
 
 def test_a_content_type_among_the_lines_replaces_the_default() -> None:
-    lines = field_lines({"Content-Type": "a/b"}, b"content-type: x/y\r\n", is_type_explicit=False)
-    assert lines == b"Content-Type: a/b\r\n"
+    lines = Response("a", headers={"x": "1", "Content-Type": "a/b"}).raw_headers
+    assert lines == b"Content-Type: a/b\r\nx: 1\r\n"
 
 
 def test_a_content_type_is_given_once() -> None:
     with pytest.raises(ValueError, match="the content type is given twice"):
-        field_lines({"Content-Type": "a/b"}, b"content-type: x/y\r\n", is_type_explicit=True)
+        Response("a", headers={"Content-Type": "a/b"}, content_type="x/y")
     with pytest.raises(ValueError, match="the content type is given twice"):
-        pairs = [("content-type", "a/b"), ("Content-Type", "c/d")]
-        field_lines(pairs, b"", is_type_explicit=False)
+        Response(headers=[("content-type", "a/b"), ("Content-Type", "c/d")])
 
 
 @pytest.mark.parametrize(

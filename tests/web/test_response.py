@@ -1,5 +1,7 @@
 """What a `Response` hands to the core."""
 
+import gc
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from http import HTTPStatus
 from typing import Any
@@ -166,6 +168,75 @@ def test_a_redirection_has_a_status_of_one() -> None:
 def test_it_has_no_other_attributes() -> None:
     with pytest.raises(AttributeError):
         Response().code = 200  # type: ignore[attr-defined]
+
+
+def test_a_derived_class_may_take_other_arguments() -> None:
+    class Page(Response):
+        def __init__(self, title: str, *, lines: int = 1) -> None:
+            super().__init__(text=title * lines, content_type="text/html")
+            self.title = title
+
+    page = Page("a", lines=2)
+    assert (page.body, page.title, page.status) == (b"aa", "a", 200)
+    assert page.raw_headers == b"Content-Type: text/html; charset=utf-8\r\n"
+    assert type(page) is Page
+
+
+def test_a_derived_class_without_its_own_constructor_is_constructed_alike() -> None:
+    class Plain(Response):
+        pass
+
+    plain = Plain("a", 201, {"x": "1"})
+    assert (type(plain), plain.body, plain.status) == (Plain, b"a", 201)
+    with pytest.raises(ValueError, match="200 to 599"):
+        Plain(status=99)
+
+
+def test_a_constructor_that_is_replaced_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    init = Response.__init__
+    with monkeypatch.context() as patch:
+        patch.setattr(Response, "__init__", lambda self, text: init(self, text=text * 2))
+        assert Response("a").body == b"aa"
+    assert Response("a", 201).body == b"a"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "message"),
+    [
+        ((), {"code": 1}, "code"),
+        (("a", 200, None, None, "b"), {}, "4 positional arguments"),
+        (("a",), {"body": "b"}, "multiple values for argument 'body'"),
+        ((), {"\u00e9": 1}, "\u00e9"),
+    ],
+)
+def test_what_a_response_does_not_take(
+    arguments: tuple[Any, ...], named: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        Response(*arguments, **named)
+
+
+def test_a_response_that_holds_itself_is_collected() -> None:
+    class Parts:
+        response: Response | None = None
+
+        def __iter__(self) -> Iterator[bytes]:
+            return self
+
+        def __next__(self) -> bytes:
+            raise StopIteration
+
+    parts = Parts()
+    parts.response = Response(parts)
+    gone = weakref.ref(parts)
+    del parts
+    gc.collect()
+    assert gone() is None
+
+
+def test_text_that_cannot_be_encoded_is_refused() -> None:
+    with pytest.raises(UnicodeEncodeError):
+        Response(text="\ud800")
 
 
 def test_repr_shows_status_and_size() -> None:

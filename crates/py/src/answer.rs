@@ -1,11 +1,17 @@
 //! Return values of handlers, as answers.
 
+mod field;
+mod response;
+
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
-use server::{Fields, Response};
+use server::Fields;
 
 use crate::ffi;
+pub(crate) use field::field_line;
+use response::Helpers;
+pub(crate) use response::{Response, complete_response};
 
 pub(crate) const TEXT: &[u8] = b"Content-Type: text/plain; charset=utf-8\r\n";
 const OCTETS: &[u8] = b"Content-Type: application/octet-stream\r\n";
@@ -40,12 +46,6 @@ pub(crate) struct Answer<'py> {
     pub(crate) source: Source<'py>,
 }
 
-/// The Python side's part in a conversion.
-pub(crate) struct Conversion {
-    pub(crate) response_type: Py<PyAny>,
-    pub(crate) json_encode: Py<PyAny>,
-}
-
 impl Body<'_> {
     pub(crate) fn as_bytes(&self) -> PyResult<&[u8]> {
         Ok(match self {
@@ -67,12 +67,12 @@ impl Lines<'_> {
 
 impl Answer<'_> {
     /// In owned bytes, for the mailbox. The content of a streamed answer follows later.
-    pub(crate) fn to_response(&self) -> PyResult<Response> {
+    pub(crate) fn to_response(&self) -> PyResult<server::Response> {
         let content = match &self.source {
             Source::Whole(body) => body.as_bytes()?.to_vec(),
             _ => Vec::new(),
         };
-        Ok(Response {
+        Ok(server::Response {
             status: self.status,
             fields: self.lines.fields().lines.to_vec(),
             content,
@@ -81,127 +81,123 @@ impl Answer<'_> {
     }
 }
 
-impl Conversion {
-    /// Reads a return value.
-    ///
-    /// # Errors
-    /// `TypeError` for a value that is no answer; whatever the JSON encoder raises.
-    #[inline]
-    pub(crate) fn convert<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
-        if let Ok(text) = value.cast_exact::<PyString>() {
-            let source = Source::Whole(Body::Text(text.clone()));
-            return Ok(Answer {
-                status: 200,
-                lines: Lines::Ours(TEXT),
-                source,
-            });
-        }
-        if value.is_exact_instance_of::<PyDict>() || value.is_exact_instance_of::<PyList>() {
-            return self.json(value);
-        }
-        self.convert_others(value)
-    }
-
-    #[inline]
-    fn json<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
-        let encoded = ffi::call(value.py(), &self.json_encode, [value])?;
-        Ok(Answer {
+/// Reads a return value.
+///
+/// # Errors
+/// `TypeError` for a value that is no answer; whatever the JSON encoder raises.
+#[inline]
+pub(crate) fn convert<'py>(value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
+    if let Ok(text) = value.cast_exact::<PyString>() {
+        let source = Source::Whole(Body::Text(text.clone()));
+        return Ok(Answer {
             status: 200,
-            lines: Lines::Ours(JSON),
-            source: Source::Whole(Body::Bytes(encoded.cast_into::<PyBytes>()?)),
-        })
-    }
-
-    fn convert_others<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
-        let py = value.py();
-        if value.is_instance(self.response_type.bind(py))? {
-            return self.convert_response(value);
-        }
-        if let Ok(pair) = value.cast::<PyTuple>() {
-            return self.convert_pair(pair);
-        }
-        if value.is_none() {
-            return Ok(Answer {
-                status: 204,
-                lines: Lines::Ours(b""),
-                source: Source::Whole(Body::Empty),
-            });
-        }
-        if value.is_instance_of::<PyDict>() || value.is_instance_of::<PyList>() {
-            return self.json(value);
-        }
-        let is_text = value.is_instance_of::<PyString>();
-        let source = self.source(value)?;
-        let lines = if is_text { TEXT } else { OCTETS };
-        Ok(Answer {
-            status: 200,
-            lines: Lines::Ours(lines),
+            lines: Lines::Ours(TEXT),
             source,
-        })
+        });
     }
+    if value.is_exact_instance_of::<PyDict>() || value.is_exact_instance_of::<PyList>() {
+        return json(value);
+    }
+    others(value)
+}
 
-    fn convert_response<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
-        let py = value.py();
-        let status = value.getattr(pyo3::intern!(py, "status"))?;
-        let Some(status) = status.extract().ok().filter(|code| STATUSES.contains(code)) else {
-            return Err(PyValueError::new_err(format!(
-                "a response's status is 200 to 599, not {}",
-                status.repr()?
-            )));
-        };
-        let lines = value
-            .getattr(pyo3::intern!(py, "_raw_headers"))?
-            .cast_into::<PyBytes>()?;
-        let body = value.getattr(pyo3::intern!(py, "body"))?;
-        let source = if body.is_none() {
-            Source::Whole(Body::Empty)
-        } else {
-            self.source(&body)?
-        };
-        Ok(Answer {
-            status,
-            lines: Lines::Applications(lines),
-            source,
-        })
-    }
+#[inline]
+fn json<'py>(value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
+    let encoded = Helpers::get(value.py())?.json(value)?;
+    Ok(Answer {
+        status: 200,
+        lines: Lines::Ours(JSON),
+        source: Source::Whole(Body::Bytes(encoded)),
+    })
+}
 
-    fn convert_pair<'py>(&self, pair: &Bound<'py, PyTuple>) -> PyResult<Answer<'py>> {
-        let (value, status): (Bound<'py, PyAny>, u16) = pair.extract().map_err(|_| {
-            PyTypeError::new_err(
-                "a handler's tuple must be (value, status), with a status from 200 to 599",
-            )
-        })?;
-        if !STATUSES.contains(&status) || value.is_instance_of::<PyTuple>() {
-            return Err(PyTypeError::new_err(
-                "a handler's tuple must be (value, status), with a status from 200 to 599",
-            ));
-        }
-        let answer = self.convert(&value)?;
-        Ok(Answer { status, ..answer })
+fn others<'py>(value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
+    if let Ok(response) = value.cast::<Response>() {
+        return of_response(response);
     }
+    if let Ok(pair) = value.cast::<PyTuple>() {
+        return of_pair(pair);
+    }
+    if value.is_none() {
+        return Ok(Answer {
+            status: 204,
+            lines: Lines::Ours(b""),
+            source: Source::Whole(Body::Empty),
+        });
+    }
+    if value.is_instance_of::<PyDict>() || value.is_instance_of::<PyList>() {
+        return json(value);
+    }
+    let is_text = value.is_instance_of::<PyString>();
+    let source = source(value)?;
+    let lines = if is_text { TEXT } else { OCTETS };
+    Ok(Answer {
+        status: 200,
+        lines: Lines::Ours(lines),
+        source,
+    })
+}
 
-    fn source<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Source<'py>> {
-        if let Ok(bytes) = value.cast::<PyBytes>() {
-            return Ok(Source::Whole(Body::Bytes(bytes.clone())));
-        }
-        if let Ok(text) = value.cast::<PyString>() {
-            return Ok(Source::Whole(Body::Text(text.clone())));
-        }
-        if ffi::is_iterator(value) {
-            return Ok(Source::Iterator(value.clone()));
-        }
-        let py = value.py();
-        if value.hasattr(pyo3::intern!(py, "__anext__"))? {
-            return Ok(Source::AsyncIterator(value.clone()));
-        }
-        if value.hasattr(pyo3::intern!(py, "__aiter__"))? {
-            return Ok(Source::AsyncIterator(
-                value.call_method0(pyo3::intern!(py, "__aiter__"))?,
-            ));
-        }
-        let kind = value.get_type().name()?;
-        Err(PyTypeError::new_err(format!(
-            "a handler returned {kind}; it may return str, bytes, dict, list, Response, (value, status), None, or an iterator of str or bytes"
-        )))
+fn of_response<'py>(response: &Bound<'py, Response>) -> PyResult<Answer<'py>> {
+    let py = response.py();
+    let response = response.try_borrow()?;
+    let status = response.status.bind(py);
+    let Some(status) = status.extract().ok().filter(|code| STATUSES.contains(code)) else {
+        return Err(PyValueError::new_err(format!(
+            "a response's status is 200 to 599, not {}",
+            status.repr()?
+        )));
+    };
+    let lines = response.lines(py);
+    let body = response.body.as_ref().map(|body| body.bind(py).clone());
+    drop(response);
+    let source = match body {
+        None => Source::Whole(Body::Empty),
+        Some(body) => source(&body)?,
+    };
+    Ok(Answer {
+        status,
+        lines,
+        source,
+    })
+}
+
+fn of_pair<'py>(pair: &Bound<'py, PyTuple>) -> PyResult<Answer<'py>> {
+    let (value, status): (Bound<'py, PyAny>, u16) = pair.extract().map_err(|_| {
+        PyTypeError::new_err(
+            "a handler's tuple must be (value, status), with a status from 200 to 599",
+        )
+    })?;
+    if !STATUSES.contains(&status) || value.is_instance_of::<PyTuple>() {
+        return Err(PyTypeError::new_err(
+            "a handler's tuple must be (value, status), with a status from 200 to 599",
+        ));
     }
+    let answer = convert(&value)?;
+    Ok(Answer { status, ..answer })
+}
+
+fn source<'py>(value: &Bound<'py, PyAny>) -> PyResult<Source<'py>> {
+    if let Ok(bytes) = value.cast::<PyBytes>() {
+        return Ok(Source::Whole(Body::Bytes(bytes.clone())));
+    }
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(Source::Whole(Body::Text(text.clone())));
+    }
+    if ffi::is_iterator(value) {
+        return Ok(Source::Iterator(value.clone()));
+    }
+    let py = value.py();
+    if value.hasattr(pyo3::intern!(py, "__anext__"))? {
+        return Ok(Source::AsyncIterator(value.clone()));
+    }
+    if value.hasattr(pyo3::intern!(py, "__aiter__"))? {
+        return Ok(Source::AsyncIterator(
+            value.call_method0(pyo3::intern!(py, "__aiter__"))?,
+        ));
+    }
+    let kind = value.get_type().name()?;
+    Err(PyTypeError::new_err(format!(
+        "a handler returned {kind}; it may return str, bytes, dict, list, Response, (value, status), None, or an iterator of str or bytes"
+    )))
 }

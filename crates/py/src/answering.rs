@@ -6,7 +6,7 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use server::{Command, ExchangeId};
 
-use crate::answer::Source;
+use crate::answer::{Source, convert};
 use crate::calls::parts::AnswerParts;
 use crate::context::run_in;
 use crate::driver::{After, Purpose, ends_task, log_failure};
@@ -87,7 +87,7 @@ impl Answering {
         value: &Bound<'_, PyAny>,
     ) -> PyResult<After> {
         let table = Arc::clone(&self.table);
-        let answer = table.conversion.convert(value)?;
+        let answer = convert(value)?;
         let response = answer.to_response()?;
         match answer.source {
             Source::Whole(_) => {

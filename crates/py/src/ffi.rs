@@ -3,6 +3,7 @@
 //! The only module of this crate that may hold `unsafe`. What a function needs beyond its types, its comment says.
 #![allow(unsafe_code)]
 
+mod construction;
 mod held;
 mod slots;
 
@@ -14,6 +15,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
 
+pub(crate) use construction::{Arguments, Construction, construct_directly};
 pub(crate) use held::Held;
 pub(crate) use slots::{Awaitable, Method, method, step_directly};
 

@@ -8,7 +8,6 @@ use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyTuple;
 use server::{PatternError, Router, pattern_parameters};
 
-use crate::answer::Conversion;
 use crate::request::Parameter;
 
 /// The router and the handlers of a `bolide.App`.
@@ -22,7 +21,6 @@ pub(crate) struct NativeApp {
 pub(crate) struct Table {
     pub(crate) app: Py<PyAny>,
     pub(crate) request_type: Py<PyAny>,
-    pub(crate) conversion: Conversion,
     pub(crate) on_error: Py<PyAny>,
     pub(crate) on_status: Py<PyAny>,
     pub(crate) stream_async: Py<PyAny>,
@@ -44,14 +42,9 @@ pub(crate) struct Route {
 impl Table {
     /// A copy to add a route to, when a server uses this one.
     fn copy(&self, py: Python<'_>) -> Table {
-        let conversion = Conversion {
-            response_type: self.conversion.response_type.clone_ref(py),
-            json_encode: self.conversion.json_encode.clone_ref(py),
-        };
         Table {
             app: self.app.clone_ref(py),
             request_type: self.request_type.clone_ref(py),
-            conversion,
             on_error: self.on_error.clone_ref(py),
             on_status: self.on_status.clone_ref(py),
             stream_async: self.stream_async.clone_ref(py),
@@ -71,7 +64,7 @@ impl NativeApp {
 #[pymethods]
 impl NativeApp {
     #[new]
-    #[pyo3(signature = (*, app, request_type, response_type, json_encode, on_error, on_status, stream_async, disconnected))]
+    #[pyo3(signature = (*, app, request_type, on_error, on_status, stream_async, disconnected))]
     #[allow(
         clippy::too_many_arguments,
         reason = "keywords of one constructor call, named on both sides"
@@ -79,8 +72,6 @@ impl NativeApp {
     fn new(
         app: Py<PyAny>,
         request_type: Py<PyAny>,
-        response_type: Py<PyAny>,
-        json_encode: Py<PyAny>,
         on_error: Py<PyAny>,
         on_status: Py<PyAny>,
         stream_async: Py<PyAny>,
@@ -89,10 +80,6 @@ impl NativeApp {
         let table = Table {
             app,
             request_type,
-            conversion: Conversion {
-                response_type,
-                json_encode,
-            },
             on_error,
             on_status,
             stream_async,

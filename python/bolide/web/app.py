@@ -18,7 +18,6 @@ from bolide.errors import ClientDisconnected, RegistrationError, SignatureError
 from bolide.web.failure import ErrorHandler, FailureTable
 from bolide.web.mounting import Mount, MountInterface, checked
 from bolide.web.request import Request
-from bolide.web.response import Response, encode_json
 from bolide.web.routing import bind, describe
 from bolide.web.stream import stream_async
 
@@ -49,8 +48,6 @@ class App:
         self._native = _core.NativeApp(
             app=self,
             request_type=Request,
-            response_type=Response,
-            json_encode=encode_json,
             on_error=self._failures.answer,
             on_status=self._failures.answer_status,
             stream_async=stream_async,

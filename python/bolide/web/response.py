@@ -1,38 +1,29 @@
 """`Response`: an answer with a status and field lines, for when a plain value says too little.
 
-The core reads the three slots and nothing else: `status`, `body` and the field lines as they go on
-the wire. Therefore those are checked and encoded when they are given.
+The core constructs and keeps it; what is rare or for convenience is here.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final, Self, cast
 from urllib.parse import quote
 
 import msgspec
 
-from bolide._core import field_line, field_lines
+from bolide import _core
 from bolide.web.cookie import SameSite, cookie_value
 from bolide.web.field import FieldLines, content_type_line, header_pairs, text_type_line
 from bolide.web.multidict import Headers
 
-__all__ = ["Body", "Content", "Response", "encode_json"]
+__all__ = ["Response"]
 
-Parts = Iterable[bytes | str] | AsyncIterable[bytes | str]
-Content = bytes | bytearray | memoryview | str | Parts
 Body = bytes | Iterator[bytes | str] | AsyncIterator[bytes | str] | None
 
-_OCTETS_LINE: Final = b"Content-Type: application/octet-stream\r\n"
-_TEXT_LINE: Final = b"Content-Type: text/plain; charset=utf-8\r\n"
-_JSON_LINE: Final = b"Content-Type: application/json\r\n"
-_ABSENT: Final[Any] = object()
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
-encode_json = msgspec.json.Encoder().encode
 
-
-class Response:
+class Response(_core.Response):
     """A response to a request.
 
     Takes at most one of `body` (bytes, a str as with `text`, or an (async) iterable of bytes and
@@ -47,46 +38,7 @@ class Response:
         ValueError: a status out of range, or a header that is malformed or the server's to set.
     """
 
-    __slots__ = ("_raw_headers", "body", "status")
-
-    status: int
-    body: Body
-    _raw_headers: bytes
-
-    def __init__(
-        self,
-        body: Content | None = None,
-        status: int = 200,
-        headers: FieldLines | None = None,
-        content_type: str | None = None,
-        *,
-        text: str | None = None,
-        json: Any = _ABSENT,
-    ) -> None:
-        if type(body) is str:
-            if text is not None:
-                raise TypeError("Response takes one of body, text and json, not two")
-            body, text = None, body
-        if (body is not None) + (text is not None) + (json is not _ABSENT) > 1:
-            raise TypeError("Response takes one of body, text and json, not two")
-        if text is not None:
-            self.body, line = _text_bytes(text), _TEXT_LINE
-        elif json is not _ABSENT:
-            self.body, line = encode_json(json), _JSON_LINE
-        elif body is None:
-            self.body, line = None, b""
-        else:
-            self.body, line = _sendable(body), _OCTETS_LINE
-        if content_type is not None:
-            encode = content_type_line if text is None else text_type_line
-            line = encode(content_type)
-        if headers:
-            pairs = header_pairs(headers)
-            line = field_lines(pairs, line, is_type_explicit=content_type is not None)
-        self._raw_headers = line
-        if type(status) is not int or not 200 <= status <= 599:
-            status = _checked_status(status)
-        self.status = status
+    __slots__ = ()
 
     @classmethod
     def redirect(cls, location: str, status: int = 302, headers: FieldLines | None = None) -> Self:
@@ -104,25 +56,11 @@ class Response:
         return response
 
     @property
-    def raw_headers(self) -> bytes:
-        """The encoded field lines, without those that the server adds."""
-        return self._raw_headers
-
-    @property
     def headers(self) -> Headers:
         """The field lines as they will be sent, without those that the server adds."""
-        lines = self._raw_headers.decode("latin-1").split("\r\n")[:-1]
+        lines = self.raw_headers.decode("latin-1").split("\r\n")[:-1]
         pairs = (line.partition(": ") for line in lines)
         return Headers((name, value) for name, _, value in pairs)
-
-    def add_header(self, name: str, value: str) -> None:
-        """Add a field line behind those of the same name.
-
-        Raises:
-            TypeError: name or value is not a str.
-            ValueError: the field line is malformed or the server's to set.
-        """
-        self._raw_headers += field_line(name, value)
 
     def set_cookie(
         self,
@@ -190,20 +128,12 @@ class Response:
         return f"<Response {self.status}: {type(self.body).__name__}{size}>"
 
 
-def _text_bytes(text: str) -> bytes:
-    if not isinstance(text, str):
-        raise TypeError(f"text is a str, not {type(text).__name__}; json= takes other values")
-    return text.encode()
-
-
 def _sendable(body: Any) -> Body:
-    """Give bytes or an iterator for what was passed as the body.
+    """Give bytes or an iterator for what was passed as the body and is neither bytes nor a str.
 
     Raises:
         TypeError: it is neither bytes-like nor an iterable of parts.
     """
-    if isinstance(body, bytes):
-        return body
     if isinstance(body, bytearray | memoryview):
         return bytes(body)
     if isinstance(body, str):  # a subclass of str
@@ -221,3 +151,14 @@ def _checked_status(status: Any) -> int:
     if not 200 <= status <= 599:
         raise ValueError(f"a response's status is 200 to 599, not {int(status)}")
     return int(status)
+
+
+_core.complete_response(
+    Response,
+    json_encode=msgspec.json.Encoder().encode,
+    sendable=_sendable,
+    header_pairs=header_pairs,
+    content_type_line=content_type_line,
+    text_type_line=text_type_line,
+    checked_status=_checked_status,
+)

@@ -8,7 +8,7 @@ use pyo3::types::PyString;
 use server::{Command, Fields, Outcome, Responder};
 
 use super::{Calls, Subject};
-use crate::answer::{Answer, Source, TEXT};
+use crate::answer::{Answer, Source, TEXT, convert};
 use crate::answering::Stage;
 use crate::calls::parts::AnswerParts;
 use crate::driver::{ends_task, log_failure};
@@ -53,7 +53,7 @@ impl Calls {
         if self.answer_text(subject, value, responder) {
             return Ok(Outcome::Answered);
         }
-        let answer = subject.table.conversion.convert(value)?;
+        let answer = convert(value)?;
         if let Source::Whole(body) = &answer.source {
             responder.respond(answer.status, answer.lines.fields(), body.as_bytes()?);
             if subject.may_be_open {

@@ -131,7 +131,10 @@ unsafe extern "C" fn call_method<T: Method>(
 ///
 /// PyO3 counts who holds the interpreter, and puts off letting go of objects while it knows of nobody: for a short call, telling it is as
 /// much work as the call. `is_told` says that it knows, or that there is nothing to let go.
-fn guarded<'py, R>(is_told: bool, run: impl FnOnce(Python<'py>) -> PyResult<R>) -> Option<R> {
+pub(super) fn guarded<'py, R>(
+    is_told: bool,
+    run: impl FnOnce(Python<'py>) -> PyResult<R>,
+) -> Option<R> {
     let run = || {
         // SAFETY: CPython calls with the interpreter attached.
         let py = unsafe { Python::assume_attached() };

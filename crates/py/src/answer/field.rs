@@ -43,9 +43,7 @@ pub(crate) fn field_line<'py>(
 ///
 /// # Errors
 /// As for [`field_line`]; `TypeError` for what are no pairs, `ValueError` when the content type is given twice.
-#[pyfunction]
-#[pyo3(signature = (headers, type_line, *, is_type_explicit))]
-pub(crate) fn field_lines<'py>(
+pub(super) fn field_lines<'py>(
     headers: &Bound<'py, PyAny>,
     type_line: &[u8],
     is_type_explicit: bool,
@@ -61,7 +59,10 @@ pub(crate) fn field_lines<'py>(
             section.add(&name, &value)?;
         }
     } else {
-        for item in headers.try_iter()? {
+        let Ok(items) = headers.try_iter() else {
+            return Err(no_pairs(headers));
+        };
+        for item in items {
             let (name, value) = pair(&item?)?;
             section.add(&name, &value)?;
         }
@@ -108,14 +109,18 @@ fn pair<'py>(item: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py
         Ok(parts) if !item.is_instance_of::<PyString>() => parts.collect::<PyResult<_>>()?,
         _ => Vec::new(),
     };
-    <[_; 2]>::try_from(parts)
-        .map(|[name, value]| (name, value))
-        .or_else(|_| {
-            Err(PyTypeError::new_err(format!(
-                "headers are a mapping, or pairs of name and value, but there is {}",
-                item.repr()?
-            )))
-        })
+    let pair = <[_; 2]>::try_from(parts).map_err(|_| no_pairs(item))?;
+    Ok(pair.into())
+}
+
+#[cold]
+fn no_pairs(value: &Bound<'_, PyAny>) -> PyErr {
+    let shown = value
+        .repr()
+        .map_or_else(|_| "…".into(), |text| text.to_string());
+    PyTypeError::new_err(format!(
+        "headers are a mapping, or pairs of name and value, not {shown}"
+    ))
 }
 
 /// The bytes of a name that an application may set.

@@ -1,0 +1,348 @@
+//! `Response`: what a handler gives when a plain value says too little.
+//!
+//! What most calls give is taken here. The rest is left to the Python half, which derives the public class.
+
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple, PyType};
+
+use super::field::{field_line, field_lines};
+use super::{JSON, Lines, OCTETS, STATUSES, TEXT};
+use crate::ffi::{self, Arguments, Construction};
+
+const STATUS: u16 = 200;
+
+#[pyclass(name = "Response", module = "bolide._core", subclass)]
+pub(crate) struct Response {
+    pub(super) status: Py<PyAny>,
+    pub(super) body: Option<Py<PyAny>>,
+    lines: FieldLines,
+}
+
+enum FieldLines {
+    Ours(&'static [u8]),
+    Own(Py<PyBytes>),
+}
+
+/// What the Python half does.
+pub(super) struct Helpers {
+    json_encode: Py<PyAny>,
+    sendable: Py<PyAny>,
+    header_pairs: Py<PyAny>,
+    content_type_line: Py<PyAny>,
+    text_type_line: Py<PyAny>,
+    checked_status: Py<PyAny>,
+}
+
+static HELPERS: PyOnceLock<Helpers> = PyOnceLock::new();
+
+/// What the constructor was given; None for what it was not.
+#[derive(Default)]
+struct Given<'a, 'py> {
+    body: Option<&'a Bound<'py, PyAny>>,
+    status: Option<&'a Bound<'py, PyAny>>,
+    headers: Option<&'a Bound<'py, PyAny>>,
+    content_type: Option<&'a Bound<'py, PyAny>>,
+    text: Option<&'a Bound<'py, PyAny>>,
+    json: Option<&'a Bound<'py, PyAny>>,
+}
+
+/// An argument of which None is a value; nothing when it was not given.
+pub(crate) struct Passed<'py>(Option<Bound<'py, PyAny>>);
+
+impl<'py> FromPyObject<'_, 'py> for Passed<'py> {
+    type Error = std::convert::Infallible;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> Result<Self, Self::Error> {
+        Ok(Passed(Some(value.to_owned())))
+    }
+}
+
+/// Has the Python half's class constructed directly, and keeps what it does for all responses.
+#[pyfunction]
+#[pyo3(signature = (kind, *, json_encode, sendable, header_pairs, content_type_line, text_type_line, checked_status))]
+pub(crate) fn complete_response(
+    kind: &Bound<'_, PyType>,
+    json_encode: Py<PyAny>,
+    sendable: Py<PyAny>,
+    header_pairs: Py<PyAny>,
+    content_type_line: Py<PyAny>,
+    text_type_line: Py<PyAny>,
+    checked_status: Py<PyAny>,
+) -> PyResult<()> {
+    if !kind.is_subclass_of::<Response>()? {
+        return Err(PyTypeError::new_err(
+            "it is not derived from _core.Response",
+        ));
+    }
+    HELPERS.get_or_init(kind.py(), || Helpers {
+        json_encode,
+        sendable,
+        header_pairs,
+        content_type_line,
+        text_type_line,
+        checked_status,
+    });
+    ffi::construct_directly::<Response>(kind);
+    Ok(())
+}
+
+impl Helpers {
+    pub(super) fn get(py: Python<'_>) -> PyResult<&Helpers> {
+        HELPERS
+            .get(py)
+            .ok_or_else(|| PyRuntimeError::new_err("bolide.web is not imported"))
+    }
+
+    pub(super) fn json<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(ffi::call(value.py(), &self.json_encode, [value])?.cast_into()?)
+    }
+}
+
+impl<'a, 'py> Given<'a, 'py> {
+    /// None for a call that does not fit.
+    #[inline]
+    fn read(arguments: &Arguments<'a, 'py>) -> Option<Given<'a, 'py>> {
+        let mut given = Given::default();
+        let named = arguments.names.map_or(0, |names| names.len());
+        let (positional, named) =
+            (arguments.all).split_at_checked(arguments.all.len().checked_sub(named)?)?;
+        let mut values = positional.iter();
+        given.body = values.next();
+        given.status = values.next();
+        given.headers = values.next();
+        given.content_type = values.next();
+        if values.next().is_some() {
+            return None;
+        }
+        for (name, value) in arguments.names.into_iter().flatten().zip(named) {
+            if given.place(&name)?.replace(value).is_some() {
+                return None;
+            }
+        }
+        Some(given)
+    }
+
+    #[inline]
+    fn place(&mut self, name: &Bound<'py, PyAny>) -> Option<&mut Option<&'a Bound<'py, PyAny>>> {
+        Some(match ffi::ascii(name.cast().ok()?)? {
+            b"text" => &mut self.text,
+            b"headers" => &mut self.headers,
+            b"status" => &mut self.status,
+            b"body" => &mut self.body,
+            b"json" => &mut self.json,
+            b"content_type" => &mut self.content_type,
+            _ => return None,
+        })
+    }
+
+    /// The content, and the line of its type. A str as the body is text.
+    #[inline]
+    fn content(&mut self, py: Python<'py>) -> PyResult<(Option<Py<PyAny>>, &'static [u8])> {
+        let mut body = self.body.filter(|body| !body.is_none());
+        self.text = self.text.filter(|text| !text.is_none());
+        if self.text.is_none()
+            && let Some(text) = body.take_if(|body| body.is_exact_instance_of::<PyString>())
+        {
+            self.text = Some(text);
+        }
+        match (body, self.text, self.json) {
+            (None, None, None) => Ok((None, b"")),
+            (None, Some(text), None) => {
+                let Ok(value) = text.cast::<PyString>() else {
+                    return Err(PyTypeError::new_err(format!(
+                        "text is a str, not {}; json= takes other values",
+                        text.get_type().name()?
+                    )));
+                };
+                value.to_str()?;
+                Ok((Some(text.clone().unbind()), TEXT))
+            }
+            (None, None, Some(json)) => {
+                let encoded = Helpers::get(py)?.json(json)?;
+                Ok((Some(encoded.into_any().unbind()), JSON))
+            }
+            (Some(body), None, None) if body.is_instance_of::<PyBytes>() => {
+                Ok((Some(body.clone().unbind()), OCTETS))
+            }
+            (Some(body), None, None) => {
+                let sendable = ffi::call(py, &Helpers::get(py)?.sendable, [body])?;
+                Ok((Some(sendable.unbind()), OCTETS))
+            }
+            _ => Err(PyTypeError::new_err(
+                "Response takes one of body, text and json, not two",
+            )),
+        }
+    }
+
+    /// The field lines, of which the first is that of the content's type.
+    #[inline]
+    fn lines(&self, py: Python<'py>, type_line: &'static [u8]) -> PyResult<FieldLines> {
+        let given_type = match self.content_type.filter(|line| !line.is_none()) {
+            None => None,
+            Some(content_type) => {
+                let helpers = Helpers::get(py)?;
+                let encode = match self.text {
+                    Some(_) => &helpers.text_type_line,
+                    None => &helpers.content_type_line,
+                };
+                Some(ffi::call(py, encode, [content_type])?.cast_into::<PyBytes>()?)
+            }
+        };
+        let Some(headers) = self.headers.filter(|headers| !headers.is_none()) else {
+            return Ok(given_type.map_or(FieldLines::Ours(type_line), |line| {
+                FieldLines::Own(line.unbind())
+            }));
+        };
+        let type_bytes = given_type
+            .as_ref()
+            .map_or(type_line, |line| line.as_bytes());
+        let lines = if headers.is_exact_instance_of::<PyDict>() {
+            field_lines(headers, type_bytes, given_type.is_some())
+        } else {
+            let pairs = ffi::call(py, &Helpers::get(py)?.header_pairs, [headers])?;
+            field_lines(&pairs, type_bytes, given_type.is_some())
+        };
+        Ok(FieldLines::Own(lines?.unbind()))
+    }
+
+    #[inline]
+    fn status(&self, py: Python<'py>) -> PyResult<Py<PyAny>> {
+        let Some(status) = self.status else {
+            return Ok(STATUS.into_pyobject(py)?.into_any().unbind());
+        };
+        let is_plain = status.is_exact_instance_of::<PyInt>()
+            && status.extract().is_ok_and(|code| STATUSES.contains(&code));
+        if is_plain {
+            return Ok(status.clone().unbind());
+        }
+        Ok(ffi::call(py, &Helpers::get(py)?.checked_status, [status])?.unbind())
+    }
+}
+
+impl Construction for Response {
+    #[inline]
+    fn initialize(instance: &Bound<'_, Self>, arguments: &Arguments<'_, '_>) -> PyResult<bool> {
+        let Some(given) = Given::read(arguments) else {
+            return Ok(false);
+        };
+        Response::set(instance, given)?;
+        Ok(true)
+    }
+}
+
+impl Response {
+    /// Python code runs meanwhile, so the response is not borrowed before all is known.
+    #[inline]
+    fn set<'py>(response: &Bound<'py, Self>, mut given: Given<'_, 'py>) -> PyResult<()> {
+        let py = response.py();
+        let (body, type_line) = given.content(py)?;
+        let lines = given.lines(py, type_line)?;
+        let status = given.status(py)?;
+        let mut response = response.try_borrow_mut()?;
+        response.body = body;
+        response.lines = lines;
+        response.status = status;
+        Ok(())
+    }
+
+    pub(super) fn lines<'py>(&self, py: Python<'py>) -> Lines<'py> {
+        match &self.lines {
+            FieldLines::Ours(lines) => Lines::Ours(lines),
+            FieldLines::Own(lines) => Lines::Applications(lines.bind(py).clone()),
+        }
+    }
+}
+
+#[pymethods]
+impl Response {
+    #[new]
+    #[pyo3(signature = (*_arguments, **_named), text_signature = "(body=None, status=200, headers=None, content_type=None, *, text=None, json=...)")]
+    fn new(
+        py: Python<'_>,
+        _arguments: &Bound<'_, PyTuple>,
+        _named: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Response> {
+        Ok(Response {
+            status: STATUS.into_pyobject(py)?.into_any().unbind(),
+            body: None,
+            lines: FieldLines::Ours(b""),
+        })
+    }
+
+    #[pyo3(signature = (body = None, status = Passed(None), headers = None, content_type = None, *, text = None, json = Passed(None)))]
+    fn __init__<'py>(
+        response: &Bound<'py, Self>,
+        body: Option<Bound<'py, PyAny>>,
+        status: Passed<'py>,
+        headers: Option<Bound<'py, PyAny>>,
+        content_type: Option<Bound<'py, PyAny>>,
+        text: Option<Bound<'py, PyAny>>,
+        json: Passed<'py>,
+    ) -> PyResult<()> {
+        let given = Given {
+            body: body.as_ref(),
+            status: status.0.as_ref(),
+            headers: headers.as_ref(),
+            content_type: content_type.as_ref(),
+            text: text.as_ref(),
+            json: json.0.as_ref(),
+        };
+        Response::set(response, given)
+    }
+
+    #[getter]
+    fn status(&self, py: Python<'_>) -> Py<PyAny> {
+        self.status.clone_ref(py)
+    }
+
+    #[setter]
+    fn set_status(&mut self, status: Py<PyAny>) {
+        self.status = status;
+    }
+
+    #[getter]
+    fn body(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let Some(body) = &self.body else {
+            return Ok(None);
+        };
+        Ok(Some(match body.bind(py).cast::<PyString>() {
+            Ok(text) => PyBytes::new(py, text.to_str()?.as_bytes())
+                .into_any()
+                .unbind(),
+            Err(_) => body.clone_ref(py),
+        }))
+    }
+
+    #[setter]
+    fn set_body(&mut self, body: Option<Py<PyAny>>) {
+        self.body = body;
+    }
+
+    #[getter]
+    fn raw_headers<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        match &self.lines {
+            FieldLines::Ours(lines) => PyBytes::new(py, lines),
+            FieldLines::Own(lines) => lines.bind(py).clone(),
+        }
+    }
+
+    fn add_header(&mut self, name: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = name.py();
+        let line = field_line(name, value)?;
+        let lines = [self.raw_headers(py).as_bytes(), line.as_bytes()].concat();
+        self.lines = FieldLines::Own(PyBytes::new(py, &lines).unbind());
+        Ok(())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.status)?;
+        visit.call(&self.body)
+    }
+
+    fn __clear__(&mut self) {
+        self.body = None;
+    }
+}

@@ -1,0 +1,110 @@
+//! Calling a class of ours without a tuple, a dict and a lookup for what it is called with.
+
+use std::slice;
+
+use pyo3::PyClass;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+use super::slots::guarded;
+
+/// What a class is called with: the last ones of `all` have names.
+pub(crate) struct Arguments<'a, 'py> {
+    pub(crate) all: &'a [Bound<'py, PyAny>],
+    pub(crate) names: Option<&'a Bound<'py, PyTuple>>,
+}
+
+/// A class whose instances are made by `tp_new` without arguments, and then initialized.
+pub(crate) trait Construction: PyClass {
+    /// Does what `__init__` does. False for a call that does not fit, which `__init__` then refuses.
+    fn initialize(instance: &Bound<'_, Self>, arguments: &Arguments<'_, '_>) -> PyResult<bool>;
+}
+
+/// Has CPython construct directly when `kind` is called, which is a class derived from `T`, as long as it makes and initializes as `T` does.
+pub(crate) fn construct_directly<T: Construction>(kind: &Bound<'_, PyType>) {
+    // SAFETY: a live class, and the interpreter is attached. Types without that function are called through `type.__call__`.
+    unsafe { (*kind.as_type_ptr()).tp_vectorcall = Some(construct::<T>) };
+}
+
+/// Makes an instance as CPython calls a class.
+///
+/// # Safety
+/// `kind` is a class derived from `T`; `arguments` are so many objects as `count` says without its flag, and those that `names` names.
+unsafe extern "C" fn construct<T: Construction>(
+    kind: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    count: usize,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let made = guarded(false, |py| {
+        // SAFETY: the caller holds a reference over the call.
+        let kind = unsafe { Bound::from_borrowed_ptr(py, kind) };
+        // SAFETY: it is a class, as the function's contract says.
+        let kind = unsafe { kind.cast_into_unchecked::<PyType>() };
+        // SAFETY: a tuple of str that lives over the call, or null.
+        let names = unsafe { Bound::from_borrowed_ptr_or_opt(py, names) };
+        // SAFETY: as above.
+        let names = names.map(|names| unsafe { names.cast_into_unchecked::<PyTuple>() });
+        let named = names.as_ref().map_or(0, |names| names.len());
+        // SAFETY: needs nothing; it takes the flag away.
+        let positional = unsafe { ffi::PyVectorcall_NARGS(count) }.cast_unsigned();
+        let all = match positional + named {
+            0 => &[],
+            // SAFETY: `Bound` is one pointer to an object, so the array of object pointers is a slice; all live over the call.
+            length => unsafe { slice::from_raw_parts(arguments.cast(), length) },
+        };
+        let names = names.as_ref();
+        Ok(instance::<T>(&kind, &Arguments { all, names })?.into_ptr())
+    });
+    made.unwrap_or(std::ptr::null_mut())
+}
+
+fn instance<'py, T: Construction>(
+    kind: &Bound<'py, PyType>,
+    arguments: &Arguments<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = kind.py();
+    let (new, init) = slots(kind);
+    let (own_new, own_init) = slots(&T::type_object(py));
+    if let (Some(new), true) = (new, (new, init) == (own_new, own_init)) {
+        let nothing = PyTuple::empty(py);
+        // SAFETY: the slot of that very class, which takes a tuple, and null for a dict.
+        let made = unsafe { new(kind.as_type_ptr(), nothing.as_ptr(), std::ptr::null_mut()) };
+        // SAFETY: a new reference, or null with the error set.
+        let made = unsafe { Bound::from_owned_ptr_or_err(py, made) }?;
+        // SAFETY: `T`'s own `tp_new` made it.
+        if T::initialize(unsafe { made.cast_unchecked::<T>() }, arguments)? {
+            return Ok(made);
+        }
+    }
+    call_as_type(kind, arguments)
+}
+
+/// The functions that make and initialize an instance.
+fn slots(kind: &Bound<'_, PyType>) -> (Option<ffi::newfunc>, Option<ffi::initproc>) {
+    // SAFETY: a live class, and the interpreter is attached: nobody changes it meanwhile.
+    let kind = unsafe { &*kind.as_type_ptr() };
+    (kind.tp_new, kind.tp_init)
+}
+
+/// `type.__call__`, for what somebody has changed and for arguments that do not fit.
+#[cold]
+fn call_as_type<'py>(
+    kind: &Bound<'py, PyType>,
+    arguments: &Arguments<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = kind.py();
+    let named = PyDict::new(py);
+    let positional = arguments.all.len() - arguments.names.map_or(0, |names| names.len());
+    let (positional, values) = arguments.all.split_at(positional);
+    for (name, value) in arguments.names.into_iter().flatten().zip(values) {
+        named.set_item(name, value)?;
+    }
+    let call = py.get_type::<PyType>().getattr("__call__")?;
+    let positional = std::iter::once(kind.as_any()).chain(positional);
+    call.call(
+        PyTuple::new(py, positional.collect::<Vec<_>>())?,
+        Some(&named),
+    )
+}
