@@ -115,6 +115,9 @@ def set_up(names: tuple[str, ...], system: bool) -> None:
 @click.option("--path", "target", help="What is asked of --app. [/]")
 @click.option("--only", metavar="NAME,...", default="", help="Only these (NAME or BEGINNING*).")
 @click.option("--workload", metavar="NAME,...", default="", help="Only these workloads.")
+@click.option(
+    "--tool", metavar="NAME,...", default="", help="By these tools. [the study's; bolide for --app]"
+)
 @click.option("--quick", is_flag=True, help="One round of a second each, of fewer workloads.")
 @click.option("--rounds", type=click.IntRange(1, 1000), help="Rounds. [the study's]")
 @click.option("--duration", type=click.FloatRange(0.1), help="Seconds of a trial. [the study's]")
@@ -190,8 +193,15 @@ def _planned(
     else:
         loaded = study.load(name or "", load_cores)
         plan, names, visitor = loaded.study, loaded.contestants, None
+    chosen = _names(given["tool"])
     if given["quick"]:
-        plan = study.shortened(plan, lambda name: tools.find(name).version() is not None)
+        plan = study.shortened(
+            plan, lambda name: bool(chosen) or tools.find(name).version() is not None
+        )
+    if chosen:
+        plan, refused = study.by_tools(plan, chosen)
+        for line in refused:
+            click.echo(line, err=True)
     return study.lengthened(plan, given["rounds"], given["duration"]), names, visitor
 
 

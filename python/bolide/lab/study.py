@@ -7,7 +7,7 @@ several tools becomes one workload for each, called NAME-TOOL.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -16,8 +16,8 @@ from msgspec import Meta
 
 from bolide.errors import ConfigError
 from bolide.lab.contestant import fits
-from bolide.lab.results import Published, Study, Workload
-from bolide.lab.tools import Load, ToolError, find
+from bolide.lab.results import Published, Study, Workload, with_workloads
+from bolide.lab.tools import TOOLS, Load, ToolError, find
 
 FOLDER = Path(__file__).parent / "studies"
 ROUNDS = 3
@@ -215,15 +215,31 @@ def _expanded(
                 )
             )
     for each in found:
-        try:
-            find(each.tool).command(load_of(each, "http://127.0.0.1:1/", content.encode()))
-        except ToolError as error:
-            raise WrongStudyError(f"workload {each.name!r}: {error}") from None
+        if reason := _refusal(each):
+            raise WrongStudyError(f"workload {each.name!r}: {reason}")
     return found
+
+
+def _refusal(workload: Workload) -> str:
+    """Say why its tool cannot make this load; empty: it can."""
+    try:
+        content = (workload.content or "").encode()
+        find(workload.tool).command(load_of(workload, "http://127.0.0.1:1/", content))
+    except ToolError as error:
+        return str(error)
+    return ""
 
 
 def _quick_s(workload: Workload) -> float:
     return QUICK_MANY_S if workload.connections >= MANY_CONNECTIONS else QUICK_S
+
+
+def _loads(workloads: Iterable[Workload]) -> dict[str, Workload]:
+    """Give the first workload of each load, by its name without the tool."""
+    found: dict[str, Workload] = {}
+    for each in workloads:
+        found.setdefault(each.name.removesuffix(f"-{each.tool}"), each)
+    return found
 
 
 def shortened(study: Study, is_installed: Callable[[str], bool]) -> Study:
@@ -231,10 +247,7 @@ def shortened(study: Study, is_installed: Callable[[str], bool]) -> Study:
 
     Each by one tool: the first of the workload's that is installed.
     """
-    kept: dict[str, Workload] = {}
-    for each in study.workloads:
-        if each.is_quick and is_installed(each.tool):
-            kept.setdefault(each.name.removesuffix(f"-{each.tool}"), each)
+    kept = _loads(each for each in study.workloads if each.is_quick and is_installed(each.tool))
     workloads = tuple(
         msgspec.structs.replace(
             each,
@@ -261,6 +274,28 @@ def lengthened(study: Study, rounds: int | None, duration_s: float | None) -> St
         )
         study = msgspec.structs.replace(study, duration_s=duration_s, workloads=workloads)
     return msgspec.structs.replace(study, rounds=rounds or study.rounds)
+
+
+def by_tools(study: Study, tools: Sequence[str]) -> tuple[Study, list[str]]:
+    """Give a study with its loads by these tools, and what they cannot do of it.
+
+    Raises:
+        ConfigError: they can do nothing of it, or there is no tool of that name.
+    """
+    for tool in tools:
+        if tool not in TOOLS:
+            raise ConfigError(f"no tool is called {tool!r}; there are {', '.join(TOOLS)}")
+    workloads, refused = [], []
+    for name, load in _loads(study.workloads).items():
+        for tool in dict.fromkeys(tools):
+            found = msgspec.structs.replace(load, name=f"{name}-{tool}", tool=tool)
+            if reason := _refusal(found):
+                refused.append(f"{found.name} is left out: {reason}")
+            else:
+                workloads.append(found)
+    if not workloads:
+        raise ConfigError(f"nothing can be measured like that; {'; '.join(refused)}")
+    return with_workloads(study, workloads), refused
 
 
 def of_application(app: str, target: str) -> Study:

@@ -108,6 +108,7 @@ def test_an_application_of_the_users_own(tmp_path: Path) -> None:
         (("php", "--resume"), "--resume goes on in the folder of a race; name it by --out"),
         (("php", "--path", "/x"), "--interface and --path say how to call --app"),
         (("--app", "x", "--path", "x y"), "--path 'x y' is no path as it stands in a request"),
+        (("php", "--tool", "siege"), "no tool is called 'siege'; there are bolide, ab, wrk"),
         (("nowhere.toml",), "no study 'nowhere.toml'; there are aiohttp-uvloop"),
         (("setup", "nonsense"), "no contestant 'nonsense'"),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.lab import contestant, study
+from bolide.lab import contestant, results, study
 from bolide.lab.tools import TOOLS
 
 SEEDS = ["aiohttp-uvloop", "php", "pipelining", "python-common", "wsgi"]
@@ -79,6 +79,31 @@ def test_a_workload_has_as_many_threads_as_the_load_has_processors(cores: int) -
         "cores-wrk": cores,
         "cores-bolide": cores,
     }
+
+
+def test_other_tools_make_the_same_loads() -> None:
+    plan = study.load("pipelining").study
+    by_others, refused = study.by_tools(plan, ["hey", "wrk", "hey"])
+    assert [each.name for each in by_others.workloads] == [
+        "pipelined-wrk",
+        "single-hey",
+        "single-wrk",
+    ]
+    assert refused == ["pipelined-hey is left out: hey cannot do pipelining"]
+    assert by_others.published == plan.published
+    single = by_others.workloads[1]
+    assert (single.tool, single.connections, single.pipeline_depth) == ("hey", 100, 1)
+    by_others, _ = study.by_tools(plan, ["bolide"])
+    assert by_others.published == ()
+
+
+def test_tools_that_can_do_nothing_of_it_are_named() -> None:
+    plan = study.load("pipelining").study
+    pipelined = results.with_workloads(plan, plan.workloads[:1])
+    with pytest.raises(ConfigError, match="like that; pipelined-ab is left out: ab cannot do pipe"):
+        study.by_tools(pipelined, ["ab"])
+    with pytest.raises(ConfigError, match="no tool is called 'siege'; there are bolide, ab"):
+        study.by_tools(plan, ["wrk", "siege"])
 
 
 def test_levels_make_a_workload_each() -> None:
