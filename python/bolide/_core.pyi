@@ -65,9 +65,10 @@ def complete_response(
     text_type_line: Callable[[str], bytes],
     checked_status: Callable[[Any], int],
 ) -> None:
-    """Have the core construct `bolide.Response`, once; `kind` is that class.
+    """Have the core construct `bolide.Response`, which `kind` is.
 
-    The functions do what is rare in a response, but for `json_encode`.
+    The functions do what few responses need, and `json_encode` what any value does that is sent as
+    JSON. Those of the first call stay.
 
     Raises:
         TypeError: `kind` is not derived from `Response`.

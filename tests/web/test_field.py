@@ -1,6 +1,8 @@
 """Field lines of a response."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from itertools import count
 from typing import Any
 
 import pytest
@@ -29,24 +31,42 @@ def test_a_field_line_is_encoded(name: str, value: str, line: bytes) -> None:
     assert field_line(name, value) == line
 
 
+WAYS = {
+    "alone": lambda name, value: field_line(name, value),
+    "dict": lambda name, value: Response(headers={name: value}),
+    "pairs": lambda name, value: Response(headers=[(name, value)]),
+    "added": lambda name, value: Response().add_header(name, value),
+}
+"""How a field line comes to a response."""
+
+
+@pytest.fixture(params=WAYS)
+def line_of(request: pytest.FixtureRequest) -> Callable[[Any, Any], object]:
+    """Give one way of many."""
+    return WAYS[request.param]
+
+
 @pytest.mark.parametrize(
     "name", ["", " x", "x ", "x:", "a b", "x\r", "x\n", "é", "x\0", "(x)", '"']
 )
-def test_a_name_that_is_no_token_is_refused(name: str) -> None:
+def test_a_name_that_is_no_token_is_refused(name: str, line_of: Callable[..., object]) -> None:
     with pytest.raises(ValueError, match="is no field name"):
-        field_line(name, "1")
+        line_of(name, "1")
 
 
-@pytest.mark.parametrize("code", [*range(9), *range(10, 32), 127, 0x100, 0x20AC])
-def test_a_value_with_a_control_character_or_beyond_latin_1_is_refused(code: int) -> None:
-    with pytest.raises(ValueError, match="the value of x has a control character"):
-        field_line("x", f"a{chr(code)}b")
+@pytest.mark.parametrize("code", [*range(9), *range(10, 32), 127, 0x100, 0x20AC, 0xD800])
+@pytest.mark.parametrize("name", ["x", "Content-Type"])
+def test_a_value_with_a_control_character_or_beyond_latin_1_is_refused(
+    name: str, code: int, line_of: Callable[..., object]
+) -> None:
+    with pytest.raises(ValueError, match=f"the value of {name} has a control character"):
+        line_of(name, f"a{chr(code)}b")
 
 
 @pytest.mark.parametrize("value", ["\n", "a\n", "\r\n", "a\r\nset-cookie: b=c"])
-def test_a_value_cannot_end_its_line(value: str) -> None:
+def test_a_value_cannot_end_its_line(value: str, line_of: Callable[..., object]) -> None:
     with pytest.raises(ValueError, match="percent-encode it"):
-        field_line("x", value)
+        line_of("x", value)
 
 
 @pytest.mark.parametrize(
@@ -61,11 +81,24 @@ def test_a_value_cannot_end_its_line(value: str) -> None:
         "Upgrade",
     ],
 )
-def test_what_is_the_servers_to_set_is_refused(name: str) -> None:
+def test_what_is_the_servers_to_set_is_refused(name: str, line_of: Callable[..., object]) -> None:
     with pytest.raises(
         ValueError, match=f"cannot set {name}: the server .* leave this field line out"
     ):
-        field_line(name, "1")
+        line_of(name, "1")
+
+
+def test_names_and_values_may_be_of_classes_derived_from_str() -> None:
+    class Name(StrEnum):
+        SHORT = "x-a"
+
+    class Text(str):
+        __slots__ = ()
+
+    assert field_line(Name.SHORT, Text(" caf\xe9 ")) == b"x-a: caf\xe9\r\n"
+    assert Response(headers={Text("a"): Name.SHORT}).raw_headers == b"a: x-a\r\n"
+    with pytest.raises(ValueError, match="is no field name"):
+        field_line(Text("\xe9"), "1")
 
 
 def test_names_and_values_are_str() -> None:
@@ -93,6 +126,8 @@ class Pairs(dict[str, str]):
         ({}, b""),
         ((), b""),
         (None, b""),
+        (False, b""),
+        ("", b""),
     ],
 )
 def test_lines_of_a_mapping_and_of_pairs(headers: Any, lines: bytes) -> None:
@@ -100,7 +135,7 @@ def test_lines_of_a_mapping_and_of_pairs(headers: Any, lines: bytes) -> None:
     assert Response(text="", headers=headers).raw_headers == TEXT + lines
 
 
-@pytest.mark.parametrize("headers", [1, "ab", ["ab"], [("a",)], [("a", "b", "c")], [1]])
+@pytest.mark.parametrize("headers", [1, "ab", ["ab"], [("a",)], [("a", "b", "c")], [1], [count()]])
 def test_what_are_no_pairs_is_refused(headers: Any) -> None:
     with pytest.raises(TypeError, match="headers are a mapping, or pairs of name and value, not "):
         Response(headers=headers)
@@ -116,8 +151,13 @@ def test_an_error_of_the_pairs_goes_on() -> None:
         yield "a", "1"
         raise OSError("lost")
 
-    with pytest.raises(OSError, match="lost"):
-        Response(headers=pairs())
+    class Lost:
+        def __iter__(self) -> Iterator[tuple[str, str]]:
+            raise OSError("lost")
+
+    for headers in (pairs(), Lost(), [Lost()]):
+        with pytest.raises(OSError, match="lost"):
+            Response(headers=headers)  # type: ignore[arg-type]
 
 
 def test_a_content_type_among_the_lines_replaces_the_default() -> None:

@@ -1,8 +1,10 @@
-"""What a `Response` hands to the core."""
+"""`Response`: what it takes, and what is sent of it."""
 
+import copy
 import gc
+import pickle
 import weakref
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -10,6 +12,15 @@ import pytest
 
 from bolide.web import App, Request, Response
 from bolide.web.testclient import TestClient
+
+
+class Page(Response):
+    """One with arguments of its own."""
+
+    def __init__(self, content: str, *, title: str) -> None:
+        super().__init__(text=content, content_type="text/html")
+        self.title = title
+
 
 JSON = b"Content-Type: application/json\r\n"
 OCTETS = b"Content-Type: application/octet-stream\r\n"
@@ -59,7 +70,7 @@ TEXT = b"Content-Type: text/plain; charset=utf-8\r\n"
         (Response(headers={"date": "D"}), 200, None, b"date: D\r\n"),
     ],
 )
-def test_slots(response: Response, status: int, body: object, raw_headers: bytes) -> None:
+def test_what_is_kept(response: Response, status: int, body: object, raw_headers: bytes) -> None:
     assert (response.status, response.body, response.raw_headers) == (status, body, raw_headers)
     assert type(response.status) is int
     assert type(response.raw_headers) is bytes
@@ -171,13 +182,8 @@ def test_it_has_no_other_attributes() -> None:
 
 
 def test_a_derived_class_may_take_other_arguments() -> None:
-    class Page(Response):
-        def __init__(self, title: str, *, lines: int = 1) -> None:
-            super().__init__(text=title * lines, content_type="text/html")
-            self.title = title
-
-    page = Page("a", lines=2)
-    assert (page.body, page.title, page.status) == (b"aa", "a", 200)
+    page = Page("a", title="b")
+    assert (page.body, page.title, page.status) == (b"a", "b", 200)
     assert page.raw_headers == b"Content-Type: text/html; charset=utf-8\r\n"
     assert type(page) is Page
 
@@ -216,22 +222,90 @@ def test_what_a_response_does_not_take(
         Response(*arguments, **named)
 
 
-def test_a_response_that_holds_itself_is_collected() -> None:
-    class Parts:
+@pytest.mark.parametrize("attribute", ["body", "status"])
+def test_a_response_that_holds_itself_is_collected(attribute: str) -> None:
+    class Holder:
         response: Response | None = None
 
-        def __iter__(self) -> Iterator[bytes]:
-            return self
-
-        def __next__(self) -> bytes:
-            raise StopIteration
-
-    parts = Parts()
-    parts.response = Response(parts)
-    gone = weakref.ref(parts)
-    del parts
+    holder = Holder()
+    holder.response = Response()
+    setattr(holder.response, attribute, holder)
+    gone = weakref.ref(holder)
+    del holder
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("attribute", ["body", "status"])
+def test_what_goes_may_read_the_response(attribute: str) -> None:
+    seen = []
+
+    class Leaving:
+        def __del__(self) -> None:
+            seen.append(response.body)
+
+    response = Response()
+    setattr(response, attribute, Leaving())
+    setattr(response, attribute, 204 if attribute == "status" else b"a")
+    assert seen == [response.body]
+
+
+def test_a_field_line_may_be_refused_with_the_response_itself() -> None:
+    response = Response("a")
+    with pytest.raises(TypeError, match="the value of x is a str, not Response"):
+        response.add_header("x", response)  # type: ignore[arg-type]
+
+
+def test_what_is_read_while_it_is_constructed_is_what_was() -> None:
+    response = Response(status=201)
+    response.__init__("b", headers=((text, str(response.status)) for text in "x"))  # type: ignore[misc]
+    assert (response.body, response.raw_headers) == (b"b", TEXT + b"x: 201\r\n")
+
+
+def _pickled(response: Response) -> Response:
+    found: Response = pickle.loads(pickle.dumps(response))  # noqa: S301 - what we wrote
+    return found
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, _pickled])
+@pytest.mark.parametrize(
+    "response", [Response(), Response("\u00e9", 201, {"X-A": "\u00e9"}), Page("a", title="b")]
+)
+def test_a_response_can_be_copied(response: Response, copied: Callable[..., Response]) -> None:
+    other = copied(response)
+    assert type(other) is type(response)
+    for name in ("body", "status", "raw_headers", "title"):
+        assert getattr(other, name, None) == getattr(response, name, None)
+    other.add_header("y", "1")
+    assert other.raw_headers == response.raw_headers + b"y: 1\r\n"
+
+
+def test_a_derived_class_may_make_its_content_later() -> None:
+    class Late(Response):
+        @property
+        def body(self) -> bytes:  # type: ignore[override]
+            return b"late"
+
+    assert _sent(Late(status=201)) == (201, b"late")
+
+
+def test_a_response_that_was_not_initialized_is_a_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Forgetful(Response):
+        def __init__(self) -> None:
+            pass
+
+    assert _sent(Forgetful())[0] == 500
+    assert "AttributeError: Response.__init__ was not called" in caplog.text
+
+
+def _sent(response: Response) -> tuple[int, bytes]:
+    app = App()
+    app.get("/")(lambda request: response)
+    with TestClient(app) as client:
+        answer = client.get("/")
+    return answer.status, answer.content
 
 
 def test_text_that_cannot_be_encoded_is_refused() -> None:

@@ -15,9 +15,9 @@ pub(crate) use response::{Response, complete_response};
 
 pub(crate) const TEXT: &[u8] = b"Content-Type: text/plain; charset=utf-8\r\n";
 const OCTETS: &[u8] = b"Content-Type: application/octet-stream\r\n";
+const JSON: &[u8] = b"Content-Type: application/json\r\n";
 /// What may be the final status of an answer (RFC 9110 section 15).
 const STATUSES: std::ops::RangeInclusive<u16> = 200..=599;
-const JSON: &[u8] = b"Content-Type: application/json\r\n";
 
 /// The content of an answer that is there as a whole; borrowed from Python, not copied.
 pub(crate) enum Body<'py> {
@@ -139,25 +139,21 @@ fn others<'py>(value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
 }
 
 fn of_response<'py>(response: &Bound<'py, Response>) -> PyResult<Answer<'py>> {
-    let py = response.py();
-    let response = response.try_borrow()?;
-    let status = response.status.bind(py);
-    let Some(status) = status.extract().ok().filter(|code| STATUSES.contains(code)) else {
+    let parts = Response::parts(response)?;
+    let status = parts.status.extract().ok();
+    let Some(status) = status.filter(|code| STATUSES.contains(code)) else {
         return Err(PyValueError::new_err(format!(
             "a response's status is 200 to 599, not {}",
-            status.repr()?
+            parts.status.repr()?
         )));
     };
-    let lines = response.lines(py);
-    let body = response.body.as_ref().map(|body| body.bind(py).clone());
-    drop(response);
-    let source = match body {
+    let source = match parts.body {
         None => Source::Whole(Body::Empty),
         Some(body) => source(&body)?,
     };
     Ok(Answer {
         status,
-        lines,
+        lines: parts.lines,
         source,
     })
 }

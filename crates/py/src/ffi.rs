@@ -273,12 +273,17 @@ pub(crate) fn next_entry<'py>(
 }
 
 /// A dict's version, which every change makes another (PEP 509); None from CPython 3.14 on, which keeps none.
+#[cfg(Py_3_14)]
+#[inline]
+pub(crate) fn version(_dict: &Bound<'_, PyDict>) -> Option<u64> {
+    None
+}
+
+/// A dict's version, which every change makes another (PEP 509).
+#[cfg(not(Py_3_14))]
 #[inline]
 #[allow(deprecated, reason = "3.12 and 3.13 keep it still")]
 pub(crate) fn version(dict: &Bound<'_, PyDict>) -> Option<u64> {
-    #[cfg(Py_3_14)]
-    return None;
-    #[cfg(not(Py_3_14))]
     // SAFETY: it is a dict, and the interpreter is attached.
     Some(unsafe { (*dict.as_ptr().cast::<ffi::PyDictObject>()).ma_version_tag })
 }
@@ -298,7 +303,17 @@ pub(crate) fn holds<T>(list: &Bound<'_, PyList>, objects: &[Py<T>]) -> bool {
     items.iter().copied().eq(addresses)
 }
 
-/// The characters of a str that holds nothing but ASCII, without a call.
+/// The characters of a str that holds nothing but ASCII; not of an instance of a derived class.
+#[cfg(Py_3_14)]
+#[inline]
+pub(crate) fn ascii<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
+    let utf8 = text.to_str().ok()?;
+    (text.is_exact_instance_of::<PyString>() && utf8.len() == text.len().ok()?)
+        .then_some(utf8.as_bytes())
+}
+
+/// The characters of a str that holds nothing but ASCII, without a call; not of an instance of a derived class.
+#[cfg(not(Py_3_14))]
 #[inline]
 pub(crate) fn ascii<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
     // SAFETY: it is a str.

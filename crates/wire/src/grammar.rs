@@ -162,7 +162,7 @@ pub(crate) fn is_ows(byte: u8) -> bool {
 
 /// The bytes of a field value, or a part of one, without the OWS around them.
 ///
-/// A field value has no byte below SP but HTAB.
+/// Only for what [`crate::is_field_value`] allows: every byte up to SP counts as OWS, and a field value has none below SP but HTAB.
 #[inline]
 pub fn trim_ows(mut bytes: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = bytes

@@ -1,6 +1,6 @@
 """Field lines of a response: what an application may write, and the content type of text.
 
-The core validates and encodes them (`field_line`, `field_lines`).
+The core validates and encodes them.
 """
 
 import re

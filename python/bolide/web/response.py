@@ -122,10 +122,25 @@ class Response(_core.Response):
             same_site=same_site,
         )
 
+    def __getstate__(self) -> tuple[Any, ...]:
+        """Give what a copy is made of; an iterator is shared by both."""
+        lines = self.raw_headers.decode("latin-1").split("\r\n")[:-1]
+        pairs = [line.partition(": ")[::2] for line in lines]
+        return self.body, self.status, pairs, getattr(self, "__dict__", None)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        """Make a copy of `__getstate__`'s; its field lines are checked again."""
+        body, status, pairs, attributes = state
+        Response.__init__(self, None, headers=pairs)
+        self.body, self.status = body, status
+        for name, value in (attributes or {}).items():
+            setattr(self, name, value)
+
     def __repr__(self) -> str:
         """Show the status, the type of the content and its size if known."""
-        size = f" of {len(self.body)} bytes" if isinstance(self.body, bytes) else ""
-        return f"<Response {self.status}: {type(self.body).__name__}{size}>"
+        body = self.body
+        size = f" of {len(body)} bytes" if isinstance(body, bytes) else ""
+        return f"<Response {self.status}: {type(body).__name__}{size}>"
 
 
 def _sendable(body: Any) -> Body:

@@ -74,7 +74,7 @@ def test_a_page_of_errors_is_no_throughput() -> None:
     assert (found.ok, found.failed, found.requests_per_s) == (0, 10000, 0)
     assert found.errors == {"wrong_status": 10000}
     assert found.latency_us is None
-    assert "10,000 of 10,000 answers were wrong: this is no throughput" in found.remarks
+    assert "10,000 of 10,000 answers were wrong or late: this is no throughput" in found.remarks
 
 
 def test_failures_of_length_and_status_may_overlap() -> None:

@@ -66,7 +66,7 @@ def test_error_pages_are_no_throughput() -> None:
     found = WRK.read(page(STATUS), "", 0, LOAD)
     assert (found.ok, found.requests_per_s, found.latency_us) == (0, 0, None)
     assert found.errors == {"wrong_status": 20240}
-    assert "20,240 of 20,240 answers were wrong: this is no throughput" in found.remarks
+    assert "20,240 of 20,240 answers were wrong or late: this is no throughput" in found.remarks
 
 
 def test_socket_errors_have_classes() -> None:

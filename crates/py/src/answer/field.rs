@@ -59,10 +59,7 @@ pub(super) fn field_lines<'py>(
             section.add(&name, &value)?;
         }
     } else {
-        let Ok(items) = headers.try_iter() else {
-            return Err(no_pairs(headers));
-        };
-        for item in items {
+        for item in headers.try_iter().map_err(no_pairs(headers))? {
             let (name, value) = pair(&item?)?;
             section.add(&name, &value)?;
         }
@@ -105,22 +102,29 @@ fn pair<'py>(item: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py
     if let Ok(pair) = item.extract() {
         return Ok(pair);
     }
-    let parts: Vec<_> = match item.try_iter() {
-        Ok(parts) if !item.is_instance_of::<PyString>() => parts.collect::<PyResult<_>>()?,
-        _ => Vec::new(),
-    };
-    let pair = <[_; 2]>::try_from(parts).map_err(|_| no_pairs(item))?;
+    let mut parts = Vec::new();
+    if !item.is_instance_of::<PyString>() {
+        let found = item.try_iter().map_err(no_pairs(item))?.take(3);
+        parts = found.collect::<PyResult<_>>()?;
+    }
+    let pair = <[_; 2]>::try_from(parts);
+    let pair = pair.map_err(|_| no_pairs(item)(PyTypeError::new_err(())))?;
     Ok(pair.into())
 }
 
-#[cold]
-fn no_pairs(value: &Bound<'_, PyAny>) -> PyErr {
-    let shown = value
-        .repr()
-        .map_or_else(|_| "…".into(), |text| text.to_string());
-    PyTypeError::new_err(format!(
-        "headers are a mapping, or pairs of name and value, not {shown}"
-    ))
+/// In place of the TypeError of what cannot be iterated over, one that says what headers are.
+fn no_pairs<'a, 'py>(value: &'a Bound<'py, PyAny>) -> impl Fn(PyErr) -> PyErr + use<'a, 'py> {
+    |error| {
+        if !error.is_instance_of::<PyTypeError>(value.py()) {
+            return error;
+        }
+        match value.repr() {
+            Ok(shown) => PyTypeError::new_err(format!(
+                "headers are a mapping, or pairs of name and value, not {shown}"
+            )),
+            Err(error) => error,
+        }
+    }
 }
 
 /// The bytes of a name that an application may set.
@@ -133,7 +137,10 @@ fn checked_name<'a>(name: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
             name.repr()?
         )));
     };
-    let token = ffi::ascii(text).unwrap_or_default();
+    let token = match ffi::ascii(text) {
+        Some(ascii) => ascii,
+        None => text.to_str().unwrap_or_default().as_bytes(), // a derived class, or no token
+    };
     if !wire::is_field_name(token) {
         return Err(PyValueError::new_err(format!(
             "{} is no field name: it takes letters, digits and !#$%&'*+-.^_`|~ only",
@@ -184,8 +191,11 @@ fn write_line(
 /// False when the value cannot be sent.
 #[inline]
 fn write_value(lines: &mut Vec<u8>, value: &[u8]) -> bool {
-    lines.extend_from_slice(wire::trim_ows(value));
-    wire::is_field_value(value)
+    let may_be_sent = wire::is_field_value(value);
+    if may_be_sent {
+        lines.extend_from_slice(wire::trim_ows(value));
+    }
+    may_be_sent
 }
 
 /// None for a character that Latin-1 does not have.

@@ -2,7 +2,8 @@
 //!
 //! What most calls give is taken here. The rest is left to the Python half, which derives the public class.
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::sync::PyOnceLock;
@@ -14,11 +15,21 @@ use crate::ffi::{self, Arguments, Construction};
 
 const STATUS: u16 = 200;
 
+/// What `bolide.Response` is derived from.
 #[pyclass(name = "Response", module = "bolide._core", subclass)]
 pub(crate) struct Response {
-    pub(super) status: Py<PyAny>,
-    pub(super) body: Option<Py<PyAny>>,
+    /// None before it is initialized.
+    status: Option<Py<PyAny>>,
+    /// A str is text, and becomes bytes when it is asked for.
+    body: Option<Py<PyAny>>,
     lines: FieldLines,
+}
+
+/// What is sent, not checked yet.
+pub(super) struct Parts<'py> {
+    pub(super) status: Bound<'py, PyAny>,
+    pub(super) body: Option<Bound<'py, PyAny>>,
+    pub(super) lines: Lines<'py>,
 }
 
 enum FieldLines {
@@ -26,8 +37,9 @@ enum FieldLines {
     Own(Py<PyBytes>),
 }
 
-/// What the Python half does.
+/// The public class, and what it does for those responses that have more than the usual.
 pub(super) struct Helpers {
+    kind: Py<PyType>,
     json_encode: Py<PyAny>,
     sendable: Py<PyAny>,
     header_pairs: Py<PyAny>,
@@ -60,7 +72,7 @@ impl<'py> FromPyObject<'_, 'py> for Passed<'py> {
     }
 }
 
-/// Has the Python half's class constructed directly, and keeps what it does for all responses.
+/// Takes the public class, to construct it directly, and its functions. Those of the first call stay.
 #[pyfunction]
 #[pyo3(signature = (kind, *, json_encode, sendable, header_pairs, content_type_line, text_type_line, checked_status))]
 pub(crate) fn complete_response(
@@ -72,12 +84,9 @@ pub(crate) fn complete_response(
     text_type_line: Py<PyAny>,
     checked_status: Py<PyAny>,
 ) -> PyResult<()> {
-    if !kind.is_subclass_of::<Response>()? {
-        return Err(PyTypeError::new_err(
-            "it is not derived from _core.Response",
-        ));
-    }
+    ffi::construct_directly::<Response>(kind)?;
     HELPERS.get_or_init(kind.py(), || Helpers {
+        kind: kind.clone().unbind(),
         json_encode,
         sendable,
         header_pairs,
@@ -85,7 +94,6 @@ pub(crate) fn complete_response(
         text_type_line,
         checked_status,
     });
-    ffi::construct_directly::<Response>(kind);
     Ok(())
 }
 
@@ -191,7 +199,11 @@ impl<'a, 'py> Given<'a, 'py> {
                 Some(ffi::call(py, encode, [content_type])?.cast_into::<PyBytes>()?)
             }
         };
-        let Some(headers) = self.headers.filter(|headers| !headers.is_none()) else {
+        let headers = match self.headers {
+            Some(headers) if headers.is_truthy()? => Some(headers),
+            _ => None,
+        };
+        let Some(headers) = headers else {
             return Ok(given_type.map_or(FieldLines::Ours(type_line), |line| {
                 FieldLines::Own(line.unbind())
             }));
@@ -234,21 +246,46 @@ impl Construction for Response {
 }
 
 impl Response {
-    /// Python code runs meanwhile, so the response is not borrowed before all is known.
+    /// Python code runs meanwhile, and while the old values go, so the response is not borrowed then.
     #[inline]
     fn set<'py>(response: &Bound<'py, Self>, mut given: Given<'_, 'py>) -> PyResult<()> {
         let py = response.py();
         let (body, type_line) = given.content(py)?;
-        let lines = given.lines(py, type_line)?;
-        let status = given.status(py)?;
-        let mut response = response.try_borrow_mut()?;
-        response.body = body;
-        response.lines = lines;
-        response.status = status;
+        let made = Response {
+            lines: given.lines(py, type_line)?,
+            status: Some(given.status(py)?),
+            body,
+        };
+        let old = std::mem::replace(&mut *response.try_borrow_mut()?, made);
+        drop(old);
         Ok(())
     }
 
-    pub(super) fn lines<'py>(&self, py: Python<'py>) -> Lines<'py> {
+    /// What is sent. A derived class may have made properties of status and body.
+    pub(super) fn parts<'py>(response: &Bound<'py, Self>) -> PyResult<Parts<'py>> {
+        let py = response.py();
+        if !response.get_type().is(&Helpers::get(py)?.kind) {
+            let body = response.getattr(intern!(py, "body"))?;
+            return Ok(Parts {
+                status: response.getattr(intern!(py, "status"))?,
+                body: (!body.is_none()).then_some(body),
+                lines: response.try_borrow()?.bound_lines(py),
+            });
+        }
+        let response = response.try_borrow()?;
+        let bound = |value: &Py<PyAny>| value.bind(py).clone();
+        Ok(Parts {
+            status: response
+                .status
+                .as_ref()
+                .map(bound)
+                .ok_or_else(uninitialized)?,
+            body: response.body.as_ref().map(bound),
+            lines: response.bound_lines(py),
+        })
+    }
+
+    fn bound_lines<'py>(&self, py: Python<'py>) -> Lines<'py> {
         match &self.lines {
             FieldLines::Ours(lines) => Lines::Ours(lines),
             FieldLines::Own(lines) => Lines::Applications(lines.bind(py).clone()),
@@ -256,22 +293,24 @@ impl Response {
     }
 }
 
+#[cold]
+fn uninitialized() -> PyErr {
+    PyAttributeError::new_err("Response.__init__ was not called")
+}
+
 #[pymethods]
 impl Response {
     #[new]
     #[pyo3(signature = (*_arguments, **_named), text_signature = "(body=None, status=200, headers=None, content_type=None, *, text=None, json=...)")]
-    fn new(
-        py: Python<'_>,
-        _arguments: &Bound<'_, PyTuple>,
-        _named: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<Response> {
-        Ok(Response {
-            status: STATUS.into_pyobject(py)?.into_any().unbind(),
+    fn new(_arguments: &Bound<'_, PyTuple>, _named: Option<&Bound<'_, PyDict>>) -> Response {
+        Response {
+            status: None,
             body: None,
             lines: FieldLines::Ours(b""),
-        })
+        }
     }
 
+    /// Takes what `bolide.Response` says.
     #[pyo3(signature = (body = None, status = Passed(None), headers = None, content_type = None, *, text = None, json = Passed(None)))]
     fn __init__<'py>(
         response: &Bound<'py, Self>,
@@ -293,34 +332,41 @@ impl Response {
         Response::set(response, given)
     }
 
+    /// 200 to 599, which is checked when it is sent.
     #[getter]
-    fn status(&self, py: Python<'_>) -> Py<PyAny> {
-        self.status.clone_ref(py)
+    fn status(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let status = self.status.as_ref().ok_or_else(uninitialized)?;
+        Ok(status.clone_ref(py))
     }
 
     #[setter]
-    fn set_status(&mut self, status: Py<PyAny>) {
-        self.status = status;
+    fn set_status(response: &Bound<'_, Self>, status: Py<PyAny>) -> PyResult<()> {
+        let old = response.try_borrow_mut()?.status.replace(status);
+        drop(old);
+        Ok(())
     }
 
+    /// What will be sent; text reads as the bytes that it is sent as.
     #[getter]
-    fn body(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let Some(body) = &self.body else {
-            return Ok(None);
-        };
-        Ok(Some(match body.bind(py).cast::<PyString>() {
-            Ok(text) => PyBytes::new(py, text.to_str()?.as_bytes())
+    fn body(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        if let Some(body) = &mut self.body
+            && let Ok(text) = body.bind(py).cast::<PyString>()
+        {
+            *body = PyBytes::new(py, text.to_str()?.as_bytes())
                 .into_any()
-                .unbind(),
-            Err(_) => body.clone_ref(py),
-        }))
+                .unbind();
+        }
+        Ok(self.body.as_ref().map(|body| body.clone_ref(py)))
     }
 
     #[setter]
-    fn set_body(&mut self, body: Option<Py<PyAny>>) {
-        self.body = body;
+    fn set_body(response: &Bound<'_, Self>, body: Option<Py<PyAny>>) -> PyResult<()> {
+        let old = std::mem::replace(&mut response.try_borrow_mut()?.body, body);
+        drop(old);
+        Ok(())
     }
 
+    /// The encoded field lines, without those that the server adds.
     #[getter]
     fn raw_headers<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         match &self.lines {
@@ -329,11 +375,17 @@ impl Response {
         }
     }
 
-    fn add_header(&mut self, name: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let py = name.py();
+    /// Adds a field line behind those of the same name; TypeError or ValueError for what is none.
+    fn add_header(
+        response: &Bound<'_, Self>,
+        name: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let py = response.py();
         let line = field_line(name, value)?;
-        let lines = [self.raw_headers(py).as_bytes(), line.as_bytes()].concat();
-        self.lines = FieldLines::Own(PyBytes::new(py, &lines).unbind());
+        let mut response = response.try_borrow_mut()?;
+        let lines = [response.raw_headers(py).as_bytes(), line.as_bytes()].concat();
+        response.lines = FieldLines::Own(PyBytes::new(py, &lines).unbind());
         Ok(())
     }
 
@@ -342,7 +394,11 @@ impl Response {
         visit.call(&self.body)
     }
 
-    fn __clear__(&mut self) {
-        self.body = None;
+    fn __clear__(response: &Bound<'_, Self>) -> PyResult<()> {
+        let mut cleared = response.try_borrow_mut()?;
+        let old = (cleared.status.take(), cleared.body.take());
+        drop(cleared);
+        drop(old);
+        Ok(())
     }
 }

@@ -1,8 +1,9 @@
-//! Calling a class of ours without a tuple, a dict and a lookup for what it is called with.
+//! Calling a class of ours without a tuple and a dict of the arguments.
 
 use std::slice;
 
 use pyo3::PyClass;
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -21,16 +22,26 @@ pub(crate) trait Construction: PyClass {
     fn initialize(instance: &Bound<'_, Self>, arguments: &Arguments<'_, '_>) -> PyResult<bool>;
 }
 
-/// Has CPython construct directly when `kind` is called, which is a class derived from `T`, as long as it makes and initializes as `T` does.
-pub(crate) fn construct_directly<T: Construction>(kind: &Bound<'_, PyType>) {
-    // SAFETY: a live class, and the interpreter is attached. Types without that function are called through `type.__call__`.
+/// Has CPython construct directly when `kind` is called, as long as it makes and initializes as `T` does.
+///
+/// # Errors
+/// `TypeError` when `kind` is not derived from `T`.
+pub(crate) fn construct_directly<T: Construction>(kind: &Bound<'_, PyType>) -> PyResult<()> {
+    if !kind.is_subclass_of::<T>()? {
+        let message = format!("it is not derived from {}", T::type_object(kind.py()));
+        return Err(PyTypeError::new_err(message));
+    }
+    // SAFETY: a live class, and the interpreter is attached. It is derived from `T`, as `construct` wants it, and no class inherits
+    // this function. Without one, `type.__call__` is what constructs.
     unsafe { (*kind.as_type_ptr()).tp_vectorcall = Some(construct::<T>) };
+    Ok(())
 }
 
 /// Makes an instance as CPython calls a class.
 ///
 /// # Safety
-/// `kind` is a class derived from `T`; `arguments` are so many objects as `count` says without its flag, and those that `names` names.
+/// `kind` is a class derived from `T`. `arguments` holds `PyVectorcall_NARGS(count)` positional values, then one for each of `names`,
+/// which is a tuple of str or null.
 unsafe extern "C" fn construct<T: Construction>(
     kind: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,

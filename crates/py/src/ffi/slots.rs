@@ -133,7 +133,7 @@ unsafe extern "C" fn call_method<T: Method>(
 /// much work as the call. `is_told` says that it knows, or that there is nothing to let go.
 pub(super) fn guarded<'py, R>(
     is_told: bool,
-    run: impl FnOnce(Python<'py>) -> PyResult<R>,
+    run: impl Fn(Python<'py>) -> PyResult<R>,
 ) -> Option<R> {
     let run = || {
         // SAFETY: CPython calls with the interpreter attached.
@@ -142,10 +142,19 @@ pub(super) fn guarded<'py, R>(
     };
     let tell_and_run = || match is_told {
         true => run(),
-        false => Python::attach(|_| run()),
+        false => told(run),
     };
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(tell_and_run)).unwrap_or_else(|_| {
-        Python::attach(|py| PyRuntimeError::new_err("the server panicked").restore(py));
+        told(|| {
+            // SAFETY: as above.
+            let py = unsafe { Python::assume_attached() };
+            PyRuntimeError::new_err("the server panicked").restore(py);
+        });
         None
     })
+}
+
+/// Runs with PyO3 told of the interpreter; without, where that shuts down and PyO3 refuses.
+fn told<R>(run: impl Fn() -> R) -> R {
+    Python::try_attach(|_| run()).unwrap_or_else(&run)
 }

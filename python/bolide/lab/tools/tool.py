@@ -125,9 +125,9 @@ def settle(
     ok = total - bad
     said = list(remarks or [])
     if total and not ok:
-        said.append(f"{bad:,} of {total:,} answers were wrong: this is no throughput")
+        said.append(f"{bad:,} of {total:,} answers were wrong or late: this is no throughput")
     elif bad:
-        said.append(f"{bad:,} of {total:,} answers were wrong and are in no rate")
+        said.append(f"{bad:,} of {total:,} answers were wrong or late and are in no rate")
     return Reading(
         ok=ok,
         failed=bad + lost,
