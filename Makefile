@@ -66,8 +66,9 @@ race: $(CORE) ## A quick race of Bolide and the Python servers that install from
 compat: $(CORE) ## Run another server's ASGI checks against this one (SERVE="--loop uvloop")
 	$(BIN)/python compat/run.py $(SERVE)
 
-docs: $(CORE) ## Write docs/settings.md from the option table
+docs: $(CORE) ## Write docs/settings.md from the option table, and the reports of docs/results
 	$(BIN)/python -m bolide.reference > docs/settings.md
+	@for folder in docs/results/*/; do $(BIN)/bolide race report "$$folder" && rm "$$folder/report.html"; done
 
 wheel: $(DEPS) ## Build a wheel into dist/
 	$(BIN)/maturin build --release --strip --out dist

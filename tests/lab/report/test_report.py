@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -198,12 +199,13 @@ def test_what_was_not_run_has_no_table() -> None:
 
 
 def test_the_table_of_loops(race: Race) -> None:
-    captions = [caption for caption, _ in shape.tables(result(race, "aiohttp-uvloop"))]
-    assert captions == ["threads100-wrk"]
-    found = shape.tables(result(race, "aiohttp-uvloop"))[0][1]
+    (caption, found), (other, alike) = shape.tables(result(race, "aiohttp-uvloop"))
+    assert (caption, other) == ("threads100-wrk", "threads2-wrk")
     assert found.columns == ["", "aiohttp + Application", "asyncio + httptools"]
     assert [line.cells[0].text for line in found.lines] == ["uvloop", "asyncio"]
     assert found.lines[0].cells[1].under.startswith("published 10,265, 0.8")
+    assert alike.lines[0].cells[1].under.startswith("published 10,265, ")
+    assert alike.lines[0].cells[1].value != found.lines[0].cells[1].value
 
 
 def test_many_levels_have_five_tables(race: Race) -> None:
@@ -250,9 +252,24 @@ def test_a_published_figure_whose_server_fails_here_is_told() -> None:
     ]
     (said,) = shape.remarks(result(gather(failing), "pipelining"))
     assert said == (
-        "Japronto: 1,214,440 requests/s are published for pipelined-wrk; here it gave no right"
-        " answer (start: its wheel needs CPython 3.7)"
+        "Japronto: 1,214,440 requests/s are published for pipelined-wrk; here it has no figure"
+        " (start: its wheel needs CPython 3.7)"
     )
+
+
+def test_a_load_without_any_of_the_published_figures_is_told_once() -> None:
+    found = result(gather(racing.records(rounds=1)), "aiohttp-uvloop")
+    for name in dict.fromkeys(each.contestant for each in found.study.published):
+        figure = found.figures["threads100-wrk", name]
+        failed = [
+            msgspec.structs.replace(each, is_valid=False, failure=Failure("late", "its clock"))
+            for each in figure.trials
+        ]
+        found.figures["threads100-wrk", name] = replace(figure, trials=failed)
+    (said,) = shape.remarks(found)
+    count = len(found.study.published)
+    assert said.startswith(f"threads100-wrk: none of the {count} published figures could be")
+    assert said.endswith(": late: its clock)")
 
 
 class Reader(HTMLParser):
@@ -389,7 +406,7 @@ def test_no_table_stands_twice(race: Race) -> None:
     tables = [each for each in text.split("\n\n") if each.startswith("| contestant")]
     assert len(tables) == len(set(tables)) == 7 + 5 + 4
     page = re.findall(r"<table>.*?</table>", render(race, b""), re.DOTALL)
-    assert len(page) == len(set(page)) == 7 + 19 + 5 + 5
+    assert len(page) == len(set(page)) == 7 + 19 + 5 + 6
 
 
 def test_the_limit_tells_what_was_used(race: Race) -> None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
+
 from bolide.lab.report import svg, words
 from bolide.lab.report.summary import Figure, Group, Result
 from bolide.lab.report.table import Cell, Line, Table, interval, without_empty
-from bolide.lab.results import Contestant, Published
+from bolide.lab.results import Contestant, Published, Workload
 
 LOOPS = {"uvloop": "-uvloop", "asyncio": ""}
 """How a contestant's name ends, by event loop."""
@@ -23,13 +25,11 @@ LEVELS_MIN = 4
 
 def tables(result: Result) -> list[tuple[str, Table]]:
     """Give the document's tables with their captions; none where nothing published was run."""
+    if _stems(result):
+        return _loops(result)
     told = {each.workload for each in result.study.published}
     workloads = [w.name for group in result.groups for w in group.workloads if w.name in told]
-    if not workloads:
-        return []
-    if _stems(result):
-        return _loops(result, workloads)
-    return [("", _by_load(result, workloads))]
+    return [("", _by_load(result, workloads))] if workloads else []
 
 
 def objections(result: Result) -> list[tuple[Published, str]]:
@@ -45,22 +45,38 @@ def objections(result: Result) -> list[tuple[Published, str]]:
 def remarks(result: Result) -> list[str]:
     """Say what our own figures show about published ones, as far as figures alone can tell."""
     found = []
-    for each in result.study.published:
-        figure = result.figures.get((each.workload, each.contestant))
-        if figure is None or each.requests_per_s is None:
+    for workload in dict.fromkeys(each.workload for each in result.study.published):
+        told = {
+            each.contestant: each.requests_per_s
+            for each in result.study.published
+            if each.workload == workload and each.requests_per_s is not None
+        }
+        figures = [result.figures.get((workload, name)) for name in told]
+        met = [each for each in figures if each]
+        failed = [each for each in met if not each.valid]
+        if len(failed) == len(met) > 1:
+            one = failed[0]
+            found.append(
+                f"{workload}: none of the {len(met)} published figures could be measured here"
+                f" ({one.contestant.title}: {_why(one)})"
+            )
             continue
-        if not figure.valid:
-            why = figure.reasons[0] if figure.reasons else "no right answer"
-            found.append(
-                f"{figure.contestant.title}: {words.count(each.requests_per_s)} requests/s are"
-                f" published for {each.workload}; here it gave no right answer ({why})"
-            )
-        elif figure.verdict == "generator-bound":
-            found.append(
-                f"{figure.contestant.title} at {each.workload}: the generator was the limit here,"
-                " so ours is a lower bound of what the server can do"
-            )
+        found += [
+            f"{each.contestant.title}: {words.count(told[each.contestant.name])} requests/s are"
+            f" published for {workload}; here it has no figure ({_why(each)})"
+            for each in failed
+        ]
+        found += [
+            f"{each.contestant.title} at {workload}: the generator was the limit here,"
+            " so ours is a lower bound of what the server can do"
+            for each in met
+            if each.valid and each.verdict == "generator-bound"
+        ]
     return found
+
+
+def _why(figure: Figure) -> str:
+    return figure.reasons[0] if figure.reasons else "no right answer"
 
 
 def _by_load(result: Result, workloads: list[str]) -> Table:
@@ -121,8 +137,7 @@ def here(figure: Figure | None) -> Cell:
     if figure is None:
         return Cell(words.NONE, None, "not run", "num quiet")
     if figure.rate is None:
-        why = figure.reasons[0] if figure.reasons else "no right answer"
-        return Cell("failed", None, why, "num bad")
+        return Cell("failed", None, _why(figure), "num bad")
     return Cell(words.count(figure.rate.middle), figure.rate.middle, interval(figure.rate), "num")
 
 
@@ -221,24 +236,40 @@ def failures(result: Result, group: Group) -> list[str]:
         failed = [each for each in lost if each and each.rate is None]
         if failed:
             levels = ", ".join(f"{each.workload.connections:,}" for each in failed)
-            why = failed[0].reasons[0] if failed[0].reasons else "no right answer"
-            found.append(f"{who.title} failed at {levels} connections: {why}")
+            found.append(f"{who.title} failed at {levels} connections: {_why(failed[0])}")
     return found
 
 
-def _loops(result: Result, workloads: list[str]) -> list[tuple[str, Table]]:
-    """Make the 3 x 2 table for each load."""
+def _loops(result: Result) -> list[tuple[str, Table]]:
+    """Make the 3 x 2 table for each load: the document's, and what is like it.
+
+    That is, by another tool or with other threads.
+    """
     stems = _stems(result)
     titles = {each.name: each.title for each in result.contestants}
     columns = ["", *(_stem_title(titles.get(f"{stem}-uvloop", stem)) for stem in stems)]
+    loads = {each.name: _load(each) for each in result.study.workloads}
+    told = {
+        loads[each.workload]: each.workload
+        for each in reversed(result.study.published)
+        if each.workload in loads
+    }
     found = []
-    for name in workloads:
+    for name in (each.name for group in result.groups for each in group.workloads):
+        if loads[name] not in told:
+            continue
+        published = told[loads[name]]
         lines = [
-            Line([Cell(loop), *(_loop_cell(result, name, stem + end) for stem in stems)])
+            Line([Cell(loop), *(_loop_cell(result, name, published, stem + end) for stem in stems)])
             for loop, end in LOOPS.items()
         ]
         found.append((name, Table(columns, lines)))
     return found
+
+
+def _load(workload: Workload) -> Workload:
+    """Give what a workload asks of a server, whoever asks."""
+    return msgspec.structs.replace(workload, name="", tool="", threads=1, is_quick=False)
 
 
 def _stems(result: Result) -> list[str]:
@@ -253,9 +284,9 @@ def _stem_title(title: str) -> str:
     return words.cut(title, 40)
 
 
-def _loop_cell(result: Result, workload: str, name: str) -> Cell:
+def _loop_cell(result: Result, workload: str, published_for: str, name: str) -> Cell:
     figure = result.figures.get((workload, name))
-    ours, published = here(figure), result.published(workload, name)
+    ours, published = here(figure), result.published(published_for, name)
     of = result.of_ceiling(figure) if figure else None
     under = []
     if published and published.requests_per_s:

@@ -166,7 +166,7 @@ class Group:
     def title(self) -> str:
         """Say what it is in a few words."""
         first = self.workloads[0]
-        words = [first.tool]
+        words = ["bolide load" if first.tool == "bolide" else first.tool]
         levels = [each.connections for each in self.workloads]
         several = f"{levels[0]:,}–{levels[-1]:,}" if len(levels) > 1 else f"{levels[0]:,}"
         words.append(f"{several} connections")

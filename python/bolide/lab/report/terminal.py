@@ -18,15 +18,15 @@ STYLES = {"bad": "red", "struck": "strike", "quiet": "dim"}
 
 
 def of_document(result: Result) -> list[RenderableType]:
-    """Give the document's first table and sentences on it; nothing if nothing published was run.
+    """Give the document's first table with a figure and sentences on it; nothing if there is none.
 
     The report has all tables, with intervals and charts.
     """
-    told = {(each.workload, each.contestant) for each in result.study.published}
-    if told.isdisjoint(result.figures):
-        return []
+    told = {each.contestant for each in result.study.published}
     tables = shape.tables(result)
-    caption, first = tables[0]
+    if not tables or told.isdisjoint(name for _, name in result.figures):
+        return []
+    caption, first = next((each for each in tables if _has_figures(each[1])), tables[0])
     title = f"As the document has it: {caption}" if caption else "As the document has it"
     found: list[RenderableType] = [Text(), _grid(first, title)]
     said = [
@@ -38,6 +38,10 @@ def of_document(result: Result) -> list[RenderableType]:
     if said:
         found += [Text("\nWhat does not hold, and why:"), *(Text(f"- {each}") for each in said)]
     return found
+
+
+def _has_figures(table: Table) -> bool:
+    return any(cell.value is not None for line in table.lines for cell in line.cells)
 
 
 def _grid(table: Table, title: str) -> Grid:

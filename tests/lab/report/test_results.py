@@ -1,0 +1,35 @@
+"""The committed reports of whole races are what their raw results say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bolide.lab import results
+from bolide.lab.report import writing
+
+RESULTS = Path(__file__).parents[3] / "docs" / "results"
+STUDIES = ("aiohttp-uvloop", "pipelining")
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_committed_report_is_that_of_its_results(study: str, tmp_path: Path) -> None:
+    writing.write(RESULTS / study, tmp_path, is_png=False)
+    committed = {path.name: path.read_bytes() for path in (RESULTS / study).iterdir()}
+    del committed["results.jsonl.gz"]
+    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    del written["report.html"]
+    assert written == committed, "docs/results is behind the report: run `make docs`"
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_committed_race_came_to_its_end(study: str) -> None:
+    found = results.read(RESULTS / study)
+    [told] = [each for each in found if isinstance(each, results.Study)]
+    trials = [each for each in found if isinstance(each, results.Trial)]
+    rounds = {(each.workload, each.contestant, each.round) for each in trials}
+    pairs = {(workload, contestant) for workload, contestant, _ in rounds}
+    assert told.rounds == 3
+    assert len(rounds) == 3 * len(pairs)
+    assert {workload for workload, _ in pairs} == {each.name for each in told.workloads}
