@@ -68,7 +68,7 @@ compat: $(CORE) ## Run another server's ASGI checks against this one (SERVE="--l
 
 docs: $(CORE) ## Write docs/settings.md from the option table, and the reports of docs/results
 	$(BIN)/python -m bolide.reference > docs/settings.md
-	@for folder in docs/results/*/; do $(BIN)/bolide race report "$$folder" && rm "$$folder/report.html"; done
+	@set -e; for folder in docs/results/*/; do $(BIN)/bolide race report "$$folder"; done
 
 wheel: $(DEPS) ## Build a wheel into dist/
 	$(BIN)/maturin build --release --strip --out dist

@@ -184,7 +184,7 @@ def _planned(
     name: str | None, app: str | None, load_cores: int, given: dict[str, Any]
 ) -> tuple[Study, tuple[str, ...], Guest | None]:
     """Give the study, who takes part, and the user's own application."""
-    from bolide.lab import guest, study, tools
+    from bolide.lab import guest, study
 
     if app is not None:
         plan = study.of_application(app, given["target"] or "/")
@@ -194,15 +194,19 @@ def _planned(
         loaded = study.load(name or "", load_cores)
         plan, names, visitor = loaded.study, loaded.contestants, None
     chosen = _names(given["tool"])
-    if given["quick"]:
-        plan = study.shortened(
-            plan, lambda name: bool(chosen) or tools.find(name).version() is not None
-        )
     if chosen:
-        plan, refused = study.by_tools(plan, chosen)
+        plan, refused = study.by_tools(plan, chosen, _names(given["workload"]) or ("*",))
         for line in refused:
             click.echo(line, err=True)
+    if given["quick"]:
+        plan = study.shortened(plan, None if chosen else _is_installed)
     return study.lengthened(plan, given["rounds"], given["duration"]), names, visitor
+
+
+def _is_installed(tool: str) -> bool:
+    from bolide.lab import tools
+
+    return tools.find(tool).version() is not None
 
 
 def cpus_of(given: tuple[str, str] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:

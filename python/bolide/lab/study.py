@@ -242,19 +242,21 @@ def _loads(workloads: Iterable[Workload]) -> dict[str, Workload]:
     return found
 
 
-def shortened(study: Study, is_installed: Callable[[str], bool]) -> Study:
+def shortened(study: Study, is_installed: Callable[[str], bool] | None) -> Study:
     """Give a study for a quick race: one round, a second or three each, fewer workloads.
 
-    Each by one tool: the first of the workload's that is installed.
+    Each by one tool, the first of the workload's that is installed; None: by all of its tools.
     """
-    kept = _loads(each for each in study.workloads if each.is_quick and is_installed(each.tool))
+    quick = [each for each in study.workloads if each.is_quick]
+    if is_installed is not None:
+        quick = list(_loads(each for each in quick if is_installed(each.tool)).values())
     workloads = tuple(
         msgspec.structs.replace(
             each,
             duration_s=_quick_s(each) if each.duration_s else None,
             requests_total=min(each.requests_total, 5000) if each.requests_total else None,
         )
-        for each in kept.values()
+        for each in quick
     )
     return msgspec.structs.replace(study, rounds=1, duration_s=1.0, workloads=workloads)
 
@@ -276,24 +278,28 @@ def lengthened(study: Study, rounds: int | None, duration_s: float | None) -> St
     return msgspec.structs.replace(study, rounds=rounds or study.rounds)
 
 
-def by_tools(study: Study, tools: Sequence[str]) -> tuple[Study, list[str]]:
-    """Give a study with its loads by these tools, and what they cannot do of it.
+def by_tools(
+    study: Study, tools: Sequence[str], wanted: Sequence[str] = ("*",)
+) -> tuple[Study, list[str]]:
+    """Give a study with its loads by these tools, and which wanted ones they cannot make.
 
     Raises:
-        ConfigError: they can do nothing of it, or there is no tool of that name.
+        ConfigError: they can make no wanted one, or there is no tool of that name.
     """
     for tool in tools:
         if tool not in TOOLS:
             raise ConfigError(f"no tool is called {tool!r}; there are {', '.join(TOOLS)}")
+    own = {each.name: each for each in study.workloads}
     workloads, refused = [], []
-    for name, load in _loads(study.workloads).items():
+    for stem, load in _loads(study.workloads).items():
         for tool in dict.fromkeys(tools):
-            found = msgspec.structs.replace(load, name=f"{name}-{tool}", tool=tool)
-            if reason := _refusal(found):
-                refused.append(f"{found.name} is left out: {reason}")
-            else:
+            name = f"{stem}-{tool}"
+            found = own.get(name) or msgspec.structs.replace(load, name=name, tool=tool)
+            if not (reason := _refusal(found)):
                 workloads.append(found)
-    if not workloads:
+            elif any(fits(name, text) for text in wanted):
+                refused.append(f"{name} is left out: {reason}")
+    if refused and not any(fits(each.name, text) for each in workloads for text in wanted):
         raise ConfigError(f"nothing can be measured like that; {'; '.join(refused)}")
     return with_workloads(study, workloads), refused
 

@@ -67,7 +67,7 @@ def _limits(seen: Observation) -> list[str]:
     found = []
     if seen.server.cpu_share is not None:
         found.append(
-            f"the server used {seen.server.cpu_share:.2f} of {seen.server_cpus} processors"
+            f"the server used {seen.server.cpu_share:.2f} of {_processors(seen.server_cpus)}"
         )
     if seen.generator.cpu_share is not None:
         found.append(f"the generator's busiest thread was busy {seen.generator.cpu_share:.0%}")
@@ -116,7 +116,7 @@ def _impossible(seen: Observation) -> str:
         return ""
     return (
         f"{seen.workload.tool} tells of {seen.seconds:.1f} s, in which the server cannot have"
-        f" worked {worked_s:.1f} s on {seen.server_cpus} processors: the rate is too high"
+        f" worked {worked_s:.1f} s on {_processors(seen.server_cpus)}: the rate is too high"
     )
 
 
@@ -130,3 +130,7 @@ def _little(seen: Observation) -> list[str]:
     if abs(busy - seen.workload.connections) / seen.workload.connections <= LITTLE_DEVIATION_MAX:
         return []
     return [f"rate times latency is {busy:.0f}, of {seen.workload.connections} connections"]
+
+
+def _processors(number: int) -> str:
+    return "1 processor" if number == 1 else f"{number} processors"

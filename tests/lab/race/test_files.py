@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bolide.errors import ConfigError
@@ -95,6 +96,31 @@ def test_other_tools_make_the_same_loads() -> None:
     assert (single.tool, single.connections, single.pipeline_depth) == ("hey", 100, 1)
     by_others, _ = study.by_tools(plan, ["bolide"])
     assert by_others.published == ()
+    assert study.by_tools(plan, ["wrk", "bolide"])[0].workloads == plan.workloads
+
+
+def test_a_tools_own_workload_stays_what_it_is() -> None:
+    plan = study.load("pipelining").study
+    own = tuple(
+        msgspec.structs.replace(each, timeout_s=9.0) if each.name == "single-bolide" else each
+        for each in plan.workloads
+    )
+    found, _ = study.by_tools(results.with_workloads(plan, own), ["bolide"])
+    assert [each.timeout_s for each in found.workloads] == [5.0, 9.0]
+
+
+def test_a_quick_race_by_chosen_tools_has_each_of_them() -> None:
+    plan, _ = study.by_tools(study.load("pipelining").study, ["wrk", "bolide"])
+    quick = study.shortened(plan, None)
+    assert [each.name for each in quick.workloads] == ["pipelined-wrk", "pipelined-bolide"]
+
+
+def test_what_was_not_asked_for_is_not_refused() -> None:
+    plan = study.load("pipelining").study
+    _, refused = study.by_tools(plan, ["hey"], ["single-*"])
+    assert refused == []
+    with pytest.raises(ConfigError, match="pipelined-hey is left out"):
+        study.by_tools(plan, ["hey"], ["pipelined-hey"])
 
 
 def test_tools_that_can_do_nothing_of_it_are_named() -> None:

@@ -35,7 +35,7 @@ def seen(**more: Any) -> Observation:
     return Observation(**(fields | more))
 
 
-SERVER = "the server used 0.50 of 1 processors"
+SERVER = "the server used 0.50 of 1 processor"
 GENERATOR = "the generator's busiest thread was busy 50%"
 BOTH = [SERVER, GENERATOR]
 
@@ -47,8 +47,8 @@ def test_a_calm_trial_has_no_limit() -> None:
 @pytest.mark.parametrize(
     ("share", "cpus", "verdict", "sentence"),
     [
-        (0.9, 1, "server-bound", "the server used 0.90 of 1 processors"),
-        (0.8999, 1, "neither", "the server used 0.90 of 1 processors"),
+        (0.9, 1, "server-bound", "the server used 0.90 of 1 processor"),
+        (0.8999, 1, "neither", "the server used 0.90 of 1 processor"),
         (1.8, 2, "server-bound", "the server used 1.80 of 2 processors"),
         (1.79, 2, "neither", "the server used 1.79 of 2 processors"),
     ],
@@ -153,7 +153,7 @@ def test_noise_comes_before_limits_and_errors_before_noise() -> None:
 STALL: dict[str, Any] = {"server_share": 0.05, "latency_mean_us": None, "ok": 200}
 STALLED = [
     "stalled: 2.0 answers on each connection, and an idle server",
-    "the server used 0.05 of 1 processors",
+    "the server used 0.05 of 1 processor",
     GENERATOR,
 ]
 
@@ -169,7 +169,7 @@ def test_a_rate_that_cannot_be(worked_s: float, cpus: int) -> None:
     assert verdict == "errors"
     assert evidence[0] == (
         "bolide tells of 3.0 s, in which the server cannot have worked"
-        f" {worked_s:.1f} s on {cpus} processors: the rate is too high"
+        f" {worked_s:.1f} s on {cpus} processor{'s' * (cpus > 1)}: the rate is too high"
     )
     assert judged(worked_s - 0.02, has_late_clock=True)[0] == "server-bound"
     assert judged(worked_s, has_late_clock=False)[0] == "server-bound"

@@ -200,7 +200,8 @@ def test_what_was_not_run_has_no_table() -> None:
 
 def test_the_table_of_loops(race: Race) -> None:
     (caption, found), (other, alike) = shape.tables(result(race, "aiohttp-uvloop"))
-    assert (caption, other) == ("threads100-wrk", "threads2-wrk")
+    assert caption == "threads100-wrk"
+    assert other == "threads2-wrk, beside the document's threads100-wrk"
     assert found.columns == ["", "aiohttp + Application", "asyncio + httptools"]
     assert [line.cells[0].text for line in found.lines] == ["uvloop", "asyncio"]
     assert found.lines[0].cells[1].under.startswith("published 10,265, 0.8")
@@ -257,6 +258,33 @@ def test_a_published_figure_whose_server_fails_here_is_told() -> None:
     )
 
 
+def test_each_load_has_its_own_published_figures() -> None:
+    found = result(gather(racing.records(rounds=1)), "aiohttp-uvloop")
+    own = msgspec.structs.replace(
+        found.study.published[0], workload="threads2-wrk", requests_per_s=99.0
+    )
+    study = msgspec.structs.replace(found.study, published=(*found.study.published, own))
+    (_, first), (caption, other) = shape.tables(replace(found, study=study))
+    assert caption == "threads2-wrk"
+    assert first.lines[0].cells[1].under.startswith("published 10,265, ")
+    assert other.lines[0].cells[1].under.startswith("published 99, ")
+
+
+def test_accept_queues_that_were_full_are_told_below_the_table(race: Race) -> None:
+    found = result(race, "pipelining")
+    assert "overflowed" not in table.league(found, "single-wrk").note
+    figure = found.figures["single-wrk", "japronto"]
+    full = [
+        msgspec.structs.replace(
+            each, kernel=msgspec.structs.replace(each.kernel, listen_overflows=number)
+        )
+        for number, each in enumerate(figure.trials, 10)
+    ]
+    figures = found.figures | {("single-wrk", "japronto"): replace(figure, trials=full)}
+    note = table.league(replace(found, figures=figures), "single-wrk").note
+    assert note.endswith(f"(how often in a round): Japronto ({9 + (len(full) + 1) // 2}).")
+
+
 def test_a_load_without_any_of_the_published_figures_is_told_once() -> None:
     found = result(gather(racing.records(rounds=1)), "aiohttp-uvloop")
     for name in dict.fromkeys(each.contestant for each in found.study.published):
@@ -268,7 +296,7 @@ def test_a_load_without_any_of_the_published_figures_is_told_once() -> None:
         found.figures["threads100-wrk", name] = replace(figure, trials=failed)
     (said,) = shape.remarks(found)
     count = len(found.study.published)
-    assert said.startswith(f"threads100-wrk: none of the {count} published figures could be")
+    assert said.startswith(f"threads100-wrk: none of {count} published figures could be measured")
     assert said.endswith(": late: its clock)")
 
 
@@ -393,7 +421,8 @@ def test_markdown(race: Race) -> None:
     assert "![Requests per second: wrk](one.svg)" in text
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     widths = {line.count(" | ") for line in rows if line.startswith("| Japronto")}
-    assert widths == {9, 6, 4}
+    assert widths == {9, 6, 4, 3}
+    assert re.search(r"^\| Japronto \| [\d.]+ \| `.+` \|", text, re.MULTILINE)
     assert "- Gunicorn (gthread) failed at 4,000, 5,000" in text
     assert "- **uWSGI (5 processes)**, 14,485 requests/s (c2000-ab): all 10,000 answers" in text
     assert "- Swoole: cannot run here. Debian 12 has no package" in text
@@ -404,7 +433,7 @@ def test_markdown(race: Race) -> None:
 def test_no_table_stands_twice(race: Race) -> None:
     text = markdown.render(race, {})
     tables = [each for each in text.split("\n\n") if each.startswith("| contestant")]
-    assert len(tables) == len(set(tables)) == 7 + 5 + 4
+    assert len(tables) == len(set(tables)) == 7 + 5 + 4 + 1
     page = re.findall(r"<table>.*?</table>", render(race, b""), re.DOTALL)
     assert len(page) == len(set(page)) == 7 + 19 + 5 + 6
 

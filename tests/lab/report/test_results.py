@@ -10,16 +10,21 @@ from bolide.lab import results
 from bolide.lab.report import writing
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
-STUDIES = ("aiohttp-uvloop", "pipelining")
+SUFFIXES = (".md", ".svg")
+STUDIES = sorted(path.parent.name for path in RESULTS.glob("*/results.jsonl.gz"))
 
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_committed_report_is_that_of_its_results(study: str, tmp_path: Path) -> None:
     writing.write(RESULTS / study, tmp_path, is_png=False)
-    committed = {path.name: path.read_bytes() for path in (RESULTS / study).iterdir()}
-    del committed["results.jsonl.gz"]
-    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    del written["report.html"]
+    committed, written = (
+        {
+            each.name: each.read_bytes()
+            for each in folder.iterdir()
+            if each.suffix in (".md", ".svg")
+        }
+        for folder in (RESULTS / study, tmp_path)
+    )
     assert written == committed, "docs/results is behind the report: run `make docs`"
 
 
@@ -33,3 +38,9 @@ def test_a_committed_race_came_to_its_end(study: str) -> None:
     assert told.rounds == 3
     assert len(rounds) == 3 * len(pairs)
     assert {workload for workload, _ in pairs} == {each.name for each in told.workloads}
+    ready = {
+        each.name
+        for each in found
+        if isinstance(each, results.Contestant) and each.state == "ready"
+    }
+    assert {contestant for _, contestant in pairs} == ready

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bolide.lab.report import shape, words
 from bolide.lab.report.page import facts_of, machine_rows
 from bolide.lab.report.summary import Group, Race, Result
-from bolide.lab.report.table import Cell, Table, league
+from bolide.lab.report.table import Cell, Line, Table, league
 
 
 def render(race: Race, pictures: dict[str, dict[str, str]]) -> str:
@@ -23,7 +23,24 @@ def render(race: Race, pictures: dict[str, dict[str, str]]) -> str:
         parts += ["## Not measured here", "\n".join(rows)]
     if race.machine:
         parts += ["## Machine", _pairs(machine_rows(race.machine))]
+    parts += ["## How each contestant was started", table(_started(race))]
     return "\n\n".join(parts) + "\n"
+
+
+def _started(race: Race) -> Table:
+    columns = ["contestant", "version", "command", "remarks"]
+    lines = [
+        Line(
+            [
+                Cell(each.title),
+                Cell(each.version or words.NONE),
+                Cell(f"`{each.settings}`" if each.settings else words.NONE),
+                Cell("; ".join(each.remarks)),
+            ]
+        )
+        for each in race.measured
+    ]
+    return Table(columns, lines)
 
 
 def _study(result: Result, pictures: dict[str, str]) -> list[str]:
@@ -43,8 +60,12 @@ def _study(result: Result, pictures: dict[str, str]) -> list[str]:
         f" {each.does_not_hold}"
         for each, title in shape.objections(result)
     ]
-    said += [f"- {each}" for each in shape.remarks(result)]
-    return [*found, "What does not hold, and why:", "\n".join(said)] if said else found
+    for title, lines in (
+        ("What does not hold, and why:", said),
+        ("What cannot be compared:", [f"- {each}" for each in shape.remarks(result)]),
+    ):
+        found += [title, "\n".join(lines)] if lines else []
+    return found
 
 
 def _leagues(result: Result, group: Group) -> list[str]:

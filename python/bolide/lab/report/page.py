@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bolide.lab.report import figures, shape, svg, words
 from bolide.lab.report.sheet import csv
-from bolide.lab.report.summary import Group, Race, Result
+from bolide.lab.report.summary import Group, Race, Result, tool_title
 from bolide.lab.report.table import Cell, Line, Table, league
 from bolide.lab.results import Contestant, Machine
 
@@ -76,15 +76,20 @@ def facts_of(race: Race) -> list[tuple[str, str]]:
     lost = sum(not each.is_valid for each in trials)
     found = [
         ("Contestants", str(len(race.measured))),
-        ("Trials", f"{len(trials):,}, {lost:,} of them failed" if lost else f"{len(trials):,}"),
+        (
+            "Trials",
+            f"{len(trials):,}, {lost:,} of them without a figure" if lost else f"{len(trials):,}",
+        ),
     ]
     machine = race.machine
     if machine is None:
         return [*found, ("Machine", "not recorded")]
+    tools = {f"{tool_title(t.tool)} {t.tool_version or ''}".strip() for t in trials}
     cores = f"{machine.cpus} × " if machine.cpus else ""
     return [
         ("Measured", machine.started_at.replace("T", " ")[:16] + " UTC"),
         *found,
+        ("Tools", ", ".join(sorted(tools))),
         ("Processor", f"{cores}{machine.cpu_model or 'unknown'}"),
         ("Memory", words.size(machine.memory_bytes)),
         ("Kernel", machine.kernel or "unknown"),
@@ -218,13 +223,19 @@ def _document(result: Result) -> str:
         f" ({escape(each.workload)}): {escape(each.does_not_hold)}</li>"
         for each, title in shape.objections(result)
     ]
-    said += [f"<li>{escape(each)}</li>" for each in shape.remarks(result)]
-    title = "What does not hold, and why"
-    objections = f'<h4>{title}</h4><ul class="objections">{"".join(said)}</ul>'
+    others = [f"<li>{escape(each)}</li>" for each in shape.remarks(result)]
+    objections = "".join(
+        f'<h4>{title}</h4><ul class="objections">{"".join(lines)}</ul>'
+        for title, lines in (
+            ("What does not hold, and why", said),
+            ("What cannot be compared", others),
+        )
+        if lines
+    )
     return (
         '<h3>As the document has it</h3><p class="quiet">Published figures are from other machines'
         " and other versions: the ratio to the ceiling is what can be compared.</p>"
-        f"{blocks}{objections if said else ''}"
+        f"{blocks}{objections}"
     )
 
 
@@ -265,6 +276,8 @@ def machine_rows(machine: Machine) -> list[tuple[str, str]]:
     return [
         ("Processor", machine.cpu_model or "unknown"),
         ("Processors", words.count(machine.cpus)),
+        ("The servers' processors", _processors(machine.server_cpus)),
+        ("The load's processors", _processors(machine.load_cpus)),
         ("Memory", words.size(machine.memory_bytes)),
         ("Kernel", machine.kernel or "unknown"),
         ("Virtualisation", machine.virtualisation or "none known"),
@@ -272,6 +285,10 @@ def machine_rows(machine: Machine) -> list[tuple[str, str]]:
         ("Bolide", machine.bolide_version or "unknown"),
         ("Started", machine.started_at),
     ]
+
+
+def _processors(found: tuple[int, ...] | None) -> str:
+    return "unknown" if found is None else ", ".join(map(str, found))
 
 
 def _pairs(pairs: Iterable[tuple[str, str]]) -> str:

@@ -19,6 +19,8 @@ SCALE = 2
 def write(race: Race, folder: Path, *, is_png: bool = False) -> dict[str, dict[str, str]]:
     """Write the pictures of every study; give the SVG files and what they show, by study.
 
+    Of a load without any figure there is none.
+
     Raises:
         ConfigError: PNG is wanted, and the package that makes it is missing.
     """
@@ -27,6 +29,8 @@ def write(race: Race, folder: Path, *, is_png: bool = False) -> dict[str, dict[s
     found: dict[str, dict[str, str]] = {}
     for result in race.results:
         for group in result.groups:
+            if not any(each.rate for w in group.workloads for each in result.of(w.name)):
+                continue
             for chart in figures.charts(result, group, colours):
                 if chart.key not in CHARTS:
                     continue

@@ -7,6 +7,7 @@ its own for each of five figures.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ LOOPS = {"uvloop": "-uvloop", "asyncio": ""}
 """How a contestant's name ends, by event loop."""
 LEVELS_MIN = 4
 """Numbers of connections from which on a group is read over them."""
+_DIGITS = re.compile(r"[\d.,]+")
 
 
 def tables(result: Result) -> list[tuple[str, Table]]:
@@ -43,7 +45,7 @@ def objections(result: Result) -> list[tuple[Published, str]]:
 
 
 def remarks(result: Result) -> list[str]:
-    """Say what our own figures show about published ones, as far as figures alone can tell."""
+    """Say which published figures cannot be compared with ours, and why."""
     found = []
     for workload in dict.fromkeys(each.workload for each in result.study.published):
         told = {
@@ -54,11 +56,10 @@ def remarks(result: Result) -> list[str]:
         figures = [result.figures.get((workload, name)) for name in told]
         met = [each for each in figures if each]
         failed = [each for each in met if not each.valid]
-        if len(failed) == len(met) > 1:
-            one = failed[0]
+        if len(failed) == len(met) > 1 and len({_DIGITS.sub("", _why(each)) for each in met}) == 1:
             found.append(
-                f"{workload}: none of the {len(met)} published figures could be measured here"
-                f" ({one.contestant.title}: {_why(one)})"
+                f"{workload}: none of {len(met)} published figures could be measured here"
+                f" ({failed[0].contestant.title}: {_why(failed[0])})"
             )
             continue
         found += [
@@ -137,7 +138,7 @@ def here(figure: Figure | None) -> Cell:
     if figure is None:
         return Cell(words.NONE, None, "not run", "num quiet")
     if figure.rate is None:
-        return Cell("failed", None, _why(figure), "num bad")
+        return Cell(figure.absence, None, _why(figure), "num bad")
     return Cell(words.count(figure.rate.middle), figure.rate.middle, interval(figure.rate), "num")
 
 
@@ -236,7 +237,8 @@ def failures(result: Result, group: Group) -> list[str]:
         failed = [each for each in lost if each and each.rate is None]
         if failed:
             levels = ", ".join(f"{each.workload.connections:,}" for each in failed)
-            found.append(f"{who.title} failed at {levels} connections: {_why(failed[0])}")
+            what = "failed" if failed[0].absence == "failed" else "has no figure"
+            found.append(f"{who.title} {what} at {levels} connections: {_why(failed[0])}")
     return found
 
 
@@ -248,22 +250,24 @@ def _loops(result: Result) -> list[tuple[str, Table]]:
     stems = _stems(result)
     titles = {each.name: each.title for each in result.contestants}
     columns = ["", *(_stem_title(titles.get(f"{stem}-uvloop", stem)) for stem in stems)]
-    loads = {each.name: _load(each) for each in result.study.workloads}
-    told = {
-        loads[each.workload]: each.workload
-        for each in reversed(result.study.published)
-        if each.workload in loads
-    }
+    own = {each.workload for each in result.study.published}
+    alike = {_load(each): each.name for each in result.study.workloads if each.name in own}
     found = []
-    for name in (each.name for group in result.groups for each in group.workloads):
-        if loads[name] not in told:
+    for each in (each for group in result.groups for each in group.workloads):
+        published = each.name if each.name in own else alike.get(_load(each))
+        if published is None:
             continue
-        published = told[loads[name]]
         lines = [
-            Line([Cell(loop), *(_loop_cell(result, name, published, stem + end) for stem in stems)])
+            Line(
+                [
+                    Cell(loop),
+                    *(_loop_cell(result, each.name, published, stem + end) for stem in stems),
+                ]
+            )
             for loop, end in LOOPS.items()
         ]
-        found.append((name, Table(columns, lines)))
+        beside = "" if published == each.name else f", beside the document's {published}"
+        found.append((f"{each.name}{beside}", Table(columns, lines)))
     return found
 
 

@@ -103,6 +103,11 @@ class Figure:
         return _median(_by(each.generator.context_switches, each.ok) for each in self.valid)
 
     @cached_property
+    def overflows(self) -> int:
+        """How often the server's accept queue was full: the median over rounds."""
+        return int(_median(each.kernel.listen_overflows or 0 for each in self.valid) or 0)
+
+    @cached_property
     def errors(self) -> Counter[str]:
         """Failed requests by class, of all rounds."""
         return sum((Counter(each.errors) for each in self.trials), Counter())
@@ -121,11 +126,16 @@ class Figure:
 
     @cached_property
     def verdict(self) -> str:
-        """What limited most of the rounds, "failed" if none was valid."""
-        if not self.valid:
+        """What limited most of the valid rounds; of none: "failed", or what spoiled most."""
+        if not self.valid and self.absence == "failed":
             return "failed"
-        counts = Counter(each.verdict for each in self.valid)
+        counts = Counter(each.verdict for each in self.valid or self.trials)
         return counts.most_common(1)[0][0]
+
+    @cached_property
+    def absence(self) -> str:
+        """What stands in place of a rate: some failed, others ended, but with too many errors."""
+        return "failed" if any(each.failure for each in self.trials) else "no figure"
 
     @cached_property
     def marks(self) -> list[str]:
@@ -156,6 +166,11 @@ def _by(count: int | None, requests: int | None) -> float | None:
     return count / requests if count is not None and requests else None
 
 
+def tool_title(name: str) -> str:
+    """Give a tool's name as people know it."""
+    return "bolide load" if name == "bolide" else name
+
+
 @dataclass(frozen=True)
 class Group:
     """Workloads that differ in the number of connections alone, ascending."""
@@ -166,7 +181,7 @@ class Group:
     def title(self) -> str:
         """Say what it is in a few words."""
         first = self.workloads[0]
-        words = ["bolide load" if first.tool == "bolide" else first.tool]
+        words = [tool_title(first.tool)]
         levels = [each.connections for each in self.workloads]
         several = f"{levels[0]:,}–{levels[-1]:,}" if len(levels) > 1 else f"{levels[0]:,}"
         words.append(f"{several} connections")

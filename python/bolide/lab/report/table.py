@@ -72,13 +72,27 @@ TOOL_LIMITED = (
     " ceiling says that a server is not slower than the tool, and the order there says nothing."
 )
 
+QUEUE_FULL = (
+    "The accept queue overflowed, so that clients waited outside while those inside were served the"
+    " faster (how often in a round):"
+)
+
 
 def league(result: Result, workload: str) -> Table:
     """Make the table of a workload, the highest rate first, failures last."""
-    ceiling = result.ceiling(workload)
-    note = TOOL_LIMITED if ceiling and ceiling.verdict == "generator-bound" else ""
     lines = [_line(result, figure) for figure in result.of(workload)]
-    return without_empty(Table(LEAGUE, lines, HINTS, note))
+    return without_empty(Table(LEAGUE, lines, HINTS, _note(result, workload)))
+
+
+def _note(result: Result, workload: str) -> str:
+    """Say what to know of all figures, and of those of servers that let clients wait outside."""
+    ceiling = result.ceiling(workload)
+    said = [TOOL_LIMITED] if ceiling and ceiling.verdict == "generator-bound" else []
+    met = [each for each in result.of(workload) if each.rate]
+    full = [f"{each.contestant.title} ({each.overflows:,})" for each in met if each.overflows]
+    if full:
+        said.append(f"{QUEUE_FULL} {', '.join(full)}.")
+    return " ".join(said)
 
 
 def without_empty(table: Table) -> Table:
@@ -125,7 +139,7 @@ def rate_cell(figure: Figure) -> Cell:
     rate = figure.rate
     if rate is None:
         why = figure.reasons[0] if figure.reasons else "no right answer"
-        return Cell("failed", None, why, "num bad", words.cut(why))
+        return Cell(figure.absence, None, why, "num bad", words.cut(why))
     by_round = ", ".join(words.count(value) for _, value in sorted(figure.by_round.items()))
     return Cell(words.count(rate.middle), rate.middle, f"rounds: {by_round}", "num", interval(rate))
 

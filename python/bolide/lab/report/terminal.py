@@ -18,14 +18,15 @@ STYLES = {"bad": "red", "struck": "strike", "quiet": "dim"}
 
 
 def of_document(result: Result) -> list[RenderableType]:
-    """Give the document's first table with a figure and sentences on it; nothing if there is none.
+    """Give the document's table and sentences on it; nothing if nothing published was run.
 
-    The report has all tables, with intervals and charts.
+    The report has all tables, with intervals and charts. Of several, the terminal has the first in
+    which something was measured.
     """
-    told = {each.contestant for each in result.study.published}
-    tables = shape.tables(result)
-    if not tables or told.isdisjoint(name for _, name in result.figures):
+    told = {(each.workload, each.contestant) for each in result.study.published}
+    if told.isdisjoint(result.figures):
         return []
+    tables = shape.tables(result)
     caption, first = next((each for each in tables if _has_figures(each[1])), tables[0])
     title = f"As the document has it: {caption}" if caption else "As the document has it"
     found: list[RenderableType] = [Text(), _grid(first, title)]
@@ -34,9 +35,12 @@ def of_document(result: Result) -> list[RenderableType]:
         f" {each.does_not_hold}"
         for each, title in shape.objections(result)
     ]
-    said += shape.remarks(result)
-    if said:
-        found += [Text("\nWhat does not hold, and why:"), *(Text(f"- {each}") for each in said)]
+    for heading, lines in (
+        ("What does not hold, and why", said),
+        ("What cannot be compared", shape.remarks(result)),
+    ):
+        if lines:
+            found += [Text(f"\n{heading}:"), *(Text(f"- {each}") for each in lines)]
     return found
 
 

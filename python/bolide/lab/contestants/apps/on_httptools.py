@@ -1,6 +1,7 @@
 """The content from an asyncio protocol that httptools parses for: `on_httptools.py LOOP HOST PORT`.
 
-As the document that compares it with aiohttp: /N is answered with N bytes, / with the content.
+As the document that compares it with aiohttp, but leaner: /N is answered with N bytes, / with the
+content.
 """
 
 import asyncio
