@@ -51,6 +51,7 @@ def now() -> str:
 def describe() -> Machine:
     """Describe this machine."""
     return Machine(
+        distribution=_distribution(),
         kernel=f"{platform.system()} {platform.release()}",
         cpu_model=_cpu_model(),
         cpus=os.cpu_count(),
@@ -76,6 +77,13 @@ def _read(path: str) -> str:
 
 def _sysctl(name: str) -> str | None:
     return " ".join(_read(f"/proc/sys/{name.replace('.', '/')}").split()) or None
+
+
+def _distribution() -> str | None:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME")
+    except OSError:
+        return None
 
 
 def _cpu_model() -> str | None:

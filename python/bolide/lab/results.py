@@ -41,6 +41,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     virtualisation: str | None
     started_at: str
     bolide_version: str | None
+    distribution: str | None = None
+    """As /etc/os-release names it."""
     server_cpus: tuple[int, ...] | None = None
     """Processors that the race gave to the servers; None: it did not say."""
     load_cpus: tuple[int, ...] | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+
 import pytest
 
 from bolide.lab import machine
@@ -64,3 +66,13 @@ def test_what_the_kernel_does_not_tell_is_unknown(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(machine, "_read", lambda path: "")
     counters = machine.Counters([0])
     assert counters.since(counters) == KernelDelta()
+
+
+def test_the_distribution_is_named_where_it_says_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> dict[str, str]:
+        raise FileNotFoundError("/etc/os-release")
+
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: {"PRETTY_NAME": "Some 12"})
+    assert machine.describe().distribution == "Some 12"
+    monkeypatch.setattr(platform, "freedesktop_os_release", missing)
+    assert machine.describe().distribution is None

@@ -279,6 +279,7 @@ def machine_rows(machine: Machine) -> list[tuple[str, str]]:
         ("The servers' processors", _processors(machine.server_cpus)),
         ("The load's processors", _processors(machine.load_cpus)),
         ("Memory", words.size(machine.memory_bytes)),
+        *([("System", machine.distribution)] if machine.distribution else []),
         ("Kernel", machine.kernel or "unknown"),
         ("Virtualisation", machine.virtualisation or "none known"),
         ("Python", machine.python),

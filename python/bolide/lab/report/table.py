@@ -113,7 +113,7 @@ def _line(result: Result, figure: Figure) -> Line:
         figure.contestant.title,
         title=figure.contestant.settings,
         kind="who",
-        under=" ".join(each for each in about if each and each != "none"),
+        under=" ".join(each for each in about if each not in ("", "none", "own")),
     )
     latency = figure.latency_us
     times = [
