@@ -83,6 +83,13 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     does_not_hold: str = ""
     """Why the figure is no result, "" if it is one."""
+    told_for: str = ""
+    """The document's workload, where a race has one like it in its place; else ""."""
+
+    @property
+    def origin(self) -> str:
+        """The document's workload."""
+        return self.told_for or self.workload
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="study"):
@@ -98,12 +105,36 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="st
     published: tuple[Published, ...]
 
 
+def asked_by(workload: Workload) -> tuple[object, ...]:
+    """Give what a workload asks of a server, whoever asks it and how long."""
+    return (
+        workload.connections,
+        workload.pipeline_depth,
+        workload.is_persistent,
+        workload.http_version,
+        workload.target,
+        workload.rate_per_s,
+        workload.content,
+    )
+
+
 def with_workloads(study: Study, workloads: Iterable[Workload]) -> Study:
-    """Give a study with these workloads only, and the published figures of them."""
+    """Give a study with these workloads only, and the published figures of them.
+
+    A figure whose workload is not among them goes to the first that is the same load.
+    """
     kept = tuple(workloads)
-    names = {each.name for each in kept}
-    published = tuple(each for each in study.published if each.workload in names)
-    return msgspec.structs.replace(study, workloads=kept, published=published)
+    loads = {each.name: asked_by(each) for each in study.workloads}
+    names = {each.name: each.name for each in kept}
+    alike = {asked_by(each): each.name for each in reversed(kept)}
+    published: dict[tuple[str, str], Published] = {}
+    for each in sorted(study.published, key=lambda each: each.workload not in names):
+        name = names.get(each.workload) or alike.get(loads.get(each.workload, ()))
+        if name is not None:
+            told_for = "" if name == each.workload else each.origin
+            moved = msgspec.structs.replace(each, workload=name, told_for=told_for or each.told_for)
+            published.setdefault((name, each.contestant), moved)
+    return msgspec.structs.replace(study, workloads=kept, published=tuple(published.values()))
 
 
 class Contestant(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="contestant"):

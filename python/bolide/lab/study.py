@@ -258,7 +258,7 @@ def shortened(study: Study, is_installed: Callable[[str], bool] | None) -> Study
         )
         for each in quick
     )
-    return msgspec.structs.replace(study, rounds=1, duration_s=1.0, workloads=workloads)
+    return msgspec.structs.replace(with_workloads(study, workloads), rounds=1, duration_s=1.0)
 
 
 def lengthened(study: Study, rounds: int | None, duration_s: float | None) -> Study:

@@ -95,7 +95,9 @@ def test_other_tools_make_the_same_loads() -> None:
     single = by_others.workloads[1]
     assert (single.tool, single.connections, single.pipeline_depth) == ("hey", 100, 1)
     by_others, _ = study.by_tools(plan, ["bolide"])
-    assert by_others.published == ()
+    told = {(each.workload, each.origin) for each in by_others.published}
+    assert told == {("pipelined-bolide", "pipelined-wrk")}
+    assert len(by_others.published) == len(plan.published)
     assert study.by_tools(plan, ["wrk", "bolide"])[0].workloads == plan.workloads
 
 
@@ -113,6 +115,26 @@ def test_a_quick_race_by_chosen_tools_has_each_of_them() -> None:
     plan, _ = study.by_tools(study.load("pipelining").study, ["wrk", "bolide"])
     quick = study.shortened(plan, None)
     assert [each.name for each in quick.workloads] == ["pipelined-wrk", "pipelined-bolide"]
+
+
+def test_published_figures_stay_with_their_load() -> None:
+    plan = study.load("aiohttp-uvloop").study
+    quick = study.shortened(plan, lambda tool: True)
+    assert [each.name for each in quick.workloads] == ["cores-wrk"]
+    assert {(each.workload, each.told_for) for each in quick.published} == {
+        ("cores-wrk", "t100-wrk")
+    }
+    assert len(quick.published) == len(plan.published)
+    again = results.with_workloads(quick, quick.workloads)
+    assert again.published == quick.published
+    own = [each for each in plan.workloads if each.name != "cores-wrk"]
+    assert results.with_workloads(plan, own).published == plan.published
+
+
+def test_a_figure_of_another_load_goes() -> None:
+    plan = study.load("pipelining").study
+    single = [each for each in plan.workloads if each.name.startswith("single-")]
+    assert results.with_workloads(plan, single).published == ()
 
 
 def test_what_was_not_asked_for_is_not_refused() -> None:

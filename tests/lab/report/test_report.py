@@ -270,6 +270,19 @@ def test_each_load_has_its_own_published_figures() -> None:
     assert other.lines[0].cells[1].under.startswith("published 99, ")
 
 
+def test_figures_of_a_load_that_was_not_run_stand_beside_one_like_it(race: Race) -> None:
+    found = result(race, "python-common")
+    published = tuple(
+        msgspec.structs.replace(each, told_for="c2000-siege")
+        for each in found.study.published
+        if each.workload == "c2000-ab"
+    )
+    assert published
+    study = msgspec.structs.replace(found.study, published=published)
+    (_, shown), *_ = shape.tables(replace(found, study=study))
+    assert shown.columns[1:3] == ["c2000-siege: published", "c2000-ab: here"]
+
+
 def test_accept_queues_that_were_full_are_told_below_the_table(race: Race) -> None:
     found = result(race, "pipelining")
     assert "overflowed" not in table.league(found, "single-wrk").note

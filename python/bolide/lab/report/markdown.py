@@ -56,7 +56,7 @@ def _study(result: Result, pictures: dict[str, str]) -> list[str]:
     for caption, rows in shape.tables(result):
         found += [f"{caption}:", table(rows)] if caption else [table(rows)]
     said = [
-        f"- **{title}**, {words.count(each.requests_per_s)} requests/s ({each.workload}):"
+        f"- **{title}**, {words.count(each.requests_per_s)} requests/s ({each.origin}):"
         f" {each.does_not_hold}"
         for each, title in shape.objections(result)
     ]

@@ -220,7 +220,7 @@ def _document(result: Result) -> str:
     )
     said = [
         f"<li><b>{escape(title)}</b>, {words.count(each.requests_per_s)} requests/s"
-        f" ({escape(each.workload)}): {escape(each.does_not_hold)}</li>"
+        f" ({escape(each.origin)}): {escape(each.does_not_hold)}</li>"
         for each, title in shape.objections(result)
     ]
     others = [f"<li>{escape(each)}</li>" for each in shape.remarks(result)]

@@ -11,12 +11,10 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-import msgspec
-
 from bolide.lab.report import svg, words
 from bolide.lab.report.summary import Figure, Group, Result
 from bolide.lab.report.table import Cell, Line, Table, interval, without_empty
-from bolide.lab.results import Contestant, Published, Workload
+from bolide.lab.results import Contestant, Published, asked_by
 
 LOOPS = {"uvloop": "-uvloop", "asyncio": ""}
 """How a contestant's name ends, by event loop."""
@@ -83,8 +81,9 @@ def _why(figure: Figure) -> str:
 def _by_load(result: Result, workloads: list[str]) -> Table:
     """Make a row for each contestant, and columns for each load: theirs, ours, ratios."""
     columns, hints = ["contestant"], {}
+    origins = {each.workload: each.origin for each in result.study.published}
     for each in workloads:
-        columns += [f"{each}: published", f"{each}: here", "here/published", "of ceiling"]
+        columns += [f"{origins[each]}: published", f"{each}: here", "here/published", "of ceiling"]
         if _has_latency(result, each):
             hints[f"{each}: here"] = "below it the mean latency, or p50 where that is said"
     lines = [
@@ -250,11 +249,11 @@ def _loops(result: Result) -> list[tuple[str, Table]]:
     stems = _stems(result)
     titles = {each.name: each.title for each in result.contestants}
     columns = ["", *(_stem_title(titles.get(f"{stem}-uvloop", stem)) for stem in stems)]
-    own = {each.workload for each in result.study.published}
-    alike = {_load(each): each.name for each in result.study.workloads if each.name in own}
+    own = {each.workload: each.origin for each in result.study.published}
+    alike = {asked_by(each): each.name for each in result.study.workloads if each.name in own}
     found = []
     for each in (each for group in result.groups for each in group.workloads):
-        published = each.name if each.name in own else alike.get(_load(each))
+        published = each.name if each.name in own else alike.get(asked_by(each))
         if published is None:
             continue
         lines = [
@@ -266,14 +265,10 @@ def _loops(result: Result) -> list[tuple[str, Table]]:
             )
             for loop, end in LOOPS.items()
         ]
-        beside = "" if published == each.name else f", beside the document's {published}"
+        origin = own[published]
+        beside = "" if origin == each.name else f", beside the document's {origin}"
         found.append((f"{each.name}{beside}", Table(columns, lines)))
     return found
-
-
-def _load(workload: Workload) -> Workload:
-    """Give what a workload asks of a server, whoever asks."""
-    return msgspec.structs.replace(workload, name="", tool="", threads=1, is_quick=False)
 
 
 def _stems(result: Result) -> list[str]:

@@ -31,7 +31,7 @@ def of_document(result: Result) -> list[RenderableType]:
     title = f"As the document has it: {caption}" if caption else "As the document has it"
     found: list[RenderableType] = [Text(), _grid(first, title)]
     said = [
-        f"{title}, {words.count(each.requests_per_s)} requests/s ({each.workload}):"
+        f"{title}, {words.count(each.requests_per_s)} requests/s ({each.origin}):"
         f" {each.does_not_hold}"
         for each, title in shape.objections(result)
     ]
