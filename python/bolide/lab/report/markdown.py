@@ -55,16 +55,9 @@ def _study(result: Result, pictures: dict[str, str]) -> list[str]:
         found.append("### As the document has it")
     for caption, rows in shape.tables(result):
         found += [f"{caption}:", table(rows)] if caption else [table(rows)]
-    said = [
-        f"- **{title}**, {words.count(each.requests_per_s)} requests/s ({each.origin}):"
-        f" {each.does_not_hold}"
-        for each, title in shape.objections(result)
-    ]
-    for title, lines in (
-        ("What does not hold, and why:", said),
-        ("What cannot be compared:", [f"- {each}" for each in shape.remarks(result)]),
-    ):
-        found += [title, "\n".join(lines)] if lines else []
+    for heading, lines in shape.sentences(result):
+        said = [f"- **{who}**{text}" if who else f"- {text}" for who, text in lines]
+        found += [f"{heading}:", "\n".join(said)]
     return found
 
 

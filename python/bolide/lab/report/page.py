@@ -218,24 +218,17 @@ def _document(result: Result) -> str:
     blocks = "".join(
         (f"<h4>{escape(caption)}</h4>" if caption else "") + table(each) for caption, each in found
     )
-    said = [
-        f"<li><b>{escape(title)}</b>, {words.count(each.requests_per_s)} requests/s"
-        f" ({escape(each.origin)}): {escape(each.does_not_hold)}</li>"
-        for each, title in shape.objections(result)
-    ]
-    others = [f"<li>{escape(each)}</li>" for each in shape.remarks(result)]
-    objections = "".join(
-        f'<h4>{title}</h4><ul class="objections">{"".join(lines)}</ul>'
-        for title, lines in (
-            ("What does not hold, and why", said),
-            ("What cannot be compared", others),
+    said = ""
+    for heading, lines in shape.sentences(result):
+        rows = (
+            f"<li>{f'<b>{escape(who)}</b>' if who else ''}{escape(text)}</li>"
+            for who, text in lines
         )
-        if lines
-    )
+        said += f'<h4>{heading}</h4><ul class="objections">{"".join(rows)}</ul>'
     return (
         '<h3>As the document has it</h3><p class="quiet">Published figures are from other machines'
         " and other versions: the ratio to the ceiling is what can be compared.</p>"
-        f"{blocks}{objections}"
+        f"{blocks}{said}"
     )
 
 

@@ -74,6 +74,19 @@ def remarks(result: Result) -> list[str]:
     return found
 
 
+def sentences(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Give what is to be said of published figures, by heading: whose it is ("": said), and what."""
+    lost = []
+    for each, title in objections(result):
+        rate = f"{words.count(each.requests_per_s)} requests/s"
+        lost.append((title, f", {rate} ({each.origin}): {each.does_not_hold}"))
+    found = {
+        "What does not hold, and why": lost,
+        "What cannot be compared": [("", each) for each in remarks(result)],
+    }
+    return [(heading, lines) for heading, lines in found.items() if lines]
+
+
 def _why(figure: Figure) -> str:
     return figure.reasons[0] if figure.reasons else "no right answer"
 

@@ -9,7 +9,7 @@ from rich.table import Column
 from rich.table import Table as Grid
 from rich.text import Text
 
-from bolide.lab.report import shape, words
+from bolide.lab.report import shape
 from bolide.lab.report.summary import Result
 from bolide.lab.report.table import Cell, Table
 
@@ -30,17 +30,8 @@ def of_document(result: Result) -> list[RenderableType]:
     caption, first = next((each for each in tables if _has_figures(each[1])), tables[0])
     title = f"As the document has it: {caption}" if caption else "As the document has it"
     found: list[RenderableType] = [Text(), _grid(first, title)]
-    said = [
-        f"{title}, {words.count(each.requests_per_s)} requests/s ({each.origin}):"
-        f" {each.does_not_hold}"
-        for each, title in shape.objections(result)
-    ]
-    for heading, lines in (
-        ("What does not hold, and why", said),
-        ("What cannot be compared", shape.remarks(result)),
-    ):
-        if lines:
-            found += [Text(f"\n{heading}:"), *(Text(f"- {each}") for each in lines)]
+    for heading, lines in shape.sentences(result):
+        found += [Text(f"\n{heading}:"), *(Text(f"- {who}{text}") for who, text in lines)]
     return found
 
 
