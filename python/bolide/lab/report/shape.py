@@ -75,7 +75,7 @@ def remarks(result: Result) -> list[str]:
 
 
 def sentences(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Give what is to be said of published figures, by heading: whose it is ("": said), and what."""
+    """Give what is to be said of published figures, by heading: whose it is ("": said), what."""
     lost = []
     for each, title in objections(result):
         rate = f"{words.count(each.requests_per_s)} requests/s"
