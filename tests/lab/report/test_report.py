@@ -270,6 +270,15 @@ def test_each_load_has_its_own_published_figures() -> None:
     assert other.lines[0].cells[1].under.startswith("published 99, ")
 
 
+def test_ours_are_in_the_documents_table_only_where_they_ran(race: Race) -> None:
+    found = result(race, "python-common")
+    names = [line.name for line in shape.tables(found)[0][1].lines]
+    ours = next(name for name in names if name.startswith("bolide-"))
+    figures = {key: each for key, each in found.figures.items() if key != ("c2000-ab", ours)}
+    [(_, shown)] = shape.tables(replace(found, figures=figures))
+    assert [line.name for line in shown.lines] == [name for name in names if name != ours]
+
+
 def test_figures_of_a_load_that_was_not_run_stand_beside_one_like_it(race: Race) -> None:
     found = result(race, "python-common")
     published = tuple(

@@ -103,7 +103,8 @@ def _by_load(result: Result, workloads: list[str]) -> Table:
         Line([Cell(who.title, kind="who"), *_cells(result, who, workloads)], who.name)
         for who in _in_order(result)
     ]
-    return without_empty(Table(columns, lines, hints))
+    run = [each for each in lines if any(cell.text != words.NONE for cell in each.cells[1:])]
+    return without_empty(Table(columns, run, hints))
 
 
 def _in_order(result: Result) -> list[Contestant]:
