@@ -1,11 +1,12 @@
 //! The reactor's parts: readiness, time, deadlines, listeners and transports.
 //!
-//! Knows descriptors and bytes, no word of HTTP and nothing of Python. Every system call goes through `rustix`, so there is no
-//! `unsafe` here. Read [`poller`] first: a backend for another kernel is one more file with the same six functions.
+//! Knows descriptors and bytes, no word of HTTP and nothing of Python. Every system call goes through `rustix`, but for one
+//! in [`sys`]. Read [`poller`] first: a backend for another kernel is one more file with the same six functions.
 
 mod clock;
 mod listener;
 mod poller;
+mod sys;
 mod timer;
 mod transport;
 mod waker;

@@ -1,4 +1,4 @@
-//! A connected socket: six functions that TLS will answer too.
+//! A connected socket, behind the functions that TLS will have too: receive, send, what it holds back, and a close in two steps.
 
 use std::fs::File;
 use std::io;
@@ -6,11 +6,12 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
-use std::time::Duration;
 
 use rustix::fs::sendfile;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SendFlags, Shutdown, SocketAddrAny, getpeername, getsockname, send, shutdown};
+
+use crate::sys;
 
 /// A connected stream socket in non-blocking mode. Dropping it closes it.
 pub struct Transport {
@@ -157,16 +158,53 @@ impl Transport {
         }
     }
 
-    /// Ends our sending side; the peer reads all that was sent and then the end.
+    /// Bytes that were read from the socket and not yet given by [`Transport::receive`]: an event for them never comes. A plain socket
+    /// has none.
+    #[inline]
+    pub fn has_buffered(&self) -> bool {
+        false
+    }
+
+    /// Whether bytes that were accepted by [`Transport::send`] still wait for the socket to take them. A plain socket accepts only what
+    /// it takes.
+    #[inline]
+    pub fn owes(&self) -> bool {
+        false
+    }
+
+    /// Bytes that arrived and were not received.
+    ///
+    /// Cost: one system call.
+    pub fn unread_bytes(&self) -> u64 {
+        rustix::io::ioctl_fionread(&self.socket).unwrap_or(0)
+    }
+
+    /// Bytes that were sent and that the peer's kernel has not acknowledged. On a UNIX socket: that its program has not read, with the
+    /// kernel's overhead.
+    ///
+    /// Cost: one system call.
+    pub fn unacknowledged_bytes(&self) -> u64 {
+        sys::unacknowledged_bytes(&self.socket)
+    }
+
+    /// Closing, first step: ends our sending side; the peer reads all that was sent and then the end. The second step is to drop the
+    /// transport.
     pub fn shutdown_send(&self) {
-        // A failure means that the connection is gone, which the next read tells.
+        // A failure means that the connection is gone, which the next read reports.
         let _ = shutdown(&self.socket, Shutdown::Write);
     }
 
-    /// Makes closing reset the connection, so that the peer cannot take its end for the end of an answer.
-    pub fn reset_on_close(&self) {
-        // A failure leaves an ordinary end.
-        let _ = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
+    /// Ends both sides at once, whoever else holds the descriptor (a child that was forked): the peer sees an ordinary end.
+    pub fn shutdown_both(&self) {
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+
+    /// Resets the connection, whoever else holds the descriptor: the peer cannot take its end for the end of a response, and what was not
+    /// sent is dropped. A UNIX socket ends in the ordinary way.
+    pub fn reset(&self) {
+        if rustix::net::connect_unspec(&self.socket).is_err() {
+            self.shutdown_both();
+        }
     }
 
     /// The peer's address, asked from the kernel.

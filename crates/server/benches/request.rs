@@ -26,7 +26,7 @@ impl App for Constant {
     fn call(&mut self, _: &Request<'_>, responder: &mut Responder<'_>) -> Outcome {
         let fields = Fields::constant(b"Content-Type: text/plain; charset=utf-8\r\n");
         responder.respond(200, fields, b"Hello, World!");
-        Outcome::Answered
+        Outcome::Responded
     }
 
     fn pull(&mut self, _: ExchangeId, _: &mut Vec<u8>) -> Pulled {

@@ -20,7 +20,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// What a line tells of a request, kept while its answer is not complete.
+/// What a line says of a request, kept while its response is not complete.
 #[derive(Clone, Debug)]
 pub(crate) struct LogRecord {
     client: Peer,
@@ -56,6 +56,13 @@ impl LogRecord {
             }
         }
         record
+    }
+
+    /// Memory that is held for it.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let texts = [&self.method, &self.target, &self.referer, &self.user_agent];
+        let bytes: usize = texts.iter().map(|text| text.capacity()).sum();
+        size_of::<LogRecord>() + bytes
     }
 }
 

@@ -1,25 +1,12 @@
-//! The one seam between the server and what answers requests.
+//! The one seam between the server and what responds to requests.
 
 use std::mem::MaybeUninit;
 
 use net::Peer;
 use wire::RequestHead;
 
+use crate::id::ExchangeId;
 use crate::responder::Responder;
-
-/// Names one request on one connection for as long as it is open; never used again for another.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ExchangeId {
-    pub(crate) connection: u32,
-    pub(crate) sequence: u64,
-}
-
-impl ExchangeId {
-    /// The place of its connection among the open ones: small, and used again for another when this one has ended.
-    pub fn connection(self) -> u32 {
-        self.connection
-    }
-}
 
 /// A request as it lies in the receive buffer: valid during [`App::call`] only.
 pub struct Request<'a> {
@@ -27,7 +14,7 @@ pub struct Request<'a> {
     pub head: &'a RequestHead<'a>,
     /// The content, if it is there.
     pub content: Content<'a>,
-    /// The name to answer later by.
+    /// The name to respond by later.
     pub id: ExchangeId,
     /// The client's address.
     pub client: &'a Peer,
@@ -47,14 +34,14 @@ pub enum Content<'a> {
 /// What an application did with a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// The responder holds the whole answer.
-    Answered,
-    /// The responder holds the whole answer, and the application has more to do for it: it is sent at once, then the server calls
-    /// [`App::answer_left`]. Only where [`Responder::leaves_at_once`].
-    AnsweredAhead,
-    /// The responder holds the head of a streamed answer; the server asks for the rest with [`App::pull`].
+    /// The responder holds the whole response.
+    Responded,
+    /// The responder holds the whole response, and the application has more to do for it: it is sent at once, then the server calls
+    /// [`App::response_sent`]. Only where [`Responder::leaves_at_once`].
+    RespondedAhead,
+    /// The responder holds the head of a streamed response; the server asks for the rest with [`App::pull`].
     Streaming,
-    /// The answer comes through the mailbox, later or already: what a call posts is done in the same pass. So an answer with a file,
+    /// The response comes through the mailbox, later or already: what a call posts is done in the same pass. So a response with a file,
     /// or with interim responses before it, is posted.
     Pending,
     /// Call again when the whole content is there. Only on [`Content::Later`].
@@ -68,7 +55,7 @@ pub enum Pulled {
     More,
     /// That was all.
     End,
-    /// The application failed: the peer must see that the answer is cut.
+    /// The application failed: the peer must see that the response is cut.
     Failed,
 }
 
@@ -79,26 +66,26 @@ pub enum Abort {
     Disconnected,
     /// The handler took longer than `handler_timeout_ms`.
     HandlerTimeout,
-    /// The content is longer than `body_bytes_max`, malformed or too slow: the server has answered.
+    /// The content is longer than `body_bytes_max`, malformed or too slow: the server has responded.
     Refused,
 }
 
-/// What answers requests. Runs on the reactor's thread; what it does meanwhile, no connection is served.
+/// What responds to requests. Runs on the reactor's thread: while it works, no connection is served.
 pub trait App {
-    /// Answers `request`, at once or later.
+    /// Responds to `request`, at once or later.
     fn call(&mut self, request: &Request<'_>, responder: &mut Responder<'_>) -> Outcome;
 
-    /// Pushes the next part of a streamed answer to `out`.
+    /// Pushes the next part of a streamed response to `out`.
     fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled;
 
-    /// The answer of the last call, which was [`Outcome::AnsweredAhead`], has been sent.
-    fn answer_left(&mut self) {}
+    /// The response of the last call, which was [`Outcome::RespondedAhead`], has been sent.
+    fn response_sent(&mut self) {}
 
     /// Takes a part of the content it asked for with [`crate::Command::Read`]; `is_last` when no more follows.
     fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool);
 
     /// Memory of at most `bytes` bytes for content, so that it is read from the socket to where it belongs: what the exchange asked for, or
-    /// one part that it has not asked for yet. What was read is told with [`App::content_was_read`]; if nothing was, the memory is asked for
+    /// one part that it has not asked for yet. What was read is reported by [`App::content_was_read`]; if nothing was, the memory is asked for
     /// anew. None when content is to come through [`App::content`].
     fn content_room(&mut self, id: ExchangeId, bytes: usize) -> Option<&mut [MaybeUninit<u8>]> {
         let _ = (id, bytes);
@@ -118,12 +105,12 @@ pub trait App {
         let _ = id;
     }
 
-    /// A file of the answer has so many bytes less than was said, or cannot be read, and the connection is cut: to be logged. If the
+    /// A file of the response has so many bytes less than was said, or cannot be read, and the connection is cut: to be logged. If the
     /// exchange has not ended, [`App::abort`] follows.
     fn file_was_short(&mut self, id: ExchangeId, missing_bytes: u64) {
         let _ = (id, missing_bytes);
     }
 
-    /// The exchange is over before its answer was complete: forget it. Commands for it are ignored from now on.
+    /// The exchange is over before its response was complete: forget it. Commands for it are ignored from now on.
     fn abort(&mut self, id: ExchangeId, why: Abort);
 }

@@ -1,273 +1,387 @@
-//! One connection's life: what it holds, when it ends, what its socket is watched for.
+//! One connection: a link, and what is done over it.
 //!
-//! Two things move independently. *Reading* ([`input`], [`content`]) goes `Head` -> (`Content`
-//! ->) `Head` ... and ends in `Closing` (no further request) or `Lingering` (all is sent, the
-//! peer is given time to read it). *Answers* ([`answers`]) stand in `pending` in request order
-//! while one before them is incomplete; an answer that has none before it is written straight to
-//! the worker's send buffer and never becomes an [`Exchange`]. What has to happen by when is in
-//! [`deadlines`].
+//! | phase | until | then |
+//! | --- | --- | --- |
+//! | `Preface` | the first bytes arrive, which choose the protocol; `header_timeout_ms` | the protocol; end |
+//! | `H1` | the protocol says that all is said ([`Fate::End`]) or cut ([`Fate::Cut`]) | `Lingering`, `Cutting`, or closed |
+//! | `Lingering` | the peer ends its side; `linger_timeout_ms` after it has received everything; it is stuck, or sends too much | closed |
+//! | `Cutting` | the peer has received what was sent; it is stuck | reset |
+//!
+//! Two laws hold: every open connection has a deadline, or an application that owes a response, or a turn that is due; and when all
+//! applications have responded and all peers have ended, nothing is left (`tests/model.rs`).
 
-mod answers;
-mod content;
-mod deadlines;
-mod file;
-mod input;
+use net::{Peer, Poller, Received, Transport};
 
-use std::collections::VecDeque;
-
-use net::{Interest, Peer, Received, Sent, Transport};
-
-use self::content::Incoming;
 use crate::app::{Abort, App};
-use crate::exchange::Exchange;
-use crate::worker::Core;
+use crate::context::Context;
+use crate::h1::{DRAINING_IDLE_MS, H1};
+use crate::id::{ConnectionId, ExchangeId};
+use crate::link::{Delivery, Fate, Link, Turn};
+use crate::mailbox::Command;
+use crate::timeouts::Timeouts;
 
 /// Input discarded from a peer that goes on sending after its connection ended.
 const LINGER_BYTES_MAX: u64 = 1 << 20;
 
-/// What the access log says of a request whose client left before there was an answer: no status of HTTP's, but nginx's
-/// since long.
-const CLIENT_CLOSED_REQUEST: u16 = 499;
-
-enum Reading {
-    /// Between requests, or inside a head.
-    Head,
-    /// Inside the content of the request that was started last.
-    Content(Box<Incoming>),
-    /// No further request is read; the connection ends when its answers are out.
-    Closing,
-    /// Everything is sent and our side is shut; input is discarded.
-    Lingering { discarded_bytes: u64 },
+enum Phase {
+    Preface {
+        since_ms: u64,
+    },
+    H1(H1),
+    Lingering {
+        discarded_bytes: u64,
+        /// When to look whether everything has arrived, and since when it has.
+        arrived: Arrived,
+    },
+    Cutting,
 }
 
-/// What becomes of a connection after an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
-    Open,
-    /// It has more to do without waiting for its socket.
-    Again,
-    Close,
+enum Arrived {
+    CheckedAt(u64),
+    Since(u64),
 }
 
+/// What is served over one socket.
 pub(crate) struct Connection {
-    pub(crate) transport: Transport,
-    client: Peer,
-    server: Peer,
-    pub(crate) key: u32,
-    reading: Reading,
-    /// Input that could not be used yet: an incomplete head, or requests that must wait.
-    input: Vec<u8>,
-    /// `input` holds more than an incomplete head: something before it must end first.
-    is_blocked: bool,
-    end_of_input: bool,
-    /// The peer sends no more; there may be input before that which was not read.
-    has_peer_ended: bool,
-    /// The peer sent more than we will read, so a plain close could reset away our last answer.
-    has_unread: bool,
-    /// Bytes that the socket refused, and how many of them have left since.
-    backlog: Vec<u8>,
-    backlog_sent: usize,
-    /// The socket takes nothing now: `backlog` waits for it, or a file.
-    is_full: bool,
-    pending: VecDeque<Exchange>,
-    /// It is in the worker's list of connections that go on without waiting.
-    pub(crate) goes_again: bool,
-    /// What the poller watches; `None` while it does not know the socket.
-    pub(crate) interest: Option<Interest>,
-    /// The last read may have left something, which an edge-triggered set would not report again.
-    pub(crate) may_have_more: bool,
-    /// Start of the current wait: for a head (`has_partial`), for a request, or for the peer's end.
-    since_ms: u64,
-    has_partial: bool,
-    served_any: bool,
-    /// The last time the socket took bytes, or told that the peer sends no more.
-    sent_ms: u64,
+    link: Link,
+    phase: Phase,
+    /// What the context's sum holds for it.
+    accounted_bytes: usize,
+}
+
+/// The protocol that the first bytes of a connection choose: for now there is one.
+fn protocol_of(_first: &[u8], now_ms: u64) -> Phase {
+    Phase::H1(H1::new(now_ms))
 }
 
 impl Connection {
     pub(crate) fn new(
         transport: Transport,
-        client: Peer,
-        server: Peer,
-        key: u32,
+        id: ConnectionId,
+        peers: (Peer, Peer),
         now_ms: u64,
     ) -> Connection {
         Connection {
-            transport,
-            client,
-            server,
-            key,
-            reading: Reading::Head,
-            input: Vec::new(),
-            is_blocked: false,
-            end_of_input: false,
-            has_peer_ended: false,
-            has_unread: false,
-            backlog: Vec::new(),
-            backlog_sent: 0,
-            is_full: false,
-            pending: VecDeque::new(),
-            goes_again: false,
-            interest: None,
-            may_have_more: false,
-            since_ms: now_ms,
-            has_partial: false,
-            served_any: false,
-            sent_ms: now_ms,
+            link: Link::new(transport, id, peers, now_ms),
+            phase: Phase::Preface { since_ms: now_ms },
+            accounted_bytes: 0,
         }
+    }
+
+    #[inline]
+    pub(crate) fn id(&self) -> ConnectionId {
+        self.link.id
+    }
+
+    /// Reads what is there into `buffer`, without serving it; see [`Connection::received`].
+    #[inline]
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Received {
+        self.link.receive(buffer)
+    }
+
+    /// Whether what comes now begins a request, or goes on with its head.
+    #[inline]
+    pub(crate) fn waits_for_request(&self) -> bool {
+        matches!(&self.phase, Phase::H1(h1) if h1.waits_for_request())
     }
 
     /// Reads once and serves what came.
     pub(crate) fn readable<A: App>(
         &mut self,
-        core: &mut Core,
+        context: &mut Context,
         app: &mut A,
         buffer: &mut [u8],
         has_ended: bool,
     ) -> Fate {
-        let Some(room) = self.content_room(core, app) else {
-            let received = self.transport.receive(buffer);
-            return self.received(core, app, received, buffer, has_ended);
-        };
-        let room_bytes = room.len();
-        match self.transport.receive_into(room) {
-            Received::Bytes(count) => {
-                self.may_have_more = has_ended || count == room_bytes;
-                self.content_was_read(core, app, count);
-                self.settle(core, app)
-            }
-            received => self.received(core, app, received, &[], has_ended),
+        if let Phase::H1(h1) = &mut self.phase
+            && let Some(room) = h1.room(context, app)
+        {
+            let room_bytes = room.len();
+            let received = self.link.receive_into(room);
+            self.link.note(&received, room_bytes, has_ended);
+            let link = &mut self.link;
+            let turn = &mut Turn { link, context, app };
+            let fate = match received {
+                Received::Bytes(count) => {
+                    h1.filled(turn, count);
+                    h1.settle(turn)
+                }
+                received => h1.received(turn, &received, &[]),
+            };
+            return self.conclude(context, fate);
         }
+        let received = self.link.receive(buffer);
+        self.received(context, app, received, buffer, has_ended)
     }
 
     /// Serves what was read into `buffer`.
     #[inline]
     pub(crate) fn received<A: App>(
         &mut self,
-        core: &mut Core,
+        context: &mut Context,
         app: &mut A,
         received: Received,
         buffer: &[u8],
         has_ended: bool,
     ) -> Fate {
-        match received {
-            Received::Bytes(count) => {
-                self.may_have_more = has_ended || count == buffer.len();
-                self.feed(core, app, buffer.get(..count).unwrap_or_default());
-            }
-            Received::End => {
-                self.end_of_input = true;
-                self.content_was_cut(app);
-                self.peer_ended(core, app);
-            }
-            Received::Blocked => return Fate::Open,
-            Received::Broken(_) => return self.close(core, app, Abort::Disconnected),
+        self.link.note(&received, buffer.len(), has_ended);
+        if let Phase::H1(h1) = &mut self.phase {
+            let link = &mut self.link;
+            let fate = h1.received(&mut Turn { link, context, app }, &received, buffer);
+            return self.conclude(context, fate);
         }
-        self.settle(core, app)
+        self.received_otherwise(context, app, received, buffer)
     }
 
-    /// Whether what comes now begins a request, or goes on with its head.
-    pub(crate) fn waits_for_request(&self) -> bool {
-        matches!(self.reading, Reading::Head)
-    }
-
-    /// The peer sends no more: the handlers at work are told, also while what it sent before waits to be read.
-    pub(crate) fn peer_ended<A: App>(&mut self, core: &mut Core, app: &mut A) {
-        if !std::mem::replace(&mut self.has_peer_ended, true) {
-            self.sent_ms = core.clock.now_ms();
-        }
-        self.tell_peer_ended(app);
-    }
-
-    fn tell_peer_ended<A: App>(&self, app: &mut A) {
-        let open = self.pending.iter().filter(|exchange| !exchange.is_ended());
-        open.for_each(|exchange| app.peer_ended(exchange.id));
-    }
-
-    /// Sends what waits and goes on.
-    pub(crate) fn writable<A: App>(&mut self, core: &mut Core, app: &mut A) -> Fate {
-        self.is_full = false;
-        if let Some(unsent @ [_, ..]) = self.backlog.get(self.backlog_sent..) {
-            match self.transmit(unsent) {
-                Sent::Bytes(count) => {
-                    self.is_full = count < unsent.len();
-                    self.backlog_sent += count;
-                    if count > 0 {
-                        self.sent_ms = core.clock.now_ms();
+    fn received_otherwise<A: App>(
+        &mut self,
+        context: &mut Context,
+        app: &mut A,
+        received: Received,
+        buffer: &[u8],
+    ) -> Fate {
+        match (&mut self.phase, received) {
+            (_, Received::Blocked) => Fate::Open,
+            (_, Received::End | Received::Broken(_)) => Fate::Close,
+            (Phase::Preface { .. }, Received::Bytes(count)) => {
+                let first = buffer.get(..count).unwrap_or_default();
+                self.phase = protocol_of(first, context.clock.now_ms());
+                let link = &mut self.link;
+                match &mut self.phase {
+                    Phase::H1(h1) => {
+                        let received = Received::Bytes(count);
+                        let fate = h1.received(&mut Turn { link, context, app }, &received, buffer);
+                        self.conclude(context, fate)
                     }
+                    _ => Fate::Close,
                 }
-                Sent::Broken(_) => return self.close(core, app, Abort::Disconnected),
             }
-        }
-        if !self.is_full {
-            self.backlog = Vec::new();
-            self.backlog_sent = 0;
-        }
-        self.settle(core, app)
-    }
-
-    /// Tells every handler that still works for this connection that it is over.
-    pub(crate) fn close<A: App>(&mut self, core: &mut Core, app: &mut A, why: Abort) -> Fate {
-        for mut exchange in std::mem::take(&mut self.pending) {
-            if !exchange.is_ended() {
-                app.abort(exchange.id, why);
+            (
+                Phase::Lingering {
+                    discarded_bytes, ..
+                },
+                Received::Bytes(count),
+            ) => {
+                *discarded_bytes += count as u64;
+                match *discarded_bytes > LINGER_BYTES_MAX {
+                    true => Fate::Close,
+                    false => Fate::Open,
+                }
             }
-            if let Some(record) = &mut exchange.record
-                && record.status == 0
-            {
-                record.status = CLIENT_CLOSED_REQUEST;
-            }
-            core.log(&exchange);
-        }
-        Fate::Close
-    }
-
-    /// What becomes of a connection whose answers are all out.
-    fn fate(&mut self, core: &Core) -> Fate {
-        if !self.pending.is_empty() || self.is_full {
-            return Fate::Open;
-        }
-        match &self.reading {
-            Reading::Head | Reading::Content(_) if self.end_of_input => Fate::Close,
-            Reading::Head | Reading::Content(_) => Fate::Open,
-            Reading::Closing if self.end_of_input || !self.has_unread => Fate::Close,
-            Reading::Closing => {
-                self.transport.shutdown_send();
-                self.reading = Reading::Lingering { discarded_bytes: 0 };
-                self.since_ms = core.clock.now_ms();
-                self.input = Vec::new();
-                Fate::Open
-            }
-            Reading::Lingering { discarded_bytes }
-                if self.end_of_input || *discarded_bytes > LINGER_BYTES_MAX =>
-            {
-                Fate::Close
-            }
-            Reading::Lingering { .. } => Fate::Open,
+            (Phase::Cutting | Phase::H1(_), Received::Bytes(_)) => Fate::Open,
         }
     }
 
-    /// What the poller has to watch now.
+    /// The kernel says that the peer sends no more, and there is nothing to read.
+    pub(crate) fn peer_ended<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
+        let link = &mut self.link;
+        match &mut self.phase {
+            Phase::H1(h1) => h1.peer_ended(&mut Turn { link, context, app }),
+            _ => {
+                link.note_peer_end(context.clock.now_ms());
+            }
+        }
+        Fate::Open
+    }
+
+    /// The socket takes bytes again.
+    pub(crate) fn writable<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
+        self.serve(context, app, |h1, turn| h1.writable(turn))
+    }
+
+    /// Sends and goes on as far as possible.
     #[inline]
-    pub(crate) fn wanted_interest(&self) -> Interest {
-        let write = self.is_full;
-        let takes_input = match &self.reading {
-            Reading::Head => true,
-            Reading::Content(incoming) => !incoming.is_complete && !incoming.is_ahead,
-            Reading::Closing => false,
-            Reading::Lingering { .. } => true,
-        };
-        Interest {
-            read: takes_input && !write && !self.is_blocked && !self.end_of_input,
-            write,
-            end: !self.has_peer_ended,
+    pub(crate) fn settle<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
+        self.serve(context, app, |h1, turn| h1.settle(turn))
+    }
+
+    /// The turn that it asked for with [`Fate::Again`] has come.
+    pub(crate) fn go_on<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
+        self.serve(context, app, |h1, turn| h1.go_on(turn))
+    }
+
+    /// Acts on a deadline that has passed.
+    #[cold]
+    pub(crate) fn expire<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
+        match &mut self.phase {
+            Phase::H1(_) => self.serve(context, app, |h1, turn| h1.expire(turn)),
+            Phase::Preface { .. } => Fate::Close,
+            Phase::Cutting => match self.link.check_delivery(context) {
+                Delivery::UnderWay if self.link.delivery_check_ms() < u64::MAX => Fate::Open,
+                _ => Fate::Reset,
+            },
+            Phase::Lingering { arrived, .. } => match arrived {
+                Arrived::Since(_) => Fate::Close,
+                Arrived::CheckedAt(_) => {
+                    let delivery = self.link.check_delivery(context);
+                    let now_ms = context.clock.now_ms();
+                    match delivery {
+                        Delivery::Stuck => return Fate::Reset,
+                        Delivery::Complete => *arrived = Arrived::Since(now_ms),
+                        Delivery::UnderWay => *arrived = Arrived::CheckedAt(now_ms),
+                    }
+                    Fate::Open
+                }
+            },
+        }
+    }
+
+    /// Does what a handler posted. Nothing is sent before [`Connection::settle`].
+    pub(crate) fn obey<A: App>(
+        &mut self,
+        context: &mut Context,
+        app: &mut A,
+        id: ExchangeId,
+        command: Command,
+    ) {
+        if let Phase::H1(h1) = &mut self.phase {
+            let link = &mut self.link;
+            h1.obey(&mut Turn { link, context, app }, id, command);
+        }
+    }
+
+    /// Tells every handler that still works for it that it is over.
+    pub(crate) fn abandon<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
+        let link = &mut self.link;
+        match &mut self.phase {
+            Phase::H1(h1) => h1.abandon(&mut Turn { link, context, app }, Abort::Disconnected),
+            Phase::Cutting => Fate::Reset,
+            Phase::Preface { .. } | Phase::Lingering { .. } => Fate::Close,
         }
     }
 
     /// Begins to refuse a connection that is one too many.
-    pub(crate) fn turn_away<A: App>(&mut self, core: &mut Core, app: &mut A) -> Fate {
+    pub(crate) fn turn_away<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
         let reason = "This server has as many connections as it takes; try again shortly.";
-        self.refuse(core, app, None, 503, reason);
-        self.settle(core, app)
+        let mut h1 = H1::new(context.clock.now_ms());
+        h1.refuse_unread(
+            &mut Turn {
+                link: &mut self.link,
+                context,
+                app,
+            },
+            503,
+            reason,
+        );
+        self.phase = Phase::H1(h1);
+        self.settle(context, app)
+    }
+
+    #[inline]
+    fn serve<A: App>(
+        &mut self,
+        context: &mut Context,
+        app: &mut A,
+        serve: impl FnOnce(&mut H1, &mut Turn<'_, A>) -> Fate,
+    ) -> Fate {
+        let link = &mut self.link;
+        let Phase::H1(h1) = &mut self.phase else {
+            return Fate::Open;
+        };
+        let fate = serve(h1, &mut Turn { link, context, app });
+        self.conclude(context, fate)
+    }
+
+    /// Takes the first step of closing a connection on which all is said.
+    #[inline]
+    fn conclude(&mut self, context: &Context, fate: Fate) -> Fate {
+        match fate {
+            Fate::End { has_unread } => self.end(context, has_unread),
+            Fate::Cut => self.cut(context),
+            fate => fate,
+        }
+    }
+
+    fn end(&mut self, context: &Context, has_unread: bool) -> Fate {
+        if !self.link.shut(has_unread) || context.timeouts.linger_timeout_ms == 0 {
+            return Fate::End { has_unread };
+        }
+        self.phase = Phase::Lingering {
+            discarded_bytes: 0,
+            arrived: Arrived::CheckedAt(context.clock.now_ms()),
+        };
+        Fate::Open
+    }
+
+    fn cut(&mut self, context: &Context) -> Fate {
+        match self.link.check_delivery(context) {
+            Delivery::UnderWay => {
+                self.phase = Phase::Cutting;
+                Fate::Open
+            }
+            Delivery::Complete | Delivery::Stuck => Fate::Reset,
+        }
+    }
+
+    /// When something must have happened; `u64::MAX` for never.
+    #[inline]
+    pub(crate) fn deadline_ms(&self, context: &Context) -> u64 {
+        match &self.phase {
+            Phase::H1(h1) => h1.deadline_ms(&self.link, context),
+            Phase::Preface { since_ms } => {
+                let end_ms = Timeouts::end_ms(*since_ms, context.timeouts.header_timeout_ms);
+                match context.draining_since_ms {
+                    Some(drain_ms) => end_ms.min(drain_ms.max(*since_ms) + DRAINING_IDLE_MS),
+                    None => end_ms,
+                }
+            }
+            Phase::Lingering { arrived, .. } => {
+                let (Arrived::CheckedAt(since_ms) | Arrived::Since(since_ms)) = arrived;
+                let end_ms = since_ms.saturating_add(context.timeouts.linger_timeout_ms);
+                match arrived {
+                    Arrived::CheckedAt(_) => end_ms.min(self.link.delivery_check_ms()),
+                    Arrived::Since(_) => end_ms,
+                }
+            }
+            // Without a pace, what does not arrive is waited for as long as a peer may linger.
+            Phase::Cutting => {
+                let linger_ms = context.timeouts.linger_timeout_ms.max(1);
+                let end_ms = self.link.moved_ms().saturating_add(linger_ms);
+                self.link.delivery_check_ms().min(end_ms)
+            }
+        }
+    }
+
+    /// A turn took from one time to another: what began in it began at its end.
+    #[cold]
+    pub(crate) fn turn_took(&mut self, from_ms: u64, to_ms: u64) {
+        match &mut self.phase {
+            Phase::H1(h1) => h1.turn_took(from_ms, to_ms),
+            Phase::Preface { since_ms } if *since_ms >= from_ms => *since_ms = to_ms,
+            _ => {}
+        }
+    }
+
+    /// Lets the poller watch what it waits for.
+    #[inline]
+    pub(crate) fn update_watch(&mut self, poller: &Poller, context: &Context) {
+        let is_read = match &self.phase {
+            Phase::H1(h1) => h1.takes_input(&self.link, context),
+            Phase::Preface { .. } | Phase::Lingering { .. } => true,
+            Phase::Cutting => false,
+        };
+        self.link.update_watch(poller, is_read);
+    }
+
+    /// Brings the context's sum of what connections hold up to date. Exact: memory that was asked for, whether it is used or not.
+    #[inline]
+    pub(crate) fn account(&mut self, context: &mut Context) {
+        let held = self.link.held_bytes()
+            + match &self.phase {
+                Phase::H1(h1) => h1.held_bytes(),
+                _ => 0,
+            };
+        if held != self.accounted_bytes {
+            context.held_bytes -= self.accounted_bytes as u64;
+            context.held_bytes += held as u64;
+            self.accounted_bytes = held;
+        }
+    }
+
+    /// Lets the socket go.
+    pub(crate) fn close(self, poller: &Poller, context: &mut Context, fate: Fate) {
+        context.held_bytes -= self.accounted_bytes as u64;
+        self.link.close(poller, fate);
     }
 }

@@ -1,17 +1,31 @@
-//! A request whose answer is not complete, in its place in the order of its connection.
+//! One request and its response, free of any protocol: how far both are, and what a handler may ask of them.
+//!
+//! How far the response is ([`Progress`]), and what a handler's commands do to it; whatever is not in the table is ignored:
+//!
+//! | progress | `Inform` | `Respond` | `Begin`, `BeginOpen` | `Stream` | `Write`, `WriteFile` | `Finish`, `FinishWith` | `Fail` |
+//! | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | `Waiting` | stays | `Done` | `Pushed` | `Pulled` | | | `Done` (500) |
+//! | `Pushed` | | | | | stays | `Done`, or `Cut` if short | `Cut` |
+//! | `Pulled` | | | | | | | `Cut` |
+//! | `Done`, `Cut` | | | | | | | |
+//!
+//! What a `Begin` says may have no content (HEAD, 204, 304): then the response is `Done` with it, and the application is told.
 
-use wire::Version;
+pub(crate) mod content;
+pub(crate) mod output;
 
 use crate::access_log::LogRecord;
-use crate::app::ExchangeId;
-use crate::mailbox::Response;
-use crate::output::{FilePart, Output};
-use crate::responder::{Fields, Framing, Responder, Stamp};
+use crate::id::ExchangeId;
+use crate::mailbox::Command;
+use crate::responder::Stamp;
+use crate::response::{FilePart, Response};
 
-/// How far the answer is.
+use self::output::Output;
+
+/// How far the response is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
-    /// The application has not begun to answer.
+    /// The application has not begun to respond.
     Waiting,
     /// The head is written; the application writes the parts.
     Pushed,
@@ -19,117 +33,159 @@ pub(crate) enum Progress {
     Pulled,
     /// Complete.
     Done,
-    /// Cut: the connection ends behind what is written.
+    /// Cut: the connection (or stream) ends after what is written.
     Cut,
 }
 
-/// An exchange in its connection's queue. Whatever is in `out` waits for the answers before it.
+/// How a protocol writes the parts of a response.
+pub(crate) trait Encoder {
+    /// Writes an interim response, if its recipient knows such.
+    fn inform(&mut self, out: &mut Output, status: u16, field_section: &[u8]);
+    /// Writes a whole response. Gives the bytes of its content that are sent.
+    fn respond(&mut self, out: &mut Output, stamp: &mut Stamp, response: &Response) -> u64;
+    /// Writes the head of a streamed response. False when nothing may follow.
+    fn begin(&mut self, out: &mut Output, stamp: &mut Stamp, response: &Response) -> bool;
+    /// Drops the parts that follow: none may be sent.
+    fn drop_parts(&mut self);
+    /// Writes a part of the content.
+    fn part(&mut self, out: &mut Output, part: &[u8]);
+    /// Writes a part of the content that is in a file.
+    fn file(&mut self, out: &mut Output, part: FilePart);
+    /// Ends the content. False when it is shorter than was said.
+    fn finish(&mut self, out: &mut Output, trailer_section: &[u8]) -> bool;
+}
+
+/// What a command did, as far as others have to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Obeyed {
+    /// Nothing else.
+    Quietly,
+    /// The response ended before the application said so: it has to be told.
+    EndedEarly,
+}
+
+/// A request whose response is not complete.
 pub(crate) struct Exchange {
     pub(crate) id: ExchangeId,
     pub(crate) progress: Progress,
-    pub(crate) framing: Framing,
-    pub(crate) delimiter: Delimiter,
-    /// Whether requests behind it may run at the same time (RFC 9112 section 9.3.2).
-    pub(crate) is_safe: bool,
+    /// When the handler's time to begin its response started.
     pub(crate) started_ms: u64,
     /// Written since the application was last told that all had left.
     pub(crate) awaits_writable: bool,
+    /// What waits to be sent.
     pub(crate) out: Output,
     pub(crate) record: Option<Box<LogRecord>>,
 }
 
 impl Exchange {
-    /// Encodes a whole answer.
-    pub(crate) fn respond(&mut self, stamp: &mut Stamp, response: &Response) {
-        let mut responder = Responder::new(self.out.tail(), stamp, self.framing);
-        let fields = Fields::of_application(&response.fields);
-        responder.respond(response.status, fields, &response.content);
-        let (framing, status, bytes) =
-            (responder.framing, responder.status, responder.content_bytes);
-        self.framing = framing;
-        self.progress = Progress::Done;
-        self.note(status, bytes);
+    /// Does what a handler asks of its response.
+    pub(crate) fn obey(
+        &mut self,
+        encoder: &mut impl Encoder,
+        stamp: &mut Stamp,
+        command: Command,
+    ) -> Obeyed {
+        match (command, self.progress) {
+            (Command::Inform { status, fields }, Progress::Waiting) => {
+                encoder.inform(&mut self.out, status, &fields);
+                self.awaits_writable = true;
+            }
+            (Command::Respond(response), Progress::Waiting) => {
+                self.respond(encoder, stamp, &response);
+            }
+            (Command::Begin(response), Progress::Waiting) => {
+                return self.begin(encoder, stamp, &response, Progress::Pushed);
+            }
+            (Command::BeginOpen(response), Progress::Waiting) => {
+                self.begin_open(encoder, stamp, &response);
+            }
+            (Command::Stream(response), Progress::Waiting) => {
+                return self.begin(encoder, stamp, &response, Progress::Pulled);
+            }
+            (Command::Write(part), Progress::Pushed) => {
+                self.part(encoder, &part);
+                self.awaits_writable = true;
+            }
+            (Command::WriteFile(part), Progress::Pushed) => {
+                encoder.file(&mut self.out, part);
+                self.awaits_writable = true;
+            }
+            (Command::Finish, Progress::Pushed) => self.finish(encoder, b""),
+            (Command::FinishWith(trailers), Progress::Pushed) => self.finish(encoder, &trailers),
+            (Command::Fail, Progress::Waiting) => {
+                self.respond(encoder, stamp, &Response::failure());
+            }
+            (Command::Fail, Progress::Pushed | Progress::Pulled) => self.cut(),
+            _ => {}
+        }
+        Obeyed::Quietly
     }
 
-    /// Encodes the head of a streamed answer. False when nothing may follow: then it is complete.
-    pub(crate) fn begin(
+    /// Writes a whole response.
+    pub(crate) fn respond(
         &mut self,
+        encoder: &mut impl Encoder,
+        stamp: &mut Stamp,
+        response: &Response,
+    ) {
+        let content_bytes = encoder.respond(&mut self.out, stamp, response);
+        self.progress = Progress::Done;
+        self.note(response.status, content_bytes);
+    }
+
+    fn begin(
+        &mut self,
+        encoder: &mut impl Encoder,
         stamp: &mut Stamp,
         response: &Response,
         progress: Progress,
-    ) -> bool {
-        let mut responder = Responder::new(self.out.tail(), stamp, self.framing);
-        let fields = Fields::of_application(&response.fields);
-        let has_parts = responder.begin(response.status, fields, response.length);
-        let (framing, status) = (responder.framing, responder.status);
-        self.delimiter = responder.delimiter;
-        self.framing = framing;
-        self.progress = if has_parts { progress } else { Progress::Done };
-        self.note(status, 0);
-        has_parts
+    ) -> Obeyed {
+        self.note(response.status, 0);
+        if encoder.begin(&mut self.out, stamp, response) {
+            self.progress = progress;
+            return Obeyed::Quietly;
+        }
+        self.progress = Progress::Done;
+        Obeyed::EndedEarly
     }
 
-    /// Encodes the head of an answer of which the parts are written; where none may be sent, they are dropped.
-    pub(crate) fn begin_open(&mut self, stamp: &mut Stamp, response: &Response) {
-        if !self.begin(stamp, response, Progress::Pushed) {
+    fn begin_open(&mut self, encoder: &mut impl Encoder, stamp: &mut Stamp, response: &Response) {
+        if self.begin(encoder, stamp, response, Progress::Pushed) == Obeyed::EndedEarly {
             self.progress = Progress::Pushed;
-            self.delimiter = Delimiter::Length(0);
+            encoder.drop_parts();
         }
     }
 
     /// Adds a part of the content.
-    pub(crate) fn write(&mut self, part: &[u8]) {
+    pub(crate) fn part(&mut self, encoder: &mut impl Encoder, part: &[u8]) {
         if let Some(record) = &mut self.record {
             record.content_bytes += part.len() as u64;
         }
-        self.awaits_writable = true;
-        self.delimiter.push_part(self.out.tail(), part);
+        encoder.part(&mut self.out, part);
     }
 
-    /// Adds a part of the content that is in a file.
-    pub(crate) fn write_file(&mut self, mut part: FilePart) {
-        self.awaits_writable = true;
-        part.length = self.delimiter.admit(part.length);
-        if part.length == 0 {
-            return;
-        }
-        if self.delimiter != Delimiter::Chunks {
-            return self.out.push_file(part);
-        }
-        wire::push_chunk_head(self.out.tail(), part.length);
-        self.out.push_file(part);
-        self.out.tail().extend_from_slice(b"\r\n");
-    }
-
-    /// Ends the content; cut, if it is shorter than was said. The trailer section is dropped where there is no place for it.
-    pub(crate) fn finish(&mut self, trailer_section: &[u8]) {
-        self.progress = match self.delimiter {
-            Delimiter::Length(1..) => Progress::Cut,
-            Delimiter::Length(0) | Delimiter::End => Progress::Done,
-            Delimiter::Chunks => {
-                wire::push_last_chunk(self.out.tail(), trailer_section);
-                Progress::Done
-            }
+    /// Ends the content; cut, if it is shorter than was said.
+    pub(crate) fn finish(&mut self, encoder: &mut impl Encoder, trailer_section: &[u8]) {
+        self.progress = match encoder.finish(&mut self.out, trailer_section) {
+            true => Progress::Done,
+            false => Progress::Cut,
         };
     }
 
-    /// Ends the exchange so that its peer sees it. What stands before its first file still leaves.
+    /// Ends the exchange so that its peer sees it. What is written before its first file still leaves.
     pub(crate) fn cut(&mut self) {
         self.progress = Progress::Cut;
         self.out.drop_files();
     }
 
-    /// Adds an interim response. HTTP/1.0 knows none (RFC 9110 section 15.2), 100 is the server's own business, and after 101 the
-    /// connection would speak something else.
-    pub(crate) fn inform(&mut self, status: u16, field_section: &[u8]) {
-        if self.framing.version == Version::Http11 && matches!(status, 102..=199) {
-            wire::push_interim(self.out.tail(), status, field_section);
-        }
-        self.awaits_writable = true;
-    }
-
     pub(crate) fn is_ended(&self) -> bool {
         matches!(self.progress, Progress::Done | Progress::Cut)
+    }
+
+    /// Memory that is held for it.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let record = self.record.as_ref().map_or(0, |record| record.held_bytes());
+        self.out.held_bytes() + record
     }
 
     fn note(&mut self, status: u16, content_bytes: u64) {
@@ -137,40 +193,5 @@ impl Exchange {
             record.status = status;
             record.content_bytes = content_bytes;
         }
-    }
-}
-
-/// What tells the peer where a streamed content ends (RFC 9112 section 6.3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Delimiter {
-    /// The last chunk.
-    Chunks,
-    /// Content-Length; so many bytes are still owed.
-    Length(u64),
-    /// The end of the connection.
-    End,
-}
-
-impl Delimiter {
-    /// Adds one part of a content; what is beyond its length is dropped.
-    pub(crate) fn push_part(&mut self, out: &mut Vec<u8>, part: &[u8]) {
-        match self {
-            Delimiter::Chunks => wire::push_chunk(out, part),
-            Delimiter::End => out.extend_from_slice(part),
-            Delimiter::Length(_) => {
-                let admitted = self.admit(part.len() as u64) as usize;
-                out.extend_from_slice(part.get(..admitted).unwrap_or(part));
-            }
-        }
-    }
-
-    /// How many of so many bytes may follow; they are counted.
-    fn admit(&mut self, bytes: u64) -> u64 {
-        let Delimiter::Length(owed) = self else {
-            return bytes;
-        };
-        let admitted = bytes.min(*owed);
-        *owed -= admitted;
-        admitted
     }
 }

@@ -1,32 +1,41 @@
 //! The HTTP server without an application: joins [`wire`] (bytes and events) and [`net`] (sockets and time).
 //!
 //! One [`Worker`] is one thread's server: it owns a poller, its listeners and its connections, and calls an [`App`] for each request.
-//! Nothing here knows Python. Read `worker.rs` for one pass of the reactor, then `connection.rs` for one connection's life.
+//! Nothing here knows Python. Read `reactor.rs` for one pass, then `connection.rs` for one connection's life, then `h1.rs`.
+//!
+//! Arrows point one way: `reactor` -> `connection` -> `h1` -> `exchange`, `link` -> `context`, `app`; everything else is below.
 
 mod access_log;
 mod app;
+mod batch;
 mod connection;
+mod context;
 mod exchange;
-mod group;
+mod h1;
+mod id;
 mod limits;
+mod link;
 mod literal;
 mod mailbox;
-mod output;
+mod pace;
+mod reactor;
 mod responder;
+mod response;
 mod router;
 mod setting;
+mod share;
 mod timeouts;
-mod worker;
 
 pub use access_log::{AccessLog, LogFormat};
-pub use app::{Abort, App, Content, ExchangeId, Outcome, Pulled, Request};
+pub use app::{Abort, App, Content, Outcome, Pulled, Request};
+pub use id::ExchangeId;
 pub use limits::Limits;
-pub use mailbox::{Command, Mailbox, Response};
-pub use output::FilePart;
+pub use mailbox::{Command, Mailbox};
+pub use reactor::{Config, Worker};
 pub use responder::{Fields, Responder};
+pub use response::{FilePart, Response};
 pub use router::{
     Match, ParameterKind, Parameters, PatternError, Router, pattern_parameters, percent_decode,
 };
 pub use setting::Setting;
 pub use timeouts::Timeouts;
-pub use worker::{Config, Worker};

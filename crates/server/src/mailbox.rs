@@ -1,36 +1,12 @@
-//! Answers that come later: what handlers post and the reactor takes at the start of its next pass.
+//! Responses that come later: what handlers post and the reactor takes at the start of its next pass.
 //!
-//! A handler never touches a connection. So nothing is borrowed twice when Python calls back into the server, and all answers that
+//! A handler never touches a connection. So nothing is borrowed twice when Python calls back into the server, and all responses that
 //! became ready in one turn of the event loop leave in one write per connection.
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::app::ExchangeId;
-use crate::output::FilePart;
-
-/// A whole answer, in owned bytes.
-#[derive(Debug, Default)]
-pub struct Response {
-    /// The status code, 200-599.
-    pub status: u16,
-    /// Encoded field lines, each with its CRLF, without Content-Length and Connection.
-    pub fields: Vec<u8>,
-    /// The content.
-    pub content: Vec<u8>,
-    /// The length of a streamed content, if the application knows it: then it is sent with Content-Length. Parts beyond it are dropped,
-    /// and an end before it cuts the connection.
-    pub length: Option<u64>,
-}
-
-impl Response {
-    /// Makes it an empty one, with the room that it has.
-    pub fn clear(&mut self) {
-        self.status = 0;
-        self.fields.clear();
-        self.content.clear();
-        self.length = None;
-    }
-}
+use crate::id::ExchangeId;
+use crate::response::{FilePart, Response};
 
 /// What a handler asks of the connection of its exchange.
 #[derive(Debug)]
@@ -38,33 +14,33 @@ pub enum Command {
     /// Give me the next part of the content ([`crate::App::content`]).
     Read,
     /// An interim response, 102 to 199 but for 101, with encoded field lines (RFC 9110 section 15.2). It leaves in its request's order.
-    /// Nothing is sent to HTTP/1.0, nor once the answer has begun.
+    /// Nothing is sent to HTTP/1.0, nor once the response has begun.
     Inform {
         /// The status code.
         status: u16,
         /// Encoded field lines, each with its CRLF.
         fields: Vec<u8>,
     },
-    /// This is the answer.
+    /// This is the response.
     Respond(Response),
-    /// The answer begins: its head. Parts follow as `Write`, then `Finish` (content of the response is ignored).
+    /// The response begins: its head. Parts follow as `Write`, then `Finish` (content of the response is ignored).
     Begin(Response),
-    /// As `Begin`, but the answer stays open until `Finish` even if no content may follow its head, so that its writer learns of the
+    /// As `Begin`, but the response stays open until `Finish` even if no content may follow its head, so that its writer learns of the
     /// client's end.
     BeginOpen(Response),
     /// As `Begin`, but the server asks for the parts with [`crate::App::pull`].
     Stream(Response),
-    /// A part of the answer.
+    /// A part of the content.
     Write(Vec<u8>),
-    /// A part of the answer that is part of a file. Only behind `Begin`.
+    /// A part of the content that is part of a file. Only after `Begin`.
     WriteFile(FilePart),
-    /// The answer is complete.
+    /// The response is complete.
     Finish,
-    /// The answer is complete, and ends with a trailer section: encoded field lines, each with its CRLF. They are dropped if the content
-    /// is not chunked. Whether the client accepts them (`wire::RequestHead::accepts_trailers`), and whether those names may stand there
+    /// The response is complete, and ends with a trailer section: encoded field lines, each with its CRLF. They are dropped if the content
+    /// is not chunked. Whether the client accepts them (`wire::RequestHead::accepts_trailers`), and whether those names are allowed there
     /// ([`wire::may_be_trailer`]), the application has to know.
     FinishWith(Vec<u8>),
-    /// The answer cannot be completed: cut the connection so that the peer notices.
+    /// The response cannot be completed: cut the connection so that the peer notices.
     Fail,
 }
 

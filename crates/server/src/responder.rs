@@ -1,139 +1,21 @@
-//! Writes one answer behind the previous ones.
+//! Writes one response after the previous ones.
+
+mod delimiter;
+mod fields;
+mod stamp;
 
 use wire::{Method, RequestHead, Version};
 
-use crate::exchange::Delimiter;
+pub(crate) use self::delimiter::Delimiter;
+pub use self::fields::Fields;
+pub(crate) use self::stamp::Stamp;
 
-/// The field lines that are the same on every answer of one second, and the head of the most frequent one.
-pub(crate) struct Stamp {
-    server: &'static [u8],
-    date: Vec<u8>,
-    /// The status line of a 200, and both.
-    ok: Vec<u8>,
-    /// The whole head of the last plain answer (a 200 with those lines and that length): most answers begin as the one before.
-    last: Vec<u8>,
-    last_lines: Vec<u8>,
-    last_length: usize,
-    /// Where `last_lines`' original is, address and length, if that was a constant.
-    last_constant: Option<(usize, usize)>,
-}
-
-impl Stamp {
-    pub(crate) fn new(has_server_field: bool, unix_s: u64) -> Stamp {
-        let server: &[u8] = if has_server_field {
-            b"Server: bolide\r\n"
-        } else {
-            b""
-        };
-        let mut stamp = Stamp {
-            server,
-            date: Vec::new(),
-            ok: Vec::new(),
-            last: Vec::new(),
-            last_lines: Vec::new(),
-            last_length: 0,
-            last_constant: None,
-        };
-        stamp.refresh(unix_s);
-        stamp
-    }
-
-    pub(crate) fn refresh(&mut self, unix_s: u64) {
-        self.date.clear();
-        self.date.extend_from_slice(b"Date: ");
-        self.date.extend_from_slice(&wire::imf_fixdate(unix_s));
-        self.date.extend_from_slice(b"\r\n");
-        self.ok.clear();
-        wire::push_status_line(&mut self.ok, 200);
-        self.ok.extend_from_slice(self.server);
-        self.ok.extend_from_slice(&self.date);
-        self.remember(Fields::constant(b""), 0);
-    }
-
-    /// Whether the whole head is the one that was remembered.
-    #[inline]
-    fn is_as_before(&self, fields: Fields<'_>, length: usize) -> bool {
-        let is_same_constant = fields.is_constant && self.last_constant == Some(fields.place());
-        self.last_length == length && (is_same_constant || self.last_lines == fields.lines)
-    }
-
-    fn remember(&mut self, fields: Fields<'_>, length: usize) {
-        let lines = fields.lines;
-        self.last_constant = fields.is_constant.then_some(fields.place());
-        self.last_lines.clear();
-        self.last_lines.extend_from_slice(lines);
-        self.last_length = length;
-        self.last.clear();
-        self.last.extend_from_slice(&self.ok);
-        self.last.extend_from_slice(lines);
-        self.last.extend_from_slice(b"Content-Length: ");
-        wire::push_decimal(&mut self.last, length as u64);
-        self.last.extend_from_slice(b"\r\n\r\n");
-    }
-}
-
-/// Encoded field lines of an answer, each with its CRLF.
-///
-/// They must not hold `Content-Length`, `Transfer-Encoding` or `Connection`: framing is the server's.
-#[derive(Clone, Copy, Debug)]
-pub struct Fields<'a> {
-    /// The lines.
-    pub lines: &'a [u8],
-    /// `lines` holds a `Date` of the application's own, so that ours must not follow.
-    pub has_date: bool,
-    /// The same for `Server`.
-    pub has_server: bool,
-    /// `lines` is a constant: the same address means the same bytes.
-    is_constant: bool,
-}
-
-impl<'a> Fields<'a> {
-    /// Lines of our own, which hold neither `Date` nor `Server`.
-    pub const fn constant(lines: &'static [u8]) -> Fields<'static> {
-        Fields {
-            lines,
-            has_date: false,
-            has_server: false,
-            is_constant: true,
-        }
-    }
-
-    /// Lines of an application, looked through.
-    pub fn of_application(lines: &'a [u8]) -> Fields<'a> {
-        let (mut has_date, mut has_server) = (false, false);
-        for (name, _) in wire::field_lines(lines) {
-            has_date |= name.eq_ignore_ascii_case(b"date");
-            has_server |= name.eq_ignore_ascii_case(b"server");
-        }
-        Fields::looked_through(lines, has_date, has_server)
-    }
-
-    /// Lines of an application, of which the caller knows whether they hold a `Date` and a `Server`.
-    pub const fn looked_through(lines: &'a [u8], has_date: bool, has_server: bool) -> Fields<'a> {
-        Fields {
-            lines,
-            has_date,
-            has_server,
-            is_constant: false,
-        }
-    }
-
-    fn replaces_ours(&self) -> bool {
-        self.has_date || self.has_server
-    }
-
-    /// What two constants share only if they are the same.
-    fn place(&self) -> (usize, usize) {
-        (self.lines.as_ptr() as usize, self.lines.len())
-    }
-}
-
-/// What of a request decides how its answer is framed.
+/// What of a request decides how its response is framed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Framing {
     pub(crate) is_head: bool,
     pub(crate) version: Version,
-    /// Whether the connection may go on after this answer.
+    /// Whether the connection may go on after this response.
     pub(crate) persistent: bool,
 }
 
@@ -147,7 +29,7 @@ impl Framing {
     }
 }
 
-/// Writes the answer to one request: one whole answer, or the head of a streamed one.
+/// Writes the response to one request: a whole one, or the head of a streamed one.
 pub struct Responder<'a> {
     out: &'a mut Vec<u8>,
     stamp: &'a mut Stamp,
@@ -176,17 +58,17 @@ impl<'a> Responder<'a> {
         }
     }
 
-    /// Whether nothing has to be sent before this answer, and the socket takes it.
+    /// Whether nothing has to be sent before this response, and the socket takes it.
     pub fn leaves_at_once(&self) -> bool {
         self.leaves_at_once
     }
 
-    /// Whether a final answer, or the head of one, has been written.
-    pub fn is_answered(&self) -> bool {
+    /// Whether a final response, or the head of one, has been written.
+    pub fn has_responded(&self) -> bool {
         self.status != 0
     }
 
-    /// Writes a whole answer. To HEAD, and with 204 and 304, the content is left out (RFC 9110 sections 9.3.2 and 6.4.1).
+    /// Writes a whole response. To HEAD, and with 204 and 304, the content is left out (RFC 9110 sections 9.3.2 and 6.4.1).
     ///
     /// Cost: one reservation, then copies.
     #[inline]
@@ -219,9 +101,9 @@ impl<'a> Responder<'a> {
         }
     }
 
-    /// Writes the head of a streamed answer. Without a `length` it is chunked, or to HTTP/1.0 ended by the end of the connection.
+    /// Writes the head of a streamed response. Without a `length` it is chunked, or to HTTP/1.0 ended by the end of the connection.
     ///
-    /// False when no content may follow (HEAD, 204, 205, 304): then the answer is complete. To HEAD and with 304, `length` is that of
+    /// False when no content may follow (HEAD, 204, 205, 304): then the response is complete. To HEAD and with 304, `length` is that of
     /// the content which a GET would have had (RFC 9110 section 8.6).
     pub fn begin(&mut self, status: u16, fields: Fields<'_>, length: Option<u64>) -> bool {
         let has_content = wire::may_generate_content(status);
@@ -247,7 +129,7 @@ impl<'a> Responder<'a> {
         has_content && !self.framing.is_head
     }
 
-    /// Writes a part of the content, behind [`Responder::begin`].
+    /// Writes a part of the content, after [`Responder::begin`].
     pub fn push_part(&mut self, part: &[u8]) {
         self.content_bytes += part.len() as u64;
         self.delimiter.push_part(self.out, part);
@@ -294,7 +176,7 @@ mod tests {
 
     const DATE: &str = "Server: bolide\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
 
-    fn answer(framing: Framing, status: u16, content: &[u8]) -> String {
+    fn response(framing: Framing, status: u16, content: &[u8]) -> String {
         let mut stamp = Stamp::new(true, 784_111_777);
         let mut out = Vec::new();
         Responder::new(&mut out, &mut stamp, framing).respond(
@@ -314,10 +196,10 @@ mod tests {
     }
 
     #[test]
-    fn whole_answers_are_framed_as_the_request_allows() {
+    fn whole_responses_are_framed_as_the_request_allows() {
         let ok = format!("HTTP/1.1 200 OK\r\n{DATE}A: b\r\n");
         assert_eq!(
-            answer(framing(), 200, b"hi"),
+            response(framing(), 200, b"hi"),
             format!("{ok}Content-Length: 2\r\n\r\nhi")
         );
         let head = Framing {
@@ -325,7 +207,7 @@ mod tests {
             ..framing()
         };
         assert_eq!(
-            answer(head, 200, b"hi"),
+            response(head, 200, b"hi"),
             format!("{ok}Content-Length: 2\r\n\r\n")
         );
         let old = Framing {
@@ -333,19 +215,19 @@ mod tests {
             ..framing()
         };
         let kept = format!("{ok}Connection: keep-alive\r\nContent-Length: 2\r\n\r\nhi");
-        assert_eq!(answer(old, 200, b"hi"), kept);
+        assert_eq!(response(old, 200, b"hi"), kept);
         let last = Framing {
             persistent: false,
             ..framing()
         };
         let closed = format!("{ok}Connection: close\r\nContent-Length: 2\r\n\r\nhi");
-        assert_eq!(answer(last, 200, b"hi"), closed);
+        assert_eq!(response(last, 200, b"hi"), closed);
         let none = format!("HTTP/1.1 204 No Content\r\n{DATE}A: b\r\n\r\n");
-        assert_eq!(answer(framing(), 204, b"hi"), none);
+        assert_eq!(response(framing(), 204, b"hi"), none);
     }
 
     #[test]
-    fn streamed_answers_are_chunked_or_end_with_the_connection() {
+    fn streamed_responses_are_chunked_or_end_with_the_connection() {
         let mut stamp = Stamp::new(false, 784_111_777);
         let mut out = Vec::new();
         let mut responder = Responder::new(&mut out, &mut stamp, framing());
@@ -426,7 +308,7 @@ mod tests {
     fn a_205_has_no_content_and_says_so() {
         let expected =
             format!("HTTP/1.1 205 Reset Content\r\n{DATE}A: b\r\nContent-Length: 0\r\n\r\n");
-        assert_eq!(answer(framing(), 205, b"hi"), expected);
+        assert_eq!(response(framing(), 205, b"hi"), expected);
         let mut stamp = Stamp::new(true, 784_111_777);
         let mut out = Vec::new();
         let mut responder = Responder::new(&mut out, &mut stamp, framing());

@@ -190,14 +190,8 @@ fn what_a_call_posts_is_done_though_no_socket_caused_the_call() {
     let mut client = server.connect_by_tcp();
     // A stream of more than one turn. The call behind it is made in its last turn, which only the turn before has caused.
     client.send(&(get("/pull/140") + &post("/file", "x")));
-    loop {
-        let wait_ms = server.worker.before_wait();
-        if server.targets().len() == 2 {
-            break;
-        }
-        server.worker.wait(wait_ms).expect("the set works");
-        server.worker.dispatch();
-        assert_eq!(server.targets().len(), 1, "a socket has caused it");
+    while server.targets().len() < 2 {
+        server.pass();
         client.receive();
     }
     for content_bytes in [140_000, 4] {
@@ -435,7 +429,6 @@ fn a_handler_that_fails_behind_a_file_does_not_wait_for_it() {
     server.post(id, Command::Fail);
     server.settle();
     assert!(!is_open("failed"));
-    assert!(server.is_empty(), "it waits for its client to read");
     let mut received = 0;
     server.pass_until(|_| {
         let is_ended = client.is_ended();

@@ -222,7 +222,7 @@ fn an_answer_after_draining_began_says_that_it_is_the_last() {
 }
 
 #[test]
-fn a_request_that_was_in_the_socket_when_draining_began_is_answered() {
+fn a_request_that_was_in_the_socket_when_draining_began_has_responded() {
     let mut server = Server::new();
     let mut client = server.connect();
     server.ask(&mut client, &get("/"));

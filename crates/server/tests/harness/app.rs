@@ -123,18 +123,18 @@ impl App for TestApp {
             ("read", None) => Outcome::ReadContent,
             ("read", Some(content)) => {
                 responder.respond(200, no_fields(), content.as_bytes());
-                Outcome::Answered
+                Outcome::Responded
             }
             ("big", _) => {
                 responder.respond(200, no_fields(), &vec![b'x'; number]);
-                Outcome::Answered
+                Outcome::Responded
             }
             ("pull", _) => match responder.begin(200, no_fields(), None) {
                 true => {
                     self.pulls.push((request.id, number));
                     Outcome::Streaming
                 }
-                false => Outcome::Answered,
+                false => Outcome::Responded,
             },
             ("panic", _) => {
                 responder.respond(200, no_fields(), b"half of an answer");
@@ -143,15 +143,15 @@ impl App for TestApp {
             ("ahead", _) => {
                 responder.respond(200, no_fields(), target.as_bytes());
                 match responder.leaves_at_once() {
-                    true => Outcome::AnsweredAhead,
-                    false => Outcome::Answered,
+                    true => Outcome::RespondedAhead,
+                    false => Outcome::Responded,
                 }
             }
-            ("silent", _) => Outcome::Answered,
+            ("silent", _) => Outcome::Responded,
             ("forgetful", _) => Outcome::ReadContent,
             _ => {
                 responder.respond(200, no_fields(), target.as_bytes());
-                Outcome::Answered
+                Outcome::Responded
             }
         };
         self.called.push(Called {
@@ -183,7 +183,7 @@ impl App for TestApp {
         }
     }
 
-    fn answer_left(&mut self) {
+    fn response_sent(&mut self) {
         let mut buffer = [0; 4096];
         let witness = self.witness.as_mut().expect("a client's side");
         let count = witness.read(&mut buffer).expect("an answer");

@@ -1,25 +1,15 @@
-//! What an exchange has written and its connection has not taken yet: bytes, and parts of files among them.
+//! What an exchange has written and its link has not taken yet: bytes, and parts of files among them.
 
 use std::collections::VecDeque;
-use std::fs::File;
 
-/// Bytes of a file that are part of an answer; they are sent without being read into memory.
-#[derive(Debug)]
-pub struct FilePart {
-    /// The file, open for reading. It is closed when the part has left, or when it will not leave any more.
-    pub file: File,
-    /// Where in the file the part begins.
-    pub offset: u64,
-    /// Bytes of the part. If the file turns out to have fewer, the connection is cut.
-    pub length: u64,
-}
+use crate::response::FilePart;
 
 /// Bytes and parts of files, in the order of their leaving.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     /// The bytes before the first file.
     bytes: Vec<u8>,
-    /// Each file with the bytes behind it. Of the first, part may have left already.
+    /// Each file with the bytes after it. Of the first, part may have left already.
     files: VecDeque<(FilePart, Vec<u8>)>,
 }
 
@@ -31,15 +21,15 @@ impl Output {
         }
     }
 
-    /// Where bytes are added that leave behind everything else.
+    /// Where bytes are added that leave after everything else.
     pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
         match self.files.back_mut() {
-            Some((_, behind)) => behind,
+            Some((_, after)) => after,
             None => &mut self.bytes,
         }
     }
 
-    /// Adds a part of a file behind everything else.
+    /// Adds a part of a file after everything else.
     pub(crate) fn push_file(&mut self, part: FilePart) {
         self.files.push_back((part, Vec::new()));
     }
@@ -54,18 +44,25 @@ impl Output {
         self.files.front_mut().map(|(part, _)| part)
     }
 
+    /// Memory that is held.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let files = self.files.capacity() * size_of::<(FilePart, Vec<u8>)>();
+        let after: usize = self.files.iter().map(|(_, after)| after.capacity()).sum();
+        self.bytes.capacity() + files + after
+    }
+
     pub(crate) fn has_file(&self) -> bool {
         !self.files.is_empty()
     }
 
-    /// Closes the file that was next: it has left. The bytes behind it are next now.
+    /// Closes the file that was next: it has left. The bytes after it are next now.
     pub(crate) fn end_file(&mut self) {
-        if let Some((_, mut behind)) = self.files.pop_front() {
-            self.bytes.append(&mut behind);
+        if let Some((_, mut after)) = self.files.pop_front() {
+            self.bytes.append(&mut after);
         }
     }
 
-    /// Closes all files, without what was behind them.
+    /// Closes all files, without what was after them.
     pub(crate) fn drop_files(&mut self) {
         self.files = VecDeque::new();
     }
@@ -73,6 +70,8 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     fn part(length: u64) -> FilePart {
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_a_dropped_file_is_dropped_too() {
+    fn what_follows_a_dropped_file_is_dropped_too() {
         let mut output = Output::new(b"a".into());
         output.push_file(part(1));
         output.tail().push(b'b');
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_leaves_no_room_behind() {
+    fn what_is_taken_leaves_no_room() {
         let mut output = Output::new(vec![0; 100_000]);
         assert_eq!(output.take_bytes().len(), 100_000);
         assert_eq!(output.tail().capacity(), 0);

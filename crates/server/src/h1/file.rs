@@ -1,13 +1,13 @@
 //! Parts of files on their way to the peer.
 //!
-//! Only the answer that is next in order sends; a file behind it waits, open, in its exchange. A file that is shorter than was said,
+//! Only the response that is next in order sends; a file after it waits, open, in its exchange. A file that is shorter than was said,
 //! or cannot be read, cuts the connection: its peer was promised more.
 
 use net::FileSent;
 
-use super::{Connection, Fate};
+use super::H1;
 use crate::app::{Abort, App};
-use crate::worker::Core;
+use crate::link::{Fate, Turn};
 
 /// Bytes of files that one connection sends before others have their turn.
 pub(super) const TURN_BYTES: u64 = 1 << 20;
@@ -16,24 +16,24 @@ pub(super) const TURN_BYTES: u64 = 1 << 20;
 pub(super) enum FileStep {
     /// No file is next.
     None,
-    /// A file is done with: what stands behind it is next.
+    /// A file is done with: what follows it is next.
     Over,
     /// It stops here for now.
     Stopped(Fate),
 }
 
-impl Connection {
+impl H1 {
     /// Sends from the file that is next, if one is. `budget` counts the bytes that this turn has left.
     pub(super) fn send_file<A: App>(
         &mut self,
-        core: &mut Core,
-        app: &mut A,
+        turn: &mut Turn<'_, A>,
         budget: &mut u64,
     ) -> FileStep {
-        let Some(front) = self.pending.front_mut() else {
+        let Some(front) = self.queue.front_mut() else {
             return FileStep::None;
         };
-        let Some(part) = front.out.file() else {
+        let exchange = &mut front.exchange;
+        let Some(part) = exchange.out.file() else {
             return FileStep::None;
         };
         while part.length > 0 {
@@ -41,44 +41,41 @@ impl Connection {
                 return FileStep::Stopped(Fate::Again);
             }
             let length = part.length.min(*budget);
-            match self.transport.send_file(&part.file, part.offset, length) {
+            match turn.link.send_file(turn.context, part, length) {
                 FileSent::Bytes(count) => {
                     part.offset += count;
                     part.length -= count;
                     *budget -= count;
-                    self.sent_ms = core.clock.now_ms();
-                    if let Some(record) = &mut front.record {
+                    if let Some(record) = &mut exchange.record {
                         record.content_bytes += count;
                     }
                 }
-                FileSent::Blocked => {
-                    self.is_full = true;
-                    return FileStep::Stopped(Fate::Open);
-                }
+                FileSent::Blocked => return FileStep::Stopped(Fate::Open),
                 FileSent::Unreadable => {
-                    self.cut_short_file(app);
+                    self.cut_short_file(turn.app);
                     return FileStep::Over;
                 }
                 FileSent::Broken(_) => {
-                    return FileStep::Stopped(self.close(core, app, Abort::Disconnected));
+                    return FileStep::Stopped(self.abandon(turn, Abort::Disconnected));
                 }
             }
         }
-        front.out.end_file();
+        exchange.out.end_file();
         FileStep::Over
     }
 
     #[cold]
     fn cut_short_file<A: App>(&mut self, app: &mut A) {
-        let Some(front) = self.pending.front_mut() else {
+        let Some(front) = self.queue.front_mut() else {
             return;
         };
-        let missing_bytes = front.out.file().map_or(0, |part| part.length);
-        let is_ended = front.is_ended();
-        front.cut();
-        app.file_was_short(front.id, missing_bytes);
+        let exchange = &mut front.exchange;
+        let missing_bytes = exchange.out.file().map_or(0, |part| part.length);
+        let is_ended = exchange.is_ended();
+        exchange.cut();
+        app.file_was_short(exchange.id, missing_bytes);
         if !is_ended {
-            app.abort(front.id, Abort::Disconnected);
+            app.abort(exchange.id, Abort::Disconnected);
         }
     }
 }

@@ -1,0 +1,90 @@
+//! What a connection may use while it is served: what all connections of a worker share, apart from the application.
+
+use net::Clock;
+
+use crate::access_log::{AccessLog, LogRecord};
+use crate::batch::Batch;
+use crate::limits::Limits;
+use crate::responder::Stamp;
+use crate::share::Share;
+use crate::timeouts::Timeouts;
+
+/// A send buffer that grew beyond this is given back after use.
+const OUT_KEPT_BYTES: usize = 1 << 20;
+
+/// Limits, time, and the buffers of the pass.
+pub(crate) struct Context {
+    pub(crate) limits: Limits,
+    pub(crate) head_limits: wire::HeadLimits,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) clock: Clock,
+    /// The last field section of any connection: one per worker, so that an idle connection owns none.
+    pub(crate) memo: wire::SectionMemo,
+    pub(crate) stamp: Stamp,
+    pub(crate) log: Option<AccessLog>,
+    /// Responses of the connection that is being served; empty between connections.
+    pub(crate) out: Vec<u8>,
+    /// What waits for other connections' responses, to leave with them.
+    pub(crate) batch: Batch,
+    /// What the connection that is being served may still do in its turn.
+    pub(crate) share: Share,
+    pub(crate) draining_since_ms: Option<u64>,
+    /// Content handed over in this pass.
+    pub(crate) content_bytes: usize,
+    /// What all connections hold; see [`crate::connection::Connection::held_bytes`].
+    pub(crate) held_bytes: u64,
+    sequence: u64,
+}
+
+impl Context {
+    pub(crate) fn new(
+        limits: Limits,
+        timeouts: Timeouts,
+        stamp: Stamp,
+        log: Option<AccessLog>,
+        clock: Clock,
+    ) -> Context {
+        Context {
+            limits,
+            head_limits: limits.head(),
+            timeouts,
+            clock,
+            memo: wire::SectionMemo::new(),
+            stamp,
+            log,
+            out: Vec::new(),
+            batch: Batch::default(),
+            share: Share::default(),
+            draining_since_ms: None,
+            content_bytes: 0,
+            held_bytes: 0,
+            sequence: 0,
+        }
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining_since_ms.is_some()
+    }
+
+    /// Adds a request's line to the access log, if there is one.
+    pub(crate) fn log(&mut self, record: Option<&LogRecord>) {
+        if let (Some(log), Some(record)) = (&mut self.log, record) {
+            log.add(record, self.clock.unix_s(), self.clock.now_ms());
+        }
+    }
+
+    #[inline]
+    pub(crate) fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    /// Empties the send buffer, and gives it back if it grew too long to be kept.
+    #[inline]
+    pub(crate) fn clear_out(&mut self) {
+        self.out.clear();
+        if self.out.capacity() > OUT_KEPT_BYTES {
+            self.out = Vec::new();
+        }
+    }
+}

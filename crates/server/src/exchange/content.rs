@@ -1,0 +1,319 @@
+//! The content of a request on its way to whom it belongs, free of any protocol: who takes it, how much is held, how slow it may be.
+//!
+//! | taker | content that arrives | who moves next |
+//! | --- | --- | --- |
+//! | `Call` | is held until all is there, then the application is called | the peer, at its pace |
+//! | `Exchange`, `Wanted` | goes to the handler, which then is `Unasked` | the peer, at its pace |
+//! | `Exchange`, `Unasked` | is held up to `content_buffer_bytes_max`, or one part goes to the handler's memory: `Ahead` | the handler: it asks, or responds |
+//! | `Exchange`, `Ahead` | is not read | the handler |
+//! | `Nobody` | is thrown away | the peer, at its pace |
+//!
+//! When the response to a request has left, its content belongs to `Nobody`, whatever it was before. So the handler of `Unasked` and
+//! `Ahead` is always one that owes a response, and everything else has the peer's pace for a deadline.
+
+use std::mem::MaybeUninit;
+
+use crate::app::App;
+use crate::context::Context;
+use crate::id::ExchangeId;
+use crate::pace::Pace;
+
+/// Unread content that is read and thrown away to keep a connection; longer than that, closing is cheaper for both sides.
+pub(crate) const DISCARD_BYTES_MAX: u64 = 65_536;
+/// Less than this is read into the worker's buffer with whatever follows: copying it costs little, and asking for memory something.
+const ROOM_BYTES_MIN: u64 = 16_384;
+/// Bytes of content that one read may bring into the application's memory: the more, the fewer turns for a long content.
+pub(crate) const ROOM_BYTES_MAX: usize = 262_144;
+
+/// What a handler that takes its content part by part has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Demand {
+    /// It waits for a part.
+    Wanted,
+    /// It has not asked for the next part.
+    Unasked,
+    /// The next part is in its memory already, and it has not asked for it.
+    Ahead,
+}
+
+/// Who takes a content.
+pub(crate) enum Taker {
+    /// The application, called when all of it is there; the bytes of the request's head are kept for that call.
+    Call(Box<[u8]>),
+    /// A handler that asks for it part by part.
+    Exchange { id: ExchangeId, demand: Demand },
+    /// Nobody: the request has its response.
+    Nobody,
+}
+
+/// Where the content is that is handed over.
+#[derive(Clone, Copy)]
+pub(crate) enum Part<'a> {
+    /// In [`Inbound`].
+    Held,
+    /// In the receive buffer.
+    Received(&'a [u8]),
+    /// So many bytes of the application's own memory.
+    InRoom(usize),
+}
+
+/// Where a part went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Handed {
+    /// Nowhere: it is held, thrown away, or there is none.
+    Kept,
+    /// To the handler that waited for it.
+    ToReader,
+    /// Into the memory of a handler that has not asked for it.
+    Ahead,
+}
+
+/// A content on its way in.
+pub(crate) struct Inbound {
+    pub(crate) taker: Taker,
+    /// Decoded and not yet taken.
+    held: Vec<u8>,
+    /// Decoded so far.
+    total_bytes: u64,
+    pub(crate) is_complete: bool,
+    /// The peer waits for a 100 (Continue) before it sends.
+    pub(crate) owes_continue: bool,
+    pace: Pace,
+}
+
+impl Taker {
+    /// A handler that may ask for the content.
+    pub(crate) fn unasked(id: ExchangeId) -> Taker {
+        let demand = Demand::Unasked;
+        Taker::Exchange { id, demand }
+    }
+}
+
+impl Inbound {
+    pub(crate) fn new(taker: Taker, owes_continue: bool, context: &Context) -> Inbound {
+        let mut inbound = Inbound {
+            taker,
+            held: Vec::new(),
+            total_bytes: 0,
+            is_complete: false,
+            owes_continue,
+            pace: Pace::new(context.timeouts.body_grace_ms),
+        };
+        inbound.update_pace(context);
+        inbound
+    }
+
+    /// Keeps the peer's time running while it is waited for.
+    fn update_pace(&mut self, context: &Context) {
+        let now_ms = context.clock.now_ms();
+        match self.is_waited_for() {
+            true => self.pace.run(now_ms),
+            false => self.pace.pause(now_ms),
+        }
+    }
+
+    /// True when the peer is waited for: somebody wants content that is not there.
+    fn is_waited_for(&self) -> bool {
+        let is_wanted = match self.taker {
+            Taker::Exchange { demand, .. } => demand == Demand::Wanted,
+            Taker::Call(_) | Taker::Nobody => true,
+        };
+        is_wanted && !self.is_complete
+    }
+
+    /// Whether a handler waits for its peer: then the peer's time runs, not the handler's.
+    pub(crate) fn has_reader_waiting(&self) -> bool {
+        matches!(
+            self.taker,
+            Taker::Exchange {
+                demand: Demand::Wanted,
+                ..
+            }
+        )
+    }
+
+    /// Whether it belongs to that exchange's handler.
+    pub(crate) fn is_read_by(&self, exchange: ExchangeId) -> bool {
+        matches!(self.taker, Taker::Exchange { id, .. } if id == exchange)
+    }
+
+    /// Whether more of it may be received.
+    #[inline]
+    pub(crate) fn takes_more(&self, context: &Context) -> bool {
+        let has_room = match self.taker {
+            Taker::Call(_) | Taker::Nobody => true,
+            Taker::Exchange { demand, .. } => {
+                let most = context.limits.content_buffer_bytes_max.max(1);
+                demand != Demand::Ahead && (self.held.len() as u64) < most
+            }
+        };
+        has_room && !self.is_complete
+    }
+
+    /// Memory that is held for it.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let head = match &self.taker {
+            Taker::Call(head) => head.len(),
+            Taker::Exchange { .. } | Taker::Nobody => 0,
+        };
+        self.held.capacity() + head + size_of::<Inbound>()
+    }
+
+    /// When the minimum rate is missed if nothing more comes.
+    pub(crate) fn deadline_ms(&self, context: &Context) -> u64 {
+        match context.timeouts.content_rule() {
+            // Speed before the drain buys no time in it.
+            Some(_) if context.is_draining() => self.pace.end_ms(context.timeouts.body_grace_ms),
+            Some(_) => self.pace.end_ms(u64::MAX),
+            None => u64::MAX,
+        }
+    }
+
+    /// Counts decoded content. False when it is longer than the limit.
+    fn count(&mut self, bytes: usize, context: &Context) -> bool {
+        self.total_bytes = self.total_bytes.saturating_add(bytes as u64);
+        if let Some(rule) = context.timeouts.content_rule() {
+            self.pace.earn(bytes as u64, rule, context.clock.now_ms());
+        }
+        self.total_bytes <= context.limits.body_bytes_max
+    }
+
+    /// Keeps a decoded part, or throws it away. False when the content is longer than the limit.
+    pub(crate) fn hold(&mut self, part: &[u8], context: &Context) -> bool {
+        let is_within = self.count(part.len(), context);
+        if is_within && !matches!(self.taker, Taker::Nobody) {
+            self.held.extend_from_slice(part);
+        }
+        is_within
+    }
+
+    /// Whether so many more bytes may go to a handler without being held here.
+    pub(crate) fn goes_directly(&self, owed_bytes: u64, context: &Context) -> bool {
+        let is_within =
+            self.total_bytes.saturating_add(owed_bytes) <= context.limits.body_bytes_max;
+        let is_read = matches!(self.taker, Taker::Exchange { .. });
+        is_read && is_within && owed_bytes > 0 && self.held.is_empty()
+    }
+
+    /// Memory of the application's for content that somebody waits for, or will take next. `owed_bytes` are still to come.
+    pub(crate) fn room<'a, A: App>(
+        &self,
+        owed_bytes: u64,
+        context: &Context,
+        app: &'a mut A,
+    ) -> Option<&'a mut [MaybeUninit<u8>]> {
+        let Taker::Exchange { id, demand } = self.taker else {
+            return None;
+        };
+        let most = match demand {
+            Demand::Wanted => ROOM_BYTES_MAX as u64,
+            // What nobody has asked for is no more than may be held.
+            Demand::Unasked => context.limits.content_buffer_bytes_max,
+            Demand::Ahead => return None,
+        };
+        if owed_bytes < ROOM_BYTES_MIN || !self.goes_directly(owed_bytes, context) {
+            return None;
+        }
+        app.content_room(id, usize::try_from(owed_bytes.min(most)).ok()?)
+    }
+
+    /// Counts content that goes to its handler without being held.
+    pub(crate) fn pass_by(&mut self, bytes: usize, is_complete: bool, context: &Context) {
+        self.count(bytes, context);
+        self.is_complete = is_complete;
+    }
+
+    /// Gives a part to the handler that waits for it, or whose memory it is in.
+    pub(crate) fn hand_over<A: App>(
+        &mut self,
+        part: Part<'_>,
+        context: &mut Context,
+        app: &mut A,
+    ) -> Handed {
+        let handed = self.handed(part);
+        if handed != Handed::Kept
+            && let Taker::Exchange { id, demand } = &mut self.taker
+        {
+            *demand = match handed {
+                Handed::Ahead => Demand::Ahead,
+                _ => Demand::Unasked,
+            };
+            let bytes = match part {
+                Part::Held => {
+                    app.content(*id, &self.held, self.is_complete);
+                    self.held.len()
+                }
+                Part::Received(part) => {
+                    app.content(*id, part, self.is_complete);
+                    part.len()
+                }
+                Part::InRoom(bytes) => {
+                    app.content_was_read(*id, bytes, self.is_complete);
+                    bytes
+                }
+            };
+            self.held.clear();
+            context.content_bytes += bytes;
+            context.clock.tick();
+        }
+        self.update_pace(context);
+        handed
+    }
+
+    /// Where a part goes.
+    fn handed(&self, part: Part<'_>) -> Handed {
+        let Taker::Exchange { demand, .. } = self.taker else {
+            return Handed::Kept;
+        };
+        let has_some = match part {
+            Part::Held => !self.held.is_empty(),
+            Part::Received(part) => !part.is_empty(),
+            Part::InRoom(bytes) => bytes > 0,
+        };
+        match (demand, part) {
+            _ if !has_some && !self.is_complete => Handed::Kept,
+            (Demand::Wanted, _) => Handed::ToReader,
+            (_, Part::InRoom(_)) => Handed::Ahead,
+            _ => Handed::Kept,
+        }
+    }
+
+    /// Whether decoded content waits for its taker.
+    pub(crate) fn holds_some(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Whether nobody has to take it any more, once it is complete and was handed over like that.
+    pub(crate) fn is_over(&self, handed: Handed) -> bool {
+        let is_taken = handed != Handed::Kept || !matches!(self.taker, Taker::Exchange { .. });
+        self.is_complete && is_taken
+    }
+
+    /// The handler asks for a part. False when it is not the one whose content this is.
+    pub(crate) fn ask(&mut self, asker: ExchangeId, context: &Context) -> bool {
+        match &mut self.taker {
+            Taker::Exchange { id, demand } if *id == asker => *demand = Demand::Wanted,
+            _ => return false,
+        }
+        self.update_pace(context);
+        true
+    }
+
+    /// Nobody wants it any more.
+    pub(crate) fn release(&mut self, context: &Context) {
+        self.taker = Taker::Nobody;
+        self.held = Vec::new();
+        self.update_pace(context);
+    }
+
+    /// The head of the request that was to be called with its content, and the content.
+    pub(crate) fn take_call(&mut self) -> Option<(Box<[u8]>, Vec<u8>)> {
+        match std::mem::replace(&mut self.taker, Taker::Nobody) {
+            Taker::Call(head) => Some((head, std::mem::take(&mut self.held))),
+            other => {
+                self.taker = other;
+                None
+            }
+        }
+    }
+}

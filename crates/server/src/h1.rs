@@ -1,0 +1,277 @@
+//! HTTP/1 over a link: requests in, responses out in their order (RFC 9112).
+//!
+//! Two things move independently. *Reading* ([`input`], [`content`]):
+//!
+//! | reading | event | reading then |
+//! | --- | --- | --- |
+//! | `Idle` | part of a head arrives | `Head` |
+//! | `Idle`, `Head` | a whole head arrives; the request may begin | `Idle` (the response is there, or an exchange is queued), `Content`, or `Closing` |
+//! | `Idle`, `Head` | a whole head arrives; the request may not begin yet | `Waiting` for what stops it |
+//! | `Idle`, `Head` | malformed input, `header_timeout_ms`, `keep_alive_timeout_ms` | `Closing` |
+//! | `Waiting` | an exchange ends, the socket has room, the next turn comes | `Head`, and on |
+//! | `Content` | its end is read and taken | `Idle`, or `Closing` after the last request |
+//! | `Content` | it is too long, malformed, too slow, or cut by the peer's end | `Closing` |
+//! | any | a response that says `close`, or is cut, has left | `Closing` |
+//! | `Closing` | all responses have left | the link is closed |
+//!
+//! *Responses* ([`output`]) are queued in request order while one before them is incomplete; one that has none before it is written
+//! straight to the worker's send buffer and never becomes an [`Queued`] exchange.
+//!
+//! Who owes the next move, and until when, is decided in [`deadlines`] alone.
+
+mod content;
+mod deadlines;
+mod file;
+mod input;
+mod output;
+mod queue;
+
+use std::collections::VecDeque;
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use net::Received;
+
+use self::content::Incoming;
+pub(crate) use self::deadlines::DRAINING_IDLE_MS;
+use self::input::Refused;
+use self::queue::Queued;
+use crate::app::{Abort, App};
+use crate::context::Context;
+use crate::exchange::Progress;
+use crate::id::ExchangeId;
+use crate::link::{Broken, Fate, Link, Turn};
+use crate::mailbox::Command;
+
+/// What the access log says of a request whose client left before there was a response: no status of HTTP's, but nginx's.
+const CLIENT_CLOSED_REQUEST: u16 = 499;
+/// Exchanges for which a connection keeps room when it has none.
+const QUEUE_KEPT: usize = 4;
+
+/// What a request that has arrived waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum For {
+    /// An exchange before it, or room for its response.
+    Exchange,
+    /// The socket.
+    Socket,
+    /// The connection's next turn.
+    Turn,
+}
+
+/// How a connection ends that reads no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ending {
+    /// All that its peer sent was read, as far as is known.
+    Read,
+    /// The peer sent more than is read.
+    Unread,
+    /// Its end would be taken for the end of a response that was cut.
+    Cut,
+}
+
+/// What is read next.
+enum Reading {
+    /// The first byte of a request.
+    Idle,
+    /// The rest of a head; `input` holds its start.
+    Head,
+    /// Nothing: `input` begins with a request that may not begin yet.
+    Waiting(For),
+    /// The content of the request that was begun last.
+    Content(Box<Incoming>),
+    /// Nothing more.
+    Closing(Ending),
+}
+
+/// One connection that speaks HTTP/1.
+pub(crate) struct H1 {
+    reading: Reading,
+    /// Input that could not be used yet.
+    input: Vec<u8>,
+    /// Requests whose responses have not left, in order.
+    queue: VecDeque<Queued>,
+    /// Start of the current wait for a request (`Idle`) or its head (`Head`).
+    since_ms: u64,
+}
+
+impl H1 {
+    pub(crate) fn new(now_ms: u64) -> H1 {
+        H1 {
+            reading: Reading::Idle,
+            input: Vec::new(),
+            queue: VecDeque::new(),
+            since_ms: now_ms,
+        }
+    }
+
+    /// Serves what was read.
+    #[inline]
+    pub(crate) fn received<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        received: &Received,
+        buffer: &[u8],
+    ) -> Fate {
+        match received {
+            Received::Bytes(count) => self.feed(turn, buffer.get(..*count).unwrap_or_default()),
+            Received::End => {
+                self.content_was_cut(turn);
+                self.peer_ended(turn);
+            }
+            Received::Blocked => return Fate::Open,
+            Received::Broken(_) => return self.abandon(turn, Abort::Disconnected),
+        }
+        self.settle(turn)
+    }
+
+    /// Memory for content of which the application says where it belongs; what is read there is passed on with [`H1::filled`].
+    pub(crate) fn room<'a, A: App>(
+        &self,
+        context: &Context,
+        app: &'a mut A,
+    ) -> Option<&'a mut [MaybeUninit<u8>]> {
+        match &self.reading {
+            Reading::Content(incoming) if self.input.is_empty() => incoming.room(context, app),
+            _ => None,
+        }
+    }
+
+    /// Whether what comes now begins a request, or goes on with its head.
+    #[inline]
+    pub(crate) fn waits_for_request(&self) -> bool {
+        matches!(self.reading, Reading::Idle | Reading::Head)
+    }
+
+    /// The peer sends no more: the handlers at work are told, also while what it sent before waits to be read.
+    pub(crate) fn peer_ended<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        let now_ms = turn.now_ms();
+        turn.link.note_peer_end(now_ms);
+        let open = self
+            .queue
+            .iter()
+            .filter(|queued| !queued.exchange.is_ended());
+        open.for_each(|queued| turn.app.peer_ended(queued.exchange.id));
+    }
+
+    /// The socket takes bytes again.
+    pub(crate) fn writable<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        let is_followed = self.is_followed();
+        if turn.link.resume(turn.context, is_followed) == Err(Broken) {
+            return self.abandon(turn, Abort::Disconnected);
+        }
+        if matches!(self.reading, Reading::Head) {
+            // While the socket was full, the rest of the head was not read.
+            self.since_ms = turn.now_ms();
+        }
+        self.settle(turn)
+    }
+
+    /// Does what a handler posted. Nothing is sent before [`H1::settle`].
+    pub(crate) fn obey<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        id: ExchangeId,
+        command: Command,
+    ) {
+        match command {
+            Command::Read => self.read_more(turn, id),
+            command => self.respond(turn, id, command),
+        }
+    }
+
+    /// The next turn has come: goes on with what waited for it.
+    pub(crate) fn go_on<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        if matches!(self.reading, Reading::Waiting(For::Turn)) {
+            self.resume(turn);
+        }
+        self.settle(turn)
+    }
+
+    /// Tells every handler that still works for this connection that it is over.
+    pub(crate) fn abandon<A: App>(&mut self, turn: &mut Turn<'_, A>, why: Abort) -> Fate {
+        let mut is_owed =
+            turn.link.is_full() || matches!(self.reading, Reading::Closing(Ending::Cut));
+        for mut queued in std::mem::take(&mut self.queue) {
+            let exchange = &mut queued.exchange;
+            is_owed |= exchange.progress != Progress::Waiting;
+            if !exchange.is_ended() {
+                // A panic of the application must not keep the others from being told.
+                let _ = catch_unwind(AssertUnwindSafe(|| turn.app.abort(exchange.id, why)));
+            }
+            log_abandoned(turn.context, &mut queued);
+        }
+        match is_owed {
+            true => Fate::Reset,
+            false => Fate::Close,
+        }
+    }
+
+    /// Refuses a request of which nothing was read.
+    pub(crate) fn refuse_unread<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        status: u16,
+        reason: &str,
+    ) {
+        self.refuse(turn, Refused::Unread { is_head: false }, status, reason);
+    }
+
+    /// Whether the socket is to be read from.
+    #[inline]
+    pub(crate) fn takes_input(&self, link: &Link, context: &Context) -> bool {
+        match &self.reading {
+            Reading::Idle | Reading::Head => !link.is_full(),
+            Reading::Content(incoming) => incoming.takes_more(context),
+            Reading::Waiting(_) | Reading::Closing(_) => false,
+        }
+    }
+
+    /// Memory that is held for it.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> usize {
+        let is_bare = self.input.capacity() == 0 && self.queue.capacity() == 0;
+        match &self.reading {
+            Reading::Content(incoming) => self.queue_bytes() + incoming.held_bytes(),
+            _ if is_bare => 0,
+            _ => self.queue_bytes(),
+        }
+    }
+
+    fn queue_bytes(&self) -> usize {
+        let exchanges: usize = self
+            .queue
+            .iter()
+            .map(|queued| queued.exchange.held_bytes())
+            .sum();
+        self.input.capacity() + self.queue.capacity() * size_of::<Queued>() + exchanges
+    }
+
+    /// A turn took from one time to another: a wait that began in it began at its end.
+    #[cold]
+    pub(crate) fn turn_took(&mut self, from_ms: u64, to_ms: u64) {
+        if self.since_ms >= from_ms {
+            self.since_ms = to_ms;
+        }
+    }
+
+    /// Reads no more.
+    fn stop_reading(&mut self, ending: Ending) {
+        let ending = match (&self.reading, ending) {
+            (Reading::Closing(before @ (Ending::Unread | Ending::Cut)), Ending::Read) => *before,
+            _ => ending,
+        };
+        self.input = Vec::new();
+        self.reading = Reading::Closing(ending);
+    }
+}
+
+/// Writes the access log's line of an exchange that was given up.
+fn log_abandoned(context: &mut Context, queued: &mut Queued) {
+    if let Some(record) = &mut queued.exchange.record {
+        if record.status == 0 {
+            record.status = CLIENT_CLOSED_REQUEST;
+        }
+        context.log(Some(record));
+    }
+}

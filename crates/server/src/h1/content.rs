@@ -1,0 +1,322 @@
+//! The content of the request that is being read, from its coding on the wire to whom it belongs.
+
+use std::mem::MaybeUninit;
+
+use wire::{BodyDecoder, BodyLength, Decoded, Progress as Parsed, ProtocolError};
+
+use super::input::{CONTENT_TOO_LONG, Refused};
+use super::queue::Queued;
+use super::{Ending, H1, Reading, log_abandoned};
+use crate::app::{Abort, App, Content};
+use crate::context::Context;
+use crate::exchange::Progress;
+use crate::exchange::content::{DISCARD_BYTES_MAX, Handed, Inbound, Part, Taker};
+use crate::id::ExchangeId;
+use crate::link::Turn;
+use crate::response::Response;
+
+/// A content in HTTP/1's framing.
+pub(super) struct Incoming {
+    decoder: BodyDecoder,
+    pub(super) inbound: Inbound,
+    /// Whether another request may follow it.
+    is_persistent: bool,
+}
+
+/// What more input did.
+#[derive(PartialEq, Eq, Debug)]
+enum Fed {
+    /// As much is held as there was, or as may be.
+    Held,
+    /// It is longer than the limit.
+    TooLong,
+}
+
+impl Incoming {
+    pub(super) fn new(
+        body_length: BodyLength,
+        taker: Taker,
+        owes_continue: bool,
+        is_persistent: bool,
+        context: &Context,
+    ) -> Incoming {
+        Incoming {
+            decoder: BodyDecoder::new(body_length),
+            inbound: Inbound::new(taker, owes_continue, context),
+            is_persistent,
+        }
+    }
+
+    /// Decodes `input` as far as it may be held.
+    fn feed(&mut self, input: &mut &[u8], context: &Context) -> Result<Fed, ProtocolError> {
+        while !self.inbound.is_complete {
+            // The end of a known length costs no more bytes, so nobody would come back for it.
+            if !self.inbound.takes_more(context) && self.decoder.remaining() != Some(0) {
+                return Ok(Fed::Held);
+            }
+            match self.decoder.decode(input)? {
+                Decoded::Content(part) => {
+                    if !self.inbound.hold(part, context) {
+                        return Ok(Fed::TooLong);
+                    }
+                }
+                Decoded::NeedMore => return Ok(Fed::Held),
+                Decoded::End => self.inbound.is_complete = true,
+            }
+        }
+        Ok(Fed::Held)
+    }
+
+    /// The next part of a content of known length that goes to the handler which waits for it.
+    fn feed_directly<'a>(&mut self, input: &mut &'a [u8], context: &Context) -> Option<&'a [u8]> {
+        let owed = self.decoder.remaining()?;
+        if !self.inbound.has_reader_waiting() || !self.inbound.goes_directly(owed, context) {
+            return None;
+        }
+        let Ok(Decoded::Content(part)) = self.decoder.decode(input) else {
+            return None;
+        };
+        self.pass_by(part.len(), context);
+        Some(part)
+    }
+
+    fn pass_by(&mut self, bytes: usize, context: &Context) {
+        let is_complete = self.decoder.remaining() == Some(0);
+        self.inbound.pass_by(bytes, is_complete, context);
+    }
+
+    pub(super) fn takes_more(&self, context: &Context) -> bool {
+        self.inbound.takes_more(context)
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.inbound.held_bytes() + size_of::<Incoming>() - size_of::<Inbound>()
+    }
+
+    /// Memory of the application's for what comes next.
+    pub(super) fn room<'a, A: App>(
+        &self,
+        context: &Context,
+        app: &'a mut A,
+    ) -> Option<&'a mut [MaybeUninit<u8>]> {
+        self.inbound.room(self.decoder.remaining()?, context, app)
+    }
+
+    /// Whether the rest is short and certain enough to be thrown away.
+    fn is_discardable(&self) -> bool {
+        let is_short = |rest| rest <= DISCARD_BYTES_MAX;
+        let is_certain = !self.inbound.owes_continue;
+        self.inbound.is_complete || (is_certain && self.decoder.remaining().is_some_and(is_short))
+    }
+}
+
+impl H1 {
+    /// Takes more of a content. False when no more can be taken now.
+    pub(super) fn content<A: App>(&mut self, turn: &mut Turn<'_, A>, rest: &mut &[u8]) -> bool {
+        let Reading::Content(incoming) = &mut self.reading else {
+            return false;
+        };
+        if let Some(part) = incoming.feed_directly(rest, turn.context) {
+            self.hand_over(turn, Part::Received(part));
+            return true;
+        }
+        match incoming.feed(rest, turn.context) {
+            Ok(Fed::Held) => {
+                self.hand_over(turn, Part::Held);
+                match &self.reading {
+                    Reading::Content(incoming) => incoming.takes_more(turn.context),
+                    _ => true,
+                }
+            }
+            Ok(Fed::TooLong) => {
+                *rest = &[];
+                self.refuse_content(turn, 413, CONTENT_TOO_LONG);
+                true
+            }
+            Err(error) => {
+                *rest = &[];
+                self.refuse_content(turn, error.kind.status(), error.kind.reason());
+                true
+            }
+        }
+    }
+
+    /// Content was read into the application's memory.
+    pub(crate) fn filled<A: App>(&mut self, turn: &mut Turn<'_, A>, bytes: usize) {
+        if let Reading::Content(incoming) = &mut self.reading {
+            incoming.decoder.skip(bytes as u64);
+            incoming.pass_by(bytes, turn.context);
+            self.hand_over(turn, Part::InRoom(bytes));
+        }
+    }
+
+    /// Gives content to whom it belongs, and ends its reading when it is complete and taken.
+    fn hand_over<A: App>(&mut self, turn: &mut Turn<'_, A>, part: Part<'_>) {
+        let Reading::Content(incoming) = &mut self.reading else {
+            return;
+        };
+        let inbound = &mut incoming.inbound;
+        let handed = inbound.hand_over(part, turn.context, turn.app);
+        if handed == Handed::ToReader
+            && let Some(reader) = self.queue.back_mut()
+        {
+            reader.exchange.started_ms = turn.context.clock.now_ms();
+        }
+        if !inbound.is_over(handed) {
+            return;
+        }
+        let call = inbound.take_call();
+        let is_persistent = incoming.is_persistent;
+        self.content_is_over(turn, is_persistent);
+        if let Some((bytes, content)) = call
+            && let Ok(Parsed::Complete(head)) =
+                wire::parse_request(&bytes, &turn.context.head_limits)
+        {
+            self.call(turn, &head, Content::Whole(&content));
+        }
+    }
+
+    /// The next request may follow, if one may at all.
+    fn content_is_over<A: App>(&mut self, turn: &Turn<'_, A>, is_persistent: bool) {
+        match is_persistent {
+            true => {
+                self.reading = Reading::Idle;
+                self.since_ms = turn.now_ms();
+            }
+            false => self.reading = Reading::Closing(Ending::Read),
+        }
+    }
+
+    /// Refuses the request whose content is being read.
+    #[cold]
+    pub(super) fn refuse_content<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        status: u16,
+        reason: &str,
+    ) {
+        let Reading::Content(incoming) = &mut self.reading else {
+            return;
+        };
+        let inbound = &mut incoming.inbound;
+        if let Some((bytes, _)) = inbound.take_call() {
+            return match wire::parse_request(&bytes, &turn.context.head_limits) {
+                Ok(Parsed::Complete(head)) => {
+                    self.refuse(turn, Refused::Head(&head), status, reason);
+                }
+                _ => self.refuse(turn, Refused::Unread { is_head: false }, status, reason),
+            };
+        }
+        let reader = match self.queue.back_mut() {
+            Some(last) if inbound.is_read_by(last.exchange.id) => last,
+            // Its request has its response already.
+            _ => return self.stop_reading(Ending::Unread),
+        };
+        cut_reader(reader, turn, status, reason);
+        self.stop_reading(Ending::Unread);
+    }
+
+    /// The peer ended its side inside a content: the handler is told, and what is owed is still sent.
+    pub(super) fn content_was_cut<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        let Reading::Content(incoming) = &self.reading else {
+            return;
+        };
+        if incoming.inbound.is_complete {
+            return;
+        }
+        let is_cut = |last: &Queued| {
+            incoming.inbound.is_read_by(last.exchange.id) && !last.exchange.is_ended()
+        };
+        let mut ending = Ending::Read;
+        if self.queue.back().is_some_and(is_cut)
+            && let Some(mut cut) = self.queue.pop_back()
+        {
+            turn.app.abort(cut.exchange.id, Abort::Disconnected);
+            if cut.ends_with_connection() {
+                ending = Ending::Cut;
+            }
+            log_abandoned(turn.context, &mut cut);
+        }
+        self.stop_reading(ending);
+    }
+
+    /// Whether a handler waits for its peer: then the peer's time runs, not the handler's.
+    pub(super) fn reader_waits(&self) -> bool {
+        matches!(&self.reading, Reading::Content(incoming) if incoming.inbound.has_reader_waiting())
+    }
+
+    /// Whether all content of the last request is read, or so little is left that it can be discarded.
+    pub(super) fn is_content_settled(&self) -> bool {
+        match &self.reading {
+            Reading::Content(incoming) => incoming.is_discardable(),
+            Reading::Idle | Reading::Head | Reading::Waiting(_) => true,
+            Reading::Closing(_) => false,
+        }
+    }
+
+    /// A handler asks for the next part of its content.
+    pub(super) fn read_more<A: App>(&mut self, turn: &mut Turn<'_, A>, asker: ExchangeId) {
+        let Reading::Content(incoming) = &mut self.reading else {
+            return;
+        };
+        let inbound = &mut incoming.inbound;
+        if !inbound.ask(asker, turn.context) {
+            return;
+        }
+        let has_content = inbound.holds_some() || !self.input.is_empty();
+        if std::mem::take(&mut inbound.owes_continue)
+            && !has_content
+            && let Some(Queued { exchange, .. }) = self.queue.back_mut()
+            && exchange.progress == Progress::Waiting
+        {
+            exchange.out.tail().extend_from_slice(wire::CONTINUE);
+        }
+        self.hand_over(turn, Part::Held);
+        if !self.input.is_empty() {
+            self.resume(turn);
+        }
+    }
+
+    /// The content of a request whose response has left belongs to nobody any more.
+    pub(super) fn release_content<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        ended: ExchangeId,
+        is_persistent: bool,
+    ) {
+        let Reading::Content(incoming) = &mut self.reading else {
+            return;
+        };
+        if !incoming.inbound.is_read_by(ended) {
+            return;
+        }
+        incoming.inbound.release(turn.context);
+        let (is_complete, goes_on) = (
+            incoming.inbound.is_complete,
+            incoming.is_persistent && is_persistent,
+        );
+        match (goes_on, is_complete) {
+            (false, true) => self.reading = Reading::Closing(Ending::Read),
+            (false, false) => self.reading = Reading::Closing(Ending::Unread),
+            (true, true) => self.content_is_over(turn, true),
+            (true, false) => {}
+        }
+    }
+}
+
+/// Ends the exchange whose content cannot be read: with a response, if it has none.
+fn cut_reader<A: App>(reader: &mut Queued, turn: &mut Turn<'_, A>, status: u16, reason: &str) {
+    match reader.exchange.progress {
+        Progress::Waiting => {
+            turn.app.abort(reader.exchange.id, Abort::Refused);
+            reader.encoding.framing.persistent = false;
+            let response = Response::error(status, reason);
+            reader.respond(&mut turn.context.stamp, &response);
+        }
+        Progress::Pushed | Progress::Pulled => {
+            turn.app.abort(reader.exchange.id, Abort::Refused);
+            reader.exchange.cut();
+        }
+        Progress::Done | Progress::Cut => {}
+    }
+}

@@ -1,0 +1,170 @@
+//! Who owes the next move on an HTTP/1 connection, until when, and what happens when it does not come.
+//!
+//! | state | owes | until | then |
+//! | --- | --- | --- | --- |
+//! | link full, or its bytes under way | peer | its pace (`write_timeout_ms`, `response_rate_bytes_per_s_min`) | reset |
+//! | `Idle`, no exchange | peer | `keep_alive_timeout_ms` | end |
+//! | `Head`, link not full | peer | `header_timeout_ms` | 408 |
+//! | `Content` that is waited for | peer | its pace (`body_grace_ms`, `body_rate_bytes_per_s_min`, `body_pause_ms_max`) | 408, or end where the response has left |
+//! | an exchange `Waiting`, its handler not for the peer | application | `handler_timeout_ms` | 503 |
+//! | an exchange `Pushed` or `Pulled` | application | for ever | |
+//! | the same, and the peer has ended its side | application | `write_timeout_ms` | cut |
+//! | `Waiting(For::Turn)` | the reactor | its next pass | |
+//!
+//! Every other state is left before the connection's turn ends. Before the first byte and after the last one the connection itself
+//! waits (`connection.rs`).
+
+use super::content::Incoming;
+use super::input::{Refused, is_head_method};
+use super::{H1, Queued, Reading};
+use crate::app::{Abort, App};
+use crate::context::Context;
+use crate::exchange::Progress;
+use crate::link::{Delivery, Fate, Link, Turn};
+use crate::response::Response;
+use crate::timeouts::Timeouts;
+
+/// How long a draining server waits for a request on an idle connection: its client does not know, and may be sending one. Longer
+/// than the pause between the requests of a busy client, shorter than anyone minds.
+pub(crate) const DRAINING_IDLE_MS: u64 = 500;
+
+/// What did not come in time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Late {
+    /// What was sent has not arrived: time to look at it.
+    Delivery,
+    /// A request.
+    Request,
+    /// The rest of a head.
+    Head,
+    /// Content.
+    Content,
+    /// A response, or its beginning.
+    Handler,
+    /// More of a response to a peer that sends no more, and may be gone.
+    Part,
+}
+
+impl H1 {
+    /// When something must have happened; `u64::MAX` for never.
+    #[inline]
+    pub(crate) fn deadline_ms(&self, link: &Link, context: &Context) -> u64 {
+        match self.reading {
+            // What nearly every event leaves.
+            Reading::Idle if self.queue.is_empty() && link.delivery_check_ms() == u64::MAX => {
+                self.idle_deadline_ms(context)
+            }
+            _ => self.next(link, context).0,
+        }
+    }
+
+    #[inline]
+    fn idle_deadline_ms(&self, context: &Context) -> u64 {
+        let deadline = Timeouts::end_ms(self.since_ms, context.timeouts.keep_alive_timeout_ms);
+        match context.draining_since_ms {
+            Some(since) => deadline.min(since.max(self.since_ms) + DRAINING_IDLE_MS),
+            None => deadline,
+        }
+    }
+
+    /// The first thing that has to happen, and by when.
+    fn next(&self, link: &Link, context: &Context) -> (u64, Late) {
+        let delivery_ms = link.delivery_check_ms();
+        let request_ms = match self.reading {
+            // What the peer has not received yet is no time of its own.
+            Reading::Idle if self.queue.is_empty() && delivery_ms == u64::MAX => {
+                self.idle_deadline_ms(context)
+            }
+            _ => u64::MAX,
+        };
+        let head_ms = match self.reading {
+            Reading::Head if !link.is_full() => {
+                Timeouts::end_ms(self.since_ms, context.timeouts.header_timeout_ms)
+            }
+            _ => u64::MAX,
+        };
+        let content_ms = match &self.reading {
+            Reading::Content(incoming) => content_deadline_ms(incoming, context),
+            _ => u64::MAX,
+        };
+        let all = [
+            (delivery_ms, Late::Delivery),
+            (request_ms, Late::Request),
+            (head_ms, Late::Head),
+            (content_ms, Late::Content),
+            (self.handler_deadline_ms(context), Late::Handler),
+            (self.part_deadline_ms(link, context), Late::Part),
+        ];
+        all.into_iter().min().unwrap_or((u64::MAX, Late::Delivery))
+    }
+
+    fn handler_deadline_ms(&self, context: &Context) -> u64 {
+        if self.reader_waits() {
+            return u64::MAX;
+        }
+        let waiting = self.queue.iter().filter(|queued| is_waiting(queued));
+        let starts = waiting.map(|queued| queued.exchange.started_ms);
+        starts.min().map_or(u64::MAX, |since_ms| {
+            Timeouts::end_ms(since_ms, context.timeouts.handler_timeout_ms)
+        })
+    }
+
+    /// Only sending would tell whether a peer that has ended its side is still there.
+    fn part_deadline_ms(&self, link: &Link, context: &Context) -> u64 {
+        let is_open = |front: &Queued| front.exchange.progress == Progress::Pushed;
+        match link.is_half_closed() && !link.is_full() && self.queue.front().is_some_and(is_open) {
+            true => Timeouts::end_ms(link.moved_ms(), context.timeouts.write_timeout_ms),
+            false => u64::MAX,
+        }
+    }
+
+    /// Acts on a deadline that has passed.
+    #[cold]
+    pub(crate) fn expire<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        match self.next(turn.link, turn.context).1 {
+            Late::Delivery => match turn.link.check_delivery(turn.context) {
+                Delivery::Stuck => return self.abandon(turn, Abort::Disconnected),
+                // From now on it has all it was sent, and the time for its next request runs.
+                Delivery::Complete => self.since_ms = turn.now_ms(),
+                Delivery::UnderWay => {}
+            },
+            Late::Request => match turn.link.check_delivery(turn.context) {
+                // It is still receiving: its time has not begun.
+                Delivery::UnderWay => self.since_ms = turn.now_ms(),
+                Delivery::Stuck => return Fate::Reset,
+                Delivery::Complete => return Fate::End { has_unread: false },
+            },
+            Late::Head => {
+                let is_head = is_head_method(&self.input);
+                let refused = Refused::Unread { is_head };
+                self.refuse(turn, refused, 408, "The header section took too long.");
+            }
+            Late::Content => self.refuse_content(turn, 408, "The content came too slowly."),
+            Late::Handler => self.end_late_handlers(turn),
+            Late::Part => return self.abandon(turn, Abort::Disconnected),
+        }
+        self.settle(turn)
+    }
+
+    /// Responds for every handler whose time is over.
+    fn end_late_handlers<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        let now_ms = turn.now_ms();
+        let timeout_ms = turn.context.timeouts.handler_timeout_ms;
+        for queued in self.queue.iter_mut().filter(|queued| is_waiting(queued)) {
+            if Timeouts::end_ms(queued.exchange.started_ms, timeout_ms) <= now_ms {
+                turn.app.abort(queued.exchange.id, Abort::HandlerTimeout);
+                queued.encoding.framing.persistent = false;
+                let response = Response::error(503, "The request took too long to answer.");
+                queued.respond(&mut turn.context.stamp, &response);
+            }
+        }
+    }
+}
+
+fn is_waiting(queued: &Queued) -> bool {
+    queued.exchange.progress == Progress::Waiting
+}
+
+fn content_deadline_ms(incoming: &Incoming, context: &Context) -> u64 {
+    incoming.inbound.deadline_ms(context)
+}

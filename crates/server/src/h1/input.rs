@@ -1,0 +1,392 @@
+//! What a connection's input begins: requests, in order, as far as they may run.
+
+use wire::{BodyLength, Progress as Parsed, RequestHead};
+
+use super::content::Incoming;
+use super::queue::{Encoding, Queued};
+use super::{Ending, For, H1, Reading};
+use crate::access_log::LogRecord;
+use crate::app::{App, Content, Outcome, Request};
+use crate::exchange::content::{DISCARD_BYTES_MAX, Taker};
+use crate::exchange::output::Output;
+use crate::exchange::{Exchange, Progress};
+use crate::id::ExchangeId;
+use crate::link::{Broken, Turn};
+use crate::responder::{Framing, Responder};
+use crate::response::Response;
+
+pub(super) const CONTENT_TOO_LONG: &str = "The content is longer than this server accepts.";
+
+impl H1 {
+    #[inline]
+    pub(super) fn feed<A: App>(&mut self, turn: &mut Turn<'_, A>, data: &[u8]) {
+        if self.input.is_empty() {
+            let used = self.advance(turn, data);
+            self.input
+                .extend_from_slice(data.get(used..).unwrap_or_default());
+            return;
+        }
+        self.input.extend_from_slice(data);
+        let skips_parsing = matches!(self.reading, Reading::Head)
+            && !wire::worth_parsing(data)
+            && wire::within_limits(&self.input, &turn.context.head_limits).is_ok();
+        if !skips_parsing {
+            self.resume(turn);
+        }
+    }
+
+    /// Goes on with input that waited.
+    pub(super) fn resume<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        if matches!(self.reading, Reading::Waiting(_)) {
+            self.reading = Reading::Head;
+        }
+        let mut input = std::mem::take(&mut self.input);
+        let used = self.advance(turn, &input);
+        if used < input.len() {
+            input.drain(..used);
+            self.input = input;
+        }
+    }
+
+    /// Serves `data` from its start as far as possible. Gives how much of it is used.
+    #[inline]
+    fn advance<A: App>(&mut self, turn: &mut Turn<'_, A>, data: &[u8]) -> usize {
+        let mut rest = data;
+        while !rest.is_empty() {
+            match &mut self.reading {
+                Reading::Idle | Reading::Head => {
+                    if !self.head(turn, &mut rest) {
+                        break;
+                    }
+                    self.stop_for_others(turn, rest);
+                }
+                Reading::Content(_) => {
+                    if !self.content(turn, &mut rest) {
+                        break;
+                    }
+                }
+                Reading::Waiting(_) => break,
+                Reading::Closing(ending) => {
+                    if *ending == Ending::Read {
+                        *ending = Ending::Unread;
+                    }
+                    rest = &[];
+                }
+            }
+        }
+        let used = data.len() - rest.len();
+        match self.reading {
+            Reading::Idle if !rest.is_empty() => {
+                self.reading = Reading::Head;
+                self.since_ms = turn.now_ms();
+            }
+            // The rest belongs to the request after those that were served.
+            Reading::Head if used > 0 && !rest.is_empty() => self.since_ms = turn.now_ms(),
+            Reading::Head if rest.is_empty() => self.reading = Reading::Idle,
+            _ => {}
+        }
+        used
+    }
+
+    /// After a request: sends when much is to be sent, and stops when the socket is full or the turn is over.
+    #[inline]
+    fn stop_for_others<A: App>(&mut self, turn: &mut Turn<'_, A>, rest: &[u8]) {
+        let is_over = turn.context.share.count_request(&mut turn.context.clock);
+        if turn.context.out.len() as u64 >= turn.context.limits.send_buffer_bytes_max {
+            self.send_now(turn);
+        }
+        if rest.is_empty() || !self.waits_for_request() {
+            return;
+        }
+        if turn.link.is_full() {
+            self.reading = Reading::Waiting(For::Socket);
+        } else if is_over || turn.context.share.is_used() {
+            self.reading = Reading::Waiting(For::Turn);
+        }
+    }
+
+    /// Sends what is written, in the midst of a batch. A broken connection is noticed by what is done next.
+    fn send_now<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        if turn.link.flush(turn.context, false) == Err(Broken) {
+            self.stop_reading(Ending::Cut);
+        }
+    }
+
+    /// Parses a head and begins its exchange. False when that has to wait; then `rest` is as it was.
+    #[inline]
+    fn head<A: App>(&mut self, turn: &mut Turn<'_, A>, rest: &mut &[u8]) -> bool {
+        let context = &mut *turn.context;
+        match &wire::parse_request_with(rest, &context.head_limits, &mut context.memo) {
+            Ok(Parsed::Complete(head)) => {
+                if !self.queue.is_empty() && !self.may_overtake(turn, head) {
+                    self.reading = Reading::Waiting(For::Exchange);
+                    return false;
+                }
+                let after = rest.get(head.consumed..).unwrap_or_default();
+                let used = self.begin(turn, head, after);
+                *rest = after.get(used..).unwrap_or_default();
+                true
+            }
+            Ok(Parsed::Incomplete) => false,
+            Err(error) => {
+                let is_head = is_head_method(rest);
+                self.refuse(
+                    turn,
+                    Refused::Unread { is_head },
+                    error.kind.status(),
+                    error.kind.reason(),
+                );
+                *rest = &[];
+                true
+            }
+        }
+    }
+
+    /// Whether a request may run beside unanswered ones: all are safe, it has no content, and they are neither too many nor hold too much.
+    fn may_overtake<A: App>(&self, turn: &Turn<'_, A>, head: &RequestHead<'_>) -> bool {
+        let limits = &turn.context.limits;
+        let has_room = (self.queue.len() as u64) < limits.pipelined_exchanges_max;
+        let is_safe = head.method.is_safe() && head.body_length == BodyLength::None;
+        let waiting_bytes = || -> usize {
+            let queued = self
+                .queue
+                .iter()
+                .map(|queued| queued.exchange.out.held_bytes());
+            queued.sum::<usize>() + turn.link.held_bytes()
+        };
+        has_room
+            && is_safe
+            && self.queue.iter().all(|queued| queued.is_safe)
+            && (waiting_bytes() as u64) < limits.send_buffer_bytes_max
+    }
+
+    /// Hands a request to the application. Gives how many of the bytes `after` it were its content.
+    #[inline]
+    fn begin<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        head: &RequestHead<'_>,
+        after: &[u8],
+    ) -> usize {
+        // Where the next request is read from, unless this one says otherwise.
+        self.reading = Reading::Idle;
+        match head.body_length {
+            BodyLength::None => {
+                self.call(turn, head, Content::Whole(b""));
+                0
+            }
+            BodyLength::Known(length) if length > turn.context.limits.body_bytes_max => {
+                self.refuse(turn, Refused::Head(head), 413, CONTENT_TOO_LONG);
+                after.len()
+            }
+            BodyLength::Known(length) => match after.get(..length as usize) {
+                Some(content) => {
+                    self.call(turn, head, Content::Whole(content));
+                    content.len()
+                }
+                None => {
+                    self.call(turn, head, Content::Later);
+                    0
+                }
+            },
+            BodyLength::Chunked => {
+                self.call(turn, head, Content::Later);
+                0
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn call<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        head: &RequestHead<'_>,
+        content: Content<'_>,
+    ) {
+        let context = &mut *turn.context;
+        let is_persistent = head.persistent && !context.is_draining();
+        let goes_on = is_persistent && (content != Content::Later || is_discardable(head));
+        let id = ExchangeId {
+            connection: turn.link.id.key,
+            sequence: context.next_sequence(),
+        };
+        let start = context.out.len();
+        let framing = Framing::of(head, goes_on);
+        let mut responder = Responder::new(&mut context.out, &mut context.stamp, framing);
+        responder.leaves_at_once =
+            self.queue.is_empty() && !turn.link.is_full() && content != Content::Later;
+        let request = Request {
+            head,
+            content,
+            id,
+            client: &turn.link.client,
+            server: &turn.link.server,
+        };
+        let outcome = turn.app.call(&request, &mut responder);
+        let Responder {
+            framing,
+            status,
+            content_bytes,
+            delimiter,
+            ..
+        } = responder;
+        let is_whole = matches!(outcome, Outcome::Responded | Outcome::RespondedAhead);
+        let is_plain = is_whole && status != 0 && content != Content::Later;
+        if is_plain && self.queue.is_empty() {
+            self.since_ms = context.clock.now_ms();
+            if context.log.is_some() {
+                let mut record = LogRecord::new(turn.link.client, Some(head), self.since_ms);
+                (record.status, record.content_bytes) = (status, content_bytes);
+                context.log(Some(&record));
+            }
+            if outcome == Outcome::RespondedAhead {
+                self.send_now(turn);
+                turn.app.response_sent();
+            }
+            if !framing.persistent {
+                self.stop_reading(Ending::Read);
+            }
+            return;
+        }
+        // The handler's time begins now, not when the batch did.
+        context.clock.tick();
+        let queued = Queued {
+            exchange: Exchange {
+                id,
+                progress: Progress::Waiting,
+                started_ms: context.clock.now_ms(),
+                awaits_writable: false,
+                out: Output::new(context.out.split_off(start)),
+                record: self.record(turn, Some(head), status, content_bytes),
+            },
+            encoding: Encoding { framing, delimiter },
+            is_safe: head.method.is_safe(),
+        };
+        self.called(turn, queued, outcome, (head, content, is_persistent));
+    }
+
+    /// A line for the access log, if there is one.
+    pub(super) fn record<A: App>(
+        &self,
+        turn: &Turn<'_, A>,
+        head: Option<&RequestHead<'_>>,
+        status: u16,
+        content_bytes: u64,
+    ) -> Option<Box<LogRecord>> {
+        turn.context.log.as_ref()?;
+        let mut record = LogRecord::new(turn.link.client, head, turn.now_ms());
+        (record.status, record.content_bytes) = (status, content_bytes);
+        Some(Box::new(record))
+    }
+
+    /// Everything but a response that is complete at once: queues the exchange and decides who takes its content.
+    fn called<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        mut queued: Queued,
+        outcome: Outcome,
+        (head, content, is_persistent): (&RequestHead<'_>, Content<'_>, bool),
+    ) {
+        let Queued {
+            exchange, encoding, ..
+        } = &mut queued;
+        let has_responded = !exchange.out.tail().is_empty();
+        let mut taker = Taker::Nobody;
+        match outcome {
+            Outcome::ReadContent if content == Content::Later => {
+                taker = Taker::Call(head.bytes.into())
+            }
+            Outcome::Pending => {
+                exchange.out.tail().clear();
+                encoding.framing.persistent = is_persistent;
+                taker = Taker::unasked(exchange.id);
+            }
+            Outcome::Streaming if has_responded => exchange.progress = Progress::Pulled,
+            Outcome::Responded if has_responded => exchange.progress = Progress::Done,
+            // The application kept no promise: its response is missing.
+            _ => {
+                exchange.out.tail().clear();
+                encoding.framing.persistent &= is_persistent;
+                queued.respond(&mut turn.context.stamp, &Response::failure());
+            }
+        }
+        let goes_on = queued.encoding.framing.persistent;
+        let is_call = matches!(taker, Taker::Call(_));
+        if content == Content::Later && (goes_on || !matches!(taker, Taker::Nobody)) {
+            if is_call && head.expects_continue {
+                turn.context.out.extend_from_slice(wire::CONTINUE);
+            }
+            let owes_continue = head.expects_continue && !is_call;
+            let incoming = Incoming::new(
+                head.body_length,
+                taker,
+                owes_continue,
+                is_persistent,
+                turn.context,
+            );
+            self.reading = Reading::Content(Box::new(incoming));
+        } else if !goes_on {
+            self.stop_reading(match content {
+                Content::Later => Ending::Unread,
+                Content::Whole(_) => Ending::Read,
+            });
+        }
+        if !is_call {
+            self.queue.push_back(queued);
+        }
+    }
+
+    /// Responds to an error in its place in the order and reads nothing more.
+    #[cold]
+    pub(super) fn refuse<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        refused: Refused<'_>,
+        status: u16,
+        reason: &str,
+    ) {
+        self.stop_reading(Ending::Unread);
+        let (head, is_head) = match refused {
+            Refused::Head(head) => (Some(head), head.method == wire::Method::Head),
+            Refused::Unread { is_head } => (None, is_head),
+        };
+        let context = &mut *turn.context;
+        let mut queued = Queued {
+            exchange: Exchange {
+                id: ExchangeId {
+                    connection: turn.link.id.key,
+                    sequence: context.next_sequence(),
+                },
+                progress: Progress::Waiting,
+                started_ms: context.clock.now_ms(),
+                awaits_writable: false,
+                out: Output::default(),
+                record: self.record(turn, head, 0, 0),
+            },
+            encoding: Encoding::of_refusal(is_head),
+            is_safe: false,
+        };
+        queued.respond(&mut turn.context.stamp, &Response::error(status, reason));
+        self.queue.push_back(queued);
+    }
+}
+
+/// What is known of a request that is refused.
+#[derive(Clone, Copy)]
+pub(super) enum Refused<'a> {
+    /// Its head.
+    Head(&'a RequestHead<'a>),
+    /// Its head could not be read, but for its method: the response to HEAD has no content (RFC 9110 section 9.3.2).
+    Unread { is_head: bool },
+}
+
+/// Whether the request that `bytes` begin is a HEAD, however malformed its rest.
+pub(super) fn is_head_method(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"HEAD ")
+}
+
+fn is_discardable(head: &RequestHead<'_>) -> bool {
+    let is_short =
+        matches!(head.body_length, BodyLength::Known(length) if length <= DISCARD_BYTES_MAX);
+    is_short && !head.expects_continue
+}

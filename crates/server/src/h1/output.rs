@@ -1,0 +1,234 @@
+//! How a connection's responses leave: in request order, one send for all that is ready.
+
+use super::file::{FileStep, TURN_BYTES};
+use super::{Ending, For, H1, QUEUE_KEPT, Reading};
+use crate::app::{Abort, App, Pulled};
+use crate::exchange::{Obeyed, Progress};
+use crate::id::ExchangeId;
+use crate::link::{Broken, Fate, Turn};
+use crate::mailbox::Command;
+
+/// Bytes pulled from a streamed response before other connections have their turn.
+const PULL_BYTES: usize = 131_072;
+
+/// What an empty part counts for.
+const EMPTY_PART_BYTES: usize = 1024;
+
+/// What may follow after a round of [`H1::settle_queue`].
+enum Step {
+    /// Something changed: another round.
+    Again,
+    /// Nothing more can be done now.
+    Over(Fate),
+}
+
+impl H1 {
+    /// Does what a handler asks of its response.
+    pub(super) fn respond<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        id: ExchangeId,
+        command: Command,
+    ) {
+        let is_asked = |queued: &super::Queued| queued.exchange.id == id;
+        let Some(index) = self.queue.iter().position(is_asked) else {
+            return;
+        };
+        let is_last = index + 1 == self.queue.len();
+        let is_end = turn.context.is_draining() || !self.is_content_settled();
+        let Some(queued) = self.queue.get_mut(index) else {
+            return;
+        };
+        if queued.exchange.progress == Progress::Waiting && is_last && is_end {
+            queued.encoding.framing.persistent = false;
+        }
+        if queued.obey(&mut turn.context.stamp, command) == Obeyed::EndedEarly {
+            turn.app.abort(id, Abort::Refused);
+        }
+    }
+
+    /// Sends what is ready, goes on with what it frees, and says what becomes of the connection.
+    #[inline]
+    pub(crate) fn settle<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        let goes_on = matches!(self.reading, Reading::Idle) && !turn.link.has_ended();
+        if !goes_on || !self.queue.is_empty() || turn.link.is_full() {
+            return self.settle_queue(turn);
+        }
+        let context = &mut *turn.context;
+        if context.out.is_empty() {
+            return Fate::Open;
+        }
+        let now_ms = context.clock.now_ms();
+        if context.batch.takes(turn.link.id, &mut context.out, now_ms) {
+            return Fate::Open;
+        }
+        match turn.link.flush(context, false) {
+            Ok(()) => Fate::Open,
+            Err(Broken) => Fate::Close,
+        }
+    }
+
+    fn settle_queue<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        let (mut pull_budget, mut file_budget) = (PULL_BYTES, TURN_BYTES);
+        loop {
+            self.emit(turn);
+            if !turn.context.out.is_empty() {
+                let is_followed = self.is_followed();
+                if turn.link.flush(turn.context, is_followed) == Err(Broken) {
+                    return self.abandon(turn, Abort::Disconnected);
+                }
+            }
+            if turn.link.is_full() {
+                return Fate::Open;
+            }
+            match self.send_file(turn, &mut file_budget) {
+                FileStep::None => {}
+                FileStep::Over => continue,
+                FileStep::Stopped(fate) => return fate,
+            }
+            self.tell_writer(turn);
+            if self.pull(turn.app, &mut pull_budget) {
+                if pull_budget == 0 {
+                    return Fate::Again;
+                }
+                continue;
+            }
+            match self.go_on_with_input(turn) {
+                Step::Again => {}
+                Step::Over(fate) => return fate,
+            }
+        }
+    }
+
+    /// Begins requests that waited for what has left.
+    fn go_on_with_input<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Step {
+        let unused = self.input.len();
+        match &self.reading {
+            Reading::Waiting(For::Turn) => return Step::Over(Fate::Again),
+            Reading::Waiting(For::Exchange | For::Socket) => self.resume(turn),
+            // Content that waited for its handler, or the request after it.
+            Reading::Content(incoming) if unused > 0 && incoming.takes_more(turn.context) => {
+                self.resume(turn);
+            }
+            Reading::Idle if unused > 0 => self.resume(turn),
+            _ => return Step::Over(self.fate(turn)),
+        }
+        if turn.link.is_half_closed() {
+            // Handlers that were begun just now.
+            self.peer_ended(turn);
+        }
+        match self.input.len() < unused || !turn.context.out.is_empty() {
+            true => Step::Again,
+            false => Step::Over(self.fate(turn)),
+        }
+    }
+
+    /// What becomes of a connection that can do no more now.
+    fn fate<A: App>(&mut self, turn: &Turn<'_, A>) -> Fate {
+        if !self.queue.is_empty() || turn.link.is_full() {
+            return Fate::Open;
+        }
+        match self.reading {
+            Reading::Waiting(For::Turn) => Fate::Again,
+            Reading::Closing(Ending::Read) => Fate::End { has_unread: false },
+            Reading::Closing(Ending::Unread) => Fate::End { has_unread: true },
+            Reading::Closing(Ending::Cut) => Fate::Cut,
+            _ if turn.link.has_ended() => Fate::Close,
+            _ => Fate::Open,
+        }
+    }
+
+    /// Moves responses that are next in order to the send buffer.
+    fn emit<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        while let Some(front) = self.queue.front_mut() {
+            let exchange = &mut front.exchange;
+            turn.context.out.append(&mut exchange.out.take_bytes());
+            if exchange.out.has_file() || !exchange.is_ended() {
+                return;
+            }
+            let Some(ended) = self.queue.pop_front() else {
+                return;
+            };
+            if self.queue.is_empty() && self.queue.capacity() > QUEUE_KEPT {
+                self.queue = std::collections::VecDeque::new();
+            }
+            if matches!(self.reading, Reading::Idle) {
+                self.since_ms = turn.now_ms();
+            }
+            turn.context.log(ended.exchange.record.as_deref());
+            let is_cut = ended.exchange.progress == Progress::Cut;
+            let is_persistent = ended.encoding.framing.persistent && !is_cut;
+            self.release_content(turn, ended.exchange.id, is_persistent);
+            if !is_persistent {
+                if is_cut {
+                    // Nobody waits for the room of a file that was cut.
+                    turn.link.drop_file();
+                }
+                self.stop_reading(match ended.ends_with_connection() {
+                    true => Ending::Cut,
+                    false if !self.input.is_empty() => Ending::Unread,
+                    false => Ending::Read,
+                });
+                self.abandon(turn, Abort::Disconnected);
+                return;
+            }
+        }
+    }
+
+    /// Whether a file or the end of the connection follows what is sent.
+    pub(super) fn is_followed(&self) -> bool {
+        match self.queue.front() {
+            Some(front) => front.exchange.out.has_file(),
+            None => matches!(self.reading, Reading::Closing(_)),
+        }
+    }
+
+    /// Tells the handler that is next in order that all it wrote has left.
+    fn tell_writer<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        if let Some(front) = self.queue.front_mut()
+            && matches!(
+                front.exchange.progress,
+                Progress::Waiting | Progress::Pushed
+            )
+            && std::mem::take(&mut front.exchange.awaits_writable)
+        {
+            turn.app.writable(front.exchange.id);
+        }
+    }
+
+    /// Asks the application for parts of the response that is next. True when it brought something.
+    fn pull<A: App>(&mut self, app: &mut A, budget: &mut usize) -> bool {
+        let Some(front) = self.queue.front_mut() else {
+            return false;
+        };
+        if front.exchange.progress != Progress::Pulled || *budget == 0 {
+            return false;
+        }
+        let mut part = Vec::new();
+        while part.is_empty() {
+            match app.pull(front.exchange.id, &mut part) {
+                // A part may be empty, but not for ever without another connection's turn.
+                Pulled::More if part.is_empty() && *budget > EMPTY_PART_BYTES => {
+                    *budget -= EMPTY_PART_BYTES
+                }
+                Pulled::More if part.is_empty() => {
+                    *budget = 0;
+                    return true;
+                }
+                Pulled::More => {}
+                Pulled::End => {
+                    front.exchange.part(&mut front.encoding, &part);
+                    front.exchange.finish(&mut front.encoding, b"");
+                    return true;
+                }
+                Pulled::Failed => {
+                    front.exchange.progress = Progress::Cut;
+                    return true;
+                }
+            }
+        }
+        front.exchange.part(&mut front.encoding, &part);
+        *budget = budget.saturating_sub(part.len());
+        true
+    }
+}

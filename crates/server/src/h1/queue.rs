@@ -1,0 +1,111 @@
+//! A request whose response is not complete, in its place in the order of its connection, and how HTTP/1 writes that response.
+
+use wire::Version;
+
+use crate::exchange::output::Output;
+use crate::exchange::{Encoder, Exchange, Obeyed, Progress};
+use crate::mailbox::Command;
+use crate::responder::{Delimiter, Fields, Framing, Responder, Stamp};
+use crate::response::{FilePart, Response};
+
+/// An exchange in its connection's queue. Whatever it has written waits for the responses before it.
+pub(super) struct Queued {
+    pub(super) exchange: Exchange,
+    pub(super) encoding: Encoding,
+    /// Whether requests after it may run at the same time (RFC 9112 section 9.3.2).
+    pub(super) is_safe: bool,
+}
+
+impl Queued {
+    pub(super) fn obey(&mut self, stamp: &mut Stamp, command: Command) -> Obeyed {
+        self.exchange.obey(&mut self.encoding, stamp, command)
+    }
+
+    pub(super) fn respond(&mut self, stamp: &mut Stamp, response: &Response) {
+        self.exchange.respond(&mut self.encoding, stamp, response);
+    }
+}
+
+impl Queued {
+    /// Whether its response is incomplete, and the end of the connection would be taken for its end.
+    pub(super) fn ends_with_connection(&self) -> bool {
+        let is_begun = matches!(
+            self.exchange.progress,
+            Progress::Pushed | Progress::Pulled | Progress::Cut
+        );
+        is_begun && self.encoding.delimiter == Delimiter::End
+    }
+}
+
+/// How one response is written.
+pub(super) struct Encoding {
+    pub(super) framing: Framing,
+    pub(super) delimiter: Delimiter,
+}
+
+impl Encoding {
+    /// Of the response to a request that is refused, which is the last of its connection.
+    pub(super) fn of_refusal(is_head: bool) -> Encoding {
+        let framing = Framing {
+            is_head,
+            version: Version::Http11,
+            persistent: false,
+        };
+        let delimiter = Delimiter::End;
+        Encoding { framing, delimiter }
+    }
+}
+
+impl Encoder for Encoding {
+    /// HTTP/1.0 knows no interim responses (RFC 9110 section 15.2), 100 is the server's own business, and after 101 the connection would
+    /// speak something else.
+    fn inform(&mut self, out: &mut Output, status: u16, field_section: &[u8]) {
+        if self.framing.version == Version::Http11 && matches!(status, 102..=199) {
+            wire::push_interim(out.tail(), status, field_section);
+        }
+    }
+
+    fn respond(&mut self, out: &mut Output, stamp: &mut Stamp, response: &Response) -> u64 {
+        let mut responder = Responder::new(out.tail(), stamp, self.framing);
+        let fields = Fields::of_application(&response.fields);
+        responder.respond(response.status, fields, &response.content);
+        responder.content_bytes
+    }
+
+    fn begin(&mut self, out: &mut Output, stamp: &mut Stamp, response: &Response) -> bool {
+        let mut responder = Responder::new(out.tail(), stamp, self.framing);
+        let fields = Fields::of_application(&response.fields);
+        let has_parts = responder.begin(response.status, fields, response.length);
+        (self.framing, self.delimiter) = (responder.framing, responder.delimiter);
+        has_parts
+    }
+
+    fn drop_parts(&mut self) {
+        self.delimiter = Delimiter::Length(0);
+    }
+
+    fn part(&mut self, out: &mut Output, part: &[u8]) {
+        self.delimiter.push_part(out.tail(), part);
+    }
+
+    fn file(&mut self, out: &mut Output, mut part: FilePart) {
+        part.length = self.delimiter.admit(part.length);
+        if part.length == 0 {
+            return;
+        }
+        if self.delimiter != Delimiter::Chunks {
+            return out.push_file(part);
+        }
+        wire::push_chunk_head(out.tail(), part.length);
+        out.push_file(part);
+        out.tail().extend_from_slice(b"\r\n");
+    }
+
+    /// The trailer section is dropped where there is no place for it.
+    fn finish(&mut self, out: &mut Output, trailer_section: &[u8]) -> bool {
+        if self.delimiter == Delimiter::Chunks {
+            wire::push_last_chunk(out.tail(), trailer_section);
+        }
+        !matches!(self.delimiter, Delimiter::Length(1..))
+    }
+}

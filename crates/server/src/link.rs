@@ -1,0 +1,405 @@
+//! A transport and what waits on it: bytes that the socket refused, how fast the peer takes them, what the socket is watched for, and
+//! the close in two steps. Knows no protocol.
+//!
+//! | sending | means | who moves next |
+//! | --- | --- | --- |
+//! | `Open` | the socket takes bytes | the protocol |
+//! | `Full` | the socket refused bytes (which may be a file's), and some may wait here | the peer, at its [`Pace`] |
+//! | `Arriving` | all is sent, and was not acknowledged when somebody looked | the peer, at its pace |
+//!
+//! | receiving | means |
+//! | --- | --- |
+//! | `Open` | the peer may send more |
+//! | `Ending` | the kernel says that the peer sends no more; what it sent before may be unread |
+//! | `Ended` | the end was read |
+
+mod backlog;
+
+use std::os::fd::AsFd as _;
+
+use net::{FileSent, Interest, Peer, Poller, Received, Sent, Token, Transport};
+
+use self::backlog::Backlog;
+use crate::context::Context;
+use crate::id::ConnectionId;
+use crate::response::FilePart;
+
+/// What a connection may use in its turn.
+pub(crate) struct Turn<'a, A> {
+    pub(crate) link: &'a mut Link,
+    pub(crate) context: &'a mut Context,
+    pub(crate) app: &'a mut A,
+}
+
+/// What becomes of a connection after its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// Its socket, its application or its deadline moves it next.
+    Open,
+    /// It has more to do, and goes on when others had their turn.
+    Again,
+    /// All is said: it is closed in two steps. `has_unread` when the peer sent more than was read.
+    End { has_unread: bool },
+    /// It ends before all is said: it is reset as soon as what was sent has arrived.
+    Cut,
+    /// It is closed at once: nothing is owed.
+    Close,
+    /// It is cut: the peer must not take its end for the end of a response.
+    Reset,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Receiving {
+    Open,
+    Ending,
+    Ended,
+}
+
+enum Sending {
+    Open,
+    Full(Box<Backlog>),
+    Arriving(Box<Backlog>),
+}
+
+/// What the poller knows of the socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Watch {
+    None,
+    For(Interest),
+    /// As `For`; but the last read may have left something, which an edge-triggered set does not report again.
+    Missed(Interest),
+}
+
+/// Whether a peer takes what it is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Delivery {
+    /// All of it has arrived.
+    Complete,
+    /// It takes its time, and has some left.
+    UnderWay,
+    /// It has used up its time.
+    Stuck,
+}
+
+/// The connection is broken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Broken;
+
+/// A response of at most so many bytes leaves with the first packets of a connection (RFC 6928): closing right after it loses nothing.
+const PROMPT_BYTES: u64 = 14_600;
+
+/// One end of a connection.
+pub(crate) struct Link {
+    transport: Transport,
+    pub(crate) id: ConnectionId,
+    pub(crate) client: Peer,
+    pub(crate) server: Peer,
+    receiving: Receiving,
+    sending: Sending,
+    watch: Watch,
+    /// All bytes that the socket took.
+    sent_bytes: u64,
+    /// The last time the socket took bytes, or told that the peer sends no more.
+    moved_ms: u64,
+}
+
+impl Link {
+    pub(crate) fn new(
+        transport: Transport,
+        id: ConnectionId,
+        (client, server): (Peer, Peer),
+        now_ms: u64,
+    ) -> Link {
+        Link {
+            transport,
+            id,
+            client,
+            server,
+            receiving: Receiving::Open,
+            sending: Sending::Open,
+            watch: Watch::None,
+            sent_bytes: 0,
+            moved_ms: now_ms,
+        }
+    }
+
+    // Receiving.
+
+    /// Reads into `buffer`; see [`Link::note`].
+    #[inline]
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Received {
+        self.transport.receive(buffer)
+    }
+
+    /// Reads into memory of which nothing has been written; see [`Link::note`].
+    pub(crate) fn receive_into(&self, room: &mut [std::mem::MaybeUninit<u8>]) -> Received {
+        self.transport.receive_into(room)
+    }
+
+    /// Notes what a read into room for `room_bytes` brought: whether it may have left something, and the peer's end. `has_ended` when the
+    /// kernel said so with the event.
+    #[inline]
+    pub(crate) fn note(&mut self, received: &Received, room_bytes: usize, has_ended: bool) {
+        match received {
+            Received::Bytes(count) => {
+                if (has_ended || *count == room_bytes || self.transport.has_buffered())
+                    && let Watch::For(interest) = self.watch
+                {
+                    self.watch = Watch::Missed(interest);
+                }
+            }
+            Received::End => self.receiving = Receiving::Ended,
+            Received::Blocked | Received::Broken(_) => {}
+        }
+    }
+
+    /// The peer sends no more, though there may be something to read. True when that is news.
+    pub(crate) fn note_peer_end(&mut self, now_ms: u64) -> bool {
+        if self.receiving != Receiving::Open {
+            return false;
+        }
+        self.receiving = Receiving::Ending;
+        self.moved_ms = now_ms;
+        true
+    }
+
+    /// Whether the peer is known to send no more.
+    pub(crate) fn is_half_closed(&self) -> bool {
+        self.receiving != Receiving::Open
+    }
+
+    /// Whether everything that the peer sent is read.
+    #[inline]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.receiving == Receiving::Ended
+    }
+
+    // Sending.
+
+    /// Whether the socket takes nothing now.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self.sending, Sending::Full(_))
+    }
+
+    /// When the socket last took bytes, or the peer ended its side.
+    pub(crate) fn moved_ms(&self) -> u64 {
+        self.moved_ms
+    }
+
+    /// Bytes of responses that are kept here.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match &self.sending {
+            Sending::Open => 0,
+            Sending::Full(backlog) | Sending::Arriving(backlog) => backlog.held_bytes(),
+        }
+    }
+
+    /// Sends the context's send buffer and keeps what the socket refuses. With `is_followed`, a file or the end of the connection follows
+    /// at once, and leaves in the same packet.
+    #[inline]
+    pub(crate) fn flush(&mut self, context: &mut Context, is_followed: bool) -> Result<(), Broken> {
+        if let Sending::Full(backlog) = &mut self.sending {
+            backlog.push(&mut context.out);
+            return Ok(());
+        }
+        let sent = self.transmit(&context.out, is_followed);
+        let result = self.sent(context, sent);
+        context.clear_out();
+        result
+    }
+
+    #[inline]
+    fn transmit(&self, bytes: &[u8], is_followed: bool) -> Sent {
+        match is_followed {
+            true => self.transport.send_more(bytes),
+            false => self.transport.send(bytes),
+        }
+    }
+
+    #[inline]
+    fn sent(&mut self, context: &mut Context, sent: Sent) -> Result<(), Broken> {
+        let Sent::Bytes(count) = sent else {
+            return Err(Broken);
+        };
+        self.took(context, count);
+        if count < context.out.len() {
+            let mut backlog = self.blocked(context);
+            backlog.take(&mut context.out, count);
+            self.sending = Sending::Full(backlog);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn took(&mut self, context: &mut Context, count: usize) {
+        self.sent_bytes += count as u64;
+        self.moved_ms = context.clock.now_ms();
+        context.share.count_bytes(count);
+    }
+
+    /// A backlog for a socket that has just become full.
+    #[cold]
+    fn blocked(&mut self, context: &Context) -> Box<Backlog> {
+        match std::mem::replace(&mut self.sending, Sending::Open) {
+            Sending::Full(backlog) | Sending::Arriving(backlog) => backlog,
+            Sending::Open => Box::new(self.backlog(context)),
+        }
+    }
+
+    fn backlog(&self, context: &Context) -> Backlog {
+        let acknowledged = self.acknowledged_bytes();
+        Backlog::new(acknowledged, &context.timeouts, context.clock.now_ms())
+    }
+
+    fn acknowledged_bytes(&self) -> i64 {
+        // Negative on a UNIX socket, where the kernel counts its overhead.
+        self.sent_bytes as i64 - self.transport.unacknowledged_bytes() as i64
+    }
+
+    /// The socket takes bytes again: sends what waits.
+    pub(crate) fn resume(
+        &mut self,
+        context: &mut Context,
+        is_followed: bool,
+    ) -> Result<(), Broken> {
+        let Sending::Full(mut backlog) = std::mem::replace(&mut self.sending, Sending::Open) else {
+            return Ok(());
+        };
+        if !backlog.is_empty() {
+            let Sent::Bytes(count) = self.transmit(backlog.unsent(), is_followed) else {
+                return Err(Broken);
+            };
+            self.took(context, count);
+            if !backlog.sent(count) {
+                self.sending = Sending::Full(backlog);
+                return Ok(());
+            }
+        }
+        self.sending = Sending::Arriving(backlog);
+        Ok(())
+    }
+
+    /// Sends from a file as [`Transport::send_file`] does; a socket that takes nothing is noted.
+    pub(crate) fn send_file(
+        &mut self,
+        context: &mut Context,
+        part: &FilePart,
+        length: u64,
+    ) -> FileSent {
+        let sent = self.transport.send_file(&part.file, part.offset, length);
+        match sent {
+            FileSent::Bytes(count) => self.took(context, count as usize),
+            FileSent::Blocked => self.sending = Sending::Full(self.blocked(context)),
+            FileSent::Unreadable | FileSent::Broken(_) => {}
+        }
+        sent
+    }
+
+    /// What waited for the socket is a file that is not sent any more.
+    pub(crate) fn drop_file(&mut self) {
+        if let Sending::Full(backlog) = &self.sending
+            && backlog.is_empty()
+        {
+            self.sending = Sending::Open;
+        }
+    }
+
+    /// When to look again how much the peer has taken; never, if nothing is known to be under way.
+    pub(crate) fn delivery_check_ms(&self) -> u64 {
+        match &self.sending {
+            Sending::Open => u64::MAX,
+            Sending::Full(backlog) | Sending::Arriving(backlog) => backlog.check_ms(),
+        }
+    }
+
+    /// Looks how much the peer has taken.
+    pub(crate) fn check_delivery(&mut self, context: &Context) -> Delivery {
+        let acknowledged = self.acknowledged_bytes();
+        let is_complete = self.transport.unacknowledged_bytes() == 0 && !self.is_full();
+        if is_complete {
+            self.sending = Sending::Open;
+            return Delivery::Complete;
+        }
+        if matches!(self.sending, Sending::Open) {
+            self.sending = Sending::Arriving(Box::new(self.backlog(context)));
+        }
+        let (Sending::Full(backlog) | Sending::Arriving(backlog)) = &mut self.sending else {
+            return Delivery::Complete;
+        };
+        match backlog.check(acknowledged, &context.timeouts, context.clock.now_ms()) {
+            true => Delivery::UnderWay,
+            false => Delivery::Stuck,
+        }
+    }
+
+    // Watching.
+
+    /// Watches the socket for reading if `is_read`, for room if it is full, and for the peer's end until that is known.
+    #[inline]
+    pub(crate) fn update_watch(&mut self, poller: &Poller, is_read: bool) {
+        let wanted = Interest {
+            read: is_read && self.receiving != Receiving::Ended,
+            write: self.is_full() || self.transport.owes(),
+            end: self.receiving == Receiving::Open,
+        };
+        if self.watch != Watch::For(wanted) {
+            self.watch_for(poller, wanted);
+        }
+    }
+
+    fn watch_for(&mut self, poller: &Poller, wanted: Interest) {
+        let token = self.id.token();
+        let socket = self.transport.as_fd();
+        let watched = match self.watch {
+            Watch::None => poller.add_edge(socket, token, wanted),
+            Watch::For(_) | Watch::Missed(_) => poller.modify_edge(socket, token, wanted),
+        };
+        // Failing (the system's limit of watches) leaves the connection to its deadline.
+        if watched.is_ok() {
+            self.watch = Watch::For(wanted);
+        }
+    }
+
+    // Closing.
+
+    /// First step: ends our sending side. True when the second has to wait, because closing now could reset away what the peer has not
+    /// read: it sent more than was read, or much is still on its way.
+    pub(crate) fn shut(&mut self, has_unread: bool) -> bool {
+        let has_unread = has_unread || (!self.has_ended() && self.transport.unread_bytes() > 0);
+        self.transport.shutdown_send();
+        let is_on_its_way = || {
+            let may_be = self.sent_bytes > PROMPT_BYTES;
+            may_be && self.transport.unacknowledged_bytes() > PROMPT_BYTES
+        };
+        !self.has_ended() && (has_unread || is_on_its_way())
+    }
+
+    /// Second step: the socket is let go, so that no event and no copy of its descriptor in another process keeps it.
+    pub(crate) fn close(self, poller: &Poller, fate: Fate) {
+        if self.watch != Watch::None {
+            let _ = poller.remove(self.transport.as_fd());
+        }
+        match fate {
+            Fate::Reset => self.transport.reset(),
+            // The first step was taken, and the second need not wait.
+            Fate::End { .. } => {}
+            _ => self.transport.shutdown_both(),
+        }
+    }
+}
+
+impl ConnectionId {
+    /// What the poller knows it by.
+    pub(crate) fn token(self) -> Token {
+        Token::from(self.generation) << 32 | Token::from(self.key)
+    }
+}
+
+impl<A> Turn<'_, A> {
+    /// Milliseconds of the monotonic clock.
+    #[inline]
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.context.clock.now_ms()
+    }
+}

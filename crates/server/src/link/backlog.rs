@@ -1,0 +1,122 @@
+//! Bytes that a socket refused, and how fast its peer takes what the socket has.
+//!
+//! A socket takes new bytes only when a third of its buffer is free, which may be megabytes: what a peer takes is measured by what its
+//! kernel acknowledges, looked up several times in the longest pause that it may make.
+
+use crate::pace::Pace;
+use crate::timeouts::Timeouts;
+
+/// Looks in one longest pause: a peer that takes nothing is noticed by a quarter of it late at most.
+const CHECKS_PER_PAUSE: u64 = 4;
+/// What more than this is refused of a send buffer is kept in that buffer instead of copied.
+const COPIED_BYTES_MAX: usize = 1 << 20;
+
+pub(super) struct Backlog {
+    bytes: Vec<u8>,
+    /// So many of them have left.
+    sent_bytes: usize,
+    /// The peer's time; none where it may take as long as it likes.
+    pace: Option<Pace>,
+    checked_ms: u64,
+    /// What the peer had acknowledged then.
+    acknowledged: i64,
+    check_ms: u64,
+}
+
+impl Backlog {
+    pub(super) fn new(acknowledged: i64, timeouts: &Timeouts, now_ms: u64) -> Backlog {
+        let rule = timeouts.response_rule();
+        let mut pace = rule.map(|rule| Pace::new(rule.pause_ms_max));
+        if let Some(pace) = &mut pace {
+            pace.run(now_ms);
+        }
+        let mut backlog = Backlog {
+            bytes: Vec::new(),
+            sent_bytes: 0,
+            pace,
+            checked_ms: now_ms,
+            acknowledged,
+            check_ms: u64::MAX,
+        };
+        backlog.plan_check(timeouts);
+        backlog
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + size_of::<Backlog>()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(super) fn unsent(&self) -> &[u8] {
+        self.bytes.get(self.sent_bytes..).unwrap_or_default()
+    }
+
+    /// Adds what has to leave after the rest; `out` is empty then.
+    pub(super) fn push(&mut self, out: &mut Vec<u8>) {
+        match self.bytes.is_empty() && out.len() > COPIED_BYTES_MAX {
+            true => self.bytes = std::mem::take(out),
+            false => self.bytes.append(out),
+        }
+    }
+
+    /// Keeps `out` but for its first `sent_bytes`.
+    pub(super) fn take(&mut self, out: &mut Vec<u8>, sent_bytes: usize) {
+        let unsent = out.get(sent_bytes..).unwrap_or_default();
+        if unsent.len() > COPIED_BYTES_MAX {
+            self.bytes = std::mem::take(out);
+            self.sent_bytes = sent_bytes;
+            self.release();
+        } else {
+            self.bytes = unsent.to_vec();
+            self.sent_bytes = 0;
+        }
+    }
+
+    /// So many bytes have left. True when those were all.
+    pub(super) fn sent(&mut self, count: usize) -> bool {
+        self.sent_bytes += count;
+        if self.sent_bytes < self.bytes.len() {
+            self.release();
+            return false;
+        }
+        self.bytes = Vec::new();
+        self.sent_bytes = 0;
+        true
+    }
+
+    /// Gives memory back once half of the bytes have left: no more is held than twice what is owed, and each byte is copied once or twice.
+    fn release(&mut self) {
+        if self.sent_bytes * 2 >= self.bytes.len() {
+            self.bytes = self.unsent().to_vec();
+            self.sent_bytes = 0;
+        }
+    }
+
+    pub(super) fn check_ms(&self) -> u64 {
+        self.check_ms
+    }
+
+    /// Notes what the peer has acknowledged by now. False when it has used up its time.
+    pub(super) fn check(&mut self, acknowledged: i64, timeouts: &Timeouts, now_ms: u64) -> bool {
+        let moved = acknowledged.saturating_sub(self.acknowledged).max(0) as u64;
+        self.acknowledged = self.acknowledged.max(acknowledged);
+        self.checked_ms = now_ms;
+        if let (Some(pace), Some(rule)) = (&mut self.pace, timeouts.response_rule()) {
+            pace.earn(moved, rule, now_ms);
+        }
+        self.plan_check(timeouts);
+        self.pace.is_none_or(|pace| pace.end_ms(u64::MAX) > now_ms)
+    }
+
+    fn plan_check(&mut self, timeouts: &Timeouts) {
+        let step_ms = (timeouts.write_timeout_ms / CHECKS_PER_PAUSE).max(1);
+        let end_ms = self.pace.map_or(u64::MAX, |pace| pace.end_ms(u64::MAX));
+        self.check_ms = match self.pace {
+            Some(_) => end_ms.min(self.checked_ms.saturating_add(step_ms)),
+            None => u64::MAX,
+        };
+    }
+}

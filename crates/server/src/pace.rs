@@ -1,0 +1,122 @@
+//! A minimum rate with a bounded credit, for content that comes in and for responses that go out.
+//!
+//! A peer has a credit of time. While it is waited for, the credit runs out; every byte that it moves adds what the byte may take at the
+//! minimum rate, up to a bound. So a peer may pause, but not for longer than the bound, however fast it was before; and one that is
+//! slower than the rate for long comes to its end.
+
+/// The rate, and how long a pause may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    /// 0: every byte restores the whole credit.
+    pub(crate) bytes_per_s_min: u64,
+    pub(crate) pause_ms_max: u64,
+}
+
+/// One peer's credit, in one direction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    credit_us: u64,
+    /// Since when the peer is waited for, as far as the credit is accounted.
+    runs: Option<u64>,
+}
+
+impl Pace {
+    /// A credit of so many milliseconds that does not run yet.
+    pub(crate) fn new(credit_ms: u64) -> Pace {
+        Pace {
+            credit_us: credit_ms.saturating_mul(1000),
+            runs: None,
+        }
+    }
+
+    /// The peer is waited for.
+    pub(crate) fn run(&mut self, now_ms: u64) {
+        self.runs.get_or_insert(now_ms);
+    }
+
+    /// The peer is not waited for.
+    pub(crate) fn pause(&mut self, now_ms: u64) {
+        self.account(now_ms);
+        self.runs = None;
+    }
+
+    /// The peer has moved so many bytes.
+    pub(crate) fn earn(&mut self, bytes: u64, rule: Rule, now_ms: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let most_us = rule.pause_ms_max.saturating_mul(1000);
+        let earned_us = match rule.bytes_per_s_min {
+            0 => most_us,
+            rate => bytes.saturating_mul(1_000_000) / rate,
+        };
+        // Earned before it is spent: when in the time since the last account the bytes moved is not known.
+        self.credit_us = self.credit_us.saturating_add(earned_us);
+        self.account(now_ms);
+        self.credit_us = self.credit_us.min(most_us.max(1));
+    }
+
+    fn account(&mut self, now_ms: u64) {
+        if let Some(since_ms) = &mut self.runs {
+            let spent_ms = now_ms.saturating_sub(*since_ms);
+            self.credit_us = self.credit_us.saturating_sub(spent_ms.saturating_mul(1000));
+            *since_ms = now_ms;
+        }
+    }
+
+    /// When the credit is used up if nothing moves, and if no more than `credit_ms_max` of it counts; never, if the peer is not waited for.
+    pub(crate) fn end_ms(&self, credit_ms_max: u64) -> u64 {
+        let credit_ms = self.credit_us.div_ceil(1000).min(credit_ms_max);
+        self.runs
+            .map_or(u64::MAX, |since_ms| since_ms.saturating_add(credit_ms))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULE: Rule = Rule {
+        bytes_per_s_min: 100,
+        pause_ms_max: 5000,
+    };
+
+    #[test]
+    fn credit_is_earned_and_bounded() {
+        let mut pace = Pace::new(2000);
+        assert_eq!(pace.end_ms(u64::MAX), u64::MAX);
+        pace.run(1000);
+        assert_eq!(pace.end_ms(u64::MAX), 3000);
+        pace.earn(100, RULE, 2000);
+        assert_eq!(pace.end_ms(u64::MAX), 4000);
+        pace.earn(1_000_000_000, RULE, 3000);
+        assert_eq!(pace.end_ms(u64::MAX), 8000);
+        assert_eq!(pace.end_ms(1500), 4500);
+    }
+
+    #[test]
+    fn a_pause_costs_nothing() {
+        let mut pace = Pace::new(2000);
+        pace.run(1000);
+        pace.pause(1500);
+        assert_eq!(pace.end_ms(u64::MAX), u64::MAX);
+        pace.run(9000);
+        assert_eq!(pace.end_ms(u64::MAX), 10_500);
+        pace.run(9500);
+        assert_eq!(pace.end_ms(u64::MAX), 10_500);
+    }
+
+    #[test]
+    fn a_peer_at_the_rate_goes_on_and_one_below_it_ends() {
+        for (bytes, goes_on) in [(10, true), (9, false)] {
+            let mut pace = Pace::new(1000);
+            pace.run(0);
+            let now_ms = (100..=60_000).step_by(100).find(|&now_ms| {
+                let is_over = pace.end_ms(u64::MAX) <= now_ms;
+                pace.earn(bytes, RULE, now_ms);
+                is_over
+            });
+            assert_eq!(now_ms.is_none(), goes_on, "{now_ms:?}");
+        }
+    }
+}

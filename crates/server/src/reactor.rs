@@ -1,0 +1,342 @@
+//! One thread's server: the pass of the reactor over its connections.
+//!
+//! A pass is [`Worker::before_wait`] (what handlers posted meanwhile), [`Worker::wait`], [`Worker::dispatch`]. It is in three parts so
+//! that the owner can let go of locks of its own while it waits, and can look after descriptors of its own that are in the same set.
+//!
+//! Nobody owns a pass. A connection has a turn of about 10 ms ([`crate::share`]); one that has more to do goes to the end of the queue of
+//! turns. A pass ends after some 20 ms and leaves the rest to the next, so that timers, signals and the owner's loop are not kept waiting.
+
+mod accept;
+mod mail;
+mod pass;
+mod timers;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use net::{Clock, Events, Interest, Interrupted, Peer, Poller, TimerWheel, Token, Transport};
+use slab::Slab;
+
+use self::accept::ListenerSlot;
+use crate::access_log::AccessLog;
+use crate::app::App;
+use crate::batch;
+use crate::connection::Connection;
+use crate::context::Context;
+use crate::id::{ConnectionId, ExchangeId};
+use crate::limits::{Limits, RECEIVE_BYTES};
+use crate::link::Fate;
+use crate::mailbox::{Command, Mailbox};
+use crate::responder::Stamp;
+use crate::timeouts::Timeouts;
+
+/// What is read before any of it is served goes side by side into the receive buffer; not in steps of 4 KiB, of which the processor's first
+/// cache keeps few.
+const AHEAD_BYTES: usize = 17 * 1024;
+/// Connections that are read from before the first of them is served.
+const AHEAD_MAX: usize = batch::RESPONSES_MAX;
+/// Connections over the limit that are told so at the same time; beyond that they are closed without a word.
+const TURNED_AWAY_MAX: usize = 64;
+
+/// Why what a connection left in the send buffer ends it.
+const LEFT_OVER: &str = "one connection's responses must never reach another";
+
+/// Tokens of connections are below: a generation and a key, of 31 and 32 bits.
+const LISTENER: Token = 1 << 63;
+const FOREIGN: Token = LISTENER | 1 << 32;
+const GENERATIONS: u32 = 1 << 31;
+
+/// What a worker is told when it is made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Config {
+    /// Bytes and counts.
+    pub limits: Limits,
+    /// Times.
+    pub timeouts: Timeouts,
+    /// Leave the `Server` field out.
+    pub omits_server_field: bool,
+}
+
+/// A server without a thread: its owner calls it.
+pub struct Worker<A> {
+    /// The application.
+    pub app: A,
+    context: Context,
+    poller: Arc<Poller>,
+    events: Events,
+    /// The first of them that was not served.
+    next_event: usize,
+    listeners: Vec<ListenerSlot>,
+    connections: Slab<Connection>,
+    generation: u32,
+    open: Arc<AtomicUsize>,
+    receive: Box<[u8]>,
+    mailbox: Arc<Mailbox>,
+    commands: Vec<(ExchangeId, Command)>,
+    touched: Vec<ConnectionId>,
+    /// Connections that have more to do, in the order of their turns.
+    turns: VecDeque<ConnectionId>,
+    timers: TimerWheel,
+    /// The earliest reminder that is set for each connection key, whichever connections have it.
+    reminders: Vec<u64>,
+    due: Vec<u32>,
+}
+
+impl<A: App> Worker<A> {
+    /// A worker without listeners. `mailbox` is where the application posts what it has to say later.
+    ///
+    /// # Errors
+    /// When no epoll set can be made.
+    pub fn new(
+        app: A,
+        config: Config,
+        log: Option<AccessLog>,
+        mailbox: Arc<Mailbox>,
+    ) -> io::Result<Worker<A>> {
+        Worker::with_clock(app, config, log, mailbox, Clock::new())
+    }
+
+    /// As [`Worker::new`], with a clock of the caller's.
+    ///
+    /// # Errors
+    /// As [`Worker::new`].
+    pub fn with_clock(
+        app: A,
+        config: Config,
+        log: Option<AccessLog>,
+        mailbox: Arc<Mailbox>,
+        clock: Clock,
+    ) -> io::Result<Worker<A>> {
+        let stamp = Stamp::new(!config.omits_server_field, clock.unix_s());
+        let now_ms = clock.now_ms();
+        Ok(Worker {
+            app,
+            context: Context::new(config.limits, config.timeouts, stamp, log, clock),
+            poller: Arc::new(Poller::new()?),
+            events: Events::default(),
+            next_event: 0,
+            listeners: Vec::new(),
+            connections: Slab::new(),
+            generation: 0,
+            open: Arc::default(),
+            receive: vec![0; RECEIVE_BYTES.max(AHEAD_MAX * AHEAD_BYTES)].into(),
+            mailbox,
+            commands: Vec::new(),
+            touched: Vec::new(),
+            turns: VecDeque::new(),
+            timers: TimerWheel::new(now_ms),
+            reminders: Vec::new(),
+            due: Vec::new(),
+        })
+    }
+
+    /// The set that everything is watched by.
+    pub fn poller(&self) -> Arc<Poller> {
+        Arc::clone(&self.poller)
+    }
+
+    /// Watches a set of descriptors that are not ours too: [`Worker::dispatch`] says when one of them is ready.
+    ///
+    /// A set of their own, so that whatever their owner does with a descriptor's number, it never meets one of ours.
+    ///
+    /// # Errors
+    /// When it is watched already, or the system's limit of watches is reached.
+    pub fn watch_foreign(&self, set: &Poller) -> io::Result<()> {
+        self.poller.add(set, FOREIGN, Interest::READ)
+    }
+
+    /// The number of open connections, to be read at any time.
+    pub fn open_connections(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.open)
+    }
+
+    /// Bytes of memory that all connections together hold besides their own records: input that could not be used yet, content, and
+    /// responses that wait.
+    pub fn held_bytes(&self) -> u64 {
+        self.context.held_bytes
+    }
+
+    /// Replaces the access log; the old one is written to its end.
+    pub fn set_access_log(&mut self, log: Option<AccessLog>) {
+        self.context.log = log;
+    }
+
+    /// Serves a connection that somebody else accepted.
+    ///
+    /// # Errors
+    /// When it cannot be made non-blocking.
+    pub fn adopt(&mut self, socket: OwnedFd) -> io::Result<()> {
+        let transport = Transport::from_blocking(socket)?;
+        transport.set_no_delay();
+        let (client, server) = (transport.peer(), transport.local());
+        self.open(transport, client, server);
+        Ok(())
+    }
+
+    /// Whether [`Worker::drain`] was called.
+    pub fn is_draining(&self) -> bool {
+        self.context.is_draining()
+    }
+
+    /// Whether no connection is open.
+    pub fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    /// Closes everything now.
+    pub fn stop(&mut self) {
+        self.stop_accepting();
+        self.send_batch();
+        for key in self.keys() {
+            self.with_connection(key, |connection, context, app, _| {
+                match connection.abandon(context, app) {
+                    Fate::Open => Fate::Close,
+                    fate => fate,
+                }
+            });
+        }
+    }
+
+    fn keys(&self) -> Vec<usize> {
+        self.connections.iter().map(|(key, _)| key).collect()
+    }
+
+    /// Does what handlers posted, and gives how long the next wait may last (`None`: until something happens).
+    pub fn before_wait(&mut self) -> Option<u64> {
+        let has_mail = self.take_mail();
+        if let Some(log) = &mut self.context.log {
+            log.flush();
+        }
+        if has_mail || !self.turns.is_empty() || self.has_events() {
+            return Some(0);
+        }
+        self.timers.wait_ms(self.context.clock.now_ms())
+    }
+
+    /// Whether the last pass has left something to the next.
+    fn has_events(&self) -> bool {
+        self.events.get(self.next_event).is_some()
+    }
+
+    /// Waits until something is ready, but not longer than `timeout_ms`.
+    ///
+    /// # Errors
+    /// When the set itself is broken.
+    pub fn wait(&mut self, timeout_ms: Option<u64>) -> io::Result<Interrupted> {
+        if self.has_events() {
+            return Ok(Interrupted(false));
+        }
+        self.next_event = 0;
+        self.poller.wait(&mut self.events, timeout_ms)
+    }
+
+    /// Takes a connection in, and reads at once: a new client has mostly sent its request already.
+    fn open(&mut self, transport: Transport, client: Peer, server: Peer) {
+        let surplus = (self.connections.len() + 1)
+            .saturating_sub(self.context.limits.connections_max as usize);
+        if surplus > TURNED_AWAY_MAX {
+            return;
+        }
+        // Whatever was served before it in this pass took its time.
+        let now_ms = self.context.clock.tick();
+        self.generation = (self.generation + 1) % GENERATIONS;
+        let entry = self.connections.vacant_entry();
+        let key = entry.key();
+        let id = ConnectionId {
+            key: key as u32,
+            generation: self.generation,
+        };
+        entry.insert(Connection::new(transport, id, (client, server), now_ms));
+        self.open.fetch_add(1, Ordering::Relaxed);
+        if self.reminders.len() <= key {
+            self.reminders.resize(key + 1, u64::MAX);
+        }
+        self.with_connection(key, |connection, context, app, receive| {
+            if surplus > 0 {
+                connection.turn_away(context, app)
+            } else {
+                let buffer = receive.get_mut(..RECEIVE_BYTES).unwrap_or_default();
+                connection.readable(context, app, buffer, false)
+            }
+        });
+    }
+
+    /// The place of a connection, if it is still open.
+    #[inline]
+    fn find(&self, id: ConnectionId) -> Option<usize> {
+        let connection = self.connections.get(id.key as usize)?;
+        (connection.id() == id).then_some(id.key as usize)
+    }
+
+    /// Gives one connection its turn; a panic in it ends that connection only.
+    #[inline]
+    fn with_connection<F>(&mut self, key: usize, serve: F)
+    where
+        F: FnOnce(&mut Connection, &mut Context, &mut A, &mut [u8]) -> Fate,
+    {
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
+        let (context, app) = (&mut self.context, &mut self.app);
+        let began_ms = context.clock.now_ms();
+        context.share.begin(began_ms);
+        let receive = &mut self.receive;
+        let served = catch_unwind(AssertUnwindSafe(|| {
+            serve(connection, context, app, receive)
+        }));
+        let fate = served.unwrap_or_else(|_| panicked(connection, context, app));
+        debug_assert!(context.out.is_empty(), "{LEFT_OVER}");
+        let has_left_over = !context.out.is_empty();
+        context.out.clear();
+        let now_ms = context.clock.tick();
+        if now_ms != began_ms {
+            connection.turn_took(began_ms, now_ms);
+        }
+        let fate = if has_left_over { Fate::Reset } else { fate };
+        if !matches!(fate, Fate::Open | Fate::Again) {
+            return self.close(key, fate);
+        }
+        if fate == Fate::Again {
+            self.turns.push_back(connection.id());
+        }
+        connection.account(context);
+        connection.update_watch(&self.poller, context);
+        let deadline_ms = connection.deadline_ms(context);
+        if let Some(standing) = self.reminders.get_mut(key)
+            && deadline_ms < *standing
+        {
+            *standing = deadline_ms;
+            self.timers.remind(key as u32, deadline_ms);
+        }
+    }
+
+    fn close(&mut self, key: usize, fate: Fate) {
+        if let Some(connection) = self.connections.try_remove(key) {
+            connection.close(&self.poller, &mut self.context, fate);
+            self.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<A> Drop for Worker<A> {
+    /// Lets every connection go as [`Worker::stop`] does, without telling the application.
+    fn drop(&mut self) {
+        for connection in self.connections.drain() {
+            connection.close(&self.poller, &mut self.context, Fate::Reset);
+        }
+    }
+}
+
+fn panicked<A: App>(connection: &mut Connection, context: &mut Context, app: &mut A) -> Fate {
+    context.out.clear();
+    // The application may panic again when it is told.
+    let abandon = AssertUnwindSafe(|| connection.abandon(context, app));
+    match catch_unwind(abandon) {
+        Ok(Fate::Open) | Err(_) => Fate::Reset,
+        Ok(fate) => fate,
+    }
+}

@@ -1,0 +1,197 @@
+//! Serving what a wait found ready.
+//!
+//! What came is read from a few connections, then all of it is served, then the responses are sent ([`crate::batch`]): the kernel's code, the
+//! application's and ours are larger than what the processor keeps at hand, and each pushes the others out.
+
+use net::{Readiness, Received, Token};
+
+use super::{AHEAD_BYTES, AHEAD_MAX, FOREIGN, LISTENER, Worker};
+use crate::app::App;
+use crate::exchange::content::ROOM_BYTES_MAX;
+use crate::id::ConnectionId;
+use crate::limits::RECEIVE_BYTES;
+use crate::link::Fate;
+use crate::share::TURN_MS;
+
+/// More than this is a batch of requests, or content: it is served before the next connection is read from.
+const SINGLE_BYTES_MAX: usize = 768;
+/// Content handed over in one pass, after which those who wait for it have their turn: so it is still in the processor's cache when they
+/// take it, and its memory serves the next part (bench: asgi-upload).
+const CONTENT_BYTES_PER_PASS: usize = 2 * ROOM_BYTES_MAX;
+/// How long a pass serves events, and then turns that were left. Longer than a turn, so that one slow client is not alone in it.
+const PASS_MS: u64 = 2 * TURN_MS;
+
+/// What was read ahead.
+type Ahead = [Option<(Readiness, Received)>; AHEAD_MAX];
+
+impl<A: App> Worker<A> {
+    /// Serves what the last wait found ready, for some time. True when something is ready that is not ours.
+    pub fn dispatch(&mut self) -> bool {
+        if self.context.clock.refresh() {
+            let unix_s = self.context.clock.unix_s();
+            self.context.stamp.refresh(unix_s);
+        }
+        self.context.content_bytes = 0;
+        self.context.batch.open();
+        let is_foreign_ready = self.serve_events();
+        if !self.turns.is_empty() {
+            self.serve_turns();
+        }
+        self.send_batch();
+        self.take_mail();
+        if self.timers.is_due(self.context.clock.now_ms()) {
+            self.expire();
+        }
+        is_foreign_ready
+    }
+
+    fn serve_events(&mut self) -> bool {
+        let end_ms = self.context.clock.now_ms() + PASS_MS;
+        let mut is_foreign_ready = false;
+        while self.context.content_bytes < CONTENT_BYTES_PER_PASS
+            && let Some(event) = self.events.get(self.next_event)
+        {
+            let ahead = self.read_ahead();
+            if ahead.iter().all(Option::is_none) {
+                self.next_event += 1;
+                is_foreign_ready |= event.token == FOREIGN;
+                self.serve(event);
+            }
+            for (index, (event, received)) in ahead.into_iter().flatten().enumerate() {
+                self.next_event += 1;
+                self.serve_ahead(event, received, index);
+            }
+            if self.context.clock.now_ms() >= end_ms {
+                // Whatever is left to the next pass, others need not wait for it.
+                return is_foreign_ready || self.is_foreign_left();
+            }
+        }
+        is_foreign_ready
+    }
+
+    #[cold]
+    fn is_foreign_left(&self) -> bool {
+        let left = self.events.iter().skip(self.next_event);
+        left.into_iter().any(|event| event.token == FOREIGN)
+    }
+
+    /// Gives a turn to those that have more to do.
+    #[cold]
+    fn serve_turns(&mut self) {
+        let end_ms = self.context.clock.now_ms() + PASS_MS;
+        for _ in 0..self.turns.len() {
+            let next = self.turns.pop_front();
+            if let Some(key) = next.and_then(|id| self.find(id)) {
+                self.with_connection(key, |connection, context, app, _| {
+                    connection.go_on(context, app)
+                });
+            }
+            self.send_batch_if_due();
+            if self.context.clock.now_ms() >= end_ms {
+                return;
+            }
+        }
+    }
+
+    /// Reads from the next connections, as long as each of them waits for a request.
+    fn read_ahead(&mut self) -> Ahead {
+        let mut ahead = [const { None }; AHEAD_MAX];
+        if self.events.get(self.next_event + 1).is_none() {
+            return ahead;
+        }
+        let places = self.receive.chunks_exact_mut(AHEAD_BYTES);
+        for (index, (read, place)) in ahead.iter_mut().zip(places).enumerate() {
+            let Some(event) = self.events.get(self.next_event + index) else {
+                break;
+            };
+            let is_input = event.token < LISTENER && event.is_readable() && !event.is_writable();
+            let id = connection_of(event.token);
+            let connection = self.connections.get(id.key as usize);
+            let Some(connection) =
+                connection.filter(|it| is_input && it.id() == id && it.waits_for_request())
+            else {
+                break;
+            };
+            let received = connection.receive(place);
+            let is_batch = matches!(received, Received::Bytes(count) if count > SINGLE_BYTES_MAX);
+            *read = Some((event, received));
+            if is_batch {
+                break;
+            }
+        }
+        ahead
+    }
+
+    /// Serves what was read ahead into the `index`-th place.
+    fn serve_ahead(&mut self, event: Readiness, received: Received, index: usize) {
+        let start = index * AHEAD_BYTES;
+        if let Some(key) = self.find(connection_of(event.token)) {
+            self.with_connection(key, |connection, context, app, receive| {
+                let place = receive.get(start..start + AHEAD_BYTES).unwrap_or_default();
+                connection.received(context, app, received, place, event.has_ended())
+            });
+        }
+        self.send_batch_if_due();
+    }
+
+    /// Serves one event.
+    fn serve(&mut self, event: Readiness) {
+        if event.token >= FOREIGN {
+            return;
+        }
+        if event.token >= LISTENER {
+            return self.accept_from((event.token & !LISTENER) as usize);
+        }
+        let Some(key) = self.find(connection_of(event.token)) else {
+            // Of a connection that is closed, and whose place another may have.
+            return;
+        };
+        self.with_connection(key, |connection, context, app, receive| {
+            if event.has_ended() && !event.is_readable() {
+                connection.peer_ended(context, app);
+            }
+            if event.is_writable() {
+                connection.writable(context, app)
+            } else if event.is_readable() {
+                let buffer = receive.get_mut(..RECEIVE_BYTES).unwrap_or_default();
+                connection.readable(context, app, buffer, event.has_ended())
+            } else if event.has_ended() && !event.is_hung_up() {
+                Fate::Open
+            } else {
+                connection.abandon(context, app)
+            }
+        });
+        self.send_batch_if_due();
+    }
+
+    fn send_batch_if_due(&mut self) {
+        if self.context.batch.is_due(self.context.clock.now_ms()) {
+            self.send_batch();
+            self.context.batch.open();
+        }
+    }
+
+    /// Sends the responses that waited for each other.
+    pub(super) fn send_batch(&mut self) {
+        for index in 0.. {
+            let context = &mut self.context;
+            let Some(id) = context.batch.leave(index, &mut context.out) else {
+                return;
+            };
+            if let Some(key) = self.find(id) {
+                self.with_connection(key, |connection, context, app, _| {
+                    connection.settle(context, app)
+                });
+            }
+            // Nobody takes them if the connection is no more.
+            self.context.out.clear();
+        }
+    }
+}
+
+fn connection_of(token: Token) -> ConnectionId {
+    ConnectionId {
+        key: token as u32,
+        generation: (token >> 32) as u32,
+    }
+}

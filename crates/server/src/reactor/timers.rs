@@ -1,0 +1,37 @@
+//! Acting on deadlines.
+//!
+//! A connection computes its deadline; the wheel only reminds of it. A reminder that is overtaken by an earlier one is ignored, one that
+//! is early asks anew.
+
+use super::Worker;
+use super::accept::LISTENER_KEY;
+use crate::app::App;
+use crate::link::Fate;
+
+impl<A: App> Worker<A> {
+    /// Acts on every deadline that has passed.
+    pub(super) fn expire(&mut self) {
+        let now_ms = self.context.clock.now_ms();
+        let mut due = std::mem::take(&mut self.due);
+        self.timers.expire(now_ms, &mut due);
+        for key in due.drain(..) {
+            if key >= LISTENER_KEY {
+                self.rest_is_over((key - LISTENER_KEY) as usize);
+                continue;
+            }
+            match self.reminders.get_mut(key as usize) {
+                Some(standing) if *standing <= now_ms => *standing = u64::MAX,
+                // Overtaken by an earlier one, which has asked for the next.
+                _ => continue,
+            }
+            self.with_connection(key as usize, |connection, context, app, _| {
+                if connection.deadline_ms(context) <= context.clock.now_ms() {
+                    connection.expire(context, app)
+                } else {
+                    Fate::Open
+                }
+            });
+        }
+        self.due = due;
+    }
+}

@@ -1,0 +1,57 @@
+//! A response, or a part of one, in memory of its own.
+
+use std::fs::File;
+
+/// A whole response, in owned bytes.
+#[derive(Debug, Default)]
+pub struct Response {
+    /// The status code, 200-599.
+    pub status: u16,
+    /// Encoded field lines, each with its CRLF, without Content-Length and Connection.
+    pub fields: Vec<u8>,
+    /// The content.
+    pub content: Vec<u8>,
+    /// The length of a streamed content, if the application knows it: then it is sent with Content-Length. Parts beyond it are dropped,
+    /// and an end before it cuts the connection.
+    pub length: Option<u64>,
+}
+
+impl Response {
+    /// The response to a request whose application failed.
+    pub(crate) fn failure() -> Response {
+        Response::error(500, "500 Internal Server Error")
+    }
+
+    /// A short response in plain text.
+    pub(crate) fn error(status: u16, reason: &str) -> Response {
+        let mut fields = b"Content-Type: text/plain; charset=utf-8\r\n".to_vec();
+        if status == 503 {
+            fields.extend_from_slice(b"Retry-After: 1\r\n");
+        }
+        Response {
+            status,
+            fields,
+            content: [reason.as_bytes(), b"\n"].concat(),
+            length: None,
+        }
+    }
+
+    /// Makes it an empty one, with the room that it has.
+    pub fn clear(&mut self) {
+        self.status = 0;
+        self.fields.clear();
+        self.content.clear();
+        self.length = None;
+    }
+}
+
+/// Bytes of a file that are part of a response; they are sent without being read into memory.
+#[derive(Debug)]
+pub struct FilePart {
+    /// The file, open for reading. It is closed when the part has left, or when it never will.
+    pub file: File,
+    /// Where in the file the part begins.
+    pub offset: u64,
+    /// Bytes of the part. If the file turns out to have fewer, the connection is cut.
+    pub length: u64,
+}
