@@ -114,7 +114,7 @@ impl Asgi {
                 self.ended(py, exchange, result, responder)?
             }
         };
-        if outcome == Outcome::Responded {
+        if outcome == Outcome::Answered {
             self.kits.give_back(py, kit);
         }
         Ok(outcome)
@@ -165,7 +165,7 @@ impl Asgi {
         let task = self.runner.suspended(py, coroutine, future, running)?;
         let exchange = kit.exchange.get();
         if let Direct::Answered = exchange.first_step_ends(py, responder)? {
-            return Ok(Outcome::Responded);
+            return Ok(Outcome::Answered);
         }
         let before = exchange.open(py, |open| std::mem::replace(&mut open.task, task))?;
         drop(before);
@@ -188,7 +188,7 @@ impl Asgi {
             Ok(()) => {}
         }
         match direct {
-            Direct::Answered => Ok(Outcome::Responded),
+            Direct::Answered => Ok(Outcome::Answered),
             Direct::Nothing => {
                 exchange.close(py);
                 Ok(failure(responder))

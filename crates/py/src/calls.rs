@@ -67,7 +67,7 @@ impl Calls {
         ) {
             Match::Route(index) => {
                 let Some(route) = table.routes.get(index) else {
-                    return Outcome::Responded;
+                    return Outcome::Answered;
                 };
                 if !route.is_async && request.content == Content::Later {
                     return Outcome::ReadContent;
@@ -117,7 +117,7 @@ impl Calls {
         let result = self.call_handler(py, route, request, &object);
         let outcome = match result {
             // What most handlers give, ahead of everything else.
-            Ok(value) if self.answer_text(subject, &value, responder) => Outcome::Responded,
+            Ok(value) if self.answer_text(subject, &value, responder) => Outcome::Answered,
             result => self.ended(py, subject, result, responder),
         };
         self.runner.call_ends(py);

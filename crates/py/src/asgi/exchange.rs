@@ -494,9 +494,9 @@ fn started_before() -> PyErr {
 
 /// The answer of an application that failed before it began one.
 pub(crate) fn failure(responder: &mut Responder<'_>) -> Outcome {
-    if !responder.has_responded() {
+    if !responder.is_answered() {
         let fields = Fields::constant(crate::answer::TEXT);
         responder.respond(500, fields, b"500 Internal Server Error\n");
     }
-    Outcome::Responded
+    Outcome::Answered
 }

@@ -51,7 +51,7 @@ impl Calls {
         responder: &mut Responder<'_>,
     ) -> PyResult<Outcome> {
         if self.answer_text(subject, value, responder) {
-            return Ok(Outcome::Responded);
+            return Ok(Outcome::Answered);
         }
         let answer = convert(value)?;
         if let Source::Whole(body) = &answer.source {
@@ -59,7 +59,7 @@ impl Calls {
             if subject.may_be_open {
                 self.runner.shared.close(subject.id);
             }
-            return Ok(Outcome::Responded);
+            return Ok(Outcome::Answered);
         }
         self.stream(py, subject, answer, responder)
     }
@@ -85,7 +85,7 @@ impl Calls {
                 ) {
                     self.runner.shared.close(subject.id);
                     parts.close(py);
-                    return Ok(Outcome::Responded);
+                    return Ok(Outcome::Answered);
                 }
                 let request = subject.request.clone_ref(py);
                 let before = self.runner.shared.open(subject.id, |exchange| {
@@ -121,7 +121,7 @@ impl Calls {
                     responder,
                 ))
             }
-            Source::Whole(_) => Ok(Outcome::Responded),
+            Source::Whole(_) => Ok(Outcome::Answered),
         }
     }
 
@@ -186,10 +186,10 @@ impl Calls {
 
 /// The answer of last resort.
 fn plain_answer(responder: &mut Responder<'_>) -> Outcome {
-    if !responder.has_responded() {
+    if !responder.is_answered() {
         responder.respond(500, Fields::constant(TEXT), b"500 Internal Server Error\n");
     }
-    Outcome::Responded
+    Outcome::Answered
 }
 
 pub(super) fn plain_failure(

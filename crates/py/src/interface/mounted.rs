@@ -117,8 +117,8 @@ impl Mounted {
         (&mut self.native, &mut self.mounts)
     }
 
-    /// As [`server::App::response_sent`].
-    pub(super) fn response_sent(&mut self) {
+    /// As [`server::App::answer_left`].
+    pub(super) fn answer_left(&mut self) {
         let py = ffi::attached();
         let mut wsgi = self.mounts.wsgi_mut();
         let Some(wsgi) = wsgi.find(|wsgi| wsgi.has_call()) else {
@@ -128,7 +128,7 @@ impl Mounted {
         if let Err(error) = &hidden {
             log_failure(py, error, None);
         }
-        wsgi.response_sent();
+        wsgi.answer_left();
     }
 
     /// As [`server::App::pull`]; so are the next four.
@@ -298,7 +298,7 @@ impl Guest {
                     log_failure(py, &error, None);
                     let fields = Fields::constant(crate::answer::TEXT);
                     responder.respond(500, fields, b"500 Internal Server Error\n");
-                    Outcome::Responded
+                    Outcome::Answered
                 }
             },
         }

@@ -145,7 +145,7 @@ impl Inline {
         match answer {
             Answer::Whole(content) => {
                 match self.whole(py, exchange, content.as_bytes(), responder) {
-                    Ok(Whole::Written) => Ok(Outcome::Responded),
+                    Ok(Whole::Written) => Ok(Outcome::Answered),
                     // Only the head is written: the rest follows as a stream, which ends too early.
                     Ok(Whole::Short(first, owed)) => {
                         let stream = Stream::new(py, runner, request, owed, None);
@@ -160,7 +160,7 @@ impl Inline {
             {
                 self.unclosed.keep(request.head, blocks);
                 let written = self.whole(py, exchange, first.as_bytes(), responder);
-                written.map(|_| Outcome::RespondedAhead)
+                written.map(|_| Outcome::AnsweredAhead)
             }
             Answer::Blocks(first, blocks) => {
                 match begin_stream(py, exchange, first.as_bytes(), responder) {
@@ -170,7 +170,7 @@ impl Inline {
                     }
                     nothing_follows => {
                         blocks.close();
-                        nothing_follows.map(|_| Outcome::Responded)
+                        nothing_follows.map(|_| Outcome::Answered)
                     }
                 }
             }
@@ -378,9 +378,9 @@ impl Stream {
 
 /// The answer of last resort.
 pub(super) fn failure(responder: &mut Responder<'_>) -> Outcome {
-    if !responder.has_responded() {
+    if !responder.is_answered() {
         let fields = Fields::constant(crate::answer::TEXT);
         responder.respond(500, fields, b"500 Internal Server Error\n");
     }
-    Outcome::Responded
+    Outcome::Answered
 }
