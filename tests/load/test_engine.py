@@ -36,7 +36,7 @@ def request(**keys: Any) -> dict[str, Any]:
         (plan(connections=-1), "connections: -1 does not fit"),
         (plan(connections="many"), "connections: many does not fit"),
         (plan(http_version="2"), '"2" is not 1.0 or 1.1'),
-        (plan(source_addresses=["here"]), '"here" is no IP address'),
+        (plan(source_addresses=["here"]), '"here" is not an IP address'),
         (plan(duration_s=3), "give one of duration_s, requests_total and stages"),
         (plan(requests_total=None), "give one of duration_s, requests_total and stages"),
         (plan(timeout_s=-1), "timeout_s: "),
@@ -46,7 +46,7 @@ def request(**keys: Any) -> dict[str, Any]:
         (plan(rate_per_s=0), "0 is no rate"),
         (
             plan(requests_total=None, rate_per_s=5, stages=[{"duration_s": 1, "rate_per_s": 5}]),
-            "leave rate_per_s away",
+            "leave out rate_per_s",
         ),
         (request(color=1), "color: a request has no such key"),
         (request(weight=-1), "weight: -1 does not fit"),

@@ -1,4 +1,4 @@
-//! From a request to its handler's call, and through the first step of a coroutine.
+//! Calls the handler of a request, and runs the first step of a coroutine.
 
 mod outcome;
 pub(crate) mod parts;
@@ -9,33 +9,33 @@ use pyo3::prelude::*;
 use server::{Content, ExchangeId, Match, Outcome, Parameters, Responder};
 
 use self::outcome::plain_failure;
-use crate::answering::{Answering, Stage};
 use crate::ffi::{self, Sent};
 use crate::interface::Mounts;
 use crate::request::{Request, span_of};
 use crate::runner::Runner;
 use crate::shared::Shared;
+use crate::suspended::{Stage, SuspendedHandler};
 use crate::table::{Route, Table};
 
-/// Request objects that wait to be used again.
+/// Number of request objects kept for reuse.
 const SPARE_REQUESTS: usize = 64;
 
-/// What changes from call to call.
+/// State of the calls: what changes from one to the next.
 pub(crate) struct Calls {
     pub(crate) runner: Runner,
     spare: Vec<Py<Request>>,
-    /// Where the parameters of the path at hand are.
+    /// The parameters of the current path.
     parameters: Parameters,
 }
 
-/// One call's exchange.
+/// The exchange of one call.
 #[derive(Clone, Copy)]
 struct Subject<'a> {
     table: &'a Arc<Table>,
     id: ExchangeId,
     request: &'a Py<Request>,
     stage: Stage,
-    /// The handler may have begun to receive content.
+    /// The handler may have started to receive content.
     may_be_open: bool,
 }
 
@@ -48,7 +48,7 @@ impl Calls {
         }
     }
 
-    /// Answers a request by its route, or by what is mounted where there is none.
+    /// Handles a request by its route or, if it has none, by what is mounted.
     #[inline]
     pub(crate) fn call(
         &mut self,
@@ -116,8 +116,8 @@ impl Calls {
         };
         let result = self.call_handler(py, route, request, &object);
         let outcome = match result {
-            // What most handlers give, ahead of everything else.
-            Ok(value) if self.answer_text(subject, &value, responder) => Outcome::Answered,
+            // Most handlers return a str, so it is tried first.
+            Ok(value) if self.respond_text(subject, &value, responder) => Outcome::Answered,
             result => self.ended(py, subject, result, responder),
         };
         self.runner.call_ends(py);
@@ -125,7 +125,7 @@ impl Calls {
         outcome
     }
 
-    /// Asks the application how to answer a status that the router decided.
+    /// Asks the application for the response to a status that the router decided.
     #[cold]
     fn call_status(
         &mut self,
@@ -153,7 +153,7 @@ impl Calls {
         outcome
     }
 
-    /// What every call needs: a context without a trace of another request, and a request object.
+    /// Prepares a call: a context without traces of other requests, and a request object.
     #[inline]
     fn begin(
         &mut self,
@@ -170,7 +170,7 @@ impl Calls {
         Ok(object)
     }
 
-    /// Calls a handler. A plain function runs in no task; a coroutine function runs nothing yet.
+    /// Calls a handler. A plain function runs outside any task; calling a coroutine function runs none of it yet.
     #[inline]
     fn call_handler<'py>(
         &mut self,
@@ -188,7 +188,7 @@ impl Calls {
         call_with_parameters(py, route, &self.parameters, request, object)
     }
 
-    /// Goes on with what a handler gave: a value, a coroutine, or an exception.
+    /// Continues with the result of a handler: a value, a coroutine, or an exception.
     fn ended(
         &mut self,
         py: Python<'_>,
@@ -198,7 +198,7 @@ impl Calls {
     ) -> Outcome {
         match result {
             Ok(value) if ffi::is_coroutine(&value) => self.step(py, subject, value, responder),
-            Ok(value) => match self.answer(py, subject, &value, responder) {
+            Ok(value) => match self.respond(py, subject, &value, responder) {
                 Ok(outcome) => outcome,
                 Err(error) => self.failed(py, subject, error, responder),
             },
@@ -227,8 +227,8 @@ impl Calls {
         if subject.stage == Stage::Stream {
             return self.stream_ended(py, subject, result);
         }
-        let answered = result.and_then(|value| self.answer(py, subject, &value, responder));
-        answered.unwrap_or_else(|error| self.failed(py, subject, error, responder))
+        let outcome = result.and_then(|value| self.respond(py, subject, &value, responder));
+        outcome.unwrap_or_else(|error| self.failed(py, subject, error, responder))
     }
 
     fn suspended(
@@ -239,7 +239,7 @@ impl Calls {
         future: Bound<'_, PyAny>,
         responder: &mut Responder<'_>,
     ) -> Outcome {
-        let answering = Answering {
+        let handler = SuspendedHandler {
             table: Arc::clone(subject.table),
             shared: Arc::clone(&self.runner.shared),
             request: subject.request.clone_ref(py),
@@ -248,7 +248,7 @@ impl Calls {
         };
         let suspended = self
             .runner
-            .suspended(py, coroutine, future, Box::new(answering));
+            .suspended(py, coroutine, future, Box::new(handler));
         match suspended {
             Ok(task) => {
                 let before = self.runner.shared.open(subject.id, |exchange| {
@@ -262,7 +262,7 @@ impl Calls {
         }
     }
 
-    /// A request object, used again if one is spare.
+    /// A request object, reused if a spare one exists.
     #[inline(always)]
     fn request_object(
         &mut self,
@@ -294,7 +294,7 @@ impl Calls {
         Ok(object.unbind())
     }
 
-    /// Keeps an object that nobody else holds.
+    /// Keeps an object that nothing else references.
     #[inline(always)]
     fn give_back(&mut self, py: Python<'_>, object: Py<Request>) {
         if self.spare.len() < SPARE_REQUESTS

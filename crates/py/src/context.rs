@@ -1,14 +1,14 @@
 //! A `contextvars` context for each call.
 //!
-//! Making, entering and freeing one costs a tenth of a request. So one *lent* context is made the current one for many calls in a row,
-//! as the idle task is (`task.rs`). A call that set no variable leaves it as it was: its mapping of variables, which is immutable, is
-//! still the very one it began with. One that set a variable, or suspended, keeps it for itself.
+//! Creating, entering and freeing one takes a tenth of a request's time. So one *lent* context stays the current one for many calls in a
+//! row, as the idle task does (`task.rs`). If a call sets no variable, the context still holds the same mapping of variables, which is
+//! immutable. A call that sets a variable or suspends keeps the context.
 
 use pyo3::prelude::*;
 
 use crate::ffi;
 
-/// Lends contexts that hold what the server's own holds, and nothing of any other request.
+/// Lends contexts that hold the server's own variables and nothing of any other request.
 #[derive(Default)]
 pub(crate) struct Contexts {
     pristine: Option<Pristine>,
@@ -16,17 +16,17 @@ pub(crate) struct Contexts {
     is_current: bool,
 }
 
-/// What every call begins with.
+/// What every call starts with.
 struct Pristine {
     context: Py<PyAny>,
-    can_tell_changes: bool,
+    detects_changes: bool,
 }
 
-/// The references to a current context that nobody else holds: ours and the thread's.
+/// References to a current context that nothing else holds: ours and the thread's.
 const REFERENCES: isize = 2;
 
 impl Contexts {
-    /// Makes a context without a trace of another request the current one.
+    /// Makes a context without traces of other requests the current one.
     #[inline]
     pub(crate) fn enter(&mut self, py: Python<'_>) -> PyResult<()> {
         if self.is_current {
@@ -35,7 +35,7 @@ impl Contexts {
         self.enter_now(py)
     }
 
-    /// A call is over: its context stays current for the next one, or goes if it holds anything of this one.
+    /// A call has ended: its context stays current for the next one, or is dropped if it holds anything of this one.
     #[inline]
     pub(crate) fn ended(&mut self, py: Python<'_>) {
         let is_unchanged = self
@@ -48,13 +48,13 @@ impl Contexts {
         }
     }
 
-    /// Lets the current context go, whatever it holds.
+    /// Drops the current context, whatever it holds.
     pub(crate) fn discard(&mut self, py: Python<'_>) {
         self.leave(py);
         self.lent = None;
     }
 
-    /// Takes the current context away, for the call that goes on in it.
+    /// Takes the current context away, for the call that continues in it.
     pub(crate) fn take(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.leave(py);
         match self.lent.take() {
@@ -63,7 +63,7 @@ impl Contexts {
         }
     }
 
-    /// None of ours is current any more.
+    /// Makes none of our contexts the current one.
     #[inline]
     pub(crate) fn leave(&mut self, py: Python<'_>) {
         if std::mem::take(&mut self.is_current)
@@ -79,7 +79,7 @@ impl Contexts {
             Some(pristine) => pristine,
             None => Pristine {
                 context: ffi::copy_current_context(py)?.unbind(),
-                can_tell_changes: can_tell_changes(py).unwrap_or(false),
+                detects_changes: detects_changes(py).unwrap_or(false),
             },
         };
         let lent = match self.lent.take() {
@@ -95,7 +95,7 @@ impl Contexts {
     }
 }
 
-/// Runs something in `context`, whatever is current.
+/// Runs a function in `context`, whatever context is current.
 pub(crate) fn run_in<T>(
     context: &Bound<'_, PyAny>,
     run: impl FnOnce() -> PyResult<T>,
@@ -109,14 +109,14 @@ pub(crate) fn run_in<T>(
 #[inline]
 fn is_unchanged(lent: &Bound<'_, PyAny>, pristine: &Pristine) -> bool {
     let before = pristine.context.bind(lent.py());
-    pristine.can_tell_changes
+    pristine.detects_changes
         && ffi::context_variables(lent) == ffi::context_variables(before)
         && ffi::first_weak_reference(lent) == 0
         && ffi::references(lent.as_unbound()) == REFERENCES
 }
 
-/// Tries out whether a changed context can be told from an unchanged one in this interpreter.
-fn can_tell_changes(py: Python<'_>) -> PyResult<bool> {
+/// Tests whether this interpreter lets us distinguish a changed context from an unchanged one.
+fn detects_changes(py: Python<'_>) -> PyResult<bool> {
     let one = ffi::copy_current_context(py)?;
     let other = ffi::copy_context(&one)?;
     if ffi::context_variables(&one) != ffi::context_variables(&other) {

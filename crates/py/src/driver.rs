@@ -12,17 +12,17 @@ use crate::request::Request;
 pub(crate) struct Work {
     pub(crate) coroutine: Py<PyAny>,
     pub(crate) context: Py<PyAny>,
-    /// What the coroutine gave in its first step, until the task has taken it.
+    /// What the coroutine yielded in its first step, until the task has taken it.
     pub(crate) future: Option<Py<PyAny>>,
     pub(crate) purpose: Box<dyn Purpose>,
 }
 
-/// What a coroutine is run for: what its end means to its exchange.
+/// What a coroutine is run for: what its end means for its exchange.
 pub(crate) trait Purpose: Send + Sync {
-    /// It returned.
+    /// The coroutine returned.
     ///
     /// # Errors
-    /// What ends the task.
+    /// An exception that ends the task.
     fn returned(
         &mut self,
         py: Python<'_>,
@@ -30,17 +30,17 @@ pub(crate) trait Purpose: Send + Sync {
         value: &Bound<'_, PyAny>,
     ) -> PyResult<After>;
 
-    /// It raised.
+    /// The coroutine raised.
     ///
     /// # Errors
-    /// What ends the task.
+    /// An exception that ends the task.
     fn raised(&mut self, py: Python<'_>, context: &Py<PyAny>, error: PyErr) -> PyResult<After>;
 
-    /// It will never go on.
+    /// The coroutine will never be resumed.
     fn closed(&mut self, py: Python<'_>);
 }
 
-/// What follows the end of a coroutine.
+/// What follows when a coroutine has ended.
 pub(crate) enum After {
     Coroutine(Py<PyAny>),
     End,
@@ -58,7 +58,8 @@ impl Driver {
         self.work = Some(Box::new(work));
     }
 
-    /// Goes on, with an exception or without. The work is out of the object meanwhile, so that nothing is borrowed while Python runs.
+    /// Resumes the work, with or without an exception. The work is out of the object meanwhile, so that nothing is borrowed while Python
+    /// runs.
     fn resume(slf: &Bound<'_, Driver>, mut thrown: Option<PyErr>) -> PyResult<Py<PyAny>> {
         let py = slf.py();
         let Some(mut work) = slf.borrow_mut().work.take() else {
@@ -73,7 +74,7 @@ impl Driver {
             return Ok(future);
         }
         loop {
-            // Whatever fails, the work is not dropped without an answer.
+            // Whatever fails, the work is not dropped without a response.
             let after = match work.step(py, thrown.take()).unwrap_or_else(Sent::Raised) {
                 Sent::Yielded(value) => {
                     slf.borrow_mut().work = Some(work);
@@ -160,10 +161,10 @@ impl Work {
     }
 }
 
-/// The exception that the arguments of a coroutine's `throw()` stand for.
+/// The exception that the arguments of a coroutine's `throw()` describe.
 ///
 /// # Errors
-/// What making it raises.
+/// Whatever constructing it raises.
 pub(crate) fn thrown(kind: &Bound<'_, PyAny>, value: Option<&Bound<'_, PyAny>>) -> PyResult<PyErr> {
     let error = match value {
         Some(value) if value.is_instance_of::<pyo3::exceptions::PyBaseException>() => value.clone(),
@@ -174,15 +175,15 @@ pub(crate) fn thrown(kind: &Bound<'_, PyAny>, value: Option<&Bound<'_, PyAny>>) 
     Ok(PyErr::from_value(error))
 }
 
-/// Whether an exception is the task's business, and not a failure of the handler alone.
+/// Whether an exception concerns the task, and is not only a failure of the handler.
 pub(crate) fn ends_task(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<CancelledError>(py)
         || error.is_instance_of::<PyKeyboardInterrupt>(py)
         || error.is_instance_of::<PySystemExit>(py)
 }
 
-/// Cancels what a coroutine waits for because its task was cancelled before it could wait. False when that is nothing to cancel (it gave
-/// way only, or the future is done): then the coroutine has to be told itself.
+/// Cancels what a coroutine waits for, because its task was cancelled before it could wait. False when nothing can be cancelled (it only
+/// yielded control, or the future is done): then the exception has to be thrown into the coroutine.
 fn is_cancelled_with(py: Python<'_>, future: &Py<PyAny>, cancelled: &PyErr) -> bool {
     let cancel = || -> PyResult<bool> {
         if !future
@@ -199,32 +200,31 @@ fn is_cancelled_with(py: Python<'_>, future: &Py<PyAny>, cancelled: &PyErr) -> b
     cancel().unwrap_or(false)
 }
 
-/// Logs a failure that no error handler can answer any more.
+/// Logs a failure that no error handler can respond to any more.
 pub(crate) fn log_failure(py: Python<'_>, error: &PyErr, request: Option<&Py<Request>>) {
     let title = request.and_then(|request| request.get().with(py, |state| state.title()).ok());
     let title = title.as_deref().unwrap_or("a request");
     log(
         py,
-        "%s: the answer could not be completed",
+        "%s: the response could not be completed",
         title,
         Some(error),
         "error",
     );
 }
 
-/// Logs that an ASGI application raised, or returned before its answer was complete.
+/// Logs that an ASGI application raised, or returned before its response was complete.
 pub(crate) fn log_application(py: Python<'_>, title: &str, error: Option<&PyErr>) {
     let message = match error {
         Some(_) => "%s: the application raised",
-        None => "%s: the application returned without a complete answer",
+        None => "%s: the application returned before its response was complete",
     };
     log(py, message, title, error, "error");
 }
 
-/// Logs, for debugging, that a file had less than an answer was said to have: the peer sees a cut.
+/// Logs at debug level that a file was shorter than announced, which truncates the response.
 pub(crate) fn log_short_file(py: Python<'_>, missing_bytes: u64) {
-    let message =
-        "a file ended %d bytes before its answer did, or could not be read: the connection is cut";
+    let message = "a file was %d bytes shorter than announced, or could not be read: the response is truncated";
     let write = || -> PyResult<()> {
         let logger = py
             .import("logging")?
@@ -237,9 +237,9 @@ pub(crate) fn log_short_file(py: Python<'_>, missing_bytes: u64) {
     }
 }
 
-/// Logs what an ASGI application raised because its client had gone, which is nobody's mistake here.
+/// Logs at debug level an exception that an ASGI application raised because its client had disconnected, which is not an error.
 pub(crate) fn log_disconnected(py: Python<'_>, title: &str, error: &PyErr) {
-    let message = "%s: the application raised because its client has gone";
+    let message = "%s: the application raised because its client has disconnected";
     log(py, message, title, Some(error), "debug");
 }
 
@@ -250,7 +250,7 @@ fn log(py: Python<'_>, message: &str, title: &str, error: Option<&PyErr>, level:
             .call_method1("getLogger", ("bolide.error",))?;
         let keywords = pyo3::types::PyDict::new(py);
         if let Some(error) = error {
-            // With its traceback, which `value()` leaves out before 3.12.
+            // Including the traceback, which `value()` leaves out before 3.12.
             keywords.set_item("exc_info", error.clone_ref(py).into_value(py))?;
         }
         logger.call_method(level, (message, title), Some(&keywords))?;

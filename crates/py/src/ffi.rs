@@ -1,6 +1,6 @@
-//! The calls into CPython that PyO3 has no safe form of.
+//! The calls into CPython for which PyO3 has no safe form.
 //!
-//! The only module of this crate that may hold `unsafe`. What a function needs beyond its types, its comment says.
+//! The only module of this crate that may contain `unsafe`. Comments state what a function requires beyond its types.
 #![allow(unsafe_code)]
 
 mod construction;
@@ -21,7 +21,7 @@ pub(crate) use slots::{Awaitable, Method, method, step_directly};
 
 /// What a coroutine did with a value it was sent.
 pub(crate) enum Sent<'py> {
-    /// It suspended and gave this.
+    /// It suspended and yielded this.
     Yielded(Bound<'py, PyAny>),
     /// It ended and returned this.
     Returned(Bound<'py, PyAny>),
@@ -29,14 +29,14 @@ pub(crate) enum Sent<'py> {
     Raised(PyErr),
 }
 
-/// The interpreter token of a thread that is known to hold it: the application is called from inside a Python call only.
+/// The interpreter token of a thread that is known to be attached: the application is called only from inside a Python call.
 pub(crate) fn attached<'py>() -> Python<'py> {
-    // SAFETY: `Worker` is reached only through the methods of `Server` and `Selector`, which Python calls with the interpreter
-    // attached, and they detach only around the wait, in which no application code runs.
+    // SAFETY: `Worker` is accessed only through the methods of `Server` and `Selector`, which Python calls with the interpreter attached.
+    // They detach only around the wait, in which no application code runs.
     unsafe { Python::assume_attached() }
 }
 
-/// Calls `callable` with positional arguments and no tuple in between.
+/// Calls `callable` with positional arguments, without a tuple.
 #[inline]
 pub(crate) fn call<'py, const N: usize>(
     py: Python<'py>,
@@ -52,7 +52,7 @@ pub(crate) fn call<'py, const N: usize>(
     unsafe { Bound::from_owned_ptr_or_err(py, result) }
 }
 
-/// Calls `callable` with `arguments`, of which the last ones are named by the tuple `names` (if any).
+/// Calls `callable` with `arguments`, the last of which are named by the tuple `names` (if any).
 pub(crate) fn call_named<'py>(
     py: Python<'py>,
     callable: &Py<PyAny>,
@@ -78,7 +78,7 @@ pub(crate) fn call_named<'py>(
     unsafe { Bound::from_owned_ptr_or_err(py, result) }
 }
 
-/// Lets a coroutine go on, which is sent None.
+/// Resumes a coroutine by sending it None.
 pub(crate) fn send<'py>(py: Python<'py>, coroutine: &Bound<'py, PyAny>) -> Sent<'py> {
     let mut result = ptr::null_mut();
     let (receiver, none) = (coroutine.as_ptr(), py.None());
@@ -98,7 +98,7 @@ pub(crate) fn send<'py>(py: Python<'py>, coroutine: &Bound<'py, PyAny>) -> Sent<
 
 /// A copy of the current context.
 pub(crate) fn copy_current_context(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    // SAFETY: needs nothing but the interpreter.
+    // SAFETY: requires only that the interpreter is attached.
     let context = unsafe { ffi::PyContext_CopyCurrent() };
     // SAFETY: a new reference, or null with the error set.
     unsafe { Bound::from_owned_ptr_or_err(py, context) }
@@ -106,17 +106,17 @@ pub(crate) fn copy_current_context(py: Python<'_>) -> PyResult<Bound<'_, PyAny>>
 
 /// A copy of a context.
 pub(crate) fn copy_context<'py>(context: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: any object may be passed; one that is no context sets an error.
+    // SAFETY: any object may be passed; one that is not a context sets an error.
     let copy = unsafe { ffi::PyContext_Copy(context.as_ptr()) };
     // SAFETY: a new reference, or null with the error set.
     unsafe { Bound::from_owned_ptr_or_err(context.py(), copy) }
 }
 
-/// The address of a context's mapping of variables. It is immutable and the context keeps it alive,
-/// so two contexts with the same address hold the same variables.
+/// The address of a context's mapping of variables, which is immutable and which the context keeps alive. So two contexts with the same
+/// address hold the same variables.
 ///
-/// Its place in the object is not public: behind the header and the pointer to the context before,
-/// from CPython 3.7 on. The caller tries out that it is still there. 0 for what is no context.
+/// Its place in the object is not public: after the object header and the pointer to the previous context, from CPython 3.7 on. The caller
+/// tests that it still is. 0 for an object that is not a context.
 #[inline]
 pub(crate) fn context_variables(context: &Bound<'_, PyAny>) -> usize {
     if context.get_type_ptr() != &raw mut ffi::PyContext_Type {
@@ -125,13 +125,13 @@ pub(crate) fn context_variables(context: &Bound<'_, PyAny>) -> usize {
     const OFFSET: usize = size_of::<ffi::PyObject>() + size_of::<*mut ffi::PyObject>();
     // SAFETY: it is a context object, which is larger than that in every version.
     let place = unsafe { context.as_ptr().byte_add(OFFSET) }.cast::<usize>();
-    // SAFETY: as above; reading a word of a live object.
+    // SAFETY: as above; this reads one word of a live object.
     unsafe { *place }
 }
 
 /// Makes `context` the current one until [`exit_context`].
 pub(crate) fn enter_context(context: &Bound<'_, PyAny>) -> PyResult<()> {
-    // SAFETY: any object may be passed; one that is no context sets an error.
+    // SAFETY: any object may be passed; one that is not a context sets an error.
     let failed = unsafe { ffi::PyContext_Enter(context.as_ptr()) } < 0;
     if failed {
         Err(PyErr::fetch(context.py()))
@@ -151,7 +151,7 @@ pub(crate) fn exit_context(context: &Bound<'_, PyAny>) -> PyResult<()> {
     }
 }
 
-/// The address of the first weak reference to an object, 0 when there is none: equal twice means that none was added and kept.
+/// The address of the first weak reference to an object, 0 when there is none. If it is the same twice, none was added and kept.
 pub(crate) fn first_weak_reference(object: &Bound<'_, PyAny>) -> usize {
     let kind = object.get_type_ptr();
     // SAFETY: types live as long as their instances.
@@ -161,11 +161,11 @@ pub(crate) fn first_weak_reference(object: &Bound<'_, PyAny>) -> usize {
     }
     // SAFETY: a type with an offset keeps the list's head there in each instance.
     let list = unsafe { object.as_ptr().byte_offset(offset) }.cast::<usize>();
-    // SAFETY: as above; the interpreter is attached, so nobody changes it meanwhile.
+    // SAFETY: as above; the interpreter is attached, so it does not change meanwhile.
     unsafe { *list }
 }
 
-/// The dict of an object's attributes, made if need be; for a type that has no `__dict__` to ask for.
+/// The dict of an object's attributes, created if necessary; for a type that has no `__dict__` attribute.
 pub(crate) fn attributes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     // SAFETY: any object may be asked; one without a dict sets an error.
     let dict = unsafe { ffi::PyObject_GenericGetDict(object.as_ptr(), ptr::null_mut()) };
@@ -176,17 +176,17 @@ pub(crate) fn attributes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py,
 
 /// True for an object with `__next__`.
 pub(crate) fn is_iterator(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: any object may be asked.
+    // SAFETY: any object may be passed.
     unsafe { ffi::PyIter_Check(object.as_ptr()) != 0 }
 }
 
-/// True for what an `async def` function gives.
+/// True for what calling an `async def` function returns.
 #[inline]
 pub(crate) fn is_coroutine(object: &Bound<'_, PyAny>) -> bool {
     object.get_type_ptr() == &raw mut ffi::PyCoro_Type
 }
 
-/// The C function behind a built-in attribute, or a method without arguments, of one type: calling it costs a tenth of a lookup by name.
+/// The C function of a built-in attribute, or of a method without arguments, of one type. Calling it takes a tenth of a lookup by name.
 pub(crate) struct Reader {
     owner: Py<PyType>,
     function: ReaderFunction,
@@ -198,16 +198,16 @@ enum ReaderFunction {
 }
 
 impl Reader {
-    /// The function behind `owner.name`.
+    /// The function of `owner.name`.
     ///
     /// # Errors
-    /// `AttributeError` when there is no such name, `TypeError` when it is something else.
+    /// `AttributeError` when that name does not exist, `TypeError` when it is something else.
     pub(crate) fn new(owner: &Bound<'_, PyType>, name: &str) -> PyResult<Reader> {
         let descriptor = owner.getattr(name)?;
         let kind = descriptor.get_type_ptr();
         let function = if kind == &raw mut ffi::PyGetSetDescr_Type {
             let descriptor = descriptor.as_ptr().cast::<ffi::PyGetSetDescrObject>();
-            // SAFETY: the type says what the object is.
+            // SAFETY: the check above says what the object is.
             let attribute = unsafe { (*descriptor).d_getset };
             // SAFETY: the table of a type's attributes lives as long as the type, which `owner` keeps.
             let attribute = unsafe { &*attribute };
@@ -215,7 +215,7 @@ impl Reader {
             get.map(ReaderFunction::Attribute)
         } else if kind == &raw mut ffi::PyMethodDescr_Type {
             let descriptor = descriptor.as_ptr().cast::<ffi::PyMethodDescrObject>();
-            // SAFETY: the type says what the object is.
+            // SAFETY: the check above says what the object is.
             let method = unsafe { (*descriptor).d_method };
             // SAFETY: as for attributes.
             let method = unsafe { &*method };
@@ -232,7 +232,7 @@ impl Reader {
         }
     }
 
-    /// What it gives for an instance of that very type.
+    /// Its value for an instance of exactly that type.
     ///
     /// # Errors
     /// `TypeError` for any other object.
@@ -252,34 +252,35 @@ impl Reader {
     }
 }
 
-/// The entry of a dict behind `position`, which is moved on: None at the end. Finds nothing twice, and costs a third of a lookup.
+/// The entry of a dict after `position`, which is advanced; None at the end. Finds no entry twice, and takes a third of the time of a
+/// lookup.
 #[inline]
 pub(crate) fn next_entry<'py>(
     dict: &Bound<'py, PyDict>,
     position: &mut isize,
 ) -> Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let (mut key, mut value) = (ptr::null_mut(), ptr::null_mut());
-    // SAFETY: it is a dict; whatever the position, no entry beyond its end is given.
+    // SAFETY: it is a dict; for a position beyond its end, no entry is returned.
     let is_found = unsafe { ffi::PyDict_Next(dict.as_ptr(), position, &mut key, &mut value) };
     if is_found == 0 {
         return None;
     }
     let py = dict.py();
-    // SAFETY: an entry was found, so its key is a borrowed reference, and nothing ran since.
+    // SAFETY: an entry was found, so its key is a borrowed reference, and no code has run since.
     let key = unsafe { Bound::from_borrowed_ptr(py, key) };
     // SAFETY: the same holds for its value.
     let value = unsafe { Bound::from_borrowed_ptr(py, value) };
     Some((key, value))
 }
 
-/// A dict's version, which every change makes another (PEP 509); None from CPython 3.14 on, which keeps none.
+/// A dict's version, which changes with every modification (PEP 509); None from CPython 3.14 on, which keeps none.
 #[cfg(Py_3_14)]
 #[inline]
 pub(crate) fn version(_dict: &Bound<'_, PyDict>) -> Option<u64> {
     None
 }
 
-/// A dict's version, which every change makes another (PEP 509).
+/// A dict's version, which changes with every modification (PEP 509).
 #[cfg(not(Py_3_14))]
 #[inline]
 #[allow(deprecated, reason = "3.12 and 3.13 keep it still")]
@@ -288,11 +289,11 @@ pub(crate) fn version(dict: &Bound<'_, PyDict>) -> Option<u64> {
     Some(unsafe { (*dict.as_ptr().cast::<ffi::PyDictObject>()).ma_version_tag })
 }
 
-/// Whether a list holds just these objects.
+/// Whether a list holds exactly these objects.
 #[inline]
 pub(crate) fn holds<T>(list: &Bound<'_, PyList>, objects: &[Py<T>]) -> bool {
     let items = list.as_ptr().cast::<ffi::PyListObject>();
-    // SAFETY: it is a list, and the interpreter is attached: nobody changes it meanwhile.
+    // SAFETY: it is a list, and the interpreter is attached, so it does not change meanwhile.
     let items = unsafe { (*items).ob_item };
     if list.len() != objects.len() || items.is_null() {
         return list.len() == objects.len();
@@ -303,7 +304,7 @@ pub(crate) fn holds<T>(list: &Bound<'_, PyList>, objects: &[Py<T>]) -> bool {
     items.iter().copied().eq(addresses)
 }
 
-/// The characters of a str that holds nothing but ASCII; not of an instance of a derived class.
+/// The characters of a str that is all ASCII; None for instances of derived classes.
 #[cfg(Py_3_14)]
 #[inline]
 pub(crate) fn ascii<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
@@ -312,7 +313,7 @@ pub(crate) fn ascii<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
         .then_some(utf8.as_bytes())
 }
 
-/// The characters of a str that holds nothing but ASCII, without a call; not of an instance of a derived class.
+/// The characters of a str that is all ASCII, without a call; None for instances of derived classes.
 #[cfg(not(Py_3_14))]
 #[inline]
 pub(crate) fn ascii<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
@@ -320,7 +321,7 @@ pub(crate) fn ascii<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
     if unsafe { ffi::PyUnicode_IS_COMPACT_ASCII(text.as_ptr()) } == 0 {
         return None;
     }
-    // SAFETY: as above, and compact: its characters stand behind its header.
+    // SAFETY: as above, and compact: its characters follow its header.
     let data = unsafe { ffi::PyUnicode_DATA(text.as_ptr()) };
     // SAFETY: as above.
     let length = unsafe { ffi::PyUnicode_GET_LENGTH(text.as_ptr()) };
@@ -328,11 +329,11 @@ pub(crate) fn ascii<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
     Some(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), usize::try_from(length).ok()?) })
 }
 
-/// A str of which each character is one byte (Latin-1).
+/// A str in which each byte is one character (Latin-1).
 #[inline]
 pub(crate) fn latin1<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyString> {
     let length = bytes.len().cast_signed();
-    // SAFETY: the kind says one byte for each character, of which `length` are there; any byte is one. They are copied.
+    // SAFETY: the kind says one byte for each character, and there are `length` of them; any byte is valid. They are copied.
     let text = unsafe {
         ffi::PyUnicode_FromKindAndData(
             ffi::PyUnicode_1BYTE_KIND as i32,
@@ -340,9 +341,9 @@ pub(crate) fn latin1<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyString>
             length,
         )
     };
-    // SAFETY: a new reference, or null where no memory is left, which panics as everywhere.
+    // SAFETY: a new reference, or null when memory is exhausted, which panics as elsewhere.
     let text = unsafe { Bound::from_owned_ptr(py, text) };
-    // SAFETY: the function gives a str.
+    // SAFETY: the function returns a str.
     unsafe { text.cast_into_unchecked() }
 }
 
@@ -351,7 +352,7 @@ unsafe extern "C" {
     fn _PyBytes_Resize(bytes: *mut *mut ffi::PyObject, length: ffi::Py_ssize_t) -> std::ffi::c_int;
 }
 
-/// A bytes object that nobody has seen and nothing was written to.
+/// A bytes object that no other code has seen and that is still uninitialized.
 pub(crate) struct Room {
     bytes: Py<PyBytes>,
 }
@@ -363,7 +364,7 @@ impl Room {
     /// `MemoryError`.
     pub(crate) fn new(py: Python<'_>, length: usize) -> PyResult<Room> {
         let length = ffi::Py_ssize_t::try_from(length)?;
-        // SAFETY: without a source the bytes are left as they are.
+        // SAFETY: without a source the bytes stay uninitialized.
         let bytes = unsafe { ffi::PyBytes_FromStringAndSize(ptr::null(), length) };
         // SAFETY: a new reference, or null with the error set.
         let bytes = unsafe { Bound::from_owned_ptr_or_err(py, bytes) }?;
@@ -380,11 +381,11 @@ impl Room {
         let length = self.length(py);
         // SAFETY: it is a bytes object.
         let start = unsafe { ffi::PyBytes_AsString(self.bytes.as_ptr()) };
-        // SAFETY: that many bytes stand there, and nobody else has seen the object.
+        // SAFETY: that many bytes are there, and no other code has seen the object.
         unsafe { std::slice::from_raw_parts_mut(start.cast(), length) }
     }
 
-    /// The object, cut to the bytes that were written from its start on, of which the caller is sure.
+    /// The object, shortened to the bytes that were written from its start on. The caller guarantees their number.
     ///
     /// # Errors
     /// `MemoryError`.
@@ -393,7 +394,7 @@ impl Room {
         let mut bytes = self.bytes.into_ptr();
         if written < length {
             let written = ffi::Py_ssize_t::try_from(written)?;
-            // SAFETY: ours is the only reference, which is replaced, or dropped with the error set.
+            // SAFETY: ours is the only reference; it is replaced, or dropped with the error set.
             if unsafe { _PyBytes_Resize(&mut bytes, written) } < 0 {
                 return Err(PyErr::fetch(py));
             }
@@ -404,9 +405,9 @@ impl Room {
     }
 }
 
-/// The number of items of a container, 0 when it cannot be told.
+/// The number of items of a container, 0 if it has no length.
 pub(crate) fn length(object: &Bound<'_, PyAny>) -> usize {
-    // SAFETY: any object may be asked; a failure sets an error, which is cleared below.
+    // SAFETY: any object may be passed; a failure sets an error, which is cleared below.
     let count = unsafe { ffi::PyObject_Size(object.as_ptr()) };
     if count < 0 {
         let _ = PyErr::take(object.py());
@@ -414,17 +415,17 @@ pub(crate) fn length(object: &Bound<'_, PyAny>) -> usize {
     usize::try_from(count).unwrap_or(0)
 }
 
-/// A descriptor, which the caller keeps open while it uses the result: asyncio and the command do, by contract.
+/// A descriptor, which the caller keeps open while it uses the result: asyncio and the command do so by contract.
 pub(crate) fn borrow_fd<'fd>(fd: i32) -> std::os::fd::BorrowedFd<'fd> {
-    // SAFETY: `fd` is not negative (both callers check). One that is closed meanwhile, or stands for another file, touches no memory.
+    // SAFETY: `fd` is not negative (both callers check). One that was closed meanwhile, or reused for another file, touches no memory.
     unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) }
 }
 
-/// Lets the allocator keep so many freed bytes, in place of giving them back to the system at once and asking for them again: parts of
-/// contents come and go by the megabyte. Nothing happens where the C library is not glibc.
+/// Makes the allocator keep this many freed bytes instead of returning them to the system and requesting them again: parts of contents are
+/// allocated and freed by the megabyte. No effect where the C library is not glibc.
 ///
-/// It stops glibc from raising by itself the size from which it maps memory for a block alone. That would stay below the 256 KiB that
-/// asyncio makes for each read: three system calls and a page fault (bench: loops). So it is set too.
+/// It stops glibc from raising by itself the size from which it maps memory for a block alone. That size would stay below the 256 KiB that
+/// asyncio allocates for each read, which costs three system calls and a page fault (bench: loops). So it is set too.
 pub(crate) fn keep_freed(bytes: std::ffi::c_int) {
     #[cfg(target_env = "gnu")]
     {
@@ -439,13 +440,13 @@ pub(crate) fn keep_freed(bytes: std::ffi::c_int) {
             (M_TRIM_THRESHOLD, bytes),
             (M_MMAP_THRESHOLD, MAPPED_BYTES_MIN),
         ] {
-            // SAFETY: any value may be passed; one that is not taken leaves everything as it is.
+            // SAFETY: any value may be passed; an invalid one has no effect.
             unsafe { mallopt(parameter, value) };
         }
     }
 }
 
-/// How many references to an object there are.
+/// The number of references to an object.
 pub(crate) fn references<T>(object: &Py<T>) -> isize {
     // SAFETY: the reference that is passed keeps the object alive.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) }

@@ -1,4 +1,4 @@
-//! The interface that an application speaks, behind one face for the server.
+//! The interfaces that applications speak, as one type for the server.
 
 mod mounted;
 
@@ -24,12 +24,12 @@ pub(crate) enum Interface {
     Native(Native),
     Asgi(Asgi),
     Wsgi(Wsgi),
-    /// A native application with others below prefixes of its own.
+    /// A native application with others mounted below prefixes.
     Mounted(Box<Mounted>),
 }
 
 impl Interface {
-    /// Reads what Python passes as the application.
+    /// Converts what Python passes as the application.
     ///
     /// # Errors
     /// `TypeError` for anything but a `NativeApp`, an `AsgiApp`, a `WsgiApp` or a `MountedApp`.
@@ -53,7 +53,7 @@ impl Interface {
         Ok(Interface::Native(Native::new(native, shared)))
     }
 
-    /// The exception that tells an application of its client's end.
+    /// The exception that informs an application that its client has disconnected.
     ///
     /// # Errors
     /// As [`Interface::of`].
@@ -72,7 +72,7 @@ impl Interface {
         Ok(table.disconnected.clone_ref(py))
     }
 
-    /// What runs its coroutines: one for each application.
+    /// What runs its coroutines: one runner for each application.
     pub(crate) fn runners(&mut self) -> impl Iterator<Item = &mut Runner> {
         let (first, mounts): (_, &mut [Mount]) = match self {
             Interface::Native(native) => (&mut native.calls.runner, &mut []),
@@ -83,12 +83,12 @@ impl Interface {
         std::iter::once(first).chain(mounts.iter_mut().map(Mount::runner))
     }
 
-    /// Whether something happened that ends the process.
+    /// Whether an exception that ends the process was raised.
     pub(crate) fn is_fatal(&mut self) -> bool {
         self.runners().any(|runner| runner.fatal.is_some())
     }
 
-    /// A pass begins.
+    /// Called at the start of a pass.
     pub(crate) fn pass_begins(&mut self) {
         match self {
             Interface::Native(native) => native.pass_begins(),
@@ -97,13 +97,13 @@ impl Interface {
         }
     }
 
-    /// Whether the reactor needs no interpreter: threads of the application's own have it.
+    /// Whether the reactor needs no interpreter, because the application runs on threads of its own.
     pub(crate) fn is_pooled(&self) -> bool {
         matches!(self, Interface::Wsgi(wsgi) if wsgi.is_pooled())
     }
 
-    /// Hides the loop that waits in the reactor from an application that is called there and must not see it. Mounted ones have it
-    /// hidden call by call.
+    /// Hides the loop that waits in the reactor from an application that is called there and must not see it. For mounted ones it is hidden
+    /// call by call.
     ///
     /// # Errors
     /// When asyncio cannot be imported.
@@ -114,7 +114,7 @@ impl Interface {
         }
     }
 
-    /// Lets whoever else answers wake who waits for `poller`.
+    /// Lets other threads that respond wake the thread waiting in `poller`.
     ///
     /// # Errors
     /// When the system's limit of watches is reached.
@@ -126,7 +126,7 @@ impl Interface {
         }
     }
 
-    /// The reactor is about to wait for `wait_ms` at most. Gives how long it may.
+    /// The reactor is about to wait for at most `wait_ms`. Returns how long it may wait.
     pub(crate) fn wait_begins(&mut self, wait_ms: Option<u64>) -> Option<u64> {
         match self {
             Interface::Wsgi(wsgi) => wsgi.wait_begins(wait_ms),
@@ -135,7 +135,7 @@ impl Interface {
         }
     }
 
-    /// The reactor is at work again.
+    /// The reactor has woken up.
     pub(crate) fn wait_ends(&self) {
         match self {
             Interface::Wsgi(wsgi) => wsgi.wait_ends(),
@@ -145,7 +145,7 @@ impl Interface {
     }
 }
 
-/// Hands a call on to whichever it is.
+/// Forwards a call to whichever application it is.
 macro_rules! whichever {
     ($self:ident, $app:ident => $call:expr) => {
         match $self {
@@ -160,7 +160,7 @@ macro_rules! whichever {
 impl App for Interface {
     #[inline]
     fn call(&mut self, request: &Request<'_>, responder: &mut Responder<'_>) -> Outcome {
-        // One call of the native application for both, so that it is compiled into this one.
+        // The native application is called in one place for both, so that the call is inlined here.
         let (native, mounts) = match self {
             Interface::Native(native) => (native, None),
             Interface::Mounted(mounted) => {

@@ -1,7 +1,5 @@
-//! The Python module `bolide._core`: what the Rust half offers the Python half.
+//! The Python module `bolide._core`: what the Rust half provides to the Python half.
 
-mod answer;
-mod answering;
 mod asgi;
 mod calls;
 mod context;
@@ -10,11 +8,13 @@ mod ffi;
 mod interface;
 mod native;
 mod request;
+mod response;
 mod runner;
 mod selector;
 mod server;
 mod shared;
 mod stream;
+mod suspended;
 mod table;
 mod task;
 mod tools;
@@ -30,11 +30,11 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("is_release_build", !cfg!(debug_assertions))?;
     module.add_function(wrap_pyfunction!(server::settings, module)?)?;
-    module.add_function(wrap_pyfunction!(answer::field_line, module)?)?;
-    module.add_function(wrap_pyfunction!(answer::complete_response, module)?)?;
+    module.add_function(wrap_pyfunction!(response::field_line, module)?)?;
+    module.add_function(wrap_pyfunction!(response::complete_response, module)?)?;
     module.add_function(wrap_pyfunction!(tools::ceiling, module)?)?;
     module.add_class::<tools::Load>()?;
-    module.add_class::<answer::Response>()?;
+    module.add_class::<response::Response>()?;
     module.add_class::<request::Request>()?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<table::NativeApp>()?;

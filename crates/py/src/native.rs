@@ -1,4 +1,4 @@
-//! Native applications: what the server asks of them, apart from the calls themselves ([`crate::calls`]).
+//! Native applications: what the server calls besides the handlers themselves ([`crate::calls`]).
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Native {
         Native { app, table, calls }
     }
 
-    /// A pass begins: takes over routes that were added since the last.
+    /// Called at the start of a pass: takes over routes that were added since the last one.
     pub(crate) fn pass_begins(&mut self) {
         let table = self.app.get().table();
         if !Arc::ptr_eq(&table, &self.table) {
@@ -35,7 +35,7 @@ impl Native {
         }
     }
 
-    /// Answers a request by its route, or by what is mounted where there is none.
+    /// Handles a request by its route or, if it has none, by what is mounted.
     #[inline]
     pub(crate) fn call(
         &mut self,
@@ -47,7 +47,7 @@ impl Native {
             .call(ffi::attached(), &self.table, mounts, request, responder)
     }
 
-    /// As [`server::App::pull`]; so are the next three.
+    /// See [`server::App::pull`]; the next three implement that trait's methods too.
     pub(crate) fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
         let py = ffi::attached();
         self.calls.runner.tasks.leave(py);

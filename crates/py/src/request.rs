@@ -1,4 +1,4 @@
-//! The request as a handler sees it. Its bytes are its own; nothing is decoded before it is asked for.
+//! The request as a handler sees it. It owns its bytes, and decodes nothing before it is asked for.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::ffi::Held;
 use crate::shared::Shared;
 use crate::stream::{Part, Ready};
 
-/// An object that grew beyond this for its head or its content is not used again.
+/// An object that grew beyond this for its head or its content is not reused.
 const KEPT_BYTES: usize = 16_384;
 
 /// The server has applied its limits already.
@@ -35,7 +35,7 @@ pub(crate) struct Span {
 /// One parameter of a path: name, what it matches.
 pub(crate) type Parameter = (String, ParameterKind);
 
-/// What is filled in for each request. Instances are used again when nobody kept them.
+/// What is filled in for each request. Instances are reused when nothing else references them.
 #[pyclass(subclass, frozen, module = "bolide._core")]
 #[derive(Default)]
 pub(crate) struct Request {
@@ -45,14 +45,14 @@ pub(crate) struct Request {
 /// What a request object holds.
 #[derive(Default)]
 pub(crate) struct State {
-    /// The head as it was received, which the server has found good. Everything is read from it when it is asked for.
+    /// The head as received, which the server has accepted. Everything is read from it on demand.
     bytes: Vec<u8>,
-    /// Where in `bytes` its parts are, once one was asked for.
+    /// Where its parts are in `bytes`, once one was asked for.
     parts: Option<Parts>,
     content: Vec<u8>,
-    /// The content has not arrived as a whole: it is received part by part.
+    /// The content has not arrived completely: it is received part by part.
     comes_in_parts: bool,
-    /// The end of the content was given out.
+    /// The end of the content was returned.
     is_exhausted: bool,
     is_async: bool,
     client: Peer,
@@ -93,13 +93,13 @@ impl Parts {
 }
 
 impl State {
-    /// Gives a fresh object what never changes.
+    /// Sets what never changes, once for each new object.
     pub(crate) fn prepare(&mut self, shared: Arc<Shared>, app: Py<PyAny>) {
         self.shared = Some(shared);
         self.app = Some(app);
     }
 
-    /// Takes a request over. Everything of the one before is gone.
+    /// Fills in a request, replacing everything of the one before.
     #[inline]
     pub(crate) fn fill(&mut self, request: &server::Request<'_>, is_async: bool) {
         self.bytes.clear();
@@ -123,7 +123,7 @@ impl State {
         }
     }
 
-    /// Keeps where the path's parameters are.
+    /// Stores where the path's parameters are.
     pub(crate) fn set_parameters(
         &mut self,
         parameters: &Arc<[Parameter]>,
@@ -141,7 +141,7 @@ impl State {
         }
     }
 
-    /// The `index`-th parameter as Python sees it.
+    /// The `index`-th parameter as a Python object.
     pub(crate) fn parameter<'py>(
         &self,
         py: Python<'py>,
@@ -162,7 +162,7 @@ impl State {
         Ok(decoded(py, value).into_any())
     }
 
-    /// Whether it may serve another request: what a large one left behind is not kept.
+    /// Whether it may serve another request: buffers that a large one has grown are not kept.
     pub(crate) fn is_reusable(&mut self) -> bool {
         if self.cache.is_some() {
             self.cache = None;
@@ -170,7 +170,7 @@ impl State {
         self.bytes.capacity() <= KEPT_BYTES && self.content.capacity() <= KEPT_BYTES
     }
 
-    /// The parts of the head; it is parsed again for them, which most requests never need.
+    /// The parts of the head. It is parsed again for them, which most requests never need.
     fn parts(&mut self) -> Parts {
         let bytes = &self.bytes;
         *self
@@ -188,11 +188,11 @@ impl State {
     }
 }
 
-/// Where `part`, which lies inside the head's bytes, begins and ends.
+/// Where `part`, which is inside the head's bytes, starts and ends.
 pub(crate) fn span_of(head: &RequestHead<'_>, part: &[u8]) -> Span {
     let offset = (part.as_ptr() as usize).wrapping_sub(head.bytes.as_ptr() as usize);
     if offset > head.bytes.len() {
-        // Not a part of the head: the parser's constant for an empty path or asterisk.
+        // Not part of the head: the parser's constant for an empty path or asterisk.
         return Span::default();
     }
     Span {
@@ -214,7 +214,7 @@ pub(crate) fn decoded<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyString
     }
 }
 
-/// The number that the router has found to be one: digits, at most 18, behind an optional `-`.
+/// An integer that the router has accepted: at most 18 digits after an optional `-`.
 fn integer(bytes: &[u8]) -> i64 {
     let (is_negative, digits) = match bytes {
         [b'-', digits @ ..] => (true, digits),
@@ -228,7 +228,7 @@ fn integer(bytes: &[u8]) -> i64 {
     if is_negative { -number } else { number }
 }
 
-/// Bytes as text, one character each.
+/// Bytes as text, one character each (Latin-1).
 fn latin1(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }
@@ -244,7 +244,7 @@ fn address<'py>(py: Python<'py>, peer: Peer) -> PyResult<Option<Bound<'py, PyTup
 }
 
 impl Request {
-    /// Reaches the request's state.
+    /// Accesses the state.
     #[inline]
     pub(crate) fn with<R>(
         &self,
@@ -368,7 +368,7 @@ impl Request {
         self.with(py, |state| state.is_async)
     }
 
-    /// The whole content, in a handler that is not a coroutine.
+    /// The whole content, for handlers that are not coroutines.
     fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let content = self.with(py, |state| {
             (!state.comes_in_parts).then(|| PyBytes::new(py, &state.content))
@@ -420,14 +420,14 @@ impl State {
         self.slice(span)
     }
 
-    /// Method and path in plain characters, for a log.
+    /// Method and path in plain characters, for the log.
     pub(crate) fn title(&mut self) -> String {
         let method = self.part(|parts| parts.method).escape_ascii().to_string();
         format!("{method} {}", self.raw().escape_ascii())
     }
 
     fn raw(&mut self) -> &[u8] {
-        // An absolute-form target may have no path; then it is the root (RFC 9112 section 3.2.2).
+        // An absolute-form target may have no path, which means the root (RFC 9112 section 3.2.2).
         match self.part(|parts| parts.path) {
             b"" => b"/",
             path => path,

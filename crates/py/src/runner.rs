@@ -1,4 +1,4 @@
-//! What runs an application's coroutines: the task and the context they are lent, and what they share.
+//! Runs an application's coroutines with a lent task and a lent context.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ pub(crate) struct Runner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) tasks: Tasks,
     pub(crate) contexts: Contexts,
-    /// A call is under way; still set when the next begins, the last one ended in a panic.
+    /// A call is under way. If it is still set when the next one starts, the last one panicked.
     is_calling: bool,
-    /// Memory that the server asked for, and has not read into yet.
+    /// Memory that the server asked for and has not yet read into.
     room: Option<Room>,
-    /// An exception that is not a handler's failure but the process's end (KeyboardInterrupt, SystemExit).
+    /// An exception that ends the process rather than fails a handler (KeyboardInterrupt, SystemExit).
     pub(crate) fatal: Option<PyErr>,
 }
 
@@ -38,7 +38,7 @@ impl Runner {
         }
     }
 
-    /// A call begins: a context without a trace of another request is made the current one.
+    /// A call starts: makes a context without traces of other requests the current one.
     #[inline]
     pub(crate) fn call_begins(&mut self, py: Python<'_>) -> PyResult<()> {
         if std::mem::replace(&mut self.is_calling, true) {
@@ -47,14 +47,14 @@ impl Runner {
         self.contexts.enter(py)
     }
 
-    /// A call is over, as far as it goes without waiting.
+    /// A call has ended, as far as it runs without waiting.
     #[inline]
     pub(crate) fn call_ends(&mut self, py: Python<'_>) {
         self.is_calling = false;
         self.contexts.ended(py);
     }
 
-    /// Whatever a call that panicked left on the task and in the context is not for the next.
+    /// Whatever a panicked call left on the task and in the context must not reach the next one.
     #[cold]
     fn forget_panicked(&mut self, py: Python<'_>) {
         self.tasks.retire(py);
@@ -74,7 +74,7 @@ impl Runner {
         }
     }
 
-    /// Gives a coroutine that suspended in its first step the task and the context for good.
+    /// Hands the task and the context over to a coroutine that suspended in its first step.
     pub(crate) fn suspended(
         &mut self,
         py: Python<'_>,
@@ -91,7 +91,7 @@ impl Runner {
         self.tasks.suspended(py, work)
     }
 
-    /// Memory for content that somebody waits for.
+    /// Memory for content that a handler waits for.
     pub(crate) fn content_room(
         &mut self,
         py: Python<'_>,
@@ -105,7 +105,7 @@ impl Runner {
         Some(self.room.insert(room).memory(py))
     }
 
-    /// Content was read into that memory: it is now the application's.
+    /// Content was read into that memory: hands it over to the application.
     pub(crate) fn content_was_read(
         &mut self,
         py: Python<'_>,
@@ -124,19 +124,19 @@ impl Runner {
         }
     }
 
-    /// Keeps what ends the process, for the end of the pass. A cancellation ends nothing but its handler.
+    /// Keeps an exception that ends the process until the end of the pass. A cancellation ends only its handler.
     pub(crate) fn keep_fatal(&mut self, py: Python<'_>, error: PyErr) {
         if !error.is_instance_of::<CancelledError>(py) {
             self.fatal = Some(error);
         }
     }
 
-    /// An exchange is over before its answer was complete: its handler is told, or cancelled.
+    /// An exchange ended before its response was complete: notifies its handler, or cancels it.
     pub(crate) fn abort(&mut self, py: Python<'_>, id: ExchangeId, why: Abort) {
         self.tasks.leave(py);
         let is_discarding = self.shared.change(id, |open| open.is_discarding);
         if why == Abort::Refused && is_discarding == Some(true) {
-            // Its answer to HEAD is complete; it may say the rest to nobody.
+            // Its response to HEAD is complete; what it still sends is discarded.
             return;
         }
         let task = match why {
@@ -154,13 +154,13 @@ impl Runner {
         self.shared.disconnect(py, id);
     }
 
-    /// Something else runs now: none of what is lent is current any more, but stays to be lent again.
+    /// Another application runs next: nothing lent stays current, but it can be lent again.
     pub(crate) fn steps_aside(&mut self, py: Python<'_>) {
         self.tasks.leave(py);
         self.contexts.leave(py);
     }
 
-    /// A pass is over: what runs now is not ours.
+    /// A pass has ended: what runs now is not ours.
     pub(crate) fn pass_ends(&mut self, py: Python<'_>) {
         self.tasks.pass_ends(py);
         self.contexts.leave(py);

@@ -1,7 +1,7 @@
 //! The reactor as a selector: asyncio's loop waits in it, and HTTP is served inside the wait.
 //!
-//! `select` returns to the loop only for a descriptor of asyncio's own, a due timer, a signal, or because a handler left something for
-//! the loop to do.
+//! `select` returns to the loop only for one of asyncio's own descriptors, a due timer, a signal, or because a handler has left work for
+//! the loop.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub(crate) struct Selector {
     map: Py<PyDict>,
 }
 
-/// What of the loop tells that it has something to do.
+/// The attributes of the loop that show whether it has work.
 struct LoopWatch<'py> {
     event_loop: Bound<'py, PyAny>,
     ready: Bound<'py, PyAny>,
@@ -73,7 +73,7 @@ impl Selector {
         })
     }
 
-    /// Serves until the loop is needed. True when a descriptor of its own may be ready.
+    /// Serves until the loop is needed. True when one of the loop's descriptors may be ready.
     fn serve(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let server = self.server.get();
         let mut worker = server.worker()?;
@@ -190,7 +190,7 @@ impl Selector {
             return Err(PyKeyError::new_err(format!("{fd} is not registered")));
         };
         map.del_item(fd)?;
-        // Fails for a descriptor that was closed before it was unregistered: the kernel forgot it by itself.
+        // Fails for a descriptor that was closed before it was unregistered: the kernel has already removed it.
         let _ = self.own.remove(borrow_fd(fd));
         Ok(key)
     }
@@ -257,8 +257,8 @@ impl Selector {
     }
 }
 
-/// Serves until the loop is needed, without the interpreter: no Python runs on this thread meanwhile, so what the loop has to do does
-/// not change but by its own descriptors, a signal, or time. True when a descriptor of the loop's may be ready.
+/// Serves until the loop is needed, without the interpreter. No Python runs on this thread meanwhile, so the loop gets work only from its
+/// own descriptors, a signal, or time. True when one of the loop's descriptors may be ready.
 fn detached_passes(
     server: &Server,
     worker: &mut Worker<Interface>,
@@ -299,7 +299,7 @@ fn wait(py: Python<'_>, worker: &mut Worker<Interface>, wait_ms: Option<u64>) ->
 
 fn milliseconds_until(end: Instant) -> u64 {
     let left = end.saturating_duration_since(Instant::now());
-    // Rounded up: waking a little late is right for a timer, waking early is a wasted turn of the loop.
+    // Rounded up: a timer may fire a little late, while waking early would waste an iteration of the loop.
     u64::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
 }
 

@@ -1,4 +1,4 @@
-//! A worker's server as Python holds it.
+//! A worker's server as Python sees it.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::selector::Selector;
 use crate::shared::Shared;
 use crate::wsgi::Placement;
 
-/// Freed memory that a worker keeps for the next content.
+/// Amount of freed memory that a worker keeps for the next content.
 const FREED_BYTES_KEPT: i32 = 8 << 20;
 
 /// One worker's reactor with HTTP on it.
@@ -57,7 +57,7 @@ impl Server {
             .transpose()?;
         let log = log_fd.map(|fd| access_log(fd, log_format)).transpose()?;
         let disconnected = Interface::disconnected(app)?;
-        // The mailbox is the worker's, and the application needs it before the worker is made of it.
+        // The mailbox belongs to the worker, and the application needs it before the worker is created.
         let mailbox = Arc::default();
         let shared = Arc::new(Shared::new(Arc::clone(&mailbox), disconnected));
         let interface = Interface::of(app, Arc::clone(&shared), placement_of(options)?, &config)?;
@@ -79,7 +79,7 @@ impl Server {
         Ok(self.worker()?.add_listener(duplicate(fd)?)?)
     }
 
-    /// Serves a connection that is accepted already; the descriptor is duplicated.
+    /// Serves a connection that has been accepted already; the descriptor is duplicated.
     fn adopt(&self, py: Python<'_>, fd: i32) -> PyResult<()> {
         let mut worker = self.worker()?;
         let hidden = worker.app.hide_loop(py)?;
@@ -93,7 +93,7 @@ impl Server {
         Selector::new(py, slf)
     }
 
-    /// Binds it to the loop that its coroutines run on.
+    /// Binds the server to the loop that runs its coroutines.
     #[pyo3(signature = (event_loop, *, own_selector))]
     fn attach(
         slf: &Bound<'_, Self>,
@@ -116,17 +116,17 @@ impl Server {
         Ok(())
     }
 
-    /// The epoll descriptor: readable when a pass is due.
+    /// The epoll descriptor, which is readable when a pass is due.
     fn fileno(&self) -> i32 {
         self.poller.as_raw_fd()
     }
 
-    /// One pass without waiting.
+    /// Runs one pass without waiting.
     fn poll(&self, py: Python<'_>) -> PyResult<()> {
         let mut worker = match self.worker.try_lock() {
             Ok(worker) => worker,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // A handler runs a nested loop: the outer pass will see to everything.
+            // A handler runs a nested loop: the outer pass will handle everything.
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
         let hidden = worker.app.hide_loop(py)?;
@@ -140,12 +140,12 @@ impl Server {
         served
     }
 
-    /// Stops accepting, closes idle connections, and lets every other end with its next answer.
+    /// Stops accepting, closes idle connections, and closes every other one after its next response.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         self.drain_asked.store(true, Ordering::Relaxed);
         if let Ok(mut worker) = self.worker.try_lock() {
             let hidden = worker.app.hide_loop(py)?;
-            // A foreign loop has to be told when the next pass is due: sooner than it was.
+            // The next pass may now be due sooner, so a foreign loop has to be notified.
             let drained = match self.shared.is_guest() {
                 true => self.pass(&mut worker),
                 false => {
@@ -160,7 +160,7 @@ impl Server {
         Ok(())
     }
 
-    /// Calls back once when a drain is asked for and no connection is left.
+    /// Sets a function to call once, when a drain was requested and no connection is left.
     fn on_drained(&self, callback: Py<PyAny>) {
         let before = self
             .on_drained
@@ -170,7 +170,7 @@ impl Server {
         drop(before);
     }
 
-    /// Closes everything now.
+    /// Closes everything immediately.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         let mut worker = self.worker()?;
         let hidden = worker.app.hide_loop(py)?;
@@ -179,7 +179,7 @@ impl Server {
         worker.set_access_log(None);
         worker.app.runners().for_each(|runner| runner.stop(py));
         drop(worker);
-        // What wakes us is a method of ours: kept, it would keep us.
+        // The wake function is a method of ours; keeping it would keep this object alive.
         let was_guest = self.shared.set_wake(None).is_some();
         if let (Some(event_loop), true) = (self.shared.event_loop.get(py), was_guest)
             && !event_loop.call_method0(py, "is_closed")?.is_truthy(py)?
@@ -194,7 +194,7 @@ impl Server {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Bytes that one connection, and all of them, can make the server hold.
+    /// The number of bytes that one connection, and all of them, can make the server hold.
     #[getter]
     fn memory_bound(&self) -> (u64, u64) {
         let one = self.limits.connection_bytes_max();
@@ -213,7 +213,7 @@ impl Server {
         Ok(self.poller.set_alarm(wait_ms)?)
     }
 
-    /// The worker, when no pass is under way.
+    /// The worker; an error while a pass is under way.
     pub(crate) fn worker(&self) -> PyResult<MutexGuard<'_, Worker<Interface>>> {
         match self.worker.try_lock() {
             Ok(worker) => Ok(worker),
@@ -224,7 +224,7 @@ impl Server {
         }
     }
 
-    /// Whether a drain has come to its end and nobody has been told.
+    /// Whether a drain has completed and this has not been reported yet.
     pub(crate) fn is_drained(&self, worker: &Worker<Interface>) -> bool {
         let is_over = worker.is_draining() && worker.is_empty();
         is_over
@@ -244,7 +244,7 @@ impl Server {
         }
     }
 
-    /// Leaves the current task, tells of a finished drain, and raises what ends the process.
+    /// Leaves the current task, reports a completed drain, and raises an exception that ends the process.
     pub(crate) fn after_pass(
         &self,
         py: Python<'_>,
@@ -295,7 +295,7 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
     Ok(config)
 }
 
-/// Where a WSGI application runs; nothing to the others.
+/// Where a WSGI application runs. Does not apply to other interfaces.
 fn placement_of(options: &Bound<'_, PyDict>) -> PyResult<Placement> {
     let number = |name: &str| match options.get_item(name)? {
         Some(value) => value.extract(),
@@ -312,7 +312,7 @@ fn access_log(fd: i32, format: LogFormat) -> PyResult<AccessLog> {
     Ok(AccessLog::new(duplicate(fd)?.into(), format)?)
 }
 
-/// A descriptor of our own for one that Python keeps.
+/// A duplicate of a descriptor that Python keeps.
 fn duplicate(fd: i32) -> PyResult<OwnedFd> {
     if fd < 0 {
         return Err(PyValueError::new_err("a descriptor cannot be negative"));

@@ -1,4 +1,4 @@
-//! What the application, its requests and its tasks share: the mailbox, the loop, and the exchanges that are not answered yet.
+//! What the application, its requests and its tasks share: the mailbox, the loop, and the exchanges whose responses are pending.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,13 +9,13 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 use server::{Command, ExchangeId, Mailbox};
 
-use crate::calls::parts::AnswerParts;
+use crate::calls::parts::ResponseParts;
 use crate::request::Request;
 use crate::stream::{Ready, Writing};
 
-/// Bytes that a streamed answer may be ahead of its peer.
+/// Number of bytes by which a streamed response may be ahead of its peer.
 pub(crate) const STREAM_AHEAD_BYTES: usize = 65_536;
-/// How many exceptions back the reason of one is looked for.
+/// How far the chain of causes of an exception is followed.
 const EXCEPTION_CHAIN_MAX: usize = 16;
 
 /// An exchange whose handler has not ended.
@@ -23,37 +23,37 @@ const EXCEPTION_CHAIN_MAX: usize = 16;
 pub(crate) struct OpenExchange {
     /// The task that runs the handler.
     pub(crate) task: Option<Py<PyAny>>,
-    /// What the server pulls the answer from.
-    pub(crate) parts: Option<AnswerParts>,
-    /// The request, to tell of in a log.
+    /// What the server pulls the response from.
+    pub(crate) parts: Option<ResponseParts>,
+    /// The request, for the log.
     pub(crate) request: Option<Py<Request>>,
-    /// Content that arrived and was not fetched.
+    /// Content that has arrived and was not fetched.
     pub(crate) content: VecDeque<Py<PyBytes>>,
     pub(crate) content_ended: bool,
-    /// The futures of those who wait for content, or for the end.
+    /// Futures of the tasks that wait for content, or for its end.
     pub(crate) readers: Vec<Py<PyAny>>,
-    /// The futures of those who wait until the answer has left.
+    /// Futures of the tasks that wait until everything has been sent.
     pub(crate) writers: Vec<Py<PyAny>>,
-    /// The task sends a streamed answer, and has nothing else to do.
+    /// The task only sends a streamed response.
     pub(crate) is_streamed: bool,
-    /// Bytes written since the peer had everything.
+    /// Number of bytes written since the peer last had everything.
     pub(crate) ahead_bytes: usize,
     /// The peer is gone.
     pub(crate) is_disconnected: bool,
-    /// The peer sends no more.
+    /// The peer has ended its sending side.
     pub(crate) peer_ended: bool,
-    /// The answer has no content: what the application still sends goes nowhere.
+    /// The response has no content: what the application still sends is discarded.
     pub(crate) is_discarding: bool,
 }
 
 /// One per server.
 pub(crate) struct Shared {
     mailbox: Arc<Mailbox>,
-    /// The exception that tells a handler that its peer is gone.
+    /// The exception that informs a handler that its peer has disconnected.
     disconnected: Py<PyAny>,
     exchanges: Mutex<HashMap<ExchangeId, OpenExchange>>,
     pub(crate) event_loop: PyOnceLock<Py<PyAny>>,
-    /// Wakes a reactor that does not own the loop; `None` where every turn of the loop passes through the reactor anyway.
+    /// Wakes a reactor that does not own the loop; `None` if every iteration of the loop passes through the reactor anyway.
     wake: Mutex<Option<Py<PyAny>>>,
     wake_is_due: AtomicBool,
     done: PyOnceLock<Py<PyAny>>,
@@ -72,7 +72,7 @@ impl Shared {
         }
     }
 
-    /// Posts a command, and sees to it that the reactor looks into its mailbox.
+    /// Posts a command, and makes sure that the reactor checks its mailbox.
     pub(crate) fn post(&self, py: Python<'_>, id: ExchangeId, command: Command) {
         self.mailbox.post(id, command);
         if self.wake_is_due.load(Ordering::Relaxed) {
@@ -82,7 +82,7 @@ impl Shared {
         let Some((wake, event_loop)) = wake.zip(self.event_loop.get(py)) else {
             return;
         };
-        // A loop that is closed will send nothing any more.
+        // A closed loop will send nothing any more.
         let is_due = event_loop.call_method1(py, "call_soon", (wake,)).is_ok();
         self.wake_is_due.store(is_due, Ordering::Relaxed);
     }
@@ -101,12 +101,12 @@ impl Shared {
         self.wake().is_some()
     }
 
-    /// Sets what wakes the reactor, and gives what did before.
+    /// Sets the function that wakes the reactor, and returns the previous one.
     pub(crate) fn set_wake(&self, wake: Option<Py<PyAny>>) -> Option<Py<PyAny>> {
         std::mem::replace(&mut self.wake(), wake)
     }
 
-    /// A pass begins: the next post needs a wake of its own.
+    /// Called at the start of a pass: the next post needs a wake-up of its own.
     pub(crate) fn pass_begins(&self) {
         self.wake_is_due.store(false, Ordering::Relaxed);
     }
@@ -118,14 +118,14 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An exchange that stays open beyond its handler's first step. `change` gives back what it took out: dropping a Python object
-    /// may run Python, which must not happen while the exchanges are held.
+    /// Opens an exchange that outlives its handler's first step. `change` returns what it removes: dropping a Python object may run Python,
+    /// which must not happen while the exchanges are locked.
     pub(crate) fn open<T>(&self, id: ExchangeId, change: impl FnOnce(&mut OpenExchange) -> T) -> T {
         let mut exchanges = self.exchanges();
         change(exchanges.entry(id).or_default())
     }
 
-    /// As [`Shared::open`], for one that is open already.
+    /// Like [`Shared::open`], for an exchange that is open already.
     pub(crate) fn change<T>(
         &self,
         id: ExchangeId,
@@ -135,7 +135,7 @@ impl Shared {
         exchanges.get_mut(&id).map(change)
     }
 
-    /// Forgets an exchange and gives what was known of it, to be dropped by the caller.
+    /// Removes an exchange and returns its state, for the caller to drop.
     pub(crate) fn close(&self, id: ExchangeId) -> Option<OpenExchange> {
         let mut exchanges = self.exchanges();
         if exchanges.is_empty() {
@@ -144,7 +144,7 @@ impl Shared {
         exchanges.remove(&id)
     }
 
-    /// Forgets an exchange, and lets those go on who still wait for it. What was to be sent has left or will, if the answer is complete.
+    /// Removes an exchange and wakes the tasks that still wait for it. If the response is complete, everything has been or will be sent.
     pub(crate) fn end(&self, py: Python<'_>, id: ExchangeId, is_complete: bool) {
         let Some(mut ended) = self.close(id) else {
             return;
@@ -159,12 +159,12 @@ impl Shared {
         }
     }
 
-    /// Whether an exception is the one that tells a handler of its peer's end.
+    /// Whether an exception is the one that informs a handler of a disconnection.
     pub(crate) fn is_disconnection(&self, py: Python<'_>, error: &PyErr) -> bool {
         error.matches(py, &self.disconnected).unwrap_or(false)
     }
 
-    /// Whether an exception is that one, or stands for it: one that a framework raises in its place, or a group of such.
+    /// Whether an exception is that one, or stands for it: one that a framework raises in its place, or a group of such exceptions.
     pub(crate) fn stems_from_disconnection(&self, py: Python<'_>, error: &PyErr) -> bool {
         self.stems(py, error, EXCEPTION_CHAIN_MAX).unwrap_or(false)
     }
@@ -190,20 +190,20 @@ impl Shared {
         if let Some(cause) = error.cause(py) {
             return self.stems(py, &cause, depth_left);
         }
-        // Raised while that one was handled: the framework's word for it if its name says so, a failure of its own otherwise.
+        // Raised while that one was handled: a framework's substitute for it if its name says so, otherwise a failure of its own.
         let context = value.getattr("__context__")?;
-        let is_word_for_it = value
+        let is_substitute = value
             .get_type()
             .name()?
             .to_string_lossy()
             .contains("Disconnect");
-        if context.is_none() || !is_word_for_it {
+        if context.is_none() || !is_substitute {
             return Ok(false);
         }
         self.stems(py, &PyErr::from_value(context), depth_left)
     }
 
-    /// The exception that tells a handler of its peer's end.
+    /// The exception that informs a handler of a disconnection.
     pub(crate) fn disconnection(&self, py: Python<'_>) -> PyErr {
         match self.disconnected.bind(py).call0() {
             Ok(error) => PyErr::from_value(error),
@@ -211,7 +211,7 @@ impl Shared {
         }
     }
 
-    /// An awaitable that gives None at once.
+    /// An awaitable that returns None at once.
     pub(crate) fn done<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let done = self
             .done
@@ -219,7 +219,7 @@ impl Shared {
         Ok(done.bind(py).clone())
     }
 
-    /// A future of the loop.
+    /// Creates a future of the loop.
     pub(crate) fn create_future<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let Some(event_loop) = self.event_loop.get(py) else {
             return Err(pyo3::exceptions::PyRuntimeError::new_err(
@@ -229,7 +229,7 @@ impl Shared {
         event_loop.bind(py).call_method0("create_future")
     }
 
-    /// A future for an awaitable to give out, done when there may be something to read.
+    /// A future for an awaitable to yield, which is done when there may be something to read.
     pub(crate) fn wait_to_read<'py>(
         &self,
         py: Python<'py>,
@@ -242,7 +242,7 @@ impl Shared {
         Ok(future)
     }
 
-    /// A part of the content goes to the handler that waits for it, or is kept until one does.
+    /// Passes a part of the content to the handler that waits for it, or keeps it until one does.
     pub(crate) fn take_content(
         &self,
         py: Python<'_>,
@@ -254,7 +254,7 @@ impl Shared {
         self.take_part(py, id, part, is_last);
     }
 
-    /// As [`Shared::take_content`], of bytes that are Python's already.
+    /// Like [`Shared::take_content`], for bytes that belong to Python already.
     pub(crate) fn take_part(
         &self,
         py: Python<'_>,
@@ -267,11 +267,11 @@ impl Shared {
             exchange.content_ended |= is_last;
             std::mem::take(&mut exchange.readers)
         });
-        // The part stays here until somebody takes it: who waits may be cancelled before it goes on.
+        // The part stays here until a task takes it: one that waits may be cancelled before it resumes.
         wake_all(py, readers);
     }
 
-    /// The peer ended its sending side: whoever waits for its messages looks again.
+    /// The peer has ended its sending side: wakes the tasks that wait for its messages, to check again.
     pub(crate) fn peer_ended(&self, py: Python<'_>, id: ExchangeId) {
         let readers = self.change(id, |exchange| {
             exchange.peer_ended = true;
@@ -280,13 +280,13 @@ impl Shared {
         wake_all(py, readers);
     }
 
-    /// Whoever waits for messages looks again.
+    /// Wakes the tasks that wait for messages, to check again.
     pub(crate) fn wake_readers(&self, py: Python<'_>, id: ExchangeId) {
         let readers = self.change(id, |exchange| std::mem::take(&mut exchange.readers));
         wake_all(py, readers);
     }
 
-    /// Sends a part of a streamed answer; the awaitable is done when it is accepted into a bounded buffer.
+    /// Sends a part of a streamed response; the awaitable is done when a bounded buffer has accepted it.
     pub(crate) fn write<'py>(
         &self,
         py: Python<'py>,
@@ -309,7 +309,7 @@ impl Shared {
         self.wait_to_write(py, id)
     }
 
-    /// An awaitable that is done when everything that was written has left.
+    /// An awaitable that is done when everything that was written has been sent.
     pub(crate) fn wait_to_write<'py>(
         &self,
         py: Python<'py>,
@@ -321,7 +321,7 @@ impl Shared {
         Writing::of(py, future)
     }
 
-    /// The peer has everything: a handler that waits for that goes on.
+    /// The peer has everything: wakes a handler that waits for that.
     pub(crate) fn writable(&self, py: Python<'_>, id: ExchangeId) {
         let writers = self.change(id, |exchange| {
             exchange.ahead_bytes = 0;
@@ -330,7 +330,7 @@ impl Shared {
         wake_all(py, writers);
     }
 
-    /// Tells whoever waits to send that the peer is gone. False when nobody waits any more.
+    /// Raises the disconnection in a task that waits to send. False when it no longer waits.
     fn refuse(&self, py: Python<'_>, writer: &Py<PyAny>) -> PyResult<bool> {
         let waits = waits(py, writer)?;
         if waits {
@@ -340,7 +340,7 @@ impl Shared {
         Ok(waits)
     }
 
-    /// The peer is gone: whoever waits for it is told.
+    /// The peer has disconnected: notifies the tasks that wait for it.
     pub(crate) fn disconnect(&self, py: Python<'_>, id: ExchangeId) {
         let (readers, writers, parts, task) = {
             let mut exchanges = self.exchanges();
@@ -357,20 +357,20 @@ impl Shared {
                 task,
             )
         };
-        let mut is_told = false;
+        let mut is_notified = false;
         for reader in readers {
-            // It looks again, and finds that the peer is gone.
-            is_told |= wake(py, &reader);
+            // The task checks again, and finds that the peer has disconnected.
+            is_notified |= wake(py, &reader);
         }
         for writer in writers {
-            is_told |= self.refuse(py, &writer).unwrap_or(false);
+            is_notified |= self.refuse(py, &writer).unwrap_or(false);
         }
         if let Some(parts) = parts {
             self.close(id);
             parts.close(py);
         }
-        // An asynchronous iterator that waits for something of its own may wait for ever.
-        if let (Some(task), false) = (task, is_told)
+        // An asynchronous iterator may wait forever for something of its own.
+        if let (Some(task), false) = (task, is_notified)
             && let Err(error) = task.call_method0(py, "cancel")
         {
             error.write_unraisable(py, Some(task.bind(py)));
@@ -388,7 +388,7 @@ fn wake_all(py: Python<'_>, futures: Option<Vec<Py<PyAny>>>) {
     }
 }
 
-/// Lets whoever waits for a future go on. False when nobody waits any more.
+/// Completes a future. False when no task waits for it any more.
 fn wake(py: Python<'_>, future: &Py<PyAny>) -> bool {
     let wake = || -> PyResult<bool> {
         let waits = waits(py, future)?;

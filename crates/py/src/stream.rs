@@ -1,4 +1,4 @@
-//! What handlers await besides futures: a value that is there, and the sending side of a streamed answer.
+//! What handlers await besides futures: values that are available already, content, and the sending of a streamed response.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use server::{Command, ExchangeId};
 use crate::ffi::{Awaitable, Sent};
 use crate::shared::Shared;
 
-/// Makes a type that is [`Awaitable`] a coroutine in the sense of `collections.abc.Coroutine`, so that it can be awaited, and be given to
+/// Makes an [`Awaitable`] type a coroutine in the sense of `collections.abc.Coroutine`, so that it can be awaited, and passed to
 /// `asyncio.create_task()` too.
 macro_rules! awaitable {
     ($name:ident) => {
@@ -55,7 +55,7 @@ macro_rules! awaitable {
 }
 pub(crate) use awaitable;
 
-/// A step of an awaitable as an iterator takes it: None for the end without a value, for which CPython needs no exception object.
+/// A step of an awaitable used as an iterator: None for an end without a value, for which CPython needs no exception object.
 pub(crate) fn next<'py>(
     py: Python<'py>,
     awaitable: &impl Awaitable,
@@ -75,7 +75,7 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// An awaitable that gives `value`, or None.
+    /// An awaitable that returns `value`, or None.
     pub(crate) fn with(py: Python<'_>, value: Option<Py<PyAny>>) -> PyResult<Bound<'_, PyAny>> {
         Ok(Bound::new(py, Ready { value })?.into_any())
     }
@@ -94,8 +94,8 @@ impl Awaitable for Ready {
 
 awaitable!(Ready);
 
-/// The next part of a content that is still on its way: an awaitable that takes it when it goes on,
-/// so that nothing is lost if it is cancelled just then.
+/// The next part of content that is still arriving. The awaitable takes the part when it resumes, so that nothing is lost if it is
+/// cancelled just then.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Part {
     id: ExchangeId,
@@ -114,17 +114,17 @@ impl Part {
 
 impl Awaitable for Part {
     fn step<'py>(&self, py: Python<'py>) -> Sent<'py> {
-        let standing = {
+        let state = {
             let mut exchanges = self.shared.exchanges();
             exchanges.get_mut(&self.id).map(|exchange| {
                 let part = exchange.content.pop_front();
                 (part, exchange.content_ended, exchange.is_disconnected)
             })
         };
-        match standing {
+        match state {
             Some((Some(part), _, _)) => Sent::Returned(part.into_bound(py).into_any()),
             Some((None, true, _)) => Sent::Returned(py.None().into_bound(py)),
-            // Answered already, or the peer is gone: nothing will ever come.
+            // The response is complete, or the peer has disconnected: nothing more will arrive.
             Some((None, false, true)) | None => Sent::Raised(self.shared.disconnection(py)),
             Some((None, false, false)) => match self.shared.wait_to_read(py, self.id) {
                 Ok(future) => {
@@ -139,7 +139,7 @@ impl Awaitable for Part {
 
 awaitable!(Part);
 
-/// Waits until what was written has been accepted into a bounded buffer.
+/// Waits until a bounded buffer has accepted what was written.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Writing {
     future: Py<PyAny>,
@@ -180,7 +180,7 @@ impl Awaitable for Writing {
 
 awaitable!(Writing);
 
-/// The sending side of a streamed answer.
+/// The sending side of a streamed response.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Stream {
     pub(crate) id: ExchangeId,
@@ -189,13 +189,13 @@ pub(crate) struct Stream {
 
 #[pymethods]
 impl Stream {
-    /// Sends a part; the awaitable is done when it is accepted into a bounded buffer.
+    /// Sends a part; the awaitable is done when a bounded buffer has accepted it.
     fn send<'py>(&self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         self.shared.write(py, self.id, data.to_vec())
     }
 }
 
-/// Lets the interpreter step these types without the way through a method call.
+/// Lets the interpreter step these types without a method call.
 pub(crate) fn prepare(py: Python<'_>) {
     crate::ffi::step_directly::<Ready>(py);
     crate::ffi::step_directly::<Part>(py);

@@ -1,4 +1,4 @@
-//! What a `bolide.App` is made of: its router, its handlers, and what the core asks of it.
+//! What a `bolide.App` consists of: its router, its handlers, and the functions that the core calls.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,11 +13,11 @@ use crate::request::Parameter;
 /// The router and the handlers of a `bolide.App`.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct NativeApp {
-    /// A running server has its own reference, and looks here once per pass.
+    /// A running server has its own reference, and checks this one once per pass.
     table: Mutex<Arc<Table>>,
 }
 
-/// Everything that a call needs and that does not change from call to call.
+/// Everything that a call needs and that does not change between calls.
 pub(crate) struct Table {
     pub(crate) app: Py<PyAny>,
     pub(crate) request_type: Py<PyAny>,
@@ -34,13 +34,13 @@ pub(crate) struct Route {
     pub(crate) handler: Py<PyAny>,
     pub(crate) is_async: bool,
     pub(crate) parameters: Arc<[Parameter]>,
-    /// The parameters that the handler takes: indexes, the ones by position first.
+    /// The parameters that the handler takes, as indexes; positional ones first.
     pub(crate) taken: Vec<usize>,
     pub(crate) names: Option<Py<PyTuple>>,
 }
 
 impl Table {
-    /// A copy to add a route to, when a server uses this one.
+    /// A copy to which a route can be added while a server uses this one.
     fn copy(&self, py: Python<'_>) -> Table {
         Table {
             app: self.app.clone_ref(py),
@@ -92,7 +92,7 @@ impl NativeApp {
         }
     }
 
-    /// Adds a route; ValueError, with a plain sentence, for a bad pattern or a route that exists.
+    /// Adds a route; ValueError with a one-line message for an invalid pattern or a duplicate route.
     #[allow(
         clippy::too_many_arguments,
         reason = "the same arguments as the stub names"
@@ -131,7 +131,7 @@ impl NativeApp {
         let Some(table) = Arc::get_mut(&mut table) else {
             return Ok(());
         };
-        // From here on nothing may fail: routes and the router's numbers must agree.
+        // From here on nothing may fail: routes and the router's numbers must match.
         table.router.add(method, pattern).map_err(refused)?;
         table.routes.push(Arc::new(Route {
             handler,
@@ -147,7 +147,7 @@ impl NativeApp {
         let Ok(table) = self.table.try_lock() else {
             return Ok(());
         };
-        // A server that uses the table keeps it alive in a way the collector cannot see: then nothing of it may look like garbage.
+        // A server that uses the table keeps it alive in a way that the collector cannot see: then nothing of it may look like garbage.
         if Arc::strong_count(&table) > 1 {
             return Ok(());
         }

@@ -1,10 +1,10 @@
 //! The asyncio task in which coroutines take their first step.
 //!
-//! A task per request would cost more than the rest of the request. So one *idle* task, which has never run, is made the current one
-//! while coroutines take their first step. One that ends there leaves it idle for the next. One that suspends gets it for good: the task
-//! then runs its own first step, in which its [`Driver`] hands over the future that the coroutine waits for, and everything after is
-//! plain asyncio. An idle task on which somebody left a trace (a reference, a weak reference, a
-//! callback, a cancellation, a name, an attribute) is never used again.
+//! A task per request would cost more than the rest of the request. So one *idle* task, which has never run, is made the current one while
+//! coroutines run their first step. A coroutine that ends there leaves it idle for the next. One that suspends keeps it: the task then runs
+//! its own first step, in which its [`Driver`] yields the future that the coroutine waits for, and everything after that is plain asyncio.
+//! An idle task on which a handler left a trace (a reference, a weak reference, a callback, a cancellation, a name, an attribute) is never
+//! used again.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyType};
 use crate::driver::{Driver, Work};
 use crate::ffi::{self, Reader};
 
-/// What asyncio offers for it.
+/// The parts of asyncio that are needed for it.
 struct Asyncio {
     event_loop: Py<PyAny>,
     task_type: Py<PyType>,
@@ -24,21 +24,21 @@ struct Asyncio {
     must_cancel: Reader,
     callbacks: Reader,
     get_name: Reader,
-    /// The loop's queue of handles; `None` for a loop that keeps it to itself.
+    /// The loop's queue of handles; `None` for a loop that does not expose it.
     ready: Option<Py<PyAny>>,
 }
 
-/// A task whose first step is still to come.
+/// A task whose first step is still to run.
 struct Idle {
     task: Py<PyAny>,
     driver: Py<Driver>,
     /// The scheduled first step, taken back from the loop.
     first_step: Option<Py<PyAny>>,
-    /// What both were when it was new and current.
+    /// Both counts when the task was new and current.
     references: isize,
     weak_reference: usize,
     name: Py<PyAny>,
-    /// The task's own attributes: none, and the task's and ours only.
+    /// The task's own attributes: an empty dict that only the task and we reference.
     attributes: Py<PyDict>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Tasks {
     asyncio: Option<Asyncio>,
     idle: Option<Idle>,
     is_current: bool,
-    /// The task that called into the server (to drain it, say), and goes on behind the pass.
+    /// The task that called into the server (to drain it, for example), and continues after the pass.
     caller: Option<Py<PyAny>>,
 }
 
@@ -110,7 +110,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// No task is current any more.
+    /// Makes no task of ours the current one.
     #[inline(always)]
     pub(crate) fn leave(&mut self, py: Python<'_>) {
         if self.is_current {
@@ -135,7 +135,7 @@ impl Tasks {
         }
     }
 
-    /// What ran in the current task, if there is one, ended in its first step: keeps the task idle, or lets it go if there is a trace.
+    /// What ran in the current task, if there is one, has ended in its first step: keeps the task idle, or drops it if a trace is left.
     #[inline]
     pub(crate) fn ended(&mut self, py: Python<'_>) {
         if !self.is_current {
@@ -150,7 +150,7 @@ impl Tasks {
         }
     }
 
-    /// A coroutine suspended in its first step: the task is its own from now on.
+    /// A coroutine suspended in its first step: it keeps the task.
     pub(crate) fn suspended(&mut self, py: Python<'_>, work: Work) -> PyResult<Option<Py<PyAny>>> {
         self.leave(py);
         let (Some(asyncio), Some(idle)) = (&self.asyncio, self.idle.take()) else {
@@ -174,7 +174,7 @@ impl Tasks {
         }
     }
 
-    /// A pass is over. A loop that keeps its handles to itself will run the idle task's first step soon: that one is let go.
+    /// A pass has ended. If the loop does not expose its handles, it will soon run the idle task's first step, so that task is dropped.
     pub(crate) fn pass_ends(&mut self, py: Python<'_>) {
         self.leave(py);
         if self
@@ -206,7 +206,7 @@ impl Asyncio {
         Ok(())
     }
 
-    /// Makes way where a task is current that is not ours.
+    /// Leaves the current task, if it is not ours.
     #[cold]
     fn leave_caller(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let caller = ffi::call(py, &self.current_task, [self.event_loop.bind(py)])?.unbind();
@@ -228,7 +228,7 @@ impl Asyncio {
             Some(ready) => Some(ready.call_method0(py, pyo3::intern!(py, "pop"))?),
             None => None,
         };
-        // Until it has work it is nobody's business: not in all_tasks(), and no complaint if it is dropped.
+        // Until it has work it stays hidden: not in all_tasks(), and no warning if it is dropped.
         ffi::call(py, &self.unregister_task, [task.bind(py)])?;
         task.setattr(py, pyo3::intern!(py, "_log_destroy_pending"), false)?;
         Ok(Idle {
@@ -251,7 +251,7 @@ impl Asyncio {
 }
 
 impl Idle {
-    /// Whether a handler left something of its own on the task.
+    /// Whether a handler left anything on the task.
     #[inline]
     fn is_kept(&self, py: Python<'_>, asyncio: &Asyncio) -> PyResult<bool> {
         let task = self.task.bind(py);

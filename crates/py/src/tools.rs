@@ -13,10 +13,11 @@ use pyo3::prelude::*;
 
 pub(crate) use load::Load;
 
-/// How often the ceiling looks for signals: one that comes while it is at work interrupts no wait.
+/// How often the ceiling checks for signals: one that arrives while it is busy interrupts no wait.
 const SIGNALS_EVERY: Duration = Duration::from_millis(200);
 
-/// Answers on an address without parsing, until `seconds` have passed or an interrupt comes; gives how many requests were answered.
+/// Responds to requests on an address without parsing them, until `seconds` have passed or an interrupt arrives; returns the number of
+/// responses.
 #[pyfunction]
 #[pyo3(signature = (host, port, size, seconds=None))]
 pub(crate) fn ceiling(
@@ -28,7 +29,7 @@ pub(crate) fn ceiling(
 ) -> PyResult<u64> {
     let ip: IpAddr = host
         .parse()
-        .map_err(|_| PyValueError::new_err(format!("{host:?} is no IP address")))?;
+        .map_err(|_| PyValueError::new_err(format!("{host:?} is not an IP address")))?;
     let mut left = seconds
         .map(Duration::try_from_secs_f64)
         .transpose()
@@ -38,14 +39,14 @@ pub(crate) fn ceiling(
         let begin = Instant::now();
         let slice = left.unwrap_or(SIGNALS_EVERY).min(SIGNALS_EVERY);
         let slice_s = Some(slice.as_secs_f64());
-        let answered = py.detach(|| ceiling.run(slice_s, &AtomicBool::new(false)))?;
+        let responses = py.detach(|| ceiling.run(slice_s, &AtomicBool::new(false)))?;
         match py.check_signals() {
-            Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => return Ok(answered),
+            Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => return Ok(responses),
             other => other?,
         }
         left = left.map(|it| it.saturating_sub(begin.elapsed()));
         if left.is_some_and(|it| it.is_zero()) {
-            return Ok(answered);
+            return Ok(responses);
         }
     }
 }

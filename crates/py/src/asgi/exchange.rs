@@ -495,7 +495,7 @@ fn started_before() -> PyErr {
 /// The answer of an application that failed before it began one.
 pub(crate) fn failure(responder: &mut Responder<'_>) -> Outcome {
     if !responder.is_answered() {
-        let fields = Fields::constant(crate::answer::TEXT);
+        let fields = Fields::constant(crate::response::TEXT);
         responder.respond(500, fields, b"500 Internal Server Error\n");
     }
     Outcome::Answered

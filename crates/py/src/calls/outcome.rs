@@ -1,4 +1,4 @@
-//! From what a handler gave to the answer.
+//! From the result of a handler to the response.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use pyo3::types::PyString;
 use server::{Command, Fields, Outcome, Responder};
 
 use super::{Calls, Subject};
-use crate::answer::{Answer, Source, TEXT, convert};
-use crate::answering::Stage;
-use crate::calls::parts::AnswerParts;
+use crate::calls::parts::ResponseParts;
 use crate::driver::{ends_task, log_failure};
 use crate::ffi;
 use crate::request::Request;
+use crate::response::{HandlerResponse, Source, TEXT, convert};
 use crate::stream::Stream;
+use crate::suspended::Stage;
 
 impl Calls {
-    /// Writes a text. False for any other value, and for a text that is not Unicode: that one has an error to tell of.
+    /// Responds with a text. False for any other value, and for a str that cannot be encoded as UTF-8, which raises an error elsewhere.
     #[inline]
-    pub(super) fn answer_text(
+    pub(super) fn respond_text(
         &self,
         subject: Subject<'_>,
         value: &Bound<'_, PyAny>,
@@ -42,47 +42,43 @@ impl Calls {
         true
     }
 
-    /// Writes what a value says.
-    pub(super) fn answer(
+    /// Responds with what a value stands for.
+    pub(super) fn respond(
         &mut self,
         py: Python<'_>,
         subject: Subject<'_>,
         value: &Bound<'_, PyAny>,
         responder: &mut Responder<'_>,
     ) -> PyResult<Outcome> {
-        if self.answer_text(subject, value, responder) {
+        if self.respond_text(subject, value, responder) {
             return Ok(Outcome::Answered);
         }
-        let answer = convert(value)?;
-        if let Source::Whole(body) = &answer.source {
-            responder.respond(answer.status, answer.lines.fields(), body.as_bytes()?);
+        let response = convert(value)?;
+        if let Source::Whole(body) = &response.source {
+            responder.respond(response.status, response.lines.fields(), body.as_bytes()?);
             if subject.may_be_open {
                 self.runner.shared.close(subject.id);
             }
             return Ok(Outcome::Answered);
         }
-        self.stream(py, subject, answer, responder)
+        self.stream(py, subject, response, responder)
     }
 
     fn stream(
         &mut self,
         py: Python<'_>,
         subject: Subject<'_>,
-        answer: Answer<'_>,
+        response: HandlerResponse<'_>,
         responder: &mut Responder<'_>,
     ) -> PyResult<Outcome> {
-        let response = answer.to_response()?;
-        match answer.source {
+        let owned = response.to_owned_response()?;
+        match response.source {
             Source::Iterator(iterator) => {
-                let parts = AnswerParts {
+                let parts = ResponseParts {
                     iterator: iterator.unbind(),
                     context: self.runner.contexts.take(py)?,
                 };
-                if !responder.begin(
-                    answer.status,
-                    Fields::of_application(&response.fields),
-                    None,
-                ) {
+                if !responder.begin(response.status, Fields::of_application(&owned.fields), None) {
                     self.runner.shared.close(subject.id);
                     parts.close(py);
                     return Ok(Outcome::Answered);
@@ -110,7 +106,7 @@ impl Calls {
                 self.runner.shared.open(subject.id, |_| {});
                 self.runner
                     .shared
-                    .post(py, subject.id, Command::Begin(response));
+                    .post(py, subject.id, Command::Begin(owned));
                 Ok(self.step(
                     py,
                     Subject {
@@ -147,7 +143,7 @@ impl Calls {
         Outcome::Pending
     }
 
-    /// Asks the application how to answer a failure.
+    /// Asks the application for the response to a failure.
     #[cold]
     pub(super) fn failed(
         &mut self,
@@ -162,7 +158,7 @@ impl Calls {
                 return plain_failure(py, &error, Some(subject.request), responder);
             }
             self.runner.keep_fatal(py, error);
-            return plain_answer(responder);
+            return plain_response(responder);
         }
         if subject.stage != Stage::Handler {
             self.runner.shared.close(subject.id);
@@ -170,7 +166,7 @@ impl Calls {
         }
         let on_error = subject.table.on_error.bind(py);
         let result = on_error.call1((subject.request, error.into_value(py)));
-        // It may have left something on the task too.
+        // The error handler may have left a trace on the task too.
         self.runner.tasks.ended(py);
         self.ended(
             py,
@@ -184,8 +180,8 @@ impl Calls {
     }
 }
 
-/// The answer of last resort.
-fn plain_answer(responder: &mut Responder<'_>) -> Outcome {
+/// The response of last resort.
+fn plain_response(responder: &mut Responder<'_>) -> Outcome {
     if !responder.is_answered() {
         responder.respond(500, Fields::constant(TEXT), b"500 Internal Server Error\n");
     }
@@ -199,5 +195,5 @@ pub(super) fn plain_failure(
     responder: &mut Responder<'_>,
 ) -> Outcome {
     log_failure(py, error, request);
-    plain_answer(responder)
+    plain_response(responder)
 }

@@ -1,4 +1,4 @@
-//! The iterator that a streamed answer is pulled from.
+//! The iterator that a streamed response is pulled from.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -6,15 +6,15 @@ use pyo3::types::{PyIterator, PyString};
 
 use crate::context::run_in;
 
-/// An iterator of bytes or str, which runs in the context of the handler that gave it.
-pub(crate) struct AnswerParts {
+/// An iterator of bytes or str, which runs in the context of the handler that returned it.
+pub(crate) struct ResponseParts {
     pub(crate) iterator: Py<PyAny>,
     pub(crate) context: Py<PyAny>,
 }
 
-impl AnswerParts {
-    pub(crate) fn clone_ref(&self, py: Python<'_>) -> AnswerParts {
-        AnswerParts {
+impl ResponseParts {
+    pub(crate) fn clone_ref(&self, py: Python<'_>) -> ResponseParts {
+        ResponseParts {
             iterator: self.iterator.clone_ref(py),
             context: self.context.clone_ref(py),
         }
@@ -36,7 +36,8 @@ impl AnswerParts {
             out.extend_from_slice(bytes);
         } else {
             let kind = part.get_type().name()?;
-            let message = format!("a streamed answer's parts must be str or bytes, not {kind}");
+            let message =
+                format!("the parts of a streamed response must be str or bytes, not {kind}");
             return Err(PyTypeError::new_err(message));
         }
         Ok(true)

@@ -1,4 +1,4 @@
-//! Calling a class of ours without a tuple and a dict of the arguments.
+//! Calls a class of ours without a tuple and a dict of the arguments.
 
 use std::slice;
 
@@ -10,19 +10,19 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 
 use super::slots::guarded;
 
-/// What a class is called with: the last ones of `all` have names.
+/// The arguments of a call: the last ones of `all` are named.
 pub(crate) struct Arguments<'a, 'py> {
     pub(crate) all: &'a [Bound<'py, PyAny>],
     pub(crate) names: Option<&'a Bound<'py, PyTuple>>,
 }
 
-/// A class whose instances are made by `tp_new` without arguments, and then initialized.
+/// A class whose instances `tp_new` creates without arguments, and which are then initialized.
 pub(crate) trait Construction: PyClass {
-    /// Does what `__init__` does. False for a call that does not fit, which `__init__` then refuses.
+    /// Does what `__init__` does. False for a call that does not fit the signature, which `__init__` then refuses.
     fn initialize(instance: &Bound<'_, Self>, arguments: &Arguments<'_, '_>) -> PyResult<bool>;
 }
 
-/// Has CPython construct directly when `kind` is called, as long as it makes and initializes as `T` does.
+/// Makes CPython construct instances of `kind` directly, as long as `kind` creates and initializes them as `T` does.
 ///
 /// # Errors
 /// `TypeError` when `kind` is not derived from `T`.
@@ -31,13 +31,13 @@ pub(crate) fn construct_directly<T: Construction>(kind: &Bound<'_, PyType>) -> P
         let message = format!("it is not derived from {}", T::type_object(kind.py()));
         return Err(PyTypeError::new_err(message));
     }
-    // SAFETY: a live class, and the interpreter is attached. It is derived from `T`, as `construct` wants it, and no class inherits
-    // this function. Without one, `type.__call__` is what constructs.
+    // SAFETY: a live class, and the interpreter is attached. It is derived from `T`, as `construct` requires, and no class inherits this
+    // function. Without it, `type.__call__` constructs.
     unsafe { (*kind.as_type_ptr()).tp_vectorcall = Some(construct::<T>) };
     Ok(())
 }
 
-/// Makes an instance as CPython calls a class.
+/// Creates an instance the way CPython calls a class.
 ///
 /// # Safety
 /// `kind` is a class derived from `T`. `arguments` holds `PyVectorcall_NARGS(count)` positional values, then one for each of `names`,
@@ -58,7 +58,7 @@ unsafe extern "C" fn construct<T: Construction>(
         // SAFETY: as above.
         let names = names.map(|names| unsafe { names.cast_into_unchecked::<PyTuple>() });
         let named = names.as_ref().map_or(0, |names| names.len());
-        // SAFETY: needs nothing; it takes the flag away.
+        // SAFETY: no preconditions; it clears a flag.
         let positional = unsafe { ffi::PyVectorcall_NARGS(count) }.cast_unsigned();
         let all = match positional + named {
             0 => &[],
@@ -94,12 +94,12 @@ fn instance<'py, T: Construction>(
 
 /// The functions that make and initialize an instance.
 fn slots(kind: &Bound<'_, PyType>) -> (Option<ffi::newfunc>, Option<ffi::initproc>) {
-    // SAFETY: a live class, and the interpreter is attached: nobody changes it meanwhile.
+    // SAFETY: a live class, and the interpreter is attached, so it does not change meanwhile.
     let kind = unsafe { &*kind.as_type_ptr() };
     (kind.tp_new, kind.tp_init)
 }
 
-/// `type.__call__`, for what somebody has changed and for arguments that do not fit.
+/// `type.__call__`, for a class that was changed and for arguments that do not fit.
 #[cold]
 fn call_as_type<'py>(
     kind: &Bound<'py, PyType>,

@@ -1,13 +1,13 @@
-//! State behind an object that Python shares.
+//! State of an object that is shared with Python.
 
 use std::cell::{Cell, UnsafeCell};
 
 use pyo3::prelude::*;
 
-/// State of a Python object that is reached only with the interpreter attached, and checked against being reached twice at once.
+/// State of a Python object. It is accessed only with the interpreter attached, and checked against being accessed twice at once.
 ///
-/// A lock or an atomic borrow flag would cost more than what it guards. So this needs the interpreter's lock: the crate refuses to be
-/// built for an interpreter without one.
+/// A lock or an atomic borrow flag would cost more than what it guards. So this relies on the interpreter's lock: the crate refuses to
+/// build for an interpreter without one.
 pub(crate) struct Held<T> {
     is_held: Cell<bool>,
     value: UnsafeCell<T>,
@@ -33,21 +33,21 @@ impl<T> Held<T> {
         }
     }
 
-    /// Gives `reach` the value; `None` when it is being reached already.
+    /// Calls `reach` with the value; `None` when it is being accessed already.
     #[inline]
     pub(crate) fn with<R>(&self, _py: Python<'_>, reach: impl FnOnce(&mut T) -> R) -> Option<R> {
         if self.is_held.replace(true) {
             return None;
         }
         let release = Release(&self.is_held);
-        // SAFETY: the flag says that no other reference exists, and the token that no other thread is here.
+        // SAFETY: the flag guarantees that no other reference exists, and the token that no other thread is here.
         let result = reach(unsafe { &mut *self.value.get() });
         drop(release);
         Some(result)
     }
 }
 
-/// Clears the flag, also when a panic passes.
+/// Clears the flag, also when a panic unwinds.
 struct Release<'a>(&'a Cell<bool>);
 
 impl Drop for Release<'_> {

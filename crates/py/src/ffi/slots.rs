@@ -1,5 +1,5 @@
-//! Types and functions of ours in the form in which CPython calls them, past PyO3's methods: an `await` and a `send()` are too short for
-//! what those cost.
+//! Functions of our types in the form in which CPython calls them, bypassing PyO3's methods: an `await` and a `send()` are too short for
+//! that overhead.
 
 use std::ptr;
 
@@ -10,23 +10,23 @@ use pyo3::prelude::*;
 
 use super::Sent;
 
-/// An awaitable of ours: one step is the whole of it. The types are made coroutines by `stream::awaitable!`.
+/// An awaitable that its `step` alone implements. `stream::awaitable!` makes such types coroutines.
 pub(crate) trait Awaitable:
     PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync
 {
-    /// Goes on: gives a future to wait for, or ends.
+    /// Resumes it: yields a future to wait for, or ends.
     fn step<'py>(&self, py: Python<'py>) -> Sent<'py>;
 
-    /// Whether a step lets go of no object, so that PyO3 need not be told of the interpreter.
+    /// Whether a step never drops a reference, so that PyO3 need not know that the interpreter is attached.
     const HOLDS_ALL: bool = false;
 }
 
-/// Puts `T::step` into the slots that `await` goes through, in place of the methods behind them: a value needs no exception to carry it
-/// then, and nothing is looked up. The methods stay, for whoever calls them by name.
+/// Puts `T::step` into the slots that `await` uses, in place of the methods: then a value needs no exception to carry it, and nothing is
+/// looked up. The methods stay for callers that use their names.
 pub(crate) fn step_directly<T: Awaitable>(py: Python<'_>) {
     let kind = py.get_type::<T>();
     let kind = kind.as_type_ptr();
-    // SAFETY: a type of ours that lives as long as the interpreter; nobody has an instance yet, for this runs while the module is made.
+    // SAFETY: a type of ours that lives as long as the interpreter. No instance exists yet, since this runs while the module is created.
     let methods = unsafe { (*kind).tp_as_async };
     // SAFETY: as above; a type without the slots has none to fill.
     if let Some(methods) = unsafe { methods.as_mut() } {
@@ -38,7 +38,7 @@ pub(crate) fn step_directly<T: Awaitable>(py: Python<'_>) {
 /// `T::step` as CPython calls it.
 ///
 /// # Safety
-/// `receiver` is an instance of `T`, and `result` a place for a reference.
+/// `receiver` is an instance of `T`, and `result` points to space for a reference.
 unsafe extern "C" fn send_slot<T: Awaitable>(
     receiver: *mut ffi::PyObject,
     _value: *mut ffi::PyObject,
@@ -56,12 +56,12 @@ unsafe extern "C" fn send_slot<T: Awaitable>(
         Ok((value.into_ptr(), status))
     });
     let (value, status) = sent.unwrap_or((ptr::null_mut(), ffi::PySendResult::PYGEN_ERROR));
-    // SAFETY: the caller's place for it.
+    // SAFETY: the caller's space for it.
     unsafe { *result = value };
     status
 }
 
-/// What a method of one argument does. CPython calls it without a tuple, and without looking for names.
+/// A method with one argument. CPython calls it without a tuple and without looking up names.
 pub(crate) trait Method:
     PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync
 {
@@ -74,7 +74,7 @@ pub(crate) trait Method:
         argument: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>>;
 
-    /// Whether the caller was called by us, so that PyO3 has been told of the interpreter.
+    /// Whether our own code called the caller, so that PyO3 knows that the interpreter is attached.
     fn is_called_inside(&self, py: Python<'_>) -> bool;
 }
 
@@ -127,12 +127,12 @@ unsafe extern "C" fn call_method<T: Method>(
     result.unwrap_or(ptr::null_mut())
 }
 
-/// Runs what CPython called. A failure, or a panic, is left behind as the exception that is set.
+/// Runs a function that CPython called. A failure or a panic becomes the exception that is set.
 ///
-/// PyO3 counts who holds the interpreter, and puts off letting go of objects while it knows of nobody: for a short call, telling it is as
-/// much work as the call. `is_told` says that it knows, or that there is nothing to let go.
+/// PyO3 counts attachments to the interpreter, and postpones dropping references while it counts none. For a short call, attaching costs as
+/// much as the call. `is_attached` says that PyO3 has counted this thread, or that the call drops no reference.
 pub(super) fn guarded<'py, R>(
-    is_told: bool,
+    is_attached: bool,
     run: impl Fn(Python<'py>) -> PyResult<R>,
 ) -> Option<R> {
     let run = || {
@@ -140,12 +140,12 @@ pub(super) fn guarded<'py, R>(
         let py = unsafe { Python::assume_attached() };
         run(py).map_err(|error| error.restore(py)).ok()
     };
-    let tell_and_run = || match is_told {
+    let attach_and_run = || match is_attached {
         true => run(),
-        false => told(run),
+        false => with_attachment(run),
     };
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(tell_and_run)).unwrap_or_else(|_| {
-        told(|| {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(attach_and_run)).unwrap_or_else(|_| {
+        with_attachment(|| {
             // SAFETY: as above.
             let py = unsafe { Python::assume_attached() };
             PyRuntimeError::new_err("the server panicked").restore(py);
@@ -154,7 +154,7 @@ pub(super) fn guarded<'py, R>(
     })
 }
 
-/// Runs with PyO3 told of the interpreter; without, where that shuts down and PyO3 refuses.
-fn told<R>(run: impl Fn() -> R) -> R {
+/// Runs with PyO3 attached; without, if the interpreter is shutting down and PyO3 refuses.
+fn with_attachment<R>(run: impl Fn() -> R) -> R {
     Python::try_attach(|_| run()).unwrap_or_else(&run)
 }

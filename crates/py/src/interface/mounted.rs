@@ -1,8 +1,8 @@
-//! A native application with ASGI and WSGI applications below prefixes.
+//! A native application with ASGI and WSGI applications mounted below prefixes.
 //!
-//! A route of the native application comes first, whatever its method; what it has none for goes to the mount with the longest prefix.
-//! All of them share one reactor, one loop and the exchanges that are open ([`Shared`]), so what an exchange is told needs no owner: only
-//! what is pulled from has one. Each lends a task and a context of its own, and the one that was called before steps aside for the next.
+//! A route of the native application comes first, whatever its method. A path without a route goes to the mount with the longest prefix.
+//! All applications share one reactor, one loop and the open exchanges ([`Shared`]), so events for an exchange need no owner; only a stream
+//! that is pulled from has one. Each application lends its own task and context, and the one called before steps aside for the next.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -48,17 +48,17 @@ pub(crate) struct Mounted {
     mounts: Mounts,
 }
 
-/// Those that are not native.
+/// The applications that are not native.
 pub(crate) struct Mounts {
-    /// The longest prefix first.
+    /// Longest prefix first.
     all: Vec<Mount>,
-    /// Which was called last: what it lends may be current still.
+    /// The one called last: what it lends may still be current.
     last: Option<usize>,
 }
 
 /// An application below a prefix.
 pub(crate) struct Mount {
-    /// Its segments, none for `/`.
+    /// The segments of the prefix, none for `/`.
     prefix: Vec<Vec<u8>>,
     guest: Guest,
 }
@@ -90,7 +90,7 @@ impl Mounted {
         })
     }
 
-    /// What runs the native application's coroutines, and the mounts with what runs theirs.
+    /// The runner of the native application, and the mounts with theirs.
     pub(super) fn parts(&mut self) -> (&mut Runner, &mut [Mount]) {
         (&mut self.native.calls.runner, &mut self.mounts.all)
     }
@@ -112,12 +112,12 @@ impl Mounted {
         self.mounts.wsgi().for_each(Wsgi::wait_ends);
     }
 
-    /// The native application, which is called first, and the mounts, which it offers its call.
+    /// The native application, which is called first, and the mounts, to which it forwards calls.
     pub(super) fn in_order(&mut self) -> (&mut Native, &mut Mounts) {
         (&mut self.native, &mut self.mounts)
     }
 
-    /// As [`server::App::answer_left`].
+    /// See [`server::App::answer_left`].
     pub(super) fn answer_left(&mut self) {
         let py = ffi::attached();
         let mut wsgi = self.mounts.wsgi_mut();
@@ -131,7 +131,7 @@ impl Mounted {
         wsgi.answer_left();
     }
 
-    /// As [`server::App::pull`]; so are the next four.
+    /// See [`server::App::pull`]; the next four implement that trait's methods too.
     pub(super) fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
         let py = ffi::attached();
         self.all_step_aside(py);
@@ -152,7 +152,7 @@ impl Mounted {
         wsgi.for_each(|wsgi| wsgi.content(id, content, is_last));
     }
 
-    /// Of native and ASGI applications, whose open exchanges are shared; the threads of WSGI take theirs otherwise.
+    /// For native and ASGI applications, which share the open exchanges. Threads of WSGI applications get content in another way.
     pub(super) fn content_room(
         &mut self,
         id: ExchangeId,
@@ -174,7 +174,7 @@ impl Mounted {
     }
 
     pub(super) fn peer_ended(&mut self, id: ExchangeId) {
-        // Only what ASGI awaits looks at it.
+        // Only ASGI applications wait for this.
         let shared = &self.native.calls.runner.shared;
         shared.peer_ended(ffi::attached(), id);
         let wsgi = self.mounts.wsgi_mut();
@@ -186,14 +186,14 @@ impl Mounted {
         self.all_step_aside(py);
         self.native.abort(id, why);
         for wsgi in self.mounts.wsgi_mut() {
-            // Closing what is streamed runs the application.
+            // Closing a stream runs the application.
             let hidden = wsgi.is_streaming(id).then(|| HiddenLoop::hide(py));
             wsgi.abort(id, why);
             drop(hidden);
         }
     }
 
-    /// Whatever runs now is no call: nothing that is lent is current.
+    /// No call is under way: nothing that is lent may be current.
     fn all_step_aside(&mut self, py: Python<'_>) {
         self.native.calls.runner.steps_aside(py);
         self.mounts.step_aside(py);
@@ -201,7 +201,7 @@ impl Mounted {
 }
 
 impl Mounts {
-    /// Answers a request that has no route.
+    /// Handles a request that has no route.
     #[inline(never)]
     pub(crate) fn call(
         &mut self,
@@ -219,7 +219,7 @@ impl Mounts {
         Some(mount.guest.call(py, request, responder))
     }
 
-    /// The mount that a path is below.
+    /// The mount whose prefix the path is below.
     fn find(&self, path: &[u8]) -> Option<usize> {
         let mut all = self.all.iter();
         all.position(|mount| is_below(path, &mount.prefix))
@@ -240,14 +240,14 @@ impl Mounts {
         })
     }
 
-    /// The native application is called, or another mount than the last.
+    /// Another application than the last mount is about to be called.
     pub(crate) fn step_aside(&mut self, py: Python<'_>) {
         if let Some(mount) = self.last.take().and_then(|last| self.all.get_mut(last)) {
             mount.runner().steps_aside(py);
         }
     }
 
-    /// Makes a mount the one that is called, before it is: what it lends may be current behind a panic, too.
+    /// Selects a mount before it is called, so that what it lends is taken back even after a panic.
     fn turn_to(&mut self, py: Python<'_>, index: usize) -> Option<&mut Mount> {
         if self.last != Some(index) {
             self.step_aside(py);
@@ -296,7 +296,7 @@ impl Guest {
                 Ok(_hidden) => wsgi.call(request, responder),
                 Err(error) => {
                     log_failure(py, &error, None);
-                    let fields = Fields::constant(crate::answer::TEXT);
+                    let fields = Fields::constant(crate::response::TEXT);
                     responder.respond(500, fields, b"500 Internal Server Error\n");
                     Outcome::Answered
                 }
@@ -305,7 +305,7 @@ impl Guest {
     }
 }
 
-/// The segments of a path: none of `/`.
+/// The segments of a path, none for `/`.
 fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let below_root = path.strip_prefix(b"/").unwrap_or_default();
     let count = match below_root {
@@ -315,8 +315,8 @@ fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     below_root.split(|byte| *byte == b'/').take(count)
 }
 
-/// Whether a path, as it was received, begins with these segments. They are compared as the router does it: percent-decoded one by one,
-/// so that `%2F` ends none.
+/// Whether a path, as received, starts with these segments. They are compared as in the router: percent-decoded one by one, so that `%2F`
+/// does not end a segment.
 fn is_below(path: &[u8], prefix: &[Vec<u8>]) -> bool {
     let mut own = segments(path);
     prefix.iter().all(|expected| {

@@ -1,6 +1,6 @@
-//! The load generator's binding: a plan in as a dict, progress and report out as JSON.
+//! The load generator's binding: takes a plan as a dict, returns progress and report as JSON.
 //!
-//! What a plan's keys mean stands in `load::generator::Plan`; here is only how they are written.
+//! `load::generator::Plan` documents what the keys of a plan mean; this module only converts them.
 
 use std::io;
 use std::sync::OnceLock;
@@ -32,7 +32,7 @@ impl Load {
         })
     }
 
-    /// Begins; returns at once.
+    /// Starts the run and returns at once.
     fn start(&self) -> PyResult<()> {
         if self.run.get().is_some() {
             return Err(PyRuntimeError::new_err("a load starts once"));
@@ -45,7 +45,7 @@ impl Load {
         Ok(())
     }
 
-    /// Waits up to `timeout_s` seconds without the interpreter; whether the run has ended.
+    /// Waits up to `timeout_s` seconds without the interpreter; returns whether the run has ended.
     fn wait(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
         let timeout = Duration::try_from_secs_f64(timeout_s)
             .map_err(|error| PyValueError::new_err(format!("timeout_s: {error}")))?;
@@ -59,12 +59,12 @@ impl Load {
         Ok(())
     }
 
-    /// What it is doing, as a JSON object.
+    /// The progress of the run, as a JSON object.
     fn progress(&self) -> PyResult<String> {
         Ok(self.started()?.progress().to_json())
     }
 
-    /// What came of it, as a JSON object.
+    /// The result of the run, as a JSON object.
     fn report(&self) -> PyResult<String> {
         match self.started()?.report()? {
             Some(report) => Ok(report.to_json()),

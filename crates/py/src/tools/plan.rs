@@ -1,4 +1,4 @@
-//! From a dict to a plan. Every refusal is one line that names the key.
+//! Converts a dict into a plan. Every error is one line that names the key.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// What the keys that exclude each other say.
+/// The keys that exclude each other.
 #[derive(Default)]
 struct Shapes {
     duration: Option<Duration>,
@@ -22,7 +22,7 @@ struct Shapes {
 /// Reads a whole plan.
 ///
 /// # Errors
-/// `ValueError` for a key that there is not, and a value that does not fit.
+/// `ValueError` for an unknown key, or a value that does not fit.
 pub(super) fn read(given: &Bound<'_, PyDict>) -> PyResult<Plan> {
     let mut plan = Plan::default();
     let mut shapes = Shapes::default();
@@ -72,7 +72,7 @@ fn set(plan: &mut Plan, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// False: the key is not one of those that exclude each other.
+/// False if the key is not one of those that exclude each other.
 fn set_shape(shapes: &mut Shapes, key: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     match key {
         "duration_s" => shapes.duration = Some(duration(key, value)?),
@@ -107,14 +107,14 @@ fn shape(plan: &mut Plan, shapes: Shapes) -> PyResult<()> {
         (Some(stages), None) if shapes.has_rates => Shape::Rates(stages),
         (Some(stages), None) => Shape::Connections(stages),
         (Some(_), Some(_)) => {
-            let message = "stages have rates of their own; leave rate_per_s away";
+            let message = "stages have rates of their own; leave out rate_per_s";
             return Err(PyValueError::new_err(message));
         }
     };
     Ok(())
 }
 
-/// Reads stages of rates, or of numbers of connections: each leads from where the one before it ended.
+/// Reads stages of rates, or of numbers of connections: each starts where the one before ended.
 fn stages(given: &[Bound<'_, PyDict>], has_rates: bool) -> PyResult<Vec<Stage>> {
     let (load, start) = match has_rates {
         true => ("rate_per_s", "start_rate_per_s"),
@@ -189,7 +189,7 @@ fn address(text: &str) -> PyResult<Address> {
 fn sources(key: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<IpAddr>> {
     let parse = |text: &String| {
         text.parse()
-            .map_err(|_| refusal(key, &format!("{text:?} is no IP address")))
+            .map_err(|_| refusal(key, &format!("{text:?} is not an IP address")))
     };
     get::<Vec<String>>(key, value)?.iter().map(parse).collect()
 }

@@ -379,7 +379,7 @@ impl Stream {
 /// The answer of last resort.
 pub(super) fn failure(responder: &mut Responder<'_>) -> Outcome {
     if !responder.is_answered() {
-        let fields = Fields::constant(crate::answer::TEXT);
+        let fields = Fields::constant(crate::response::TEXT);
         responder.respond(500, fields, b"500 Internal Server Error\n");
     }
     Outcome::Answered

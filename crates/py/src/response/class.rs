@@ -1,6 +1,6 @@
-//! `Response`: what a handler gives when a plain value says too little.
+//! `Response`: what a handler returns when a plain value is not enough.
 //!
-//! What most calls give is taken here. The rest is left to the Python half, which derives the public class.
+//! The common arguments are handled here. Python code handles the rest and derives the public class.
 
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
 use pyo3::intern;
@@ -15,17 +15,17 @@ use crate::ffi::{self, Arguments, Construction};
 
 const STATUS: u16 = 200;
 
-/// What `bolide.Response` is derived from.
+/// The base class of `bolide.Response`.
 #[pyclass(name = "Response", module = "bolide._core", subclass)]
 pub(crate) struct Response {
     /// None before it is initialized.
     status: Option<Py<PyAny>>,
-    /// A str is text, and becomes bytes when it is asked for.
+    /// A str is text, and is encoded when it is first read.
     body: Option<Py<PyAny>>,
     lines: FieldLines,
 }
 
-/// What is sent, not checked yet.
+/// What is to be sent, not yet checked.
 pub(super) struct Parts<'py> {
     pub(super) status: Bound<'py, PyAny>,
     pub(super) body: Option<Bound<'py, PyAny>>,
@@ -37,7 +37,7 @@ enum FieldLines {
     Own(Py<PyBytes>),
 }
 
-/// The public class, and what it does for those responses that have more than the usual.
+/// The public class, and the Python functions for less common arguments.
 pub(super) struct Helpers {
     kind: Py<PyType>,
     json_encode: Py<PyAny>,
@@ -50,7 +50,7 @@ pub(super) struct Helpers {
 
 static HELPERS: PyOnceLock<Helpers> = PyOnceLock::new();
 
-/// What the constructor was given; None for what it was not.
+/// The arguments of the constructor; None for those that were not passed.
 #[derive(Default)]
 struct Given<'a, 'py> {
     body: Option<&'a Bound<'py, PyAny>>,
@@ -61,7 +61,7 @@ struct Given<'a, 'py> {
     json: Option<&'a Bound<'py, PyAny>>,
 }
 
-/// An argument of which None is a value; nothing when it was not given.
+/// An argument for which None is a value; `Passed(None)` when it was not passed.
 pub(crate) struct Passed<'py>(Option<Bound<'py, PyAny>>);
 
 impl<'py> FromPyObject<'_, 'py> for Passed<'py> {
@@ -72,7 +72,7 @@ impl<'py> FromPyObject<'_, 'py> for Passed<'py> {
     }
 }
 
-/// Takes the public class, to construct it directly, and its functions. Those of the first call stay.
+/// Sets the public class, which is then constructed directly, and its helper functions, of which those of the first call are kept.
 #[pyfunction]
 #[pyo3(signature = (kind, *, json_encode, sendable, header_pairs, content_type_line, text_type_line, checked_status))]
 pub(crate) fn complete_response(
@@ -110,7 +110,7 @@ impl Helpers {
 }
 
 impl<'a, 'py> Given<'a, 'py> {
-    /// None for a call that does not fit.
+    /// None for a call that does not fit the signature.
     #[inline]
     fn read(arguments: &Arguments<'a, 'py>) -> Option<Given<'a, 'py>> {
         let mut given = Given::default();
@@ -146,7 +146,7 @@ impl<'a, 'py> Given<'a, 'py> {
         })
     }
 
-    /// The content, and the line of its type. A str as the body is text.
+    /// The content and the line of its type. A str as the body is text.
     #[inline]
     fn content(&mut self, py: Python<'py>) -> PyResult<(Option<Py<PyAny>>, &'static [u8])> {
         let mut body = self.body.filter(|body| !body.is_none());
@@ -185,7 +185,7 @@ impl<'a, 'py> Given<'a, 'py> {
         }
     }
 
-    /// The field lines, of which the first is that of the content's type.
+    /// The field lines, starting with the content type.
     #[inline]
     fn lines(&self, py: Python<'py>, type_line: &'static [u8]) -> PyResult<FieldLines> {
         let given_type = match self.content_type.filter(|line| !line.is_none()) {
@@ -246,7 +246,7 @@ impl Construction for Response {
 }
 
 impl Response {
-    /// Python code runs meanwhile, and while the old values go, so the response is not borrowed then.
+    /// Python code may run meanwhile, and while the old values are dropped, so the response is not borrowed then.
     #[inline]
     fn set<'py>(response: &Bound<'py, Self>, mut given: Given<'_, 'py>) -> PyResult<()> {
         let py = response.py();
@@ -261,7 +261,7 @@ impl Response {
         Ok(())
     }
 
-    /// What is sent. A derived class may have made properties of status and body.
+    /// What is to be sent. A derived class may define status and body as properties.
     pub(super) fn parts<'py>(response: &Bound<'py, Self>) -> PyResult<Parts<'py>> {
         let py = response.py();
         if !response.get_type().is(&Helpers::get(py)?.kind) {
@@ -310,7 +310,7 @@ impl Response {
         }
     }
 
-    /// Takes what `bolide.Response` says.
+    /// The arguments are documented on `bolide.Response`.
     #[pyo3(signature = (body = None, status = Passed(None), headers = None, content_type = None, *, text = None, json = Passed(None)))]
     fn __init__<'py>(
         response: &Bound<'py, Self>,
@@ -332,7 +332,7 @@ impl Response {
         Response::set(response, given)
     }
 
-    /// 200 to 599, which is checked when it is sent.
+    /// 200 to 599, which is checked when the response is sent.
     #[getter]
     fn status(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let status = self.status.as_ref().ok_or_else(uninitialized)?;
@@ -346,7 +346,7 @@ impl Response {
         Ok(())
     }
 
-    /// What will be sent; text reads as the bytes that it is sent as.
+    /// The content; text is returned as the bytes that are sent.
     #[getter]
     fn body(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         if let Some(body) = &mut self.body
@@ -375,7 +375,7 @@ impl Response {
         }
     }
 
-    /// Adds a field line behind those of the same name; TypeError or ValueError for what is none.
+    /// Adds a field line after those of the same name; TypeError or ValueError for an invalid one.
     fn add_header(
         response: &Bound<'_, Self>,
         name: &Bound<'_, PyAny>,

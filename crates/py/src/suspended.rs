@@ -1,4 +1,4 @@
-//! What follows the end of a native handler that was suspended: its answer is posted.
+//! What happens when a suspended native handler ends: its response is posted.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use server::{Command, ExchangeId};
 
-use crate::answer::{Source, convert};
-use crate::calls::parts::AnswerParts;
+use crate::calls::parts::ResponseParts;
 use crate::context::run_in;
 use crate::driver::{After, Purpose, ends_task, log_failure};
 use crate::ffi;
 use crate::request::Request;
+use crate::response::{Source, convert};
 use crate::shared::Shared;
 use crate::stream::Stream;
 use crate::table::Table;
@@ -19,16 +19,16 @@ use crate::table::Table;
 /// What a coroutine is run for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// A handler: its value is the answer.
+    /// A handler: its value is the response.
     Handler,
-    /// An error handler: the same, but its failure is the end.
+    /// An error handler: its value is the response too, but its failure is final.
     ErrorHandler,
-    /// The sending of a streamed answer.
+    /// The sending of a streamed response.
     Stream,
 }
 
-/// The exchange of a native handler.
-pub(crate) struct Answering {
+/// A native handler that was suspended, with its exchange.
+pub(crate) struct SuspendedHandler {
     pub(crate) table: Arc<Table>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) request: Py<Request>,
@@ -36,7 +36,7 @@ pub(crate) struct Answering {
     pub(crate) stage: Stage,
 }
 
-impl Purpose for Answering {
+impl Purpose for SuspendedHandler {
     fn returned(
         &mut self,
         py: Python<'_>,
@@ -48,7 +48,7 @@ impl Purpose for Answering {
             self.shared.close(self.id);
             return Ok(After::End);
         }
-        match self.answer(py, context, value) {
+        match self.respond(py, context, value) {
             Ok(after) => Ok(after),
             Err(error) => self.failed(py, context, error),
         }
@@ -58,7 +58,7 @@ impl Purpose for Answering {
         let is_disconnection = self.shared.is_disconnection(py, &error);
         if !error.is_instance_of::<PyException>(py) || (is_disconnection && self.is_disconnected())
         {
-            // Cancelled, or on its way out: who cancelled knows; a peer that still waits gets a plain failure.
+            // Cancelled or disconnected: whoever cancelled knows why, and a peer that still waits gets a plain failure.
             self.shared.post(py, self.id, Command::Fail);
             self.shared.close(self.id);
             return if is_disconnection {
@@ -78,26 +78,26 @@ impl Purpose for Answering {
     }
 }
 
-impl Answering {
-    /// Posts what a value says.
-    fn answer(
+impl SuspendedHandler {
+    /// Posts the response that a value stands for.
+    fn respond(
         &mut self,
         py: Python<'_>,
         context: &Py<PyAny>,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<After> {
         let table = Arc::clone(&self.table);
-        let answer = convert(value)?;
-        let response = answer.to_response()?;
-        match answer.source {
+        let response = convert(value)?;
+        let owned = response.to_owned_response()?;
+        match response.source {
             Source::Whole(_) => {
-                self.shared.post(py, self.id, Command::Respond(response));
+                self.shared.post(py, self.id, Command::Respond(owned));
                 self.shared.close(self.id);
                 Ok(After::End)
             }
             Source::Iterator(iterator) => {
                 let request = self.request.clone_ref(py);
-                let parts = AnswerParts {
+                let parts = ResponseParts {
                     iterator: iterator.unbind(),
                     context: context.clone_ref(py),
                 };
@@ -110,13 +110,13 @@ impl Answering {
                     )
                 });
                 drop(before);
-                self.shared.post(py, self.id, Command::Stream(response));
+                self.shared.post(py, self.id, Command::Stream(owned));
                 Ok(After::End)
             }
             Source::AsyncIterator(iterator) => {
                 self.shared
                     .open(self.id, |exchange| exchange.is_streamed = true);
-                self.shared.post(py, self.id, Command::Begin(response));
+                self.shared.post(py, self.id, Command::Begin(owned));
                 let stream = Stream {
                     id: self.id,
                     shared: Arc::clone(&self.shared),
@@ -145,13 +145,13 @@ impl Answering {
         if ffi::is_coroutine(&value) {
             return Ok(After::Coroutine(value.unbind()));
         }
-        match self.answer(py, context, &value) {
+        match self.respond(py, context, &value) {
             Ok(after) => Ok(after),
             Err(error) => self.failed(py, context, error),
         }
     }
 
-    /// Calls it in the context of what failed, as if it had been called there.
+    /// Calls it in the context of the failed handler, as if it had been called there.
     fn call_error_handler<'py>(
         &self,
         py: Python<'py>,

@@ -1,7 +1,7 @@
-//! Field lines of a response: validated, and encoded as they go on the wire.
+//! Field lines of a response: validated, and encoded as they are sent.
 //!
-//! An application's text never reaches the header section unchecked: what could end a line or a section is refused here, which is the
-//! whole defence against response splitting. What frames the message belongs to the server and is refused too.
+//! Text from an application never reaches the header section unchecked. Everything that could end a line or a section is refused here,
+//! which is the whole defence against response splitting. Fields that frame the message belong to the server and are refused too.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -21,14 +21,15 @@ const REFUSED: [(&[u8], &str); 6] = [
     (b"upgrade", CONNECTION),
 ];
 const CONTENT_TYPE: &[u8] = b"content-type";
-/// Room for the two or three short lines that most answers have.
+/// Room for the two or three short lines that most responses have.
 const LINES_BYTES: usize = 128;
 
-/// One field line with its line end, in Latin-1 (RFC 9110 5.1, 5.5). Whitespace around the value is no part of it and dropped.
+/// One field line with its line end, in Latin-1 (RFC 9110 sections 5.1 and 5.5). Whitespace around the value is not part of it and is
+/// dropped.
 ///
 /// # Errors
-/// `TypeError` for a name or value that is no str; `ValueError` for a name that is no token or is the server's to set, and for a value
-/// with a control character or one beyond Latin-1.
+/// `TypeError` for a name or value that is not a str. `ValueError` for a name that is not a token or that only the server may set, and for
+/// a value that contains a control character or a character outside Latin-1.
 #[pyfunction]
 pub(crate) fn field_line<'py>(
     name: &Bound<'py, PyAny>,
@@ -39,10 +40,10 @@ pub(crate) fn field_line<'py>(
     Ok(PyBytes::new(name.py(), &line))
 }
 
-/// The field lines of a dict or of pairs behind the encoded content-type line (empty for none), unless they have one of their own.
+/// The field lines of a dict or of pairs, after the encoded content-type line (empty for none) unless they include one of their own.
 ///
 /// # Errors
-/// As for [`field_line`]; `TypeError` for what are no pairs, `ValueError` when the content type is given twice.
+/// As for [`field_line`]; `TypeError` if `headers` holds no pairs, `ValueError` when the content type is given twice.
 pub(super) fn field_lines<'py>(
     headers: &Bound<'py, PyAny>,
     type_line: &[u8],
@@ -97,7 +98,7 @@ impl Section {
     }
 }
 
-/// Name and value out of any iterable of two.
+/// Name and value from any iterable of two items.
 fn pair<'py>(item: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     if let Ok(pair) = item.extract() {
         return Ok(pair);
@@ -112,7 +113,7 @@ fn pair<'py>(item: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py
     Ok(pair.into())
 }
 
-/// In place of the TypeError of what cannot be iterated over, one that says what headers are.
+/// Replaces the TypeError of a value that cannot be iterated over by one that says what headers are.
 fn no_pairs<'a, 'py>(value: &'a Bound<'py, PyAny>) -> impl Fn(PyErr) -> PyErr + use<'a, 'py> {
     |error| {
         if !error.is_instance_of::<PyTypeError>(value.py()) {
@@ -127,7 +128,7 @@ fn no_pairs<'a, 'py>(value: &'a Bound<'py, PyAny>) -> impl Fn(PyErr) -> PyErr + 
     }
 }
 
-/// The bytes of a name that an application may set.
+/// The bytes of a name, if an application may set that field.
 #[inline]
 fn checked_name<'a>(name: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
     let Ok(text) = name.cast::<PyString>() else {
@@ -143,7 +144,7 @@ fn checked_name<'a>(name: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
     };
     if !wire::is_field_name(token) {
         return Err(PyValueError::new_err(format!(
-            "{} is no field name: it takes letters, digits and !#$%&'*+-.^_`|~ only",
+            "{} is not a field name: it takes letters, digits and !#$%&'*+-.^_`|~ only",
             name.repr()?
         )));
     }

@@ -1,7 +1,7 @@
-//! Return values of handlers, as answers.
+//! Converts the return values of handlers into responses.
 
+mod class;
 mod field;
-mod response;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -9,38 +9,38 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use server::Fields;
 
 use crate::ffi;
+use class::Helpers;
+pub(crate) use class::{Response, complete_response};
 pub(crate) use field::field_line;
-use response::Helpers;
-pub(crate) use response::{Response, complete_response};
 
 pub(crate) const TEXT: &[u8] = b"Content-Type: text/plain; charset=utf-8\r\n";
 const OCTETS: &[u8] = b"Content-Type: application/octet-stream\r\n";
 const JSON: &[u8] = b"Content-Type: application/json\r\n";
-/// What may be the final status of an answer (RFC 9110 section 15).
+/// The final status codes a response may have (RFC 9110 section 15).
 const STATUSES: std::ops::RangeInclusive<u16> = 200..=599;
 
-/// The content of an answer that is there as a whole; borrowed from Python, not copied.
+/// Complete content of a response, borrowed from Python rather than copied.
 pub(crate) enum Body<'py> {
     Empty,
     Text(Bound<'py, PyString>),
     Bytes(Bound<'py, PyBytes>),
 }
 
-/// The field lines of an answer.
+/// The field lines of a response.
 pub(crate) enum Lines<'py> {
     Ours(&'static [u8]),
     Applications(Bound<'py, PyBytes>),
 }
 
-/// Where the content of an answer comes from.
+/// Where the content of a response comes from.
 pub(crate) enum Source<'py> {
     Whole(Body<'py>),
     Iterator(Bound<'py, PyAny>),
     AsyncIterator(Bound<'py, PyAny>),
 }
 
-/// What a handler's return value says.
-pub(crate) struct Answer<'py> {
+/// The response that a handler's return value stands for.
+pub(crate) struct HandlerResponse<'py> {
     pub(crate) status: u16,
     pub(crate) lines: Lines<'py>,
     pub(crate) source: Source<'py>,
@@ -65,9 +65,9 @@ impl Lines<'_> {
     }
 }
 
-impl Answer<'_> {
-    /// In owned bytes, for the mailbox. The content of a streamed answer follows later.
-    pub(crate) fn to_response(&self) -> PyResult<server::Response> {
+impl HandlerResponse<'_> {
+    /// An owned copy, for the mailbox. The content of a streamed response follows later.
+    pub(crate) fn to_owned_response(&self) -> PyResult<server::Response> {
         let content = match &self.source {
             Source::Whole(body) => body.as_bytes()?.to_vec(),
             _ => Vec::new(),
@@ -81,15 +81,15 @@ impl Answer<'_> {
     }
 }
 
-/// Reads a return value.
+/// Converts a return value.
 ///
 /// # Errors
-/// `TypeError` for a value that is no answer; whatever the JSON encoder raises.
+/// `TypeError` for a value that is no response; whatever the JSON encoder raises.
 #[inline]
-pub(crate) fn convert<'py>(value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
+pub(crate) fn convert<'py>(value: &Bound<'py, PyAny>) -> PyResult<HandlerResponse<'py>> {
     if let Ok(text) = value.cast_exact::<PyString>() {
         let source = Source::Whole(Body::Text(text.clone()));
-        return Ok(Answer {
+        return Ok(HandlerResponse {
             status: 200,
             lines: Lines::Ours(TEXT),
             source,
@@ -102,16 +102,16 @@ pub(crate) fn convert<'py>(value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
 }
 
 #[inline]
-fn json<'py>(value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
+fn json<'py>(value: &Bound<'py, PyAny>) -> PyResult<HandlerResponse<'py>> {
     let encoded = Helpers::get(value.py())?.json(value)?;
-    Ok(Answer {
+    Ok(HandlerResponse {
         status: 200,
         lines: Lines::Ours(JSON),
         source: Source::Whole(Body::Bytes(encoded)),
     })
 }
 
-fn others<'py>(value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
+fn others<'py>(value: &Bound<'py, PyAny>) -> PyResult<HandlerResponse<'py>> {
     if let Ok(response) = value.cast::<Response>() {
         return of_response(response);
     }
@@ -119,7 +119,7 @@ fn others<'py>(value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
         return of_pair(pair);
     }
     if value.is_none() {
-        return Ok(Answer {
+        return Ok(HandlerResponse {
             status: 204,
             lines: Lines::Ours(b""),
             source: Source::Whole(Body::Empty),
@@ -131,14 +131,14 @@ fn others<'py>(value: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
     let is_text = value.is_instance_of::<PyString>();
     let source = source(value)?;
     let lines = if is_text { TEXT } else { OCTETS };
-    Ok(Answer {
+    Ok(HandlerResponse {
         status: 200,
         lines: Lines::Ours(lines),
         source,
     })
 }
 
-fn of_response<'py>(response: &Bound<'py, Response>) -> PyResult<Answer<'py>> {
+fn of_response<'py>(response: &Bound<'py, Response>) -> PyResult<HandlerResponse<'py>> {
     let parts = Response::parts(response)?;
     let status = parts.status.extract().ok();
     let Some(status) = status.filter(|code| STATUSES.contains(code)) else {
@@ -151,14 +151,14 @@ fn of_response<'py>(response: &Bound<'py, Response>) -> PyResult<Answer<'py>> {
         None => Source::Whole(Body::Empty),
         Some(body) => source(&body)?,
     };
-    Ok(Answer {
+    Ok(HandlerResponse {
         status,
         lines: parts.lines,
         source,
     })
 }
 
-fn of_pair<'py>(pair: &Bound<'py, PyTuple>) -> PyResult<Answer<'py>> {
+fn of_pair<'py>(pair: &Bound<'py, PyTuple>) -> PyResult<HandlerResponse<'py>> {
     let (value, status): (Bound<'py, PyAny>, u16) = pair.extract().map_err(|_| {
         PyTypeError::new_err(
             "a handler's tuple must be (value, status), with a status from 200 to 599",
@@ -169,8 +169,8 @@ fn of_pair<'py>(pair: &Bound<'py, PyTuple>) -> PyResult<Answer<'py>> {
             "a handler's tuple must be (value, status), with a status from 200 to 599",
         ));
     }
-    let answer = convert(&value)?;
-    Ok(Answer { status, ..answer })
+    let response = convert(&value)?;
+    Ok(HandlerResponse { status, ..response })
 }
 
 fn source<'py>(value: &Bound<'py, PyAny>) -> PyResult<Source<'py>> {
