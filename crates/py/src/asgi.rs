@@ -27,14 +27,14 @@ use crate::ffi::{self, Sent};
 use crate::runner::Runner;
 use crate::shared::Shared;
 
-/// An ASGI application and what its scopes begin with.
+/// An ASGI application and the constant parts of its scopes.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct AsgiApp {
     app: Py<PyAny>,
-    /// Makes a coroutine of any other awaitable.
+    /// Turns any other awaitable into a coroutine.
     as_coroutine: Py<PyAny>,
     root_path: String,
-    /// The lifespan's state, of which each request has a shallow copy.
+    /// The lifespan's state, of which each request gets a shallow copy.
     state: Option<Py<PyDict>>,
     disconnected: Py<PyAny>,
 }
@@ -61,7 +61,7 @@ impl AsgiApp {
 }
 
 impl AsgiApp {
-    /// The exception that tells an application of its client's end.
+    /// The exception that informs an application that its client has disconnected.
     pub(crate) fn disconnected(&self) -> &Py<PyAny> {
         &self.disconnected
     }
@@ -120,7 +120,7 @@ impl Asgi {
         Ok(outcome)
     }
 
-    /// Calls the application, and lets its coroutine take its first step.
+    /// Calls the application, and runs the first step of its coroutine.
     fn first_step<'py>(
         &mut self,
         py: Python<'py>,
@@ -151,7 +151,7 @@ impl Asgi {
         })
     }
 
-    /// It waits for something: whatever it has said is sent, and its task goes on alone.
+    /// It waits for something: posts whatever it has sent, and its task continues on its own.
     fn suspended(
         &mut self,
         py: Python<'_>,
@@ -164,7 +164,7 @@ impl Asgi {
         let running = Box::new(Running { exchange });
         let task = self.runner.suspended(py, coroutine, future, running)?;
         let exchange = kit.exchange.get();
-        if let Direct::Answered = exchange.first_step_ends(py, responder)? {
+        if let Direct::Written = exchange.first_step_ends(py, responder)? {
             return Ok(Outcome::Answered);
         }
         let before = exchange.open(py, |open| std::mem::replace(&mut open.task, task))?;
@@ -188,7 +188,7 @@ impl Asgi {
             Ok(()) => {}
         }
         match direct {
-            Direct::Answered => Ok(Outcome::Answered),
+            Direct::Written => Ok(Outcome::Answered),
             Direct::Nothing => {
                 exchange.close(py);
                 Ok(failure(responder))
@@ -204,7 +204,7 @@ impl Asgi {
     }
 }
 
-/// What the first step of a coroutine led to.
+/// The result of a coroutine's first step.
 enum Step<'py> {
     /// It waits for a future.
     Suspended(Bound<'py, PyAny>, Bound<'py, PyAny>),

@@ -1,4 +1,4 @@
-//! One request's `receive` and `send`, and how far both are.
+//! The `receive` and `send` of one request, and the progress of both.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::shared::{OpenExchange, STREAM_AHEAD_BYTES, Shared};
 /// A field section that grew beyond this is not kept for the next request.
 const KEPT_BYTES: usize = 4096;
 
-/// The exchange of an application. It is used for one request after another as long as nobody keeps it (`kit.rs`).
+/// The exchange of an application. It is reused for one request after another as long as nothing else references it (`kit.rs`).
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Exchange {
     shared: Arc<Shared>,
@@ -28,48 +28,48 @@ pub(crate) struct Exchange {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) id: Option<ExchangeId>,
-    /// Method and path as they were received, for the log.
+    /// Method and path as received, for the log.
     title: Vec<u8>,
     pub(super) is_head: bool,
     pub(super) accepts_trailers: bool,
     pub(super) trailers: Vec<u8>,
-    /// It is among the open exchanges: there is something to reach it for.
+    /// It is among the open exchanges, where events can reach it.
     is_open: bool,
-    /// The application has ended: nothing comes to it any more.
+    /// The application has ended: it receives nothing more.
     is_over: bool,
     request: Incoming,
     /// The application is in its first step: what it sends is kept for the caller, which writes it at once.
     pub(super) is_direct: bool,
     pub(super) progress: Progress,
-    /// The head of the answer, or before its start that of the last one.
+    /// The head of the response or, before its start, that of the last one.
     pub(super) head: Head,
-    /// The start that the head was read from, if it may come again.
+    /// The start that the head was read from, if it is likely to repeat.
     known: Known,
     /// The content that was sent in the first step.
     pub(super) parts: Vec<Py<PyBytes>>,
     pub(super) parts_bytes: usize,
-    /// The application said that more content follows: it is not framed as a whole.
+    /// The application announced more content, so the response is not framed as a whole.
     is_streamed: bool,
 }
 
-/// How far the content of the request is.
+/// How much of the request's content has been returned.
 #[derive(Default)]
 enum Incoming {
-    /// All of it is here and was not fetched.
+    /// All of it is here and has not been fetched.
     Whole(Option<Py<PyBytes>>),
-    /// It comes part by part.
+    /// It arrives part by part.
     Parts,
-    /// Its end was given.
+    /// Its end was returned.
     #[default]
     Ended,
 }
 
-/// How far the answer is.
+/// How much of the response has been sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Progress {
     #[default]
     Nothing,
-    /// Its start was sent to us.
+    /// The application sent the start, which is kept here.
     Started,
     /// More of its content follows.
     Streaming,
@@ -78,13 +78,13 @@ pub(super) enum Progress {
     Complete,
 }
 
-/// What a first step has left to do.
+/// What is left to do after a first step.
 pub(crate) enum Direct {
-    /// The answer is written.
-    Answered,
+    /// The response is written.
+    Written,
     /// Nothing was sent that the client may see.
     Nothing,
-    /// The answer goes through the mailbox.
+    /// The response goes through the mailbox.
     Posted,
 }
 
@@ -96,7 +96,7 @@ impl Exchange {
         }
     }
 
-    /// Makes it the exchange of `request`.
+    /// Makes this the exchange of `request`.
     ///
     /// # Errors
     /// `RuntimeError` when it is in use.
@@ -126,7 +126,7 @@ impl Exchange {
         })
     }
 
-    /// Keeps what the log may have to say of the request.
+    /// Keeps what the log may need to know about the request.
     pub(crate) fn keep_title(&self, py: Python<'_>, request: &server::Request<'_>) -> PyResult<()> {
         let head = request.head;
         self.with(py, |state| {
@@ -151,7 +151,7 @@ impl Exchange {
         id.ok_or_else(|| PyRuntimeError::new_err("this exchange has no request"))
     }
 
-    /// Makes it one of the open exchanges, and changes it there.
+    /// Makes this one of the open exchanges, and changes it there.
     pub(crate) fn open<T>(
         &self,
         py: Python<'_>,
@@ -161,7 +161,7 @@ impl Exchange {
         Ok(self.shared.open(self.id(py)?, change))
     }
 
-    /// Whoever waits in `receive()` learns that the answer is complete.
+    /// Wakes tasks in `receive()`, since the response is complete.
     pub(super) fn wake_readers(&self, py: Python<'_>) -> PyResult<()> {
         if self.with(py, |state| state.is_open)? {
             self.shared.wake_readers(py, self.id(py)?);
@@ -173,7 +173,7 @@ impl Exchange {
         &self.shared
     }
 
-    /// The first step is over: an answer that is complete is written, what there is of another one is posted.
+    /// The first step has ended: writes a complete response; posts what there is of any other.
     pub(crate) fn first_step_ends(
         &self,
         py: Python<'_>,
@@ -188,19 +188,19 @@ impl Exchange {
             (true, Progress::Complete) if state.has_its_length() => {
                 state.is_direct = false;
                 state.write(py, responder);
-                Direct::Answered
+                Direct::Written
             }
             (true, _) => Direct::Posted,
         })?;
         match direct {
-            Direct::Answered => self.close(py),
+            Direct::Written => self.close(py),
             Direct::Posted => self.leave_first_step(py)?,
             Direct::Nothing => {}
         }
         Ok(direct)
     }
 
-    /// Whether the answer is complete.
+    /// Whether the response is complete.
     pub(crate) fn is_complete(&self, py: Python<'_>) -> bool {
         self.with(py, |state| state.progress == Progress::Complete)
             .unwrap_or(false)
@@ -210,7 +210,7 @@ impl Exchange {
         self.with(py, |state| state.progress)
     }
 
-    /// Forgets the exchange. Whoever still waits for it, in a task that the application left behind, learns that it is over.
+    /// Closes the exchange. Tasks that the application left behind and that still wait for it learn that it has ended.
     pub(crate) fn close(&self, py: Python<'_>) {
         let open = self.with(py, |state| {
             state.is_over = true;
@@ -222,14 +222,14 @@ impl Exchange {
         }
     }
 
-    /// Whether nothing comes from the client any more.
+    /// Whether nothing more comes from the client.
     pub(super) fn is_over(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |state| {
             state.is_over || state.progress == Progress::Complete
         })
     }
 
-    /// The answer cannot be completed.
+    /// The response cannot be completed.
     pub(crate) fn fail(&self, py: Python<'_>) {
         if let Ok(id) = self.id(py) {
             self.shared.post(py, id, Command::Fail);
@@ -245,7 +245,7 @@ impl Exchange {
         }
     }
 
-    /// The application returned without a complete answer.
+    /// The application returned before its response was complete.
     pub(crate) fn log_incomplete(&self, py: Python<'_>) {
         if !self.is_gone(py) {
             crate::driver::log_application(py, &self.title(py), None);
@@ -257,13 +257,13 @@ impl Exchange {
         title.unwrap_or_default()
     }
 
-    /// Nobody takes what is sent: the client has gone, or the answer was given up. In the first step nobody has looked.
+    /// Whether what is sent goes nowhere: the client has disconnected, or the response was abandoned. Not checked during the first step.
     fn is_gone(&self, py: Python<'_>) -> bool {
-        let standing = self.with(py, |state| {
-            let is_given_up = state.is_over && state.progress != Progress::Complete;
-            (is_given_up, state.id.filter(|_| !state.is_direct))
+        let checked = self.with(py, |state| {
+            let is_abandoned = state.is_over && state.progress != Progress::Complete;
+            (is_abandoned, state.id.filter(|_| !state.is_direct))
         });
-        let id = match standing {
+        let id = match checked {
             Ok((true, _)) => return true,
             Ok((false, Some(id))) => id,
             _ => return false,
@@ -272,7 +272,7 @@ impl Exchange {
         exchanges.get(&id).is_some_and(|open| open.is_disconnected)
     }
 
-    /// The content of the request that can be given now, and whether it is the last of it.
+    /// The content of the request that can be returned now, and whether it is the last of it.
     pub(crate) fn next_content(
         &self,
         py: Python<'_>,
@@ -295,13 +295,13 @@ impl Exchange {
         })
     }
 
-    /// Whether more of the content has to be asked for.
+    /// Whether more of the content has to be requested from the server.
     pub(crate) fn has_more(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |state| matches!(state.request, Incoming::Parts))
     }
 
     fn start(&self, py: Python<'_>, start: &Start<'_>) -> PyResult<()> {
-        // Reading it may run the application's own iterator, so it is not read into the state.
+        // Reading the start may run an iterator of the application's, so the state is not borrowed meanwhile.
         let head = self.with(py, |state| {
             let is_known = state.known.is(start);
             match state.progress {
@@ -329,7 +329,7 @@ impl Exchange {
                 state.progress = Progress::Started;
                 Ok(())
             }
-            // That iterator sent too.
+            // That iterator sent a start too.
             _ => Err(started_before()),
         })??;
         if has_trailers {
@@ -338,7 +338,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes a part of the content; gives what to wait for until it is accepted, if it is not at once.
+    /// Takes a part of the content. Returns an awaitable of its acceptance, unless it is accepted at once.
     fn body<'py>(
         &self,
         py: Python<'py>,
@@ -359,7 +359,7 @@ impl Exchange {
         self.post_body(py, part, before == Progress::Started, more)
     }
 
-    /// A part was kept: sees to it that no more is kept than an answer may be ahead.
+    /// A part was kept: limits what is kept to the number of bytes that a response may be ahead.
     fn kept<'py>(&self, py: Python<'py>, more: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
         let ahead_bytes = self.with(py, |state| state.parts_bytes)?;
         if !more {
@@ -374,16 +374,16 @@ impl Exchange {
 }
 
 impl State {
-    /// The head of the answer, for the mailbox.
+    /// The head of the response, for the mailbox.
     pub(super) fn take_response(&mut self) -> Response {
         self.known.forget();
         std::mem::take(&mut self.head.response)
     }
 
-    /// A part of the content is sent, or the last of it. Gives how far the answer was before.
+    /// Records that a part of the content is sent, or the last of it. Returns the progress before.
     ///
     /// # Errors
-    /// `RuntimeError` when none may be sent now.
+    /// `RuntimeError` when content may not be sent now.
     pub(super) fn advance(&mut self, more: bool) -> PyResult<Progress> {
         let before = self.progress;
         match before {
@@ -418,15 +418,15 @@ impl State {
         self.parts.push(part.clone().unbind());
     }
 
-    /// Whether the content that was sent is as long as the application says, if it says. Where none is sent, the length may tell of another
-    /// one (RFC 9110 section 8.6).
+    /// Whether the content that was sent has the announced length, if one was announced. If no content may be sent, that length may be the
+    /// one of another response (RFC 9110 section 8.6).
     fn has_its_length(&self) -> bool {
-        let is_as_said = |length| length == self.parts_bytes as u64;
-        self.head.response.length.is_none_or(is_as_said)
+        let is_as_announced = |length| length == self.parts_bytes as u64;
+        self.head.response.length.is_none_or(is_as_announced)
             || (self.parts.is_empty() && self.has_no_content())
     }
 
-    /// Writes an answer that is complete.
+    /// Writes a complete response.
     fn write(&mut self, py: Python<'_>, responder: &mut Responder<'_>) {
         let (response, fields) = (&self.head.response, self.head.fields());
         if self.is_streamed {
@@ -437,7 +437,7 @@ impl State {
                 responder.finish();
             }
         } else if self.has_no_content() {
-            // What was sent, if anything was, is as long as the content would be.
+            // Content that was sent anyway has the length that the content would have.
             let sent = (!self.parts.is_empty()).then_some(self.parts_bytes as u64);
             responder.begin(response.status, fields, response.length.or(sent));
         } else {
@@ -452,7 +452,7 @@ impl State {
     }
 }
 
-/// `send`: takes a message for the client and gives an awaitable.
+/// `send`: takes a message for the client and returns an awaitable.
 impl Method for Exchange {
     const METHOD_NAME: &'static CStr = c"send";
 
@@ -482,7 +482,7 @@ impl Method for Exchange {
 
 #[pymethods]
 impl Exchange {
-    /// Gives an awaitable of the next message from the client.
+    /// Returns an awaitable of the next message from the client.
     fn receive(slf: Bound<'_, Exchange>) -> Receiving {
         Receiving::of(slf)
     }
@@ -492,7 +492,7 @@ fn started_before() -> PyErr {
     PyRuntimeError::new_err("send(): http.response.start was sent before")
 }
 
-/// The answer of an application that failed before it began one.
+/// The response for an application that failed before it started one.
 pub(crate) fn failure(responder: &mut Responder<'_>) -> Outcome {
     if !responder.is_answered() {
         let fields = Fields::constant(crate::response::TEXT);

@@ -1,4 +1,4 @@
-//! What an application may send beyond start and body: early hints, files and a trailer section (asgiref, "Extensions").
+//! The extensions: early hints, files and a trailer section (asgiref, "Extensions").
 
 use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::exchange::{Exchange, Progress};
 use super::message::{Extension, for_each_header, push_line};
 use crate::ffi;
 
-/// Their names in a scope. Each works with every request; an HTTP/1.0 client gets no hints and no trailer section.
+/// Their names in a scope. Each works with every request, but an HTTP/1.0 client gets no early hints and no trailer section.
 pub(crate) const NAMES: [&str; 4] = [
     "http.response.early_hint",
     "http.response.pathsend",
@@ -21,7 +21,7 @@ pub(crate) const NAMES: [&str; 4] = [
 ];
 
 impl Exchange {
-    /// Takes a message of an extension; gives what to wait for, if it is not accepted at once.
+    /// Takes a message of an extension. Returns an awaitable of its acceptance, unless it is accepted at once.
     pub(super) fn extension<'py>(
         &self,
         kind: Extension,
@@ -62,7 +62,7 @@ impl Exchange {
                 "send(): http.response.early_hint came after http.response.start",
             ));
         }
-        // What leaves before the answer goes the way that the answer has to go too, to stay in front of it.
+        // The final response has to take the same way as this interim response, to be sent after it.
         self.leave_first_step(py)?;
         let status = 103;
         self.post(py, Command::Inform { status, fields })?;
@@ -84,7 +84,7 @@ impl Exchange {
         }
         self.content_ends(py)?;
         if more && is_sent {
-            // Files that wait hold descriptors: the next one has to wait until this one has left.
+            // Files that wait to be sent hold descriptors, so the next one has to wait until this one has been sent.
             return self.shared().wait_to_write(py, self.id(py)?).map(Some);
         }
         Ok(None)
@@ -95,7 +95,7 @@ impl Exchange {
         let py = message.py();
         if self.progress(py)? != Progress::Trailing {
             return Err(PyRuntimeError::new_err(
-                "send(): http.response.trailers comes behind the content, and is announced in http.response.start",
+                "send(): http.response.trailers comes after the content, and must be announced in http.response.start",
             ));
         }
         let mut lines = Vec::new();
@@ -103,7 +103,7 @@ impl Exchange {
             for_each_header(&headers, |name, value| {
                 if !wire::may_be_trailer(name) {
                     return Err(PyValueError::new_err(format!(
-                        "send(): {} may not stand in a trailer section (RFC 9110 section 6.5.1)",
+                        "send(): {} may not appear in a trailer section (RFC 9110 section 6.5.1)",
                         name.escape_ascii()
                     )));
                 }
@@ -129,7 +129,7 @@ fn is_true(message: &Bound<'_, PyDict>, key: &str) -> PyResult<bool> {
         .map_or(Ok(false), |value| value.is_truthy())
 }
 
-/// All of a file. What it is is asked before it is opened, too: to open a pipe waits for who writes to it.
+/// The whole of a file. Its type is checked before it is opened too, because opening a pipe waits for a writer.
 fn whole(path: &Path) -> PyResult<FilePart> {
     let name = path.display().to_string();
     regular(&std::fs::metadata(path)?, &name)?;
@@ -142,7 +142,7 @@ fn whole(path: &Path) -> PyResult<FilePart> {
     })
 }
 
-/// The part of a file that a message names. The descriptor is duplicated: the application may close its own.
+/// The part of a file that a message specifies. The descriptor is duplicated: the application may close its own.
 fn part_of(message: &Bound<'_, PyDict>) -> PyResult<FilePart> {
     let object = required(message, "file")?;
     let fd: i32 = object.call_method0("fileno")?.extract()?;
@@ -167,7 +167,7 @@ fn part_of(message: &Bound<'_, PyDict>) -> PyResult<FilePart> {
     })
 }
 
-/// The length of a regular file; no other has one.
+/// The length of a regular file; an error for any other file.
 fn regular(metadata: &Metadata, name: &str) -> PyResult<u64> {
     if !metadata.is_file() {
         return Err(PyValueError::new_err(format!(

@@ -1,14 +1,14 @@
-//! Dicts that no application may change for another: each scope has its own.
+//! Dicts that each scope has for itself, so that an application cannot change those of another request.
 //!
-//! The last one serves the next request too if nobody else holds it any more and it was not changed: then nobody can tell that it is not
-//! new.
+//! The last one is reused for the next request if nothing else references it and it was not changed: then it cannot be distinguished from a
+//! new one.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::ffi;
 
-/// A dict that was given out, and its version then (PEP 509).
+/// A dict that was handed out, and its version at that time (PEP 509).
 struct Given {
     dict: Py<PyDict>,
     version: Option<u64>,
@@ -22,7 +22,7 @@ impl Given {
         }
     }
 
-    /// Whether it has no more than `references`, and nobody has changed it. An interpreter without versions cannot tell.
+    /// Whether it has just `references` references and is unchanged. Without versions this is unknown, and false.
     #[inline]
     fn is_as_new(&self, py: Python<'_>, references: isize) -> bool {
         ffi::references(&self.dict) == references
@@ -31,7 +31,7 @@ impl Given {
     }
 }
 
-/// Copies of an original, which its owner may go on to change.
+/// Copies of an original, which its owner may still change.
 pub(crate) struct Fresh {
     original: Py<PyDict>,
     copied_version: Option<u64>,
@@ -47,7 +47,7 @@ impl Fresh {
         }
     }
 
-    /// A new copy, or None when the last one is as good as new: it was not changed, and has no more than `references`.
+    /// A new copy, or None when the last one is as good as new: unchanged, with just `references` references.
     pub(crate) fn renewed<'py>(
         &mut self,
         py: Python<'py>,
@@ -68,15 +68,15 @@ impl Fresh {
     }
 }
 
-/// The dict of the extensions that work, each with a dict of its own that says nothing more.
+/// The dict of supported extensions, each of which has an empty dict of its own.
 pub(crate) struct Extensions {
     names: Vec<Py<PyString>>,
     given: Option<Given>,
-    /// Those in it.
+    /// The dicts in it.
     inner: Vec<Given>,
 }
 
-/// The references to a dict inside the extensions that nobody else holds: theirs and ours.
+/// The references to a dict inside the extensions that nothing else holds: theirs and ours.
 const INNER_REFERENCES: isize = 2;
 
 impl Extensions {
@@ -89,7 +89,7 @@ impl Extensions {
         }
     }
 
-    /// A new dict, or None when the last one is as good as new: nothing of it was changed, and it has no more than `references`.
+    /// A new dict, or None when the last one is as good as new: unchanged throughout, with just `references` references.
     pub(crate) fn renewed<'py>(
         &mut self,
         py: Python<'py>,

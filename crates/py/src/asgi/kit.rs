@@ -8,7 +8,7 @@ use super::exchange::Exchange;
 use crate::ffi;
 use crate::shared::Shared;
 
-/// Kits that wait to be used again.
+/// Number of kits kept for reuse.
 const SPARE_KITS: usize = 64;
 
 /// An exchange, and its two methods as objects of their own.
@@ -28,7 +28,8 @@ impl Kit {
         })
     }
 
-    /// Whether nobody else holds any of it, so that nobody sees it used again: ours are one reference to each, and the methods' two to the exchange.
+    /// Whether nothing else references any of it, so that reuse cannot be observed: we hold one reference to each object, and the methods
+    /// hold two to the exchange.
     #[inline]
     fn is_ours(&self, py: Python<'_>) -> bool {
         let is_method_ours = |method: &Py<PyAny>| {
@@ -40,7 +41,7 @@ impl Kit {
     }
 }
 
-/// Kits to use again: making the three objects costs a tenth of a request.
+/// Kits for reuse: making the three objects takes a tenth of a request's time.
 #[derive(Default)]
 pub(crate) struct Kits {
     spare: Vec<Kit>,
@@ -63,7 +64,7 @@ impl Kits {
         Ok(kit)
     }
 
-    /// Keeps a kit whose request has been answered, if nobody else does.
+    /// Keeps a kit whose response is complete, if nothing else references it.
     #[inline]
     pub(crate) fn give_back(&mut self, py: Python<'_>, kit: Kit) {
         if self.spare.len() < SPARE_KITS && kit.is_ours(py) {

@@ -1,7 +1,7 @@
-//! Starts of answers that come again.
+//! Recognises starts of responses that repeat.
 //!
-//! A header that is written out in a program is one tuple for good, and the list around it a new one each time. So a start with the very
-//! objects of the last one has its head, which was read and checked then.
+//! A header that is a literal in a program is always the same tuple, while the list around it is new each time. So a start with the very
+//! same objects as the last one has the same head, which was read and checked then.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList, PyTuple};
@@ -12,25 +12,25 @@ use crate::ffi;
 /// More headers are not worth comparing.
 const HEADERS_MAX: usize = 16;
 
-/// So many starts in a row that were none of the last ones, and only one in some is kept.
+/// After this many starts in a row that did not repeat, only one in `MISSES_PER_TRY` is kept.
 const MISSES_MAX: u8 = 4;
 const MISSES_PER_TRY: u8 = 16;
 
-/// The last start, as long as it is worth keeping one.
+/// The last start, as long as keeping one is worthwhile.
 #[derive(Default)]
 pub(super) struct Known {
     start: Option<Parts>,
     misses: u8,
 }
 
-/// What a start consisted of. All of it is immutable.
+/// The objects of a start, all of them immutable.
 struct Parts {
     status: Py<PyAny>,
     headers: Vec<Py<PyAny>>,
 }
 
 impl Known {
-    /// Whether a start consists of the same as the one that is kept.
+    /// Whether a start consists of the same objects as the one that is kept.
     #[inline]
     pub(super) fn is(&mut self, start: &Start<'_>) -> bool {
         let is_same = parts_of(start).is_some_and(|(status, list)| {
@@ -45,7 +45,7 @@ impl Known {
         is_same
     }
 
-    /// Keeps a start, unless something of it can change.
+    /// Keeps a start if all its objects are immutable.
     pub(super) fn keep(&mut self, start: &Start<'_>) {
         let is_tried = self.misses <= MISSES_MAX || self.misses.is_multiple_of(MISSES_PER_TRY);
         self.start = is_tried.then(|| immutable_parts_of(start)).flatten();

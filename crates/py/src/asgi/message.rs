@@ -8,7 +8,7 @@ use server::{Fields, Response};
 
 use crate::ffi;
 
-/// A message of the application's.
+/// A message from the application.
 pub(crate) enum Message<'py> {
     Start(Start<'py>),
     Body {
@@ -35,7 +35,7 @@ pub(crate) struct Start<'py> {
     pub(super) trailers: Option<Bound<'py, PyAny>>,
 }
 
-/// The entries of a message that mean something.
+/// The entries of a message that are used.
 #[derive(Default)]
 struct Entries<'py> {
     kind: Option<Bound<'py, PyAny>>,
@@ -46,7 +46,7 @@ struct Entries<'py> {
     more_body: Option<Bound<'py, PyAny>>,
 }
 
-/// The words of messages, as objects: those that are written out in a program are the same objects.
+/// The keys of messages as interned strings. String literals in a program are the same objects.
 struct Words {
     kind: Py<PyString>,
     body: Py<PyString>,
@@ -107,7 +107,7 @@ impl<'py> Entries<'py> {
         })
     }
 
-    /// Where the value of a key belongs. Keys that are written out in a program are interned: comparing them as text is seldom needed.
+    /// The entry for a key. Literals in a program are interned, so comparing keys as text is rarely needed.
     #[inline]
     fn place(
         &mut self,
@@ -140,10 +140,10 @@ impl<'py> Entries<'py> {
 }
 
 impl<'py> Message<'py> {
-    /// Reads a message, of which only the kind if it is the start: see [`Start::read`].
+    /// Reads a message. Of the start only the type is read: see [`Start::read`].
     ///
     /// # Errors
-    /// `TypeError` or `RuntimeError`, with what is wrong about it.
+    /// `TypeError` or `RuntimeError` that says what is wrong.
     pub(crate) fn read(message: &Bound<'py, PyAny>) -> PyResult<Message<'py>> {
         let message = message
             .cast::<PyDict>()
@@ -161,7 +161,7 @@ impl<'py> Message<'py> {
             b"http.response.zerocopysend" => Ok(extension(Extension::ZeroCopySend, message)),
             b"http.response.trailers" => Ok(extension(Extension::Trailers, message)),
             _ => Err(PyRuntimeError::new_err(format!(
-                "send(): {:?} is no message of this protocol",
+                "send(): {:?} is not a message of this protocol",
                 kind.to_string_lossy()
             ))),
         }
@@ -172,7 +172,7 @@ fn extension<'py>(kind: Extension, message: &Bound<'py, PyDict>) -> Message<'py>
     Message::Extension(kind, message.clone())
 }
 
-/// The bytes of a body. What is not bytes is copied: the application may change what it has sent.
+/// The bytes of a body. Other objects are copied, since the application may change what it has sent.
 fn bytes_of(body: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyBytes>> {
     let body = match body.cast_into_exact::<PyBytes>() {
         Ok(bytes) => return Ok(bytes),
@@ -189,7 +189,7 @@ impl Start<'_> {
     /// Reads it into `head`, which is empty.
     ///
     /// # Errors
-    /// `TypeError` or `ValueError`, with what is wrong about it.
+    /// `TypeError` or `ValueError` that says what is wrong.
     pub(crate) fn read(&self, head: &mut Head) -> PyResult<()> {
         let status = self.status.as_ref();
         let status: Option<u16> = status.and_then(|status| status.extract().ok());
@@ -209,7 +209,7 @@ impl Start<'_> {
     }
 }
 
-/// The head of an answer, read.
+/// The head of a response.
 #[derive(Default)]
 pub(crate) struct Head {
     pub(crate) response: Response,
@@ -232,7 +232,7 @@ impl Head {
     }
 }
 
-/// Fields that frame a message or manage a connection: the server's to set (RFC 9110 section 7.6.1).
+/// Fields that frame a message or manage a connection, which only the server sets (RFC 9110 section 7.6.1).
 const OURS: [&[u8]; 5] = [
     b"transfer-encoding",
     b"connection",
@@ -241,10 +241,10 @@ const OURS: [&[u8]; 5] = [
     b"upgrade",
 ];
 
-/// Gives each header of an iterable of pairs, as names and values that may be sent.
+/// Calls `take` with each header of an iterable of pairs, after checking that its name and value may be sent.
 ///
 /// # Errors
-/// `TypeError` or `ValueError`, with what is wrong about it; what `take` returns.
+/// `TypeError` or `ValueError` that says what is wrong; what `take` returns.
 pub(crate) fn for_each_header(
     headers: &Bound<'_, PyAny>,
     mut take: impl FnMut(&[u8], &[u8]) -> PyResult<()>,
@@ -315,9 +315,15 @@ fn push_header(head: &mut Head, name: &[u8], value: &[u8]) -> PyResult<()> {
         let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
         let text = std::str::from_utf8(value).ok().filter(|_| is_number);
         let Some(length) = text.and_then(|text| text.parse().ok()) else {
-            return Err(PyValueError::new_err("send(): content-length is no number"));
+            return Err(PyValueError::new_err(
+                "send(): content-length is not a number",
+            ));
         };
-        if head.response.length.is_some_and(|said| said != length) {
+        if head
+            .response
+            .length
+            .is_some_and(|announced| announced != length)
+        {
             return Err(PyValueError::new_err(
                 "send(): two headers give different content-lengths",
             ));

@@ -1,4 +1,4 @@
-//! Answers that go through the mailbox: those that take longer than the first step, and those that are more than bytes.
+//! Responses that go through the mailbox: those that take longer than the first step, and those that use extensions.
 
 use pyo3::prelude::*;
 use server::{Command, Response};
@@ -6,7 +6,7 @@ use server::{Command, Response};
 use super::exchange::{Exchange, Progress};
 
 impl Exchange {
-    /// From now on everything goes through the mailbox, and first what was kept.
+    /// Ends direct writing: posts what was kept, and from now on everything else.
     pub(super) fn leave_first_step(&self, py: Python<'_>) -> PyResult<()> {
         let kept = self.with(py, |state| {
             if !std::mem::replace(&mut state.is_direct, false) {
@@ -40,7 +40,7 @@ impl Exchange {
     }
 
     fn begin(&self, py: Python<'_>, response: Response) -> PyResult<()> {
-        // What the application still says of an answer without content goes nowhere.
+        // What the application still sends for a response without content is discarded.
         let is_head = self.with(py, |state| state.is_head)?;
         if is_head || !wire::may_generate_content(response.status) {
             self.open(py, |open| open.is_discarding = true)?;
@@ -71,7 +71,7 @@ impl Exchange {
         Ok(None)
     }
 
-    /// Sends the head, and the content with it if that is all of it. False when more has to be said.
+    /// Sends the head, and the content with it if that is all of it. False when more has to be posted.
     fn post_whole(&self, py: Python<'_>, part: &[u8]) -> PyResult<bool> {
         let (response, is_whole) = self.with(py, |state| {
             let mut response = state.take_response();
@@ -79,11 +79,12 @@ impl Exchange {
             let is_last = state.progress == Progress::Complete;
             let is_headed = state.is_head || !wire::may_generate_content(response.status);
             if is_headed && is_last && length > 0 {
-                // What was sent is as long as the content would be.
+                // The content that was sent has the length that the content would have.
                 response.length = response.length.or(Some(length));
             }
-            let is_whole =
-                is_last && !is_headed && response.length.is_none_or(|said| said == length);
+            let is_whole = is_last
+                && !is_headed
+                && response.length.is_none_or(|announced| announced == length);
             (response, is_whole)
         })?;
         if !is_whole {
@@ -100,7 +101,7 @@ impl Exchange {
         Ok(true)
     }
 
-    /// A part of the content comes from elsewhere. `length` is that of all content, if it is known. False when none may be sent.
+    /// A part of the content comes from elsewhere. `length` is that of the whole content, if known. False when none may be sent.
     pub(super) fn content_comes(
         &self,
         py: Python<'_>,
@@ -121,7 +122,7 @@ impl Exchange {
         Ok(self.shared().change(id, |open| open.is_discarding) != Some(true))
     }
 
-    /// The last of the content may have been sent: then the answer is complete, unless a trailer section follows.
+    /// If the last of the content was sent, the response is complete, unless a trailer section follows.
     pub(super) fn content_ends(&self, py: Python<'_>) -> PyResult<()> {
         if self.progress(py)? == Progress::Complete {
             self.post(py, Command::Finish)?;
@@ -130,7 +131,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Adds to the trailer section. To a client that does not ask for it nothing of it is sent (RFC 9110 section 6.5.1).
+    /// Adds to the trailer section. Nothing of it is sent to a client that does not ask for it (RFC 9110 section 6.5.1).
     pub(super) fn push_trailers(
         &self,
         py: Python<'_>,

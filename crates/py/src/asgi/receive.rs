@@ -8,7 +8,7 @@ use super::exchange::Exchange;
 use crate::ffi::{Awaitable, Sent};
 use crate::stream::awaitable;
 
-/// The awaitable that `receive()` gives: it takes its message when it goes on, so that none is lost if it is cancelled.
+/// The awaitable that `receive()` returns. It takes its message when it resumes, so that none is lost if it is cancelled.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Receiving {
     exchange: Py<Exchange>,
@@ -35,16 +35,16 @@ impl Awaitable for Receiving {
 
 awaitable!(Receiving);
 
-/// The next message for the application, or None as long as there is none.
+/// The next message for the application, or None if there is none yet.
 fn next_message<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Option<Bound<'py, PyDict>>> {
     let is_over = exchange.is_over(py)?;
     let id = exchange.id(py)?;
-    let standing = exchange.shared().change(id, |open| {
+    let state = exchange.shared().change(id, |open| {
         let part = open.content.pop_front();
         let is_last = open.content_ended && open.content.is_empty();
         (part, is_last, open.is_disconnected, open.peer_ended)
     });
-    let (part, is_last, is_gone, peer_ended) = standing.unwrap_or((None, false, false, false));
+    let (part, is_last, is_gone, peer_ended) = state.unwrap_or((None, false, false, false));
     let content = exchange.next_content(py, part, is_last)?;
     if is_over || is_gone {
         return disconnect(py).map(Some);
@@ -52,7 +52,7 @@ fn next_message<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Option<Bo
     if let Some((content, is_last)) = content {
         return request(py, content, is_last).map(Some);
     }
-    // What came before its end is still with the server, or the server will tell that it was cut.
+    // Content received before the end is still with the server, or the server will report that it was truncated.
     if peer_ended && !exchange.has_more(py)? {
         return disconnect(py).map(Some);
     }

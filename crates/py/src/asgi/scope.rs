@@ -15,9 +15,9 @@ use crate::request::decoded;
 pub(crate) struct Scopes {
     keys: Keys,
     template: Py<PyDict>,
-    /// The last scope, which was given back as it was: it holds the same as the template.
+    /// The last scope, which was given back unchanged: it holds the same items as the template.
     spare: Option<Py<PyDict>>,
-    /// The version of the scope that was given out (PEP 509).
+    /// The version of the scope that was handed out (PEP 509).
     given: Option<u64>,
     last: Last,
     versions: Fresh,
@@ -29,7 +29,7 @@ pub(crate) struct Scopes {
     sections: Sections,
 }
 
-/// What the template stands for.
+/// The request that the template describes.
 #[derive(Default)]
 struct Last {
     is_http10: bool,
@@ -40,7 +40,7 @@ struct Last {
     server: Peer,
 }
 
-/// The keys of what differs from request to request.
+/// The keys of the items that differ from request to request.
 struct Keys {
     asgi: Py<PyString>,
     extensions: Py<PyString>,
@@ -126,7 +126,7 @@ impl Scopes {
         })
     }
 
-    /// A fresh scope: what an application changes in it, no other request sees.
+    /// A scope whose changes by an application no other request sees.
     pub(crate) fn scope<'py>(
         &mut self,
         py: Python<'py>,
@@ -149,7 +149,8 @@ impl Scopes {
         Ok(scope)
     }
 
-    /// Takes back what was given out, if nobody else holds it or has changed it. Else it goes now, with all that was put into it.
+    /// Takes back a scope, if it was not changed and nothing else references it. Otherwise it is dropped now, with everything that was put
+    /// into it.
     #[inline]
     pub(crate) fn give_back(&mut self, scope: Bound<'_, PyDict>) {
         if let Some(version) = self.given.take()
@@ -162,7 +163,7 @@ impl Scopes {
         }
     }
 
-    /// The client, which differs most often of all: it stands in the scope alone, not in the template.
+    /// The client, which changes most often: it is in the scope only, not in the template.
     fn client<'py>(
         &mut self,
         py: Python<'py>,
@@ -173,7 +174,7 @@ impl Scopes {
         self.clients.address(py, slot, request.client)
     }
 
-    /// Makes the template, and the last scope if it is as good as new, those of `request`.
+    /// Updates the template, and the last scope if it is as good as new, for `request`.
     fn renew(
         &mut self,
         py: Python<'_>,
@@ -184,7 +185,7 @@ impl Scopes {
             template: self.template.bind(py),
             scope,
         };
-        // What stands in them is held by both, and by whoever looks after it.
+        // The values in them are referenced by both, and by the cache that made them.
         let references = if scope.is_some() { 3 } else { 2 };
         let keys = &self.keys;
         target.renew(&keys.asgi, self.versions.renewed(py, references)?)?;
@@ -206,7 +207,7 @@ impl Scopes {
     }
 }
 
-/// Where the items of the next scope are set.
+/// The dicts in which the items of the next scope are set.
 struct Target<'a, 'py> {
     template: &'a Bound<'py, PyDict>,
     scope: Option<&'a Bound<'py, PyDict>>,
@@ -265,7 +266,7 @@ impl Last {
     }
 }
 
-/// The decoded path, which includes the root path: a proxy took it off, or passed the path on whole.
+/// The decoded path, which includes the root path whether the proxy strips it or not.
 fn path_of<'py>(py: Python<'py>, root_path: &str, raw: &[u8]) -> PyResult<Bound<'py, PyString>> {
     let path = decoded(py, raw);
     if root_path.is_empty() {
@@ -278,7 +279,7 @@ fn path_of<'py>(py: Python<'py>, root_path: &str, raw: &[u8]) -> PyResult<Bound<
     }
 }
 
-/// Whether `value` is not what is kept; then it is from now on.
+/// Stores `value`; returns whether it differs from the stored one.
 fn changes(kept: &mut Vec<u8>, value: &[u8]) -> bool {
     if wire::is_same(kept, value) {
         return false;
