@@ -1,8 +1,8 @@
 //! WSGI applications (PEP 3333).
 //!
-//! With one thread the application is called on the reactor's thread ([`inline`]); with more, a pool of threads calls it, and the reactor
-//! never needs the interpreter ([`pool`]). Both share how an environ is made ([`environ`]), how an answer begins ([`exchange`], [`head`])
-//! and what is done with what the application returned ([`blocks`]).
+//! With one thread the application is called on the reactor's thread ([`inline`]). With more, a pool of threads calls it, and the reactor
+//! never needs the interpreter ([`pool`]). Both use the same code to make an environ ([`environ`]), to start a response ([`exchange`],
+//! [`head`]) and to read what the application returned ([`blocks`]).
 
 mod blocks;
 mod environ;
@@ -42,7 +42,7 @@ use crate::ffi;
 use crate::runner::Runner;
 use crate::shared::Shared;
 
-/// A WSGI application and what its environs begin with.
+/// A WSGI application and the constant parts of its environs.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct WsgiApp {
     app: Py<PyAny>,
@@ -50,7 +50,7 @@ pub(crate) struct WsgiApp {
     errors: Py<PyAny>,
     disconnected: Py<PyAny>,
     dropped: Arc<AtomicU64>,
-    /// The threads of the server that serves it, once there is one.
+    /// The pool and placement of the server that serves it, once there is one.
     serving: OnceLock<(Arc<Pool>, Placement)>,
 }
 
@@ -74,13 +74,13 @@ impl WsgiApp {
         }
     }
 
-    /// Threads that are to call [`WsgiApp::run_thread`]; 0 when the server's own thread calls the application.
+    /// The number of threads that must call [`WsgiApp::run_thread`]; 0 when the server's own thread calls the application.
     #[getter]
     fn threads(&self) -> usize {
         self.serving.get().map_or(0, |(pool, _)| pool.threads())
     }
 
-    /// Answers requests until [`WsgiApp::close`].
+    /// Handles requests until [`WsgiApp::close`].
     fn run_thread(&self, py: Python<'_>) -> PyResult<()> {
         let (pool, placement) = self.serving()?;
         match Thread::new(py, self, pool, *placement)? {
@@ -90,30 +90,30 @@ impl WsgiApp {
         Ok(())
     }
 
-    /// Logs what the server has to say until [`WsgiApp::close`].
+    /// Logs what the server reports until [`WsgiApp::close`].
     fn run_reports(&self, py: Python<'_>) -> PyResult<()> {
         thread::report(py, &self.serving()?.0);
         Ok(())
     }
 
-    /// Ends the threads, each when it has answered its request.
+    /// Ends the threads, each after the response to its current request.
     fn close(&self) {
         if let Some((pool, _)) = self.serving.get() {
             pool.close();
         }
     }
 
-    /// Fields that were left out of environs because their name has an underscore.
+    /// Number of fields left out of environs because their name has an underscore.
     #[getter]
     fn dropped_fields(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 }
 
-/// Where and beside how many others an application runs.
+/// Where an application runs, and in how many threads and processes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Placement {
-    /// Threads that call it; with one it is the reactor's.
+    /// Number of threads that call it; if one, it is the reactor's.
     pub(crate) threads: usize,
     /// Other processes may call it too.
     pub(crate) is_multiprocess: bool,
@@ -127,7 +127,7 @@ impl WsgiApp {
         })
     }
 
-    /// The exception that tells an application of its client's end.
+    /// The exception that informs an application that its client has disconnected.
     pub(crate) fn disconnected(&self) -> &Py<PyAny> {
         &self.disconnected
     }
@@ -170,11 +170,11 @@ pub(crate) struct Wsgi {
 
 enum Calls {
     Inline(Box<Inline>),
-    /// Never needs the interpreter.
+    /// This one never needs the interpreter.
     Pooled(Intake, Limits),
 }
 
-/// What a pooled application needs of the server's configuration.
+/// The part of the server's configuration that a pooled application needs.
 struct Limits {
     whole_content_bytes_max: u64,
 }
@@ -206,17 +206,17 @@ impl Wsgi {
         })
     }
 
-    /// Whether the reactor may do without the interpreter.
+    /// Whether the reactor can run without the interpreter.
     pub(crate) fn is_pooled(&self) -> bool {
         matches!(self.calls, Calls::Pooled(..))
     }
 
-    /// Whether it is to be asked for the rest of an answer.
+    /// Whether the rest of a response is to be pulled from it.
     pub(crate) fn is_streaming(&self, id: ExchangeId) -> bool {
         matches!(&self.calls, Calls::Inline(inline) if inline.is_streaming(id))
     }
 
-    /// Lets threads wake who waits for `poller`.
+    /// Lets other threads wake the thread waiting in `poller`.
     pub(crate) fn watch(&self, poller: &Poller) -> std::io::Result<()> {
         match &self.calls {
             Calls::Inline(_) => Ok(()),
@@ -224,12 +224,12 @@ impl Wsgi {
         }
     }
 
-    /// Whether a call waits for its answer to be sent.
+    /// Whether a call waits for its response to be sent.
     pub(crate) fn has_call(&self) -> bool {
         matches!(&self.calls, Calls::Inline(inline) if inline.unclosed.is_kept())
     }
 
-    /// The reactor is about to wait: what a pass has brought is handed over. Gives how long it may wait.
+    /// The reactor is about to wait: hands over what the pass has received. Returns how long it may wait.
     pub(crate) fn wait_begins(&mut self, wait_ms: Option<u64>) -> Option<u64> {
         match &mut self.calls {
             Calls::Inline(_) => wait_ms,
@@ -237,7 +237,7 @@ impl Wsgi {
         }
     }
 
-    /// The reactor is at work again.
+    /// The reactor has woken up.
     pub(crate) fn wait_ends(&self) {
         if let Calls::Pooled(intake, _) = &self.calls {
             intake.pool.outbox.wait_ends();
@@ -312,7 +312,7 @@ fn queue(
         Content::Later if request.head.expects_continue => None,
         Content::Later => match request.head.body_length {
             BodyLength::Known(length) if length > limits.whole_content_bytes_max => None,
-            // Most applications go by CONTENT_LENGTH, which is known of chunks only when all of them are there.
+            // Most applications rely on CONTENT_LENGTH, which is known for chunked content only once it is complete.
             _ => return Outcome::ReadContent,
         },
     };

@@ -8,8 +8,8 @@ use server::FilePart;
 use super::file_wrapper::FileWrapper;
 use super::log;
 
-/// The content of an answer, as far as it is known without waiting for more than its first block.
-pub(super) enum Answer<'py> {
+/// The content of a response, as far as it is known after the first block.
+pub(super) enum Returned<'py> {
     /// All of it.
     Whole(Content<'py>),
     /// Its first block, which is not empty; more may follow.
@@ -18,7 +18,7 @@ pub(super) enum Answer<'py> {
     File(Box<FilePart>),
 }
 
-/// A content that is there as a whole.
+/// Content that is complete.
 pub(super) enum Content<'py> {
     Block(Bound<'py, PyBytes>),
     Joined(Vec<u8>),
@@ -33,42 +33,42 @@ impl Content<'_> {
     }
 }
 
-impl<'py> Answer<'py> {
-    /// Reads what the application returned. Lists and tuples have nothing to wait for and nothing to close; of everything else the
-    /// first block is asked for.
+impl<'py> Returned<'py> {
+    /// Reads what the application returned. Lists and tuples never have to be waited for or closed; of any other iterable the first block
+    /// is read.
     ///
     /// # Errors
-    /// What the iterable raises, which is closed then; `TypeError` for a block that is not bytes.
+    /// Whatever the iterable raises, which is then closed; `TypeError` for a block that is not bytes.
     #[inline]
-    pub(super) fn read(returned: Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
+    pub(super) fn read(returned: Bound<'py, PyAny>) -> PyResult<Returned<'py>> {
         if let Ok(list) = returned.cast_exact::<PyList>() {
             if list.len() == 1 {
-                return Ok(Answer::Whole(Content::Block(block(list.get_item(0)?)?)));
+                return Ok(Returned::Whole(Content::Block(block(list.get_item(0)?)?)));
             }
             return joined(list.iter());
         }
         if let Ok(tuple) = returned.cast_exact::<PyTuple>() {
             return joined(tuple.iter());
         }
-        Answer::read_iterable(returned)
+        Returned::read_iterable(returned)
     }
 
-    fn read_iterable(returned: Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
+    fn read_iterable(returned: Bound<'py, PyAny>) -> PyResult<Returned<'py>> {
         if let Ok(wrapper) = returned.cast_exact::<FileWrapper>() {
             let part = wrapper.get().part(returned.py());
             if !matches!(part, Ok(None)) {
                 close(&returned);
             }
             if let Some(part) = part? {
-                return Ok(Answer::File(Box::new(part)));
+                return Ok(Returned::File(Box::new(part)));
             }
         }
         let mut blocks = Blocks::of(returned)?;
         match blocks.next() {
-            Ok(Some(first)) => Ok(Answer::Blocks(first, blocks)),
+            Ok(Some(first)) => Ok(Returned::Blocks(first, blocks)),
             Ok(None) => {
                 blocks.close();
-                Ok(Answer::Whole(Content::Joined(Vec::new())))
+                Ok(Returned::Whole(Content::Joined(Vec::new())))
             }
             Err(error) => {
                 blocks.close();
@@ -78,12 +78,12 @@ impl<'py> Answer<'py> {
     }
 }
 
-fn joined<'py>(items: impl Iterator<Item = Bound<'py, PyAny>>) -> PyResult<Answer<'py>> {
+fn joined<'py>(items: impl Iterator<Item = Bound<'py, PyAny>>) -> PyResult<Returned<'py>> {
     let mut content = Vec::new();
     for item in items {
         content.extend_from_slice(block(item)?.as_bytes());
     }
-    Ok(Answer::Whole(Content::Joined(content)))
+    Ok(Returned::Whole(Content::Joined(content)))
 }
 
 #[inline]
@@ -95,9 +95,9 @@ fn block(item: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyBytes>> {
     })
 }
 
-/// An iterable that is walked, and must be closed.
+/// An iterable of blocks, which must be closed.
 pub(super) struct Blocks<'py> {
-    /// It is our wrapper of a file, of which an application may send a part by its Content-Length.
+    /// It is our file wrapper, of which an application may send a part by its Content-Length.
     pub(super) is_file: bool,
     iterable: Bound<'py, PyAny>,
     iterator: Bound<'py, PyIterator>,
@@ -118,7 +118,7 @@ impl<'py> Blocks<'py> {
         }
     }
 
-    /// One that is gone on with, later.
+    /// Resumes one that was kept.
     pub(super) fn bind(py: Python<'py>, kept: &KeptBlocks) -> Blocks<'py> {
         Blocks {
             is_file: kept.is_file,
@@ -127,7 +127,7 @@ impl<'py> Blocks<'py> {
         }
     }
 
-    /// To be gone on with later.
+    /// Keeps it, to be resumed later.
     pub(super) fn keep(self) -> KeptBlocks {
         KeptBlocks {
             is_file: self.is_file,
@@ -139,7 +139,7 @@ impl<'py> Blocks<'py> {
     /// The next block that is not empty; `None` at the end.
     ///
     /// # Errors
-    /// What the iterator raises; `TypeError` for a block that is not bytes.
+    /// Whatever the iterator raises; `TypeError` for a block that is not bytes.
     pub(super) fn next(&mut self) -> PyResult<Option<Bound<'py, PyBytes>>> {
         for item in &mut self.iterator {
             let block = block(item?)?;
@@ -150,13 +150,13 @@ impl<'py> Blocks<'py> {
         Ok(None)
     }
 
-    /// Closes the iterable that the application returned: its own `close`, not its iterator's.
+    /// Closes the iterable that the application returned: calls its own `close`, not its iterator's.
     pub(super) fn close(self) {
         close(&self.iterable);
     }
 }
 
-/// [`Blocks`] that wait for their turn.
+/// [`Blocks`] that are resumed later.
 pub(super) struct KeptBlocks {
     pub(super) is_file: bool,
     iterable: Py<PyAny>,

@@ -1,7 +1,8 @@
 //! The environ of a request (PEP 3333, "environ Variables").
 //!
-//! What repeats from request to request is made once: a template holds every constant and the addresses, and for each kind of client
-//! there is one with the items of its last field section ([`super::section`]). A request's environ is a copy of it with the few that differ.
+//! What repeats from request to request is made once. A template holds all constants and the addresses; for each kind of client another one
+//! holds the items of its last field section too ([`super::section`]). The environ of a request is a copy of it with the few items that
+//! differ.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,23 +17,22 @@ use super::input::Input;
 use super::section::{Item, Keys, Section};
 use crate::ffi;
 
-/// Field sections that are remembered, by connection, of which several share a place: some 5 KB each with a browser's fields.
+/// Number of field sections that are remembered, by connection, several of which share a slot: about 5 KB each with a browser's fields.
 const SECTIONS: usize = 16;
-/// Client ports of which the text is remembered.
+/// Number of client ports whose text is remembered.
 const PORTS: usize = 256;
 
-/// What an environ is made of besides the head.
+/// What an environ consists of besides the head.
 pub(super) struct Circumstances<'a> {
     pub(super) client: &'a Peer,
     pub(super) server: &'a Peer,
-    /// The place of the connection among the open ones.
+    /// The connection's index among the open ones.
     pub(super) connection: usize,
-    /// How long the content is, if all of it is there.
+    /// The length of the content, if it has arrived completely.
     pub(super) content_bytes: Option<usize>,
 }
 
-/// What differs between the environs of plain requests: GET, of HTTP/1.1, without content, over TCP, with the field names that are
-/// remembered.
+/// What differs between the environs of plain requests: GET, HTTP/1.1, without content, over TCP, with the field names that are remembered.
 #[derive(Default)]
 struct Plain {
     target: Vec<u8>,
@@ -44,9 +44,9 @@ pub(super) struct Environs {
     /// The constants and the addresses.
     template: Py<PyDict>,
     sections: [Option<Section>; SECTIONS],
-    /// The place of the section that came last.
+    /// The slot of the last section.
     last: usize,
-    /// What differs between the section at hand and the one that is remembered.
+    /// What differs between the current section and the remembered one.
     items: Vec<Item>,
     /// Some of them are remembered from now on.
     has_new_values: bool,
@@ -56,18 +56,19 @@ pub(super) struct Environs {
     client_text: Py<PyString>,
     server: Option<Peer>,
     ports: Vec<Option<(u16, Py<PyString>)>>,
-    /// The environ of the last plain request, if nobody holds it any more and nobody changed it: nobody can tell that it is not new.
+    /// The environ of the last plain request, if nothing else references it and it was not changed, so that it cannot be distinguished from
+    /// a new one.
     spare: Option<Py<PyDict>>,
-    /// The version (PEP 509) of the environ that is given out, if its request is a plain one.
+    /// The version (PEP 509) of the environ that was handed out, if its request is a plain one.
     given: Option<u64>,
-    /// What stands in the spare one or in the one that is given out.
+    /// The request that the spare environ, or the one handed out, describes.
     plain: Plain,
-    /// Fields that were left out because their name has an underscore.
+    /// Number of fields left out because their name has an underscore.
     dropped: Arc<AtomicU64>,
 }
 
 impl Environs {
-    /// `constants` are the items that every environ begins with.
+    /// `constants` are the items that every environ starts with.
     pub(super) fn new(
         constants: &Bound<'_, PyDict>,
         root_path: &str,
@@ -110,7 +111,7 @@ impl Environs {
         })
     }
 
-    /// A fresh environ: what an application changes in it, no other request sees.
+    /// An environ whose changes by an application no other request sees.
     #[inline]
     pub(super) fn environ<'py>(
         &mut self,
@@ -156,7 +157,7 @@ impl Environs {
         Ok(environ)
     }
 
-    /// Takes back what was given out, if it may be given out again.
+    /// Takes back an environ, if it can be reused.
     #[inline]
     pub(super) fn give_back(&mut self, environ: Bound<'_, PyDict>) {
         if let Some(version) = self.given.take()
@@ -169,7 +170,7 @@ impl Environs {
         }
     }
 
-    /// Makes of the environ of a plain request that of another.
+    /// Turns the environ of one plain request into that of another.
     #[inline]
     fn renew(
         &mut self,
@@ -194,7 +195,7 @@ impl Environs {
         Ok(())
     }
 
-    /// Copies the template, and sets what this request has of its own but the client's port.
+    /// Copies the template, and sets what is specific to this request except the client's port.
     fn new_environ<'py>(
         &mut self,
         py: Python<'py>,
@@ -223,7 +224,7 @@ impl Environs {
         if head.body_length == BodyLength::Chunked
             && let Some(content_bytes) = circumstances.content_bytes
         {
-            say_length(&environ, content_bytes)?;
+            set_length(&environ, content_bytes)?;
         }
         Ok(environ)
     }
@@ -246,7 +247,7 @@ impl Environs {
         environ.set_item(pyo3::intern!(py, "REQUEST_URI"), target)
     }
 
-    /// The addresses stand in the template, and change there when they change.
+    /// Updates the addresses in the template when they have changed.
     #[inline]
     fn set_addresses(&mut self, py: Python<'_>, circumstances: &Circumstances<'_>) -> PyResult<()> {
         let client = match circumstances.client {
@@ -293,7 +294,7 @@ impl Environs {
         }
     }
 
-    /// Looks whether the section is one of the last, but for some values, which are in `items` then.
+    /// Whether the section is one of the last ones except for some values, which are then in `items`.
     #[inline]
     fn recall(&mut self, py: Python<'_>, connection: usize, section: &[u8]) -> PyResult<bool> {
         self.items.clear();
@@ -305,8 +306,8 @@ impl Environs {
             self.count_dropped(last.dropped);
             return Ok(true);
         }
-        let behind_kind = self.last().and_then(|last| last.strip_kind(section));
-        if behind_kind.is_none() && self.last != connection % SECTIONS {
+        let after_kind = self.last().and_then(|last| last.strip_kind(section));
+        if after_kind.is_none() && self.last != connection % SECTIONS {
             self.last = connection % SECTIONS;
             self.spare = None;
         }
@@ -318,7 +319,7 @@ impl Environs {
             known.environ.bind(py).set_item(key, &self.client_text)?;
             known.client = self.client;
         }
-        let Some(has_changed) = known.recall(py, section, behind_kind, &mut self.items)? else {
+        let Some(has_changed) = known.recall(py, section, after_kind, &mut self.items)? else {
             self.forget();
             return Ok(false);
         };
@@ -340,7 +341,7 @@ impl Environs {
         }
     }
 
-    /// A copy of what is remembered of the section at hand, with the items that differ.
+    /// A copy of what is remembered of the current section, with the items that differ.
     fn recalled<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let known = self.last().map_or(&self.template, |known| &known.environ);
         let environ = known.bind(py).copy()?;
@@ -355,7 +356,7 @@ impl Environs {
         Ok(())
     }
 
-    /// A copy of the template with the items of a section, which is remembered if it can be.
+    /// A copy of the template with the items of a section, which is remembered if possible.
     fn learned<'py>(&mut self, py: Python<'py>, section: &[u8]) -> PyResult<Bound<'py, PyDict>> {
         let template = self.template.bind(py);
         let learned = self.keys.learn(template, self.client, section)?;
@@ -380,18 +381,18 @@ fn set_input(environ: &Bound<'_, PyDict>, input: Option<Bound<'_, Input>>) -> Py
     }
 }
 
-/// Describes a content that came in chunks as what it is now: whole, and of known length (RFC 9112 section 7.1.3).
-fn say_length(environ: &Bound<'_, PyDict>, content_bytes: usize) -> PyResult<()> {
+/// Describes content that came in chunks as what it is now: complete, and of known length (RFC 9112 section 7.1.3).
+fn set_length(environ: &Bound<'_, PyDict>, content_bytes: usize) -> PyResult<()> {
     let py = environ.py();
     let length = PyString::new(py, itoa::Buffer::new().format(content_bytes));
     environ.set_item(pyo3::intern!(py, "CONTENT_LENGTH"), length)?;
     environ.del_item(pyo3::intern!(py, "HTTP_TRANSFER_ENCODING"))
 }
 
-/// The decoded path below the root path. The root path may be there (a proxy passed the path on) or not (it took it away).
+/// The decoded path below the root path, whether the proxy strips the root path or not.
 fn path_info(path: &[u8], root_path: &[u8]) -> Vec<u8> {
     if path == b"*" {
-        // `OPTIONS *` is about the server, not about a resource: there is no path.
+        // `OPTIONS *` concerns the server, not a resource: there is no path.
         return Vec::new();
     }
     let path = server::percent_decode(path);

@@ -1,4 +1,4 @@
-//! `start_response` and `write`, and how far the answer of a request is.
+//! `start_response` and `write`, and the progress of a request's response.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::head::Head;
 use super::lane::Lane;
 use crate::ffi::{self, Held};
 
-/// What `write` may keep on the reactor's thread.
+/// How many bytes `write` may keep on the reactor's thread.
 const WRITTEN_BYTES_MAX: usize = 64 << 20;
 
 /// One call of the application. Its method is `start_response`; called, it is `write`.
@@ -22,42 +22,42 @@ pub(crate) struct Exchange {
     lane: Option<Arc<Lane>>,
 }
 
-/// How far the answer is.
+/// How much of the response has been sent.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Progress {
-    /// No request is under way.
+    /// No request is in progress.
     #[default]
     Over,
-    /// `start_response` was not called.
-    Silent,
-    /// It was; nothing was sent.
-    Said,
-    /// The head is on its way.
+    /// `start_response` was not called yet.
+    Nothing,
+    /// `start_response` was called; nothing was sent.
+    Started,
+    /// The head was sent.
     Sent,
 }
 
-/// What is known of an answer.
+/// The state of a response.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) progress: Progress,
     id: Option<ExchangeId>,
     is_head: bool,
     pub(super) head: Head,
-    /// What `write` was given where nothing can be sent before the application returns.
+    /// What `write` has kept when nothing can be sent before the application returns.
     pub(super) written: Vec<u8>,
-    /// Bytes that Content-Length announced and that were not sent.
+    /// Bytes that Content-Length announced and that were not sent yet.
     owed: Option<u64>,
-    /// The application gave more than it had announced.
+    /// The application returned more than it had announced.
     has_surplus: bool,
 }
 
-/// How an answer that is there as a whole is framed.
+/// How a response is framed whose content is complete.
 pub(super) enum Framing {
-    /// That many bytes of it are the content.
+    /// This many bytes of it are the content.
     Whole(usize),
-    /// The head is all there is to send, with the length that a GET would have had (RFC 9110 section 8.6).
+    /// Only the head is sent, with the length that the response to GET would have had (RFC 9110 section 8.6).
     HeadOnly(Option<u64>),
-    /// It is shorter than its Content-Length: it cannot be completed.
+    /// The content is shorter than its Content-Length: the response cannot be completed.
     Short,
 }
 
@@ -67,8 +67,8 @@ impl State {
         self.is_head || !wire::may_generate_content(self.head.status)
     }
 
-    /// Whether nothing that still comes would be sent. Of a file, what lies behind the announced length is not asked for; a generator
-    /// may have something to do behind its last block.
+    /// Whether nothing that follows would be sent. Of a file, nothing after the announced length is read; a generator may have work to do
+    /// after its last block.
     pub(super) fn is_satisfied(&mut self, is_file: bool) -> bool {
         if is_file && self.owed == Some(0) {
             self.has_surplus = false;
@@ -77,15 +77,15 @@ impl State {
         self.has_surplus || self.has_no_content()
     }
 
-    /// Whether a first block is, by its announced length, all of the content.
+    /// Whether a first block is, by its announced length, the whole content.
     pub(super) fn is_all(&self, block: &[u8]) -> bool {
-        self.progress == Progress::Said
+        self.progress == Progress::Started
             && self.written.is_empty()
             && !self.has_no_content()
             && self.head.length == Some(block.len() as u64)
     }
 
-    /// Keeps a block for the time when the application has returned.
+    /// Keeps a block until the application has returned.
     fn keep_written(&mut self, block: &[u8]) -> PyResult<()> {
         if self.written.len() + block.len() > WRITTEN_BYTES_MAX {
             return Err(PyRuntimeError::new_err(
@@ -96,26 +96,26 @@ impl State {
         Ok(())
     }
 
-    /// How a content of that length is framed.
+    /// How content of this length is framed.
     pub(super) fn framing(&mut self, length: usize) -> Framing {
-        let said = self.head.length;
+        let announced = self.head.length;
         if self.has_no_content() {
             let known = (length > 0).then_some(length as u64);
-            return Framing::HeadOnly(said.or(known));
+            return Framing::HeadOnly(announced.or(known));
         }
-        let Some(said) = said else {
+        let Some(announced) = announced else {
             return Framing::Whole(length);
         };
-        match usize::try_from(said) {
-            Ok(said) if said <= length => {
-                self.has_surplus |= said < length;
-                Framing::Whole(said)
+        match usize::try_from(announced) {
+            Ok(announced) if announced <= length => {
+                self.has_surplus |= announced < length;
+                Framing::Whole(announced)
             }
             _ => Framing::Short,
         }
     }
 
-    /// How much of a block is sent; the rest is more than was announced.
+    /// How much of a block is sent; the rest exceeds the announced length.
     fn within_length(&mut self, length: usize) -> usize {
         let Some(owed) = self.owed else {
             return length;
@@ -144,7 +144,7 @@ impl Exchange {
         }
     }
 
-    /// Gives `reach` the state, which must not run Python.
+    /// Calls `reach` with the state. It must not run Python.
     pub(super) fn with<R>(
         &self,
         py: Python<'_>,
@@ -156,7 +156,7 @@ impl Exchange {
 
     fn begin(&self, py: Python<'_>, id: ExchangeId, is_head: bool) -> PyResult<()> {
         self.with(py, |state| {
-            state.progress = Progress::Silent;
+            state.progress = Progress::Nothing;
             state.id = Some(id);
             state.is_head = is_head;
             state.owed = None;
@@ -164,10 +164,10 @@ impl Exchange {
         })
     }
 
-    /// Sends a block behind the ones before it, the first one with the head, and waits while the client is too far behind.
+    /// Sends a block after the previous ones, the first one with the head, and waits while the client is too far behind.
     ///
     /// # Errors
-    /// The disconnection, when the client is gone; `RuntimeError` when there is no head to send.
+    /// The disconnection, when the client has disconnected; `RuntimeError` when there is no head to send.
     pub(super) fn send(&self, py: Python<'_>, block: &[u8]) -> PyResult<()> {
         let Some(lane) = &self.lane else {
             return self.with(py, |state| state.keep_written(block))?;
@@ -177,13 +177,13 @@ impl Exchange {
             return Ok(());
         };
         if let Some(response) = posts.begin {
-            lane.begin_answer(id, response, posts.has_content);
+            lane.begin_response(id, response, posts.has_content);
         }
         let part = block.get(..posts.count).unwrap_or(block);
         lane.write(py, id, part.to_vec())
     }
 
-    /// The answer is over.
+    /// The response has ended.
     pub(super) fn end(&self, py: Python<'_>) -> PyResult<Ending> {
         self.with(py, |state| {
             state.progress = Progress::Over;
@@ -196,23 +196,23 @@ impl Exchange {
     }
 }
 
-/// How the content of an answer was beside what Content-Length said.
+/// How the content of a response differed from its Content-Length.
 pub(super) struct Ending {
     pub(super) is_short: bool,
     pub(super) has_surplus: bool,
 }
 
 impl State {
-    /// What has to be posted for an answer that ends with part of a file.
+    /// What to post for a response that ends with a part of a file.
     ///
     /// # Errors
     /// `RuntimeError` when there is no head to send.
     pub(super) fn posts_of_file(&mut self, mut part: FilePart) -> PyResult<Vec<Command>> {
         let mut posts = Vec::new();
         match self.progress {
-            Progress::Over | Progress::Silent => return Err(silent()),
+            Progress::Over | Progress::Nothing => return Err(not_started()),
             Progress::Sent => {}
-            Progress::Said => {
+            Progress::Started => {
                 let mut response = self.head.to_response(Vec::new());
                 let whole = part.length + self.written.len() as u64;
                 response.length = response.length.or(Some(whole));
@@ -230,7 +230,7 @@ impl State {
         if !written.is_empty() {
             posts.push(Command::Write(written));
         }
-        // Of a file, an application may send less than there is.
+        // An application may send less of a file than there is.
         let had_surplus = self.has_surplus;
         let length = usize::try_from(part.length).unwrap_or(usize::MAX);
         part.length = self.within_length(length) as u64;
@@ -242,9 +242,9 @@ impl State {
     fn posts_of(&mut self, block: &[u8]) -> PyResult<Posts> {
         let begin = match self.progress {
             Progress::Over => return Err(over()),
-            Progress::Silent => return Err(silent()),
-            // Nothing is sent before there is something of the content.
-            Progress::Said if block.is_empty() => {
+            Progress::Nothing => return Err(not_started()),
+            // Nothing is sent before there is some content.
+            Progress::Started if block.is_empty() => {
                 return Ok(Posts {
                     id: None,
                     begin: None,
@@ -252,7 +252,7 @@ impl State {
                     count: 0,
                 });
             }
-            Progress::Said => {
+            Progress::Started => {
                 self.progress = Progress::Sent;
                 self.owed = self.head.length;
                 Some(self.head.to_response(Vec::new()))
@@ -283,38 +283,38 @@ impl Exchange {
         exc_info: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Self>> {
         let (py, own) = (slf.py(), slf.get());
-        let (progress, is_said) = own.with(py, |state| {
+        let (progress, is_same) = own.with(py, |state| {
             let progress = state.progress;
-            // What most calls say: the same as the one before.
-            let is_said = progress == Progress::Silent && state.head.is_of(status, headers);
-            if is_said {
-                state.progress = Progress::Said;
+            // The usual case: the same head as in the previous call.
+            let is_same = progress == Progress::Nothing && state.head.is_of(status, headers);
+            if is_same {
+                state.progress = Progress::Started;
             }
-            (progress, is_said)
+            (progress, is_same)
         })?;
-        if is_said {
+        if is_same {
             return Ok(slf.clone());
         }
         match (progress, exc_info) {
-            (Progress::Silent, _) | (Progress::Said, Some(_)) => {}
+            (Progress::Nothing, _) | (Progress::Started, Some(_)) => {}
             (Progress::Over, _) => return Err(over()),
             (Progress::Sent, Some(exc_info)) => return Err(reraised(exc_info)?),
-            (Progress::Said | Progress::Sent, None) => {
+            (Progress::Started | Progress::Sent, None) => {
                 return Err(PyRuntimeError::new_err(
-                    "start_response() was called before; to replace its answer by one of an error, pass exc_info",
+                    "start_response() was called before; to replace its response with an error response, pass exc_info",
                 ));
             }
         }
-        // What is not a list runs Python when it is walked, which must not be while the state is held.
+        // A list of another type runs Python when it is iterated over, so the state is not borrowed meanwhile.
         let mut head = own.with(py, |state| std::mem::take(&mut state.head))?;
         let read = head.read(status, headers);
         own.with(py, |state| {
             state.head = head;
-            // Nothing of it was sent, or this would have been refused.
+            // Nothing of the written content was sent, or this call would have been refused.
             state.written.clear();
             state.progress = match read {
-                Ok(()) => Progress::Said,
-                Err(_) => Progress::Silent,
+                Ok(()) => Progress::Started,
+                Err(_) => Progress::Nothing,
             };
         })?;
         read.map(|()| slf.clone())
@@ -346,12 +346,14 @@ fn over() -> PyErr {
     PyRuntimeError::new_err("this request is over: nothing can be sent for it any more")
 }
 
-/// The application did not say what it answers.
-pub(super) fn silent() -> PyErr {
-    PyRuntimeError::new_err("the application gave content, or returned, without start_response()")
+/// The application did not call `start_response`.
+pub(super) fn not_started() -> PyErr {
+    PyRuntimeError::new_err(
+        "the application returned or sent content without calling start_response()",
+    )
 }
 
-/// Lends the exchange of a call; used again when nobody kept it.
+/// Lends the exchange of a call, and reuses it when nothing else references it.
 pub(super) struct Lender {
     lane: Option<Arc<Lane>>,
     spare: Option<Lent>,
@@ -363,7 +365,7 @@ pub(super) struct Lent {
     pub(super) start_response: Py<PyAny>,
 }
 
-/// References to an exchange that nobody else holds: ours and its method's.
+/// References to an exchange that nothing else holds: ours and its method's.
 const REFERENCES: isize = 2;
 
 impl Lender {

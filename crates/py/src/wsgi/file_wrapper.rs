@@ -1,7 +1,7 @@
 //! `wsgi.file_wrapper`: a file as an iterable of blocks (PEP 3333, "Optional Platform-Specific File Handling").
 //!
-//! Returned as it is, a long plain file is never read: the kernel sends it, and the thread that called the application is free at once.
-//! Whatever else can be read is read block by block.
+//! If the application returns one for a long plain file, the file is never read here: the kernel sends it, and the thread that called the
+//! application is free at once. Any other readable object is read block by block.
 
 use std::fs::File;
 
@@ -11,22 +11,22 @@ use server::FilePart;
 
 use crate::ffi;
 
-/// A file without more than this is read: the kernel's help costs more than a copy.
+/// A file that is no longer than this is read: preparing the kernel to send it would cost more than a copy.
 const READ_BYTES_MAX: u64 = 65_536;
 
-/// Reads a file from where it stands, block by block.
+/// Reads a file from its current position, block by block.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct FileWrapper {
     file: Py<PyAny>,
-    /// Bytes of a block; as many as in [`READ_BYTES_MAX`], unless the application asks for others.
+    /// Size of a block in bytes: [`READ_BYTES_MAX`] unless the application passes another.
     block_bytes: usize,
 }
 
 impl FileWrapper {
-    /// What is left of the file, for the kernel to send: if it is long, and nothing but a file in between.
+    /// The rest of the file, for the kernel to send, if it is long and a plain file.
     ///
     /// # Errors
-    /// What the file's own methods raise.
+    /// Whatever the file's own methods raise.
     pub(super) fn part(&self, py: Python<'_>) -> PyResult<Option<FilePart>> {
         let file = self.file.bind(py);
         if !is_plain(file)? {
@@ -37,7 +37,7 @@ impl FileWrapper {
         if fd < 0 {
             return Ok(None);
         }
-        // A descriptor of its own: the application may close its file before all of it has left.
+        // A duplicate of the descriptor: the application may close its file before all of it has been sent.
         let file = File::from(ffi::borrow_fd(fd).try_clone_to_owned()?);
         let about = file.metadata()?;
         let length = about.len().saturating_sub(offset);
@@ -51,8 +51,8 @@ impl FileWrapper {
     }
 }
 
-/// Whether what it reads is what the file holds: not a decompressor, nor text, nor anybody's own class. What was written to it is in the
-/// file then.
+/// Whether reading returns exactly the bytes of the file: not for a decompressor, text, or a class of the application's. Flushes what was
+/// written to it.
 fn is_plain(file: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = file.py();
     let io = py.import(pyo3::intern!(py, "io"))?;

@@ -1,4 +1,4 @@
-//! The head of an answer as an application gives it to `start_response`.
+//! The head of a response as an application passes it to `start_response`.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -7,7 +7,7 @@ use server::{Fields, Response};
 
 use crate::ffi;
 
-/// What may be the final status of an answer (RFC 9110 section 15).
+/// The final status codes a response may have (RFC 9110 section 15).
 const STATUSES: std::ops::RangeInclusive<u16> = 200..=599;
 
 /// Fields about this connection only, which the server manages (RFC 9110 section 7.6.1).
@@ -24,26 +24,26 @@ const HOP_BY_HOP: [&[u8]; 7] = [
 /// Longer lists are not compared.
 const KEY_PAIRS_MAX: usize = 16;
 
-/// A status and field lines, encoded. It stays until the next one: an application mostly gives the very same objects again.
+/// A status and field lines, encoded. It is kept for the next call: most applications pass the very same objects again.
 #[derive(Default)]
 pub(super) struct Head {
     pub(super) status: u16,
     fields: Vec<u8>,
     has_date: bool,
     has_server: bool,
-    /// What Content-Length says.
+    /// The value of Content-Length.
     pub(super) length: Option<u64>,
-    /// The objects this was encoded from, which cannot change: the status and the pairs. Empty when they could.
+    /// The objects this was encoded from, which are immutable: the status and the pairs. Empty if any of them is mutable.
     key: Vec<Py<PyAny>>,
 }
 
 impl Head {
-    /// The field lines but Content-Length.
+    /// The field lines except Content-Length.
     pub(super) fn fields(&self) -> Fields<'_> {
         Fields::looked_through(&self.fields, self.has_date, self.has_server)
     }
 
-    /// The same in owned bytes, for the mailbox.
+    /// The same as an owned copy, for the mailbox.
     pub(super) fn to_response(&self, content: Vec<u8>) -> Response {
         Response {
             status: self.status,
@@ -65,10 +65,10 @@ impl Head {
         own_status.is(status) && ffi::holds(headers, own_pairs)
     }
 
-    /// Takes over what an application says.
+    /// Reads what an application passes.
     ///
     /// # Errors
-    /// `TypeError` or `ValueError`, with what is wrong about it.
+    /// `TypeError` or `ValueError` that says what is wrong.
     pub(super) fn read(
         &mut self,
         status: &Bound<'_, PyAny>,
@@ -104,7 +104,7 @@ impl Head {
         Ok(())
     }
 
-    /// True when the pair is made of objects that cannot change.
+    /// True when all objects of the pair are immutable.
     fn push_pair(&mut self, pair: &Bound<'_, PyAny>) -> PyResult<bool> {
         if let Ok(pair) = pair.cast_exact::<PyTuple>()
             && pair.len() == 2
@@ -143,7 +143,7 @@ impl Head {
         if !wire::is_field_name(name) || !wire::is_field_value(value) {
             return Err(malformed(name, value));
         }
-        // Django's cookies begin with a space, which is not part of a value (RFC 9110 section 5.5).
+        // Django's cookies start with a space, which is not part of a value (RFC 9110 section 5.5).
         let value = value.trim_ascii();
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"date") => self.has_date = true,
@@ -156,7 +156,7 @@ impl Head {
             .any(|hop| name.len() == hop.len() && name.eq_ignore_ascii_case(hop))
         {
             return Err(PyValueError::new_err(format!(
-                "start_response(): {} is about the connection, which is the server's business; leave it out",
+                "start_response(): {} concerns the connection, which the server manages; leave it out",
                 name.escape_ascii()
             )));
         }
@@ -188,7 +188,7 @@ fn malformed(name: &[u8], value: &[u8]) -> PyErr {
     ))
 }
 
-/// Reads "200 OK". The reason is for readers of the code: what is sent is the registered one.
+/// Reads "200 OK". The reason phrase is for readers of the code: the registered one is sent.
 fn read_status(status: &Bound<'_, PyAny>) -> PyResult<u16> {
     let Ok(text) = status.cast::<PyString>() else {
         let kind = status.get_type().name()?;

@@ -1,5 +1,5 @@
-//! An application on the reactor's thread is called while asyncio's loop waits, and so inside of it. That is none of its business: it may
-//! want a loop of its own, and frameworks refuse to block where a loop runs.
+//! An application on the reactor's thread is called while asyncio's loop waits, hence inside that loop. The application must not notice: it
+//! may run a loop of its own, and frameworks refuse to block where a loop runs.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -7,7 +7,7 @@ use pyo3::sync::PyOnceLock;
 static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static SET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// As long as it lives, no loop runs on this thread as far as Python can tell.
+/// While it exists, Python sees no running loop on this thread.
 pub(crate) struct HiddenLoop<'py> {
     event_loop: Bound<'py, PyAny>,
     set: &'py Bound<'py, PyAny>,

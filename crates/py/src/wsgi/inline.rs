@@ -1,6 +1,6 @@
-//! The application on the reactor's thread (`--threads 1`): nothing is handed over, and nothing else is served meanwhile.
+//! Calls the application on the reactor's thread (`--threads 1`): nothing is handed over, and nothing else is served meanwhile.
 //!
-//! What the application writes with `write` leaves when it has returned; blocks of an iterable leave one by one.
+//! What the application passes to `write` is sent when it has returned; blocks of an iterable are sent one by one.
 
 use std::collections::HashMap;
 
@@ -8,9 +8,9 @@ use pyo3::prelude::*;
 use server::{Content, ExchangeId, Fields, Outcome, Pulled, Responder};
 use wire::Method;
 
-use super::blocks::{Answer, Blocks, KeptBlocks};
+use super::blocks::{Blocks, KeptBlocks, Returned};
 use super::environ::{Circumstances, Environs};
-use super::exchange::{Exchange, Framing, Lender, Progress, silent};
+use super::exchange::{Exchange, Framing, Lender, Progress, not_started};
 use super::input::Input;
 use super::unclosed::Unclosed;
 use super::{Placement, WsgiApp, log};
@@ -28,23 +28,23 @@ pub(super) struct Inline {
     pub(super) unclosed: Unclosed,
 }
 
-/// An answer of which the rest is still to come.
+/// A response whose rest is still to come.
 struct Stream {
     blocks: Option<KeptBlocks>,
-    /// All of the content is sent: nothing more is asked for.
+    /// All of the content was sent: no more blocks are requested.
     is_over: bool,
     /// The context of the call.
     context: Py<PyAny>,
-    /// What Content-Length leaves.
+    /// What remains of the announced Content-Length.
     owed: Option<u64>,
     title: String,
 }
 
-/// What became of an answer of which the content is there.
+/// The outcome for a response whose content is complete.
 enum Whole {
-    /// It is written.
+    /// It was written.
     Written,
-    /// Its head is; the content is shorter than what Content-Length says.
+    /// Its head was written; the content is shorter than its Content-Length.
     Short(Vec<u8>, Option<u64>),
 }
 
@@ -73,7 +73,7 @@ impl Inline {
         let py = ffi::attached();
         let outcome = runner
             .call_begins(py)
-            .and_then(|()| self.answer(py, runner, request, responder));
+            .and_then(|()| self.respond(py, runner, request, responder));
         if !self.unclosed.is_kept() {
             runner.call_ends(py);
         }
@@ -87,9 +87,9 @@ impl Inline {
         })
     }
 
-    /// Calls the application and writes what it answers.
+    /// Calls the application and writes its response.
     #[inline]
-    fn answer(
+    fn respond(
         &mut self,
         py: Python<'_>,
         runner: &mut Runner,
@@ -117,10 +117,10 @@ impl Inline {
         let start_response = lent.start_response.bind(py);
         let returned = ffi::call(py, &self.app, [environ.as_any(), start_response]);
         self.environs.give_back(environ);
-        let answer = returned.and_then(Answer::read);
+        let returned = returned.and_then(Returned::read);
         let exchange = lent.exchange.get();
-        let outcome = match answer {
-            Ok(answer) => self.write(py, runner, request, exchange, answer, responder),
+        let outcome = match returned {
+            Ok(returned) => self.write(py, runner, request, exchange, returned, responder),
             Err(error) => Err(error),
         };
         let ending = exchange.end(py)?;
@@ -131,7 +131,7 @@ impl Inline {
         outcome
     }
 
-    /// Writes what the application returned, or what there is of it.
+    /// Writes what the application returned, as far as it is available.
     #[inline]
     fn write(
         &mut self,
@@ -139,14 +139,14 @@ impl Inline {
         runner: &mut Runner,
         request: &server::Request<'_>,
         exchange: &Exchange,
-        answer: Answer<'_>,
+        returned: Returned<'_>,
         responder: &mut Responder<'_>,
     ) -> PyResult<Outcome> {
-        match answer {
-            Answer::Whole(content) => {
+        match returned {
+            Returned::Whole(content) => {
                 match self.whole(py, exchange, content.as_bytes(), responder) {
                     Ok(Whole::Written) => Ok(Outcome::Answered),
-                    // Only the head is written: the rest follows as a stream, which ends too early.
+                    // Only the head was written: the rest follows as a stream, which ends too early.
                     Ok(Whole::Short(first, owed)) => {
                         let stream = Stream::new(py, runner, request, owed, None);
                         stream.map(|stream| self.keep(stream, request.id, &first, responder))
@@ -154,7 +154,7 @@ impl Inline {
                     Err(error) => Err(error),
                 }
             }
-            Answer::Blocks(first, blocks)
+            Returned::Blocks(first, blocks)
                 if responder.leaves_at_once()
                     && exchange.with(py, |state| state.is_all(first.as_bytes()))? =>
             {
@@ -162,7 +162,7 @@ impl Inline {
                 let written = self.whole(py, exchange, first.as_bytes(), responder);
                 written.map(|_| Outcome::AnsweredAhead)
             }
-            Answer::Blocks(first, blocks) => {
+            Returned::Blocks(first, blocks) => {
                 match begin_stream(py, exchange, first.as_bytes(), responder) {
                     Ok(Some((first, owed))) => {
                         let stream = Stream::new(py, runner, request, owed, Some(blocks));
@@ -174,7 +174,7 @@ impl Inline {
                     }
                 }
             }
-            Answer::File(part) => {
+            Returned::File(part) => {
                 let posts = exchange.with(py, |state| state.posts_of_file(*part));
                 posts.and_then(|posts| posts).map(|posts| {
                     let shared = &runner.shared;
@@ -187,7 +187,7 @@ impl Inline {
         }
     }
 
-    /// Writes an answer of which the content is there.
+    /// Writes a response whose content is complete.
     #[inline]
     fn whole(
         &mut self,
@@ -197,8 +197,8 @@ impl Inline {
         responder: &mut Responder<'_>,
     ) -> PyResult<Whole> {
         exchange.with(py, |state| {
-            if state.progress != Progress::Said {
-                return Err(silent());
+            if state.progress != Progress::Started {
+                return Err(not_started());
             }
             let merged;
             let content = match state.written.is_empty() {
@@ -228,7 +228,7 @@ impl Inline {
         })?
     }
 
-    /// Writes the first block behind the head, to leave with it, and keeps what follows.
+    /// Writes the first block after the head, so that both are sent together, and keeps what follows.
     fn keep(
         &mut self,
         mut stream: Stream,
@@ -242,7 +242,7 @@ impl Inline {
         Outcome::Streaming
     }
 
-    /// Gives the next block of an answer.
+    /// Appends the next block of a response.
     pub(super) fn pull(
         &mut self,
         runner: &mut Runner,
@@ -278,12 +278,12 @@ impl Inline {
         }
     }
 
-    /// Whether an answer has a rest.
+    /// Whether a response is still being streamed.
     pub(super) fn is_streaming(&self, id: ExchangeId) -> bool {
         self.streams.contains_key(&id)
     }
 
-    /// The client of an answer is gone.
+    /// The client of a response has disconnected.
     pub(super) fn abort(&mut self, id: ExchangeId) {
         if let Some(mut stream) = self.streams.remove(&id) {
             stream.close(ffi::attached());
@@ -291,8 +291,8 @@ impl Inline {
     }
 }
 
-/// Writes the head of an answer of which the blocks are pulled. Gives what is to be sent first and what Content-Length says, or `None`
-/// when no content may follow.
+/// Writes the head of a response whose blocks are pulled. Returns what to send first and the announced Content-Length, or `None` when no
+/// content may follow.
 fn begin_stream(
     py: Python<'_>,
     exchange: &Exchange,
@@ -300,8 +300,8 @@ fn begin_stream(
     responder: &mut Responder<'_>,
 ) -> PyResult<Option<(Vec<u8>, Option<u64>)>> {
     exchange.with(py, |state| {
-        if state.progress != Progress::Said {
-            return Err(silent());
+        if state.progress != Progress::Started {
+            return Err(not_started());
         }
         let mut parts = std::mem::take(&mut state.written);
         parts.extend_from_slice(first);
@@ -345,7 +345,7 @@ impl Stream {
         Ok(self.take_from_owed(out))
     }
 
-    /// Counts a block; false when it goes beyond the announced length, so that no more is asked for.
+    /// Counts a block; false when it exceeds the announced length, so that no more blocks are requested.
     fn take_from_owed(&mut self, block: &[u8]) -> bool {
         let Some(owed) = self.owed else {
             return true;
@@ -376,7 +376,7 @@ impl Stream {
     }
 }
 
-/// The answer of last resort.
+/// The response of last resort.
 pub(super) fn failure(responder: &mut Responder<'_>) -> Outcome {
     if !responder.is_answered() {
         let fields = Fields::constant(crate::response::TEXT);

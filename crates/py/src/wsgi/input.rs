@@ -11,18 +11,18 @@ use server::ExchangeId;
 use super::lane::Lane;
 use crate::ffi::Held;
 
-/// The content of a request. At its end, reading gives `b""`, as a file does.
+/// The content of a request. At its end, reading returns `b""`, as for a file.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Input {
     state: Held<State>,
-    /// Where the rest comes from; `None` when all of it is there.
+    /// Where the rest comes from; `None` when all of it has arrived.
     source: Option<(Arc<Lane>, ExchangeId)>,
 }
 
 #[derive(Default)]
 struct State {
     content: Vec<u8>,
-    /// How much of `content` was given out.
+    /// How much of `content` was returned.
     used: usize,
     has_ended: bool,
 }
@@ -60,7 +60,7 @@ impl State {
 }
 
 impl Input {
-    /// A content that is there as a whole.
+    /// Content that has arrived completely.
     pub(super) fn whole(content: &[u8]) -> Input {
         let state = State {
             content: content.to_vec(),
@@ -73,7 +73,7 @@ impl Input {
         }
     }
 
-    /// A content that is fetched as it is read.
+    /// Content that is fetched as it is read.
     pub(super) fn later(lane: Arc<Lane>, id: ExchangeId) -> Input {
         Input {
             state: Held::default(),
@@ -100,7 +100,7 @@ impl Input {
         Ok(is_more)
     }
 
-    /// The next line with its end, or what there is of it within `size`.
+    /// The next line with its line end, or the part of it within `size`.
     fn next_line<'py>(&self, py: Python<'py>, size: Option<i64>) -> PyResult<Bound<'py, PyBytes>> {
         let most = most_of(size);
         let mut searched = 0;
@@ -125,7 +125,7 @@ impl Input {
     }
 }
 
-/// How many bytes a size means; all for None and for a negative one.
+/// The number of bytes that a size stands for: all for None and for a negative one.
 fn most_of(size: Option<i64>) -> usize {
     size.and_then(|size| usize::try_from(size).ok())
         .unwrap_or(usize::MAX)

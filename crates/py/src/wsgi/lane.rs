@@ -1,4 +1,4 @@
-//! What one thread of the pool and the reactor tell each other about the request at hand.
+//! The state that one thread of the pool and the reactor share about the current request.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -9,33 +9,34 @@ use server::{Command, ExchangeId, Response};
 use super::outbox::Outbox;
 use crate::shared::{STREAM_AHEAD_BYTES, Shared};
 
-/// One thread's place at the reactor. The thread waits in it, detached from the interpreter; the reactor only ever sets it.
+/// One thread's connection to the reactor. The thread waits in it, detached from the interpreter; the reactor only ever changes its state.
 pub(super) struct Lane {
-    standing: Mutex<Standing>,
+    state: Mutex<State>,
     changed: Condvar,
     outbox: Arc<Outbox>,
     shared: Arc<Shared>,
 }
 
 #[derive(Default)]
-struct Standing {
-    /// The request at hand.
+struct State {
+    /// The current request.
     id: Option<ExchangeId>,
-    /// Its client is gone, or was answered by the server.
+    /// Its client has disconnected, or got a response from the server.
     is_gone: bool,
-    /// Its answer has no content.
+    /// Its response has no content.
     is_discarding: bool,
-    /// Its client sends nothing more.
+    /// The client has ended its sending side.
     has_peer_ended: bool,
-    /// Bytes written since the client had everything.
+    /// Number of bytes written since the client last had everything.
     ahead_bytes: usize,
-    /// Content that arrived and was not taken.
+    /// Content that has arrived and was not taken.
     content: Vec<u8>,
     has_content_ended: bool,
 }
 
-impl Standing {
-    /// Whether nobody takes what is written. A client that ended its side may still wait for an answer, but not for what is dropped.
+impl State {
+    /// Whether what is written goes nowhere. A client that ended its sending side may still wait for a response, but not for content that
+    /// is discarded.
     fn is_over(&self) -> bool {
         self.is_gone || (self.is_discarding && self.has_peer_ended)
     }
@@ -44,57 +45,57 @@ impl Standing {
 impl Lane {
     pub(super) fn new(outbox: Arc<Outbox>, shared: Arc<Shared>) -> Lane {
         Lane {
-            standing: Mutex::default(),
+            state: Mutex::default(),
             changed: Condvar::new(),
             outbox,
             shared,
         }
     }
 
-    /// A request begins.
+    /// A request starts.
     pub(super) fn begin(&self, id: ExchangeId, has_peer_ended: bool) {
-        *self.standing() = Standing {
+        *self.state() = State {
             id: Some(id),
             has_peer_ended,
-            ..Standing::default()
+            ..State::default()
         };
     }
 
-    /// It is over for the thread.
+    /// The thread has finished the request.
     pub(super) fn end(&self) {
-        self.standing().id = None;
+        self.state().id = None;
     }
 
-    fn standing(&self) -> MutexGuard<'_, Standing> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether its client is gone.
+    /// Whether its client has disconnected.
     pub(super) fn is_gone(&self) -> bool {
-        self.standing().is_over()
+        self.state().is_over()
     }
 
     pub(super) fn post(&self, id: ExchangeId, command: Command) {
         self.outbox.post(id, command);
     }
 
-    /// Sends the head of an answer, of which the content follows, or has no content.
-    pub(super) fn begin_answer(&self, id: ExchangeId, response: Response, has_content: bool) {
-        self.standing().is_discarding = !has_content;
+    /// Sends the head of a response whose content, if it has any, follows.
+    pub(super) fn begin_response(&self, id: ExchangeId, response: Response, has_content: bool) {
+        self.state().is_discarding = !has_content;
         self.post(id, Command::BeginOpen(response));
     }
 
-    /// Sends a part of the answer, and waits while the client is too far behind.
+    /// Sends a part of the response, and waits while the client is too far behind.
     ///
     /// # Errors
-    /// The disconnection, when the client is gone.
+    /// The disconnection, when the client has disconnected.
     pub(super) fn write(&self, py: Python<'_>, id: ExchangeId, part: Vec<u8>) -> PyResult<()> {
         let (is_gone, is_far_ahead) = {
-            let mut standing = self.standing();
-            standing.ahead_bytes += part.len();
+            let mut state = self.state();
+            state.ahead_bytes += part.len();
             (
-                standing.is_over() || standing.id != Some(id),
-                standing.ahead_bytes >= STREAM_AHEAD_BYTES,
+                state.is_over() || state.id != Some(id),
+                state.ahead_bytes >= STREAM_AHEAD_BYTES,
             )
         };
         if is_gone {
@@ -108,9 +109,8 @@ impl Lane {
             return Ok(());
         }
         let is_open = py.detach(|| {
-            let waits = |standing: &mut Standing| {
-                !standing.is_gone && standing.ahead_bytes >= STREAM_AHEAD_BYTES
-            };
+            let waits =
+                |state: &mut State| !state.is_gone && state.ahead_bytes >= STREAM_AHEAD_BYTES;
             !self.wait_while(waits).is_gone
         });
         match is_open {
@@ -122,28 +122,28 @@ impl Lane {
     /// Waits for a part of the content; `None` at the end.
     ///
     /// # Errors
-    /// The disconnection, when the rest will not come; `RuntimeError` when the request is over.
+    /// The disconnection, when the rest will not arrive; `RuntimeError` when the request has ended.
     pub(super) fn read(&self, py: Python<'_>, id: ExchangeId) -> PyResult<Option<Vec<u8>>> {
         {
-            let standing = self.standing();
-            if standing.id != Some(id) {
+            let state = self.state();
+            if state.id != Some(id) {
                 return Err(PyRuntimeError::new_err(
                     "this request is over: its content cannot be read any more",
                 ));
             }
-            if standing.has_content_ended {
+            if state.has_content_ended {
                 return Ok(None);
             }
         }
         self.post(id, Command::Read);
         self.outbox.notify();
         let part = py.detach(|| {
-            let waits = |standing: &mut Standing| {
-                !standing.is_gone && !standing.has_content_ended && standing.content.is_empty()
+            let waits = |state: &mut State| {
+                !state.is_gone && !state.has_content_ended && state.content.is_empty()
             };
-            let mut standing = self.wait_while(waits);
-            let part = std::mem::take(&mut standing.content);
-            match (part.is_empty(), standing.has_content_ended) {
+            let mut state = self.wait_while(waits);
+            let part = std::mem::take(&mut state.content);
+            match (part.is_empty(), state.has_content_ended) {
                 (false, _) => Some(Some(part)),
                 (true, true) => Some(None),
                 (true, false) => None,
@@ -152,42 +152,42 @@ impl Lane {
         part.ok_or_else(|| self.shared.disconnection(py))
     }
 
-    fn wait_while(&self, waits: impl FnMut(&mut Standing) -> bool) -> MutexGuard<'_, Standing> {
-        let waited = self.changed.wait_while(self.standing(), waits);
+    fn wait_while(&self, waits: impl FnMut(&mut State) -> bool) -> MutexGuard<'_, State> {
+        let waited = self.changed.wait_while(self.state(), waits);
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the standing of a request, if it is the one at hand.
-    fn change(&self, id: ExchangeId, change: impl FnOnce(&mut Standing)) -> bool {
-        let mut standing = self.standing();
-        let is_it = standing.id == Some(id);
+    /// Changes the state of a request, if it is the current one.
+    fn change(&self, id: ExchangeId, change: impl FnOnce(&mut State)) -> bool {
+        let mut state = self.state();
+        let is_it = state.id == Some(id);
         if is_it {
-            change(&mut standing);
+            change(&mut state);
             self.changed.notify_all();
         }
         is_it
     }
 
-    /// A part of the content has come.
+    /// A part of the content has arrived.
     pub(super) fn take_content(&self, id: ExchangeId, part: &[u8], is_last: bool) -> bool {
-        self.change(id, |standing| {
-            standing.content.extend_from_slice(part);
-            standing.has_content_ended |= is_last;
+        self.change(id, |state| {
+            state.content.extend_from_slice(part);
+            state.has_content_ended |= is_last;
         })
     }
 
     /// The client has everything.
     pub(super) fn writable(&self, id: ExchangeId) -> bool {
-        self.change(id, |standing| standing.ahead_bytes = 0)
+        self.change(id, |state| state.ahead_bytes = 0)
     }
 
-    /// The client sends nothing more.
+    /// The client has ended its sending side.
     pub(super) fn peer_ended(&self, id: ExchangeId) -> bool {
-        self.change(id, |standing| standing.has_peer_ended = true)
+        self.change(id, |state| state.has_peer_ended = true)
     }
 
-    /// The client is gone, or was answered by the server.
+    /// The client has disconnected, or got a response from the server.
     pub(super) fn abort(&self, id: ExchangeId) -> bool {
-        self.change(id, |standing| standing.is_gone = true)
+        self.change(id, |state| state.is_gone = true)
     }
 }

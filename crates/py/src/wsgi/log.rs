@@ -1,16 +1,16 @@
-//! What the server says about applications: on the logger `bolide.error`.
+//! Log messages about applications, on the logger `bolide.error`.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use wire::RequestHead;
 
-/// Method and path as they were received.
+/// Method and path as received.
 pub(super) fn title(head: &RequestHead<'_>) -> String {
     let (method, path) = (head.method_name, head.path);
     format!("{} {}", method.escape_ascii(), path.escape_ascii())
 }
 
-/// The application raised; the client sees a 500, or that its answer is cut.
+/// The application raised; the client gets a 500, or a truncated response.
 #[cold]
 pub(super) fn raised(py: Python<'_>, title: &str, error: &PyErr) {
     log(
@@ -21,7 +21,7 @@ pub(super) fn raised(py: Python<'_>, title: &str, error: &PyErr) {
     );
 }
 
-/// The `close` of what the application returned raised; the answer is not touched by it.
+/// The `close` of what the application returned raised; the response is not affected.
 #[cold]
 pub(super) fn failed_to_close(py: Python<'_>, error: &PyErr) {
     log(
@@ -32,7 +32,7 @@ pub(super) fn failed_to_close(py: Python<'_>, error: &PyErr) {
     );
 }
 
-/// The content is not what Content-Length announced.
+/// The content does not have the length that Content-Length announced.
 #[cold]
 pub(super) fn wrong_length(py: Python<'_>, title: &str, is_short: bool) {
     let message = match is_short {
@@ -42,11 +42,12 @@ pub(super) fn wrong_length(py: Python<'_>, title: &str, is_short: bool) {
     log(py, "error", &format!("{title}: {message}"), None);
 }
 
-/// Files ended before their answers did, or could not be read: those were cut.
+/// Files were shorter than announced, or could not be read, so their responses were truncated.
 #[cold]
 pub(super) fn short_files(py: Python<'_>, count: u64) {
-    let message =
-        format!("{count} file(s) ended before their answers did: the connections are cut");
+    let message = format!(
+        "{count} file(s) were shorter than announced, or could not be read: their responses are truncated"
+    );
     log(py, "debug", &message, None);
 }
 
@@ -63,7 +64,7 @@ fn log(py: Python<'_>, level: &str, message: &str, error: Option<&PyErr>) {
             .call_method1("getLogger", ("bolide.error",))?;
         let keywords = PyDict::new(py);
         if let Some(error) = error {
-            // With its traceback, which `value()` leaves out before 3.12.
+            // Including the traceback, which `value()` leaves out before 3.12.
             keywords.set_item("exc_info", error.clone_ref(py).into_value(py))?;
         }
         logger.call_method(level, ("%s", message), Some(&keywords))?;

@@ -1,7 +1,7 @@
 //! How threads of the pool reach the reactor: its mailbox, and the descriptor that wakes it.
 //!
-//! A wake-up costs a system call and, on a busy machine, a turn of the scheduler. So nobody wakes a reactor that is at work: it looks
-//! into its mailbox before it waits. And who has more to say in a moment leaves one asleep that will wake by itself in a millisecond.
+//! A wake-up costs a system call and, on a busy machine, a turn of the scheduler. So a busy reactor is not woken: it checks its mailbox
+//! before it waits. And a thread that will soon post more does not wake a reactor that will wake by itself within a millisecond.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use net::{Poller, Waker};
 use server::{Command, ExchangeId, Mailbox};
 
-/// The reactor is at work.
+/// The reactor is busy.
 const AWAKE: u8 = 0;
-/// It waits, a millisecond at most.
+/// It waits for at most a millisecond.
 const DOZES: u8 = 1;
-/// It waits for something to happen.
+/// It waits for an event.
 const SLEEPS: u8 = 2;
 
 /// The reactor as its threads see it.
@@ -32,19 +32,19 @@ impl Outbox {
         }
     }
 
-    /// Lets the waker wake a set.
+    /// Lets the waker wake the thread waiting in `poller`.
     pub(super) fn watch(&self, poller: &Poller) -> std::io::Result<()> {
         self.waker.watch(poller)
     }
 
-    /// Posts a command; the reactor is not woken by it.
+    /// Posts a command without waking the reactor.
     pub(super) fn post(&self, id: ExchangeId, command: Command) {
         self.mailbox.post(id, command);
     }
 
-    /// Sees to it that the reactor looks into its mailbox now.
+    /// Makes sure that the reactor checks its mailbox now.
     pub(super) fn notify(&self) {
-        // The swap lets one of several posters wake it.
+        // With the swap, only one of several posters wakes it.
         if self.reactor.load(Ordering::SeqCst) != AWAKE
             && self.reactor.swap(AWAKE, Ordering::SeqCst) != AWAKE
         {
@@ -52,18 +52,18 @@ impl Outbox {
         }
     }
 
-    /// Sees to it that the reactor looks into its mailbox within a millisecond.
+    /// Makes sure that the reactor checks its mailbox within a millisecond.
     pub(super) fn notify_soon(&self) {
         if self.reactor.load(Ordering::SeqCst) == SLEEPS {
             self.notify();
         }
     }
 
-    /// The reactor is about to wait. False when it must not, for there is mail.
+    /// The reactor is about to wait. False when it must not, because there is mail.
     pub(super) fn wait_begins(&self, is_short: bool) -> bool {
         let state = if is_short { DOZES } else { SLEEPS };
         self.reactor.store(state, Ordering::SeqCst);
-        // Looked at behind the store: whoever posts later sees that the reactor waits.
+        // Checked after the store: a thread that posts later sees that the reactor waits.
         let may_wait = self.mailbox.is_empty();
         if !may_wait {
             self.wait_ends();
@@ -71,7 +71,7 @@ impl Outbox {
         may_wait
     }
 
-    /// The reactor is at work again.
+    /// The reactor has woken up.
     pub(super) fn wait_ends(&self) {
         self.reactor.store(AWAKE, Ordering::SeqCst);
     }

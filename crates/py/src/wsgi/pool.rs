@@ -1,11 +1,11 @@
 //! A worker's threads, and the queue between them and the reactor.
 //!
-//! The reactor never needs the interpreter: it copies a request into a [`Job`], and takes answers from its mailbox. So a view that
-//! computes, or waits, stops neither accepting nor queueing nor refusing.
+//! The reactor never needs the interpreter: it copies a request into a [`Job`], and takes responses from its mailbox. So a view that
+//! computes or waits does not keep the reactor from accepting, queueing and refusing.
 //!
-//! Threads share one interpreter, so more of them at work than one are of use only while others wait for something. Therefore one thread
-//! is called for what a pass of the reactor brings, and takes job after job without giving the interpreter up; when jobs are queued and
-//! none was taken for a moment, the threads at work must be waiting, or computing for long, and as many are called as there are jobs.
+//! Threads share one interpreter, so running more than one helps only while others wait. Therefore one thread is woken for the requests of
+//! a pass, and takes job after job without releasing the interpreter. If jobs are queued and none was taken for a moment, the running
+//! threads must be waiting or computing for long. Then as many are woken as there are jobs.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,19 +21,19 @@ use super::outbox::Outbox;
 use super::reports::Reports;
 use crate::shared::Shared;
 
-/// Jobs that wait while none is taken for so long are a reason to call more threads.
+/// If no job is taken for this long while some are queued, more threads are woken.
 const STALL: Duration = Duration::from_micros(500);
-/// How long the reactor waits for its threads before it looks whether they take jobs, or have answered without waking it.
+/// How long the reactor waits for its threads before it checks whether they take jobs, or have posted responses without waking it.
 const LOOK_MS: u64 = 1;
 /// How late a queued request may be refused.
 const LATE_MS: u64 = 100;
-/// Answers that a thread gives before it wakes a reactor that waits.
-const ANSWERS_PER_WAKE: usize = 16;
+/// Responses that a thread posts before it wakes a waiting reactor.
+const RESPONSES_PER_WAKE: usize = 16;
 
 /// A request in owned bytes.
 pub(super) struct Job {
     pub(super) id: ExchangeId,
-    /// The head as it was received, which the server has found good.
+    /// The head as received, which the server has accepted.
     pub(super) head: Box<[u8]>,
     /// The content; `None` when it has to be read part by part.
     pub(super) content: Option<Vec<u8>>,
@@ -48,7 +48,7 @@ pub(super) struct Pool {
     queue: Mutex<Queue>,
     arrived: Condvar,
     lanes: Vec<Arc<Lane>>,
-    /// Lanes that have a thread.
+    /// Number of lanes that have a thread.
     taken_lanes: AtomicUsize,
     pub(super) outbox: Arc<Outbox>,
     pub(super) reports: Reports,
@@ -58,18 +58,18 @@ struct Queue {
     jobs: VecDeque<Job>,
     /// Threads that wait for a job.
     idle: usize,
-    /// Those of them that were called and have not taken one yet.
+    /// How many of them were woken and have not taken one yet.
     called: usize,
-    /// When a job was taken last, or a thread called.
+    /// When a job was last taken, or a thread woken.
     progress: Instant,
     is_closed: bool,
 }
 
 impl Pool {
-    /// A pool that waits for its threads.
+    /// Creates a pool, which threads join later.
     ///
     /// # Errors
-    /// When the process has no descriptor left.
+    /// When the process has no free descriptor.
     pub(super) fn new(threads: usize, shared: &Arc<Shared>) -> io::Result<Pool> {
         let outbox = Arc::new(Outbox::new(shared.mailbox(), net::Waker::new()?));
         let lane = || Arc::new(Lane::new(Arc::clone(&outbox), Arc::clone(shared)));
@@ -97,18 +97,18 @@ impl Pool {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for one more thread, as long as there is one.
+    /// A lane for one more thread, if one is free.
     pub(super) fn lane(&self) -> Option<Arc<Lane>> {
         let index = self.taken_lanes.fetch_add(1, Ordering::Relaxed);
         self.lanes.get(index).cloned()
     }
 
-    /// The next job, if there is one. From then on the lane stands for it.
+    /// The next job, if there is one, which the lane then represents.
     pub(super) fn take(&self, lane: &Lane) -> Option<Job> {
         self.queue().take(lane)
     }
 
-    /// Waits for a job; `None` when the pool is closed. Not to be called with the interpreter held.
+    /// Waits for a job; `None` when the pool is closed. Must not be called with the interpreter attached.
     pub(super) fn wait(&self, lane: &Lane) -> Option<Job> {
         let mut queue = self.queue();
         loop {
@@ -128,18 +128,18 @@ impl Pool {
         }
     }
 
-    /// A thread has answered `answers` times since it was last called. Sees to it that they leave: at once when it goes on to wait
-    /// (`is_last`), or when they are many.
-    pub(super) fn answered(&self, answers: &mut usize, is_last: bool) {
-        if *answers > 0 && (is_last || *answers >= ANSWERS_PER_WAKE) {
-            *answers = 0;
+    /// Makes sure that the `responses` a thread has posted since the last wake-up are sent: at once when the thread is about to wait
+    /// (`is_last`) or they are many, otherwise soon.
+    pub(super) fn responded(&self, responses: &mut usize, is_last: bool) {
+        if *responses > 0 && (is_last || *responses >= RESPONSES_PER_WAKE) {
+            *responses = 0;
             self.outbox.notify();
-        } else if *answers > 0 {
+        } else if *responses > 0 {
             self.outbox.notify_soon();
         }
     }
 
-    /// Ends the threads, each with its job.
+    /// Ends the threads, each after its current job.
     pub(super) fn close(&self) {
         self.queue().is_closed = true;
         self.arrived.notify_all();
@@ -147,18 +147,18 @@ impl Pool {
     }
 }
 
-/// What of the queue the reactor decides by.
+/// The state of the queue on which the reactor bases its decisions.
 #[derive(Clone, Copy, Default)]
-struct Standing {
+struct QueueState {
     jobs: usize,
     idle: usize,
-    /// Idle threads that were not called.
+    /// Idle threads that were not woken.
     available: usize,
 }
 
 impl Queue {
-    fn standing(&self) -> Standing {
-        Standing {
+    fn state(&self) -> QueueState {
+        QueueState {
             jobs: self.jobs.len(),
             idle: self.idle,
             available: self.idle.saturating_sub(self.called),
@@ -167,15 +167,15 @@ impl Queue {
 
     fn take(&mut self, lane: &Lane) -> Option<Job> {
         let job = self.jobs.pop_front()?;
-        // Under the queue's lock, so that a job is always found: here or in its lane.
+        // Under the queue's lock, so that a job is always found, here or in its lane.
         lane.begin(job.id, job.has_peer_ended);
         self.progress = Instant::now();
         Some(job)
     }
 
-    /// How many threads it is of use to call now.
+    /// How many threads should be woken now.
     fn wanted_threads(&self, threads: usize, now: Instant) -> usize {
-        let available = self.standing().available;
+        let available = self.state().available;
         if self.jobs.is_empty() || available == 0 {
             return 0;
         }
@@ -192,10 +192,10 @@ impl Queue {
 /// The reactor's end of the queue.
 pub(super) struct Intake {
     pub(super) pool: Arc<Pool>,
-    /// Jobs of the pass that is under way.
+    /// Jobs of the current pass.
     arriving: Vec<Job>,
-    /// How the queue was when it was last looked at.
-    standing: Standing,
+    /// The state of the queue when it was last checked.
+    state: QueueState,
     has_handed_over: bool,
     queued_requests_max: usize,
     queue_timeout_ms: u64,
@@ -207,19 +207,19 @@ impl Intake {
         Intake {
             pool,
             arriving: Vec::new(),
-            standing: Standing::default(),
+            state: QueueState::default(),
             has_handed_over: false,
             queued_requests_max: usize::try_from(queued_requests_max).unwrap_or(usize::MAX),
             queue_timeout_ms: config.timeouts.queue_timeout_ms,
         }
     }
 
-    /// Takes a request in. False when there are as many as there may be.
+    /// Takes a request. False when the queue is full.
     pub(super) fn push(&mut self, request: &server::Request<'_>, content: Option<&[u8]>) -> bool {
         if !self.has_room() {
-            // Threads may have taken some since it was looked at.
-            let standing = self.pool.queue().standing();
-            self.standing = standing;
+            // Threads may have taken some since the last check.
+            let state = self.pool.queue().state();
+            self.state = state;
             if !self.has_room() {
                 self.pool.reports.add(|counts| counts.full += 1);
                 return false;
@@ -238,11 +238,11 @@ impl Intake {
     }
 
     fn has_room(&self) -> bool {
-        let waiting = self.standing.jobs + self.arriving.len();
-        waiting < self.queued_requests_max + self.standing.idle
+        let waiting = self.state.jobs + self.arriving.len();
+        waiting < self.queued_requests_max + self.state.idle
     }
 
-    /// The request is over before its answer was complete.
+    /// The request ended before its response was complete.
     pub(super) fn abort(&mut self, id: ExchangeId) {
         self.arriving.retain(|job| job.id != id);
         let mut queue = self.pool.queue();
@@ -262,14 +262,14 @@ impl Intake {
         self.find(|lane| lane.peer_ended(id));
     }
 
-    /// Tells the lane that stands for a request.
-    pub(super) fn find(&self, tell: impl FnMut(&Arc<Lane>) -> bool) {
-        let _ = self.pool.lanes.iter().any(tell);
+    /// Notifies the lane that represents a request.
+    pub(super) fn find(&self, notify: impl FnMut(&Arc<Lane>) -> bool) {
+        let _ = self.pool.lanes.iter().any(notify);
     }
 
-    /// Hands the jobs of a pass over, calls threads, and refuses what has waited too long.
+    /// Hands over the jobs of a pass, wakes threads, and refuses requests that have waited too long.
     fn hand_over(&mut self) {
-        if self.arriving.is_empty() && self.standing.jobs == 0 {
+        if self.arriving.is_empty() && self.state.jobs == 0 {
             return;
         }
         let now = Instant::now();
@@ -283,27 +283,27 @@ impl Intake {
             && let Some(late) = queue.jobs.pop_front()
         {
             self.pool.reports.add(|counts| counts.late += 1);
-            let answer = Command::Respond(unavailable());
-            self.pool.outbox.post(late.id, answer);
+            let response = Command::Respond(unavailable());
+            self.pool.outbox.post(late.id, response);
         }
         let wanted = queue.wanted_threads(self.pool.threads(), now);
         if wanted > 0 {
             queue.called += wanted;
             queue.progress = now;
         }
-        self.standing = queue.standing();
+        self.state = queue.state();
         drop(queue);
         for _ in 0..wanted {
             self.pool.arrived.notify_one();
         }
     }
 
-    /// The reactor is about to wait for `wait_ms` at most. Gives how long it may.
+    /// The reactor is about to wait for at most `wait_ms`. Returns how long it may wait.
     pub(super) fn wait_begins(&mut self, wait_ms: Option<u64>) -> Option<u64> {
         self.hand_over();
-        let has_jobs = self.standing.jobs > 0;
+        let has_jobs = self.state.jobs > 0;
         let looks_soon =
-            std::mem::take(&mut self.has_handed_over) || (has_jobs && self.standing.available > 0);
+            std::mem::take(&mut self.has_handed_over) || (has_jobs && self.state.available > 0);
         let own_ms = match (looks_soon, has_jobs) {
             (true, _) => Some(LOOK_MS),
             (false, true) => Some(LATE_MS),
@@ -317,7 +317,7 @@ impl Intake {
     }
 }
 
-/// The answer of a request that no thread takes.
+/// The response to a request that no thread takes.
 pub(super) fn unavailable() -> Response {
     Response {
         status: 503,

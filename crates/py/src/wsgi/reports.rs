@@ -1,4 +1,4 @@
-//! What the reactor has to log, by a thread for that: itself it needs no interpreter, and the others may be busy.
+//! What the reactor has to log, which a separate thread does: the reactor has no interpreter, and the other threads may be busy.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,61 +6,61 @@ use std::time::Duration;
 /// The least time between two messages.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// What happened since it was last logged.
+/// Counts of events since the last message.
 #[derive(Default)]
 pub(super) struct Reports {
-    standing: Mutex<Standing>,
+    state: Mutex<State>,
     changed: Condvar,
 }
 
-/// How often it happened.
+/// Numbers of events.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counts {
-    /// A request was answered 503 because the queue was full.
+    /// Requests that got 503 because the queue was full.
     pub(super) full: u64,
-    /// A request was answered 503 because it had waited too long.
+    /// Requests that got 503 because they had waited too long.
     pub(super) late: u64,
-    /// A file ended before its answer did.
+    /// Files that were shorter than announced.
     pub(super) short_files: u64,
 }
 
 #[derive(Default)]
-struct Standing {
+struct State {
     counts: Counts,
     is_closed: bool,
 }
 
 impl Reports {
-    fn standing(&self) -> MutexGuard<'_, Standing> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts what happened.
+    /// Counts an event.
     pub(super) fn add(&self, count: impl FnOnce(&mut Counts)) {
-        count(&mut self.standing().counts);
+        count(&mut self.state().counts);
         self.changed.notify_one();
     }
 
     pub(super) fn close(&self) {
-        self.standing().is_closed = true;
+        self.state().is_closed = true;
         self.changed.notify_all();
     }
 
-    /// Waits until there is something to log, and takes it; `None` at the end.
+    /// Waits until there is something to log, and takes it; `None` when the pool is closed.
     pub(super) fn wait(&self) -> Option<Counts> {
-        let is_quiet = |standing: &mut Standing| !standing.is_closed && standing.counts.is_empty();
-        let waited = self.changed.wait_while(self.standing(), is_quiet);
-        let mut standing = waited.unwrap_or_else(PoisonError::into_inner);
-        let counts = std::mem::take(&mut standing.counts);
+        let is_quiet = |state: &mut State| !state.is_closed && state.counts.is_empty();
+        let waited = self.changed.wait_while(self.state(), is_quiet);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        let counts = std::mem::take(&mut state.counts);
         (!counts.is_empty()).then_some(counts)
     }
 
-    /// Lets a while pass, so that what happens to a crowd is one message.
+    /// Waits a while, so that a burst of events becomes one message.
     pub(super) fn pause(&self) {
-        let is_open = |standing: &mut Standing| !standing.is_closed;
+        let is_open = |state: &mut State| !state.is_closed;
         let paused = self
             .changed
-            .wait_timeout_while(self.standing(), PAUSE, is_open);
+            .wait_timeout_while(self.state(), PAUSE, is_open);
         drop(paused);
     }
 }

@@ -1,7 +1,7 @@
 //! The items of a field section, remembered line by line.
 //!
-//! A client sends most of its fields with each request of a connection, and clients of one kind send the same. So an environ with the
-//! items of a section is kept: of the next section only the lines that differ are read.
+//! A client sends most of its fields with each request of a connection, and clients of one kind send the same fields. So an environ with
+//! the items of a section is kept, and of the next section only the lines that differ are read.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,14 +11,14 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::ffi;
 
-/// What only one client should know: how long a comparison takes must not tell another.
+/// Credentials, which only one client should know: the duration of a comparison must not disclose them to another.
 const CREDENTIALS: [&[u8]; 3] = [b"cookie", b"authorization", b"proxy-authorization"];
-/// Longer sections, and the values of longer lines, are read each time.
+/// Longer sections, and the values of longer lines, are read every time.
 const SECTION_BYTES_MAX: usize = 4096;
 const LINE_BYTES_MAX: usize = 512;
-/// Clients whose sections begin with the same lines are taken for one kind.
+/// Clients whose sections start with the same lines are considered of one kind.
 const LINES_OF_KIND: usize = 2;
-/// Field names whose keys are remembered; peers choose them, so there is an end to it.
+/// Number of field names whose keys are remembered. Peers choose the names, so it is limited.
 const KEYS_MAX: usize = 256;
 const KEY_BYTES_MAX: usize = 64;
 
@@ -27,20 +27,20 @@ pub(super) type Item = (Py<PyString>, Py<PyString>);
 
 /// The last section of one kind of client.
 pub(super) struct Section {
-    /// An environ with its items, but for the values that are not remembered.
+    /// An environ with its items, except values that are not remembered.
     pub(super) environ: Py<PyDict>,
-    /// Whose address stands there.
+    /// The client whose address it holds.
     pub(super) client: Option<IpAddr>,
-    /// All of it, if all of it is remembered; else empty.
+    /// The whole section, if all of it is remembered; otherwise empty.
     whole: Vec<u8>,
     lines: Vec<Line>,
-    /// Lines that are no items because their name has an underscore.
+    /// Lines that became no items because their name has an underscore.
     pub(super) dropped: u64,
 }
 
-/// A field line. Of one that holds credentials, or is long, only the name is remembered.
+/// A field line. If it holds credentials or is long, only its name is remembered.
 struct Line {
-    /// As it was received, with its end.
+    /// As received, with its line end.
     bytes: Vec<u8>,
     name_bytes: usize,
     /// The key of its item; `None` when it has none.
@@ -50,22 +50,22 @@ struct Line {
     is_kept: bool,
 }
 
-/// What a section says.
+/// The result of reading a section.
 pub(super) struct Learned<'py> {
     pub(super) environ: Bound<'py, PyDict>,
-    /// To be remembered, if it can be.
+    /// What to remember, if it can be remembered.
     pub(super) section: Option<Section>,
     pub(super) dropped: u64,
 }
 
 impl Section {
-    /// Whether `section` is the very one that is remembered.
+    /// Whether `section` is exactly the one that is remembered.
     #[inline]
     pub(super) fn is_same(&self, section: &[u8]) -> bool {
         !self.whole.is_empty() && wire::is_same(&self.whole, section)
     }
 
-    /// Remembers `section`, of which the lines are known, as a whole.
+    /// Remembers the whole of `section`, whose lines are known.
     fn keep_whole(&mut self, section: &[u8]) {
         self.whole.clear();
         if self.lines.iter().all(|line| line.is_kept) {
@@ -73,7 +73,7 @@ impl Section {
         }
     }
 
-    /// What follows the lines that tell the kind in a section that begins with them.
+    /// What follows the lines that identify the kind of client, in a section that starts with them.
     #[inline]
     pub(super) fn strip_kind<'a>(&self, section: &'a [u8]) -> Option<&'a [u8]> {
         let mut rest = section;
@@ -83,19 +83,19 @@ impl Section {
         (!self.lines.is_empty()).then_some(rest)
     }
 
-    /// Reads what differs from the last section into `items`, and remembers that; `behind_kind` is what [`Section::strip_kind`] gave, if
-    /// it was asked. Gives whether anything that is remembered has changed, or `None` when it
-    /// has other names: then this is of no use any more.
+    /// Reads what differs from the last section into `items`, and remembers it. `after_kind` is the result of [`Section::strip_kind`], if
+    /// that was called. Returns whether anything remembered has changed, or `None` if the section has other names: then this one is of no
+    /// more use.
     #[inline]
     pub(super) fn recall(
         &mut self,
         py: Python<'_>,
         section: &[u8],
-        behind_kind: Option<&[u8]>,
+        after_kind: Option<&[u8]>,
         items: &mut Vec<Item>,
     ) -> PyResult<Option<bool>> {
         let mut has_changed = false;
-        let (mut rest, known) = match behind_kind {
+        let (mut rest, known) = match after_kind {
             Some(rest) => (rest, LINES_OF_KIND),
             None => (section, 0),
         };
@@ -142,7 +142,7 @@ impl Line {
         self.bytes.get(..self.name_bytes) == Some(name)
     }
 
-    /// Remembers the line, unless it is nobody else's or too long.
+    /// Remembers the line, unless it is private or too long.
     fn keep(&mut self, bytes: &[u8]) {
         self.is_kept = !self.is_private && bytes.len() <= LINE_BYTES_MAX;
         if self.is_kept {
@@ -151,7 +151,7 @@ impl Line {
         }
     }
 
-    /// What follows this very line in a section that begins with it.
+    /// What follows this line in a section that starts with it.
     #[inline]
     fn strip<'a>(&self, section: &'a [u8]) -> Option<&'a [u8]> {
         let (start, rest) = section.split_at_checked(self.bytes.len())?;
@@ -164,7 +164,7 @@ impl Line {
 pub(super) struct Keys(HashMap<Box<[u8]>, Py<PyString>>);
 
 impl Keys {
-    /// Reads all of a section into a copy of `template`, in which the address of `client` stands.
+    /// Reads all of a section into a copy of `template`, which holds the address of `client`.
     pub(super) fn learn<'py>(
         &mut self,
         template: &Bound<'py, PyDict>,
@@ -177,7 +177,7 @@ impl Keys {
         let mut following = wire::field_lines(section);
         let mut rest = section;
         while let Some((name, value)) = following.next() {
-            // A name with an underscore would have the key of one with a hyphen, which a proxy may have set or removed.
+            // A name with an underscore would get the key of one with a hyphen, which a proxy may have set or removed.
             let key = (!name.contains(&b'_')).then(|| self.key(py, name));
             match &key {
                 Some(key) => is_repeated |= !set_first(&environ, key, name, value)?,
@@ -232,7 +232,7 @@ impl Keys {
     }
 }
 
-/// Sets the item of a field line, behind the ones of that name before it: then it is not the first.
+/// Sets the item of a field line, or appends to that of earlier lines with this name. Returns whether it is the first.
 fn set_first(
     environ: &Bound<'_, PyDict>,
     key: &Bound<'_, PyString>,

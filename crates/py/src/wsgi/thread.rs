@@ -8,9 +8,9 @@ use pyo3::prelude::*;
 use server::{Command, ExchangeId};
 use wire::{HeadLimits, Method, Progress as Parsed, RequestHead, SectionMemo};
 
-use super::blocks::{Answer, Blocks};
+use super::blocks::{Blocks, Returned};
 use super::environ::{Circumstances, Environs};
-use super::exchange::{Exchange, Framing, Lender, Progress, silent};
+use super::exchange::{Exchange, Framing, Lender, Progress, not_started};
 use super::input::Input;
 use super::lane::Lane;
 use super::pool::{Job, Pool};
@@ -63,30 +63,30 @@ impl Thread {
 
     /// Takes jobs until the pool is closed.
     pub(super) fn run(mut self, py: Python<'_>) {
-        let mut answers = 0;
+        let mut responses = 0;
         loop {
             let job = match self.pool.take(&self.lane) {
                 Some(job) => job,
                 None => {
-                    self.pool.answered(&mut answers, true);
+                    self.pool.responded(&mut responses, true);
                     let Some(job) = py.detach(|| self.pool.wait(&self.lane)) else {
                         return;
                     };
                     job
                 }
             };
-            self.pool.answered(&mut answers, false);
+            self.pool.responded(&mut responses, false);
             let id = job.id;
             let done = catch_unwind(AssertUnwindSafe(|| self.job(py, job)));
             if done.is_err() {
                 self.forget_panicked(py, id);
             }
             self.lane.end();
-            answers += 1;
+            responses += 1;
         }
     }
 
-    /// Whatever a call that panicked left is not for the next.
+    /// Whatever a panicked call left behind must not reach the next one.
     #[cold]
     fn forget_panicked(&mut self, py: Python<'_>, id: ExchangeId) {
         self.lane.post(id, Command::Fail);
@@ -103,7 +103,7 @@ impl Thread {
         let result = self
             .contexts
             .enter(py)
-            .and_then(|()| self.answer(py, &job, &head));
+            .and_then(|()| self.respond(py, &job, &head));
         self.contexts.ended(py);
         if let Err(error) = result {
             self.lane.post(job.id, Command::Fail);
@@ -113,8 +113,8 @@ impl Thread {
         }
     }
 
-    /// Calls the application and posts what it answers.
-    fn answer(&mut self, py: Python<'_>, job: &Job, head: &RequestHead<'_>) -> PyResult<()> {
+    /// Calls the application and posts its response.
+    fn respond(&mut self, py: Python<'_>, job: &Job, head: &RequestHead<'_>) -> PyResult<()> {
         let input = match job.content.as_deref() {
             Some([]) => None,
             Some(content) => Some(Bound::new(py, Input::whole(content))?),
@@ -136,17 +136,19 @@ impl Thread {
         self.environs.give_back(environ);
         let exchange = lent.exchange.get();
         let posted = returned
-            .and_then(Answer::read)
-            .and_then(|answer| match answer {
-                Answer::Whole(content) => self.post_whole(py, exchange, job.id, content.as_bytes()),
-                Answer::File(part) => {
+            .and_then(Returned::read)
+            .and_then(|returned| match returned {
+                Returned::Whole(content) => {
+                    self.post_whole(py, exchange, job.id, content.as_bytes())
+                }
+                Returned::File(part) => {
                     let posts = exchange.with(py, |state| state.posts_of_file(*part))??;
                     for post in posts {
                         self.lane.post(job.id, post);
                     }
                     Ok(Whole::Complete)
                 }
-                Answer::Blocks(first, blocks) => {
+                Returned::Blocks(first, blocks) => {
                     send_blocks(py, exchange, first.as_bytes(), blocks)?;
                     Ok(Whole::No)
                 }
@@ -167,7 +169,7 @@ impl Thread {
         Ok(())
     }
 
-    /// Posts an answer of which the rest, or all, is there.
+    /// Posts a response whose remaining content, or all of it, is complete.
     fn post_whole(
         &self,
         py: Python<'_>,
@@ -180,8 +182,8 @@ impl Thread {
             return Ok(Whole::No);
         }
         let (command, rest) = exchange.with(py, |state| {
-            if state.progress != Progress::Said {
-                return Err(silent());
+            if state.progress != Progress::Started {
+                return Err(not_started());
             }
             Ok(match state.framing(content.len()) {
                 Framing::Whole(length) => {
@@ -212,17 +214,17 @@ impl Thread {
     }
 }
 
-/// What became of an answer that was there as a whole.
+/// The outcome for a response whose content was complete.
 enum Whole {
-    /// It was sent as such.
+    /// It was posted as a whole.
     Complete,
-    /// So was what there was of it.
+    /// It was posted, with less content than announced.
     Short,
-    /// It was not: its end has to be sent.
+    /// Its head had been sent before: the end still has to be posted.
     No,
 }
 
-/// Sends block after block, and closes what they come from, whatever happens.
+/// Sends block after block, and closes their iterable in any case.
 fn send_blocks(
     py: Python<'_>,
     exchange: &Exchange,
@@ -250,7 +252,7 @@ fn send_all(
     Ok(())
 }
 
-/// Logs what the reactor has to say until the pool is closed.
+/// Logs what the reactor reports, until the pool is closed.
 pub(super) fn report(py: Python<'_>, pool: &Pool) {
     while let Some(counts) = py.detach(|| pool.reports.wait()) {
         if counts.full > 0 {

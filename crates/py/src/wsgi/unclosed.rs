@@ -1,7 +1,7 @@
-//! An answer that is complete with its first block, before the application has said so.
+//! A response that is complete with its first block, before the application has finished.
 //!
-//! Most frameworks return an iterator around one block whose length they have announced. PEP 3333 wants the block sent before the next is
-//! asked for, and `close` called when all is done: so the answer is sent at once, and the rest of the call follows.
+//! Most frameworks return an iterator over one block whose length they have announced. PEP 3333 requires the block to be sent before the
+//! next one is requested, and `close` to be called at the end. So the response is sent at once, and the rest of the call follows.
 
 use wire::RequestHead;
 
@@ -11,11 +11,11 @@ use crate::driver::ends_task;
 use crate::ffi;
 use crate::runner::Runner;
 
-/// The iterable of the answer that is being sent.
+/// The iterable of the response that is being sent.
 #[derive(Default)]
 pub(super) struct Unclosed {
     blocks: Option<KeptBlocks>,
-    /// Method and path as they were received, for the log.
+    /// Method and path as received, for the log.
     title: Vec<u8>,
 }
 
@@ -28,7 +28,7 @@ impl Unclosed {
         self.blocks = Some(blocks.keep());
     }
 
-    /// Whether a call has not ended.
+    /// Whether a call has not ended yet.
     pub(super) fn is_kept(&self) -> bool {
         self.blocks.is_some()
     }
@@ -40,7 +40,7 @@ impl Unclosed {
         };
         let py = ffi::attached();
         let mut blocks = Blocks::bind(py, &kept);
-        // Of a file, what lies behind the announced length is not asked for.
+        // Of a file, nothing after the announced length is read.
         let rest = if kept.is_file {
             Ok(None)
         } else {
