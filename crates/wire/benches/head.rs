@@ -1,8 +1,8 @@
-//! Cost of one request head, for the shortest and for a browser's.
+//! Cost of parsing one request head: the shortest, and a browser's.
 //!
 //! `cargo bench -p bolide-wire` prints nanoseconds per head. For instructions, which stay the same
 //! on a busy machine, run the binary under `valgrind --tool=callgrind` with the name of one head
-//! and a number of rounds as its arguments, twice; the difference of the totals belongs to the
+//! and a number of rounds as arguments, twice. The difference of the totals belongs to the
 //! difference in rounds, each of which parses 240 heads.
 
 use std::hint::black_box;
@@ -28,7 +28,7 @@ const BROWSER: &[u8] = b"GET /articles/2026/fireballs?page=2&sort=brightness HTT
     Priority: u=0, i\r\n\
     \r\n";
 
-/// Heads that one read of pipelined requests brings.
+/// Heads that one read of pipelined requests returns.
 const PIPELINED: usize = 24;
 
 fn main() {
@@ -58,7 +58,7 @@ fn nanoseconds_per_head(input: &[u8], rounds: usize) -> f64 {
     start.elapsed().as_secs_f64() * 1e9 / heads as f64
 }
 
-/// Parses every head of the input, as a server does with what one read brought.
+/// Parses every head of the input, as a server does with the result of one read.
 fn parse_all(mut input: &[u8], limits: &HeadLimits) -> usize {
     let mut heads = 0;
     loop {

@@ -12,10 +12,9 @@
 //! ```
 //!
 //! The decoder is one enum of named states. Every byte outside chunk data goes through
-//! `ChunkedDecoder::step`, so it can stop and resume at any byte, holds no buffer, and never
-//! looks at a byte twice. Only CRLF ends a line: recipients that end a chunk line at a lone LF or
-//! CR, even inside an extension, read other messages than those in front of them
-//! (CVE-2025-55315, CVE-2025-43859).
+//! `ChunkedDecoder::step`, so it can stop and resume at any byte, holds no buffer, and never looks
+//! at a byte twice. Only CRLF ends a line: recipients that end a chunk line at a lone LF or CR,
+//! even inside an extension, see other messages than their peers (CVE-2025-55315, CVE-2025-43859).
 
 use crate::error::{ErrorKind, ProtocolError};
 use crate::framing::{Decoded, take_content};
@@ -25,7 +24,7 @@ use crate::limits::{
 };
 use crate::trailer::TrailerName;
 
-/// Where the decoder stands: what the next byte belongs to.
+/// The state of the decoder: what the next byte belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// The first digit of chunk-size.
@@ -38,7 +37,7 @@ enum State {
     ExtNameStart,
     /// Another byte of chunk-ext-name, or what may follow it.
     ExtName,
-    /// BWS behind chunk-ext-name.
+    /// BWS after chunk-ext-name.
     AfterExtName,
     /// BWS, or the first byte of chunk-ext-val.
     ExtValueStart,
@@ -46,17 +45,17 @@ enum State {
     ExtToken,
     /// Inside the quotes of a quoted-string.
     ExtQuoted,
-    /// The byte behind a backslash.
+    /// The byte after a backslash.
     ExtQuotedPair,
-    /// Behind the closing quote.
+    /// After the closing quote.
     ExtQuotedEnd,
     /// The LF of a chunk line.
     SizeLf,
     /// Inside chunk-data.
     Data,
-    /// The CR behind chunk-data.
+    /// The CR after chunk-data.
     DataCr,
-    /// The LF behind chunk-data.
+    /// The LF after chunk-data.
     DataLf,
     /// The first byte of a trailer field line, or the CR of the final CRLF.
     TrailerStart,
@@ -68,7 +67,7 @@ enum State {
     TrailerLf,
     /// The LF of the final CRLF.
     EndLf,
-    /// Behind the message body.
+    /// After the message body.
     End,
 }
 
@@ -113,7 +112,7 @@ impl ChunkedDecoder {
     /// Decodes the next piece; the contract is that of [`crate::BodyDecoder::decode`].
     ///
     /// # Errors
-    /// The coding is malformed or passes a limit.
+    /// The coding is malformed or exceeds a limit.
     pub fn decode<'a>(&mut self, input: &mut &'a [u8]) -> Result<Decoded<'a>, ProtocolError> {
         let available = input.len();
         loop {
@@ -141,7 +140,7 @@ impl ChunkedDecoder {
         decoded
     }
 
-    /// The state behind one byte of framing.
+    /// The state after one byte of framing.
     fn step(&mut self, byte: u8) -> Result<State, ErrorKind> {
         match self.state {
             State::SizeStart | State::Size => self.size(byte),
@@ -168,7 +167,7 @@ impl ChunkedDecoder {
         let Some(digit) = char::from(byte).to_digit(16) else {
             return self.size_end(byte);
         };
-        // Leading zeros do not change a size, but they must end some time too.
+        // Leading zeros do not change a size, but their number is limited too.
         self.size_digits += 1;
         let size = self
             .size

@@ -1,17 +1,17 @@
-//! The Date field's value from a given time. There is no clock here.
+//! The value of the Date field for a given time. This module reads no clock.
 
 /// Bytes of an IMF-fixdate.
 pub const IMF_FIXDATE_LEN: usize = 29;
 
-/// 9999-12-31 23:59:59, the last second that four digits of a year can name.
+/// 9999-12-31 23:59:59, the last second whose year has four digits.
 const UNIX_SECONDS_MAX: u64 = 253_402_300_799;
 
 const DAY_NAMES: &[u8; 21] = b"SunMonTueWedThuFriSat";
 const MONTH_NAMES: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
 
-/// Formats a time as RFC 9110 5.6.7 wants it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Formats a time as required by RFC 9110 5.6.7: `Sun, 06 Nov 1994 08:49:37 GMT`.
 ///
-/// `unix_seconds` counts from 1970-01-01; times behind the year 9999 become its last second.
+/// `unix_seconds` counts from 1970-01-01; times after the year 9999 become its last second.
 pub fn imf_fixdate(unix_seconds: u64) -> [u8; IMF_FIXDATE_LEN] {
     let seconds = unix_seconds.min(UNIX_SECONDS_MAX);
     let days = seconds / 86_400;

@@ -1,13 +1,13 @@
-//! Writing responses: the parts that every one of them has.
+//! Writing responses: the parts that every response has.
 
-/// The interim response that asks for the content (RFC 9110 15.2.1).
+/// The interim response that requests the content (RFC 9110 15.2.1).
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 macro_rules! status_lines {
     ($($status:literal $reason:literal)*) => {
-        /// The whole status line, CRLF included, of a registered status (RFC 9110 15).
+        /// The whole status line, including CRLF, of a registered status (RFC 9110 15).
         ///
-        /// For any other status the caller writes one without a reason; see [`push_status_line`].
+        /// For any other status, [`push_status_line`] writes one without a reason phrase.
         pub fn status_line(status: u16) -> Option<&'static [u8]> {
             match status {
                 $($status => Some(concat!("HTTP/1.1 ", $status, " ", $reason, "\r\n").as_bytes()),)*
@@ -84,7 +84,7 @@ status_lines! {
 
 /// Appends the status line (RFC 9112 4). `status` is from 100 to 999.
 ///
-/// An unregistered status gets an empty reason; the space before it stays, as the grammar asks.
+/// An unregistered status gets an empty reason phrase; the grammar requires the space before it.
 pub fn push_status_line(out: &mut Vec<u8>, status: u16) {
     if let Some(line) = status_line(status) {
         out.extend_from_slice(line);
@@ -126,14 +126,14 @@ pub fn push_chunk(out: &mut Vec<u8>, content: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends what stands before a chunk's content; a CRLF has to follow the content. `length` is not 0.
+/// Appends the line before a chunk's data; a CRLF has to follow the data. `length` is not 0.
 pub fn push_chunk_head(out: &mut Vec<u8>, length: u64) {
     push_hex(out, length);
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the end of a chunked message body: the last chunk and the trailer section (RFC 9112 7.1.2), encoded field lines each with
-/// its CRLF.
+/// Appends the end of a chunked message body: the last chunk and the trailer section (RFC 9112
+/// 7.1.2), which is encoded field lines, each with its CRLF.
 pub fn push_last_chunk(out: &mut Vec<u8>, trailer_section: &[u8]) {
     out.extend_from_slice(b"0\r\n");
     out.extend_from_slice(trailer_section);
@@ -147,12 +147,14 @@ pub fn push_interim(out: &mut Vec<u8>, status: u16, field_section: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Whether a response with this status may have content as far as its framing goes (RFC 9112 6.3): not 1xx, 204, 304.
+/// Whether the framing allows a response with this status to have content (RFC 9112 6.3): not 1xx,
+/// 204, 304.
 pub fn has_content(status: u16) -> bool {
     !matches!(status, 100..=199 | 204 | 304)
 }
 
-/// Whether a sender may generate content with this status (RFC 9110 15.3.6): not with those without content, nor with 205.
+/// Whether a sender may generate content with this status (RFC 9110 15.3.6): not if the framing
+/// forbids it, nor with 205.
 pub fn may_generate_content(status: u16) -> bool {
     has_content(status) && status != 205
 }

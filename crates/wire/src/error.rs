@@ -1,4 +1,4 @@
-//! What a peer can do wrong, and the one table from that to a status code and a reason.
+//! The errors of a peer, and the one table of their status codes and reasons.
 
 /// A message that must be refused, and where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,7 +17,7 @@ impl core::fmt::Display for ProtocolError {
 
 impl core::error::Error for ProtocolError {}
 
-/// One variant per way of being wrong.
+/// One variant for each kind of error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum ErrorKind {
     /// A CR that no LF follows (RFC 9112 2.2).
@@ -40,7 +40,7 @@ pub enum ErrorKind {
     InvalidAuthority,
     /// The request line does not end in a well-formed HTTP version (RFC 9112 2.3).
     InvalidVersion,
-    /// A major version that is not spoken here (RFC 9110 15.6.6).
+    /// A major version that is not supported (RFC 9110 15.6.6).
     UnsupportedVersion,
     /// The request line passes its limit (RFC 9110 15.5.15).
     RequestLineTooLong,
@@ -66,7 +66,7 @@ pub enum ErrorKind {
     DuplicateHost,
     /// A Host value that is no host with an optional port (RFC 9112 3.2).
     InvalidHost,
-    /// An empty Host beside a target that names an authority (RFC 9112 3.2).
+    /// An empty Host although the target includes an authority (RFC 9112 3.2).
     EmptyHost,
     /// Content-Length is not one decimal number (RFC 9110 8.6).
     InvalidContentLength,
@@ -96,7 +96,7 @@ pub enum ErrorKind {
     ChunkExtensionsTooLarge,
     /// Chunk data that CRLF does not follow (RFC 9112 7.1).
     InvalidChunkEnd,
-    /// A trailer field that only a header section may hold (RFC 9110 6.5.1).
+    /// A trailer field that is allowed in header sections only (RFC 9110 6.5.1).
     ForbiddenTrailerField,
     /// The trailer section passes its limit in bytes (RFC 9112 7.1.2).
     TrailerSectionTooLarge,
@@ -107,33 +107,33 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The status code that answers this error.
+    /// The status code of the response to this error.
     ///
-    /// 502 stands for a response that a client could not read: nobody is answered then.
+    /// 502 means a response that a client could not read; no response is sent for it.
     pub fn status(self) -> u16 {
-        self.answer().0
+        self.status_and_reason().0
     }
 
-    /// One short plain sentence for the answer's content and the debug log.
+    /// One short sentence for the response's content and the debug log.
     pub fn reason(self) -> &'static str {
-        self.answer().1
+        self.status_and_reason().1
     }
 
     /// The table.
     #[cold]
-    fn answer(self) -> (u16, &'static str) {
+    fn status_and_reason(self) -> (u16, &'static str) {
         match self {
             ErrorKind::BareCr => (400, "A CR is not followed by LF."),
             ErrorKind::BareLf => (400, "A line ends in LF without CR."),
             ErrorKind::InvalidMethod => (400, "The method is not a token."),
             ErrorKind::MethodTooLong => (501, "The method is too long."),
-            ErrorKind::ConnectRefused => (501, "CONNECT is not served: this is no proxy."),
+            ErrorKind::ConnectRefused => (501, "CONNECT is not served: this is not a proxy."),
             ErrorKind::InvalidTarget => (400, "The request target holds a forbidden byte."),
             ErrorKind::FragmentInTarget => (400, "The request target has a fragment."),
             ErrorKind::InvalidTargetForm => (400, "The request target does not fit the method."),
             ErrorKind::InvalidAuthority => (400, "The request target's authority is malformed."),
             ErrorKind::InvalidVersion => (400, "The HTTP version is malformed."),
-            ErrorKind::UnsupportedVersion => (505, "This HTTP version is not spoken here."),
+            ErrorKind::UnsupportedVersion => (505, "This HTTP version is not supported."),
             ErrorKind::RequestLineTooLong => (414, "The request line is too long."),
             ErrorKind::LeadingWhitespace => (400, "White space precedes the first field line."),
             ErrorKind::ObsoleteLineFolding => (400, "A field value is folded over two lines."),
@@ -186,7 +186,7 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
-    /// The stop as a caller sees it: what `incomplete` stands for, or an error.
+    /// Converts it for a caller: to `incomplete`, or to an error.
     #[cold]
     pub(crate) fn into_result<T>(self, incomplete: T) -> Result<T, ProtocolError> {
         match self {

@@ -1,4 +1,4 @@
-//! Field lines: parsing them once, and walking those already parsed.
+//! Field lines: parsing them once, and iterating over parsed ones.
 //!
 //! ```text
 //! field-line = field-name ":" OWS field-value OWS CRLF     RFC 9112 5
@@ -9,8 +9,8 @@ use crate::grammar::{CR, CRLF, HTAB, LF, SP, is_field_value_byte, is_tchar, is_t
 use crate::scan;
 
 /// Parses the field lines at the start of `rest`, which is the end of a window of `window_len`
-/// bytes, up to and including the empty line, giving each name, and its value with the OWS around
-/// it, to `on_line`.
+/// bytes, up to the empty line. Calls `on_line` with each name, and with its value including the
+/// OWS around it.
 ///
 /// Returns where in the window the empty line starts.
 #[inline]
@@ -36,12 +36,12 @@ pub(crate) fn parse_section<'a>(
     Ok(window_len - rest.len())
 }
 
-/// Name and value of the field line at the start of `bytes`, and what follows the line; nothing
-/// unless it is whole and well-formed.
+/// Name and value of the field line at the start of `bytes`, and what follows the line; None unless
+/// it is complete and well-formed.
 ///
-/// The end of the line is looked for from its start, not from its colon: so it does not wait for
-/// the length of the name, and the processor can look at the next line meanwhile
-/// (bench: head, browser).
+/// The end of the line is searched from the start of the line, not from its colon. So the search
+/// does not depend on the length of the name, and the processor can start on the next line
+/// meanwhile (bench: head, browser).
 #[inline]
 fn parse_line(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let after_line = scan::skip_field_value(bytes);
@@ -59,7 +59,7 @@ fn parse_line(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((name, value, rest))
 }
 
-/// The bytes behind the token that `bytes` start with.
+/// The bytes after the token at the start of `bytes`.
 #[inline]
 fn after_field_name(bytes: &[u8]) -> &[u8] {
     let rest = scan::skip_letters(bytes);
@@ -69,7 +69,7 @@ fn after_field_name(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// Only the empty line may follow now.
+/// Only the empty line may follow.
 #[cold]
 fn no_line_left(bytes: &[u8], at: usize) -> Stop {
     match bytes {
@@ -78,7 +78,7 @@ fn no_line_left(bytes: &[u8], at: usize) -> Stop {
     }
 }
 
-/// Why there is no whole field line, nor an empty line, at the start of `bytes`.
+/// Why there is neither a complete field line nor an empty line at the start of `bytes`.
 #[cold]
 fn line_stop(bytes: &[u8], at: usize) -> Stop {
     let after_name = scan::skip_class(bytes, is_tchar);
@@ -98,7 +98,7 @@ fn line_stop(bytes: &[u8], at: usize) -> Stop {
     Stop::Refused(kind, at + bytes.len() - after_value.len())
 }
 
-/// Why a token of this length at the start of a line, and the byte behind it, are no field name.
+/// Why a token of this length at the start of a line, followed by this byte, is not a field name.
 fn name_error(byte: u8, name_len: usize, line_at: usize) -> ErrorKind {
     match byte {
         LF => ErrorKind::BareLf,
@@ -111,14 +111,14 @@ fn name_error(byte: u8, name_len: usize, line_at: usize) -> ErrorKind {
     }
 }
 
-/// Walks the field lines of a section that a parser here accepted.
+/// Iterates over the field lines of a section that a parser of this crate accepted.
 #[derive(Clone, Debug)]
 pub struct FieldLines<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> FieldLines<'a> {
-    /// The lines that were not walked yet.
+    /// The lines that are still to come.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -136,7 +136,7 @@ impl<'a> Iterator for FieldLines<'a> {
     }
 }
 
-/// Walks the field lines of a `field_section` that [`crate::parse_request`] or
+/// Iterates over the field lines of a `field_section` that [`crate::parse_request`] or
 /// [`crate::parse_response`] accepted, in the order received.
 pub fn field_lines(field_section: &[u8]) -> FieldLines<'_> {
     FieldLines {
@@ -158,7 +158,7 @@ pub fn is_field_value(value: &[u8]) -> bool {
 
 /// The members of a list-valued field (RFC 9110 5.6.1), without OWS and empty members.
 ///
-/// A quoted string with a comma comes out in pieces, none of which equals a token.
+/// A quoted string that contains a comma is returned in pieces, none of which equals a token.
 pub(crate) fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value
         .split(|byte| *byte == b',')

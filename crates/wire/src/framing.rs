@@ -1,4 +1,4 @@
-//! How long a message body is (RFC 9112 6), and getting the content out of it.
+//! The length of a message body (RFC 9112 6), and how its content is decoded.
 
 use crate::chunked::ChunkedDecoder;
 use crate::error::{ErrorKind, ProtocolError};
@@ -9,7 +9,7 @@ use crate::grammar::{is_token, trim_ows};
 pub enum BodyLength {
     /// There is no content: rule 7, or a Content-Length of 0.
     None,
-    /// So many bytes: rule 6.
+    /// This many bytes: rule 6.
     Known(u64),
     /// The chunked coding delimits itself: rule 4.
     Chunked,
@@ -20,23 +20,23 @@ pub enum BodyLength {
 pub enum Decoded<'a> {
     /// The next content, never empty, borrowed from the input.
     Content(&'a [u8]),
-    /// The input is used up and the message body is not complete.
+    /// The input is consumed and the message body is not complete.
     NeedMore,
-    /// The message body is complete; what is left of the input belongs to the next message.
+    /// The message body is complete; the rest of the input belongs to the next message.
     End,
 }
 
 /// Decodes one message body, of a request or of a response.
 #[derive(Clone, Debug)]
 pub enum BodyDecoder {
-    /// So many bytes are still to come.
+    /// This many bytes are still to come.
     Length(u64),
     /// RFC 9112 7.1.
     Chunked(ChunkedDecoder),
 }
 
 impl BodyDecoder {
-    /// A decoder at the first byte behind the head.
+    /// A decoder at the first byte after the head.
     pub fn new(length: BodyLength) -> BodyDecoder {
         match length {
             BodyLength::None => BodyDecoder::Length(0),
@@ -47,11 +47,11 @@ impl BodyDecoder {
 
     /// Decodes the next piece and advances `input` past what it used.
     ///
-    /// Call it until it says [`Decoded::NeedMore`] or [`Decoded::End`]. Bytes behind the end stay
+    /// Call it until it returns [`Decoded::NeedMore`] or [`Decoded::End`]. Bytes after the end stay
     /// in `input`. Cost: no allocation, no copy.
     ///
     /// # Errors
-    /// The chunked coding is malformed or passes a limit; `at` counts from the start of `input` as
+    /// The chunked coding is malformed or exceeds a limit; `at` counts from the start of `input` as
     /// it was passed in. The connection must end: where the next message starts is unknown.
     pub fn decode<'a>(&mut self, input: &mut &'a [u8]) -> Result<Decoded<'a>, ProtocolError> {
         match self {
@@ -61,14 +61,14 @@ impl BodyDecoder {
         }
     }
 
-    /// Passes over content of known length that was read elsewhere; nothing for other framings.
+    /// Skips content of known length that was read elsewhere; no effect for other framings.
     pub fn skip(&mut self, bytes: u64) {
         if let BodyDecoder::Length(remaining) = self {
             *remaining = remaining.saturating_sub(bytes);
         }
     }
 
-    /// Bytes of content still to come, where the framing tells.
+    /// Bytes of content still to come, if the framing defines their number.
     pub fn remaining(&self) -> Option<u64> {
         match self {
             BodyDecoder::Length(remaining) => Some(*remaining),
@@ -109,7 +109,7 @@ pub(crate) fn content_length(value: &[u8]) -> Result<u64, ErrorKind> {
         .ok_or(ErrorKind::InvalidContentLength)
 }
 
-/// What a Transfer-Encoding value lists.
+/// The kinds of Transfer-Encoding values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TransferCodings {
     /// The final coding is chunked, and no other is.
@@ -123,8 +123,8 @@ pub(crate) struct TransferCodings {
 /// Transfer-Encoding  = #transfer-coding
 /// transfer-coding    = token *( OWS ";" OWS transfer-parameter )
 /// ```
-/// Deviation: empty list members are refused, not skipped; no real sender makes them, and peers
-/// that skip them differently have disagreed on framing.
+/// Deviation: empty list members are refused, not skipped. No real sender makes them, and
+/// recipients that skip them differently have disagreed on framing.
 pub(crate) fn transfer_codings(value: &[u8]) -> Result<TransferCodings, ErrorKind> {
     let mut codings = TransferCodings {
         chunked: false,
@@ -154,7 +154,7 @@ pub(crate) fn transfer_codings(value: &[u8]) -> Result<TransferCodings, ErrorKin
     Ok(codings)
 }
 
-/// Accepts the one Transfer-Encoding value that a request may have: chunked alone.
+/// Accepts the only Transfer-Encoding value that a request may have: chunked alone.
 pub(crate) fn request_transfer_encoding(value: &[u8]) -> Result<(), ErrorKind> {
     match transfer_codings(value)? {
         TransferCodings { others: false, .. } => Ok(()),

@@ -2,7 +2,7 @@
 //!
 //! Each class is a plain predicate; the hot ones are also bits of one 256-entry table.
 
-/// Horizontal tab, the one control byte that a field value may hold.
+/// Horizontal tab, the one control byte allowed in a field value.
 pub(crate) const HTAB: u8 = b'\t';
 /// Carriage return.
 pub(crate) const CR: u8 = b'\r';
@@ -51,10 +51,11 @@ const fn field_value_byte(byte: u8) -> bool {
     byte == HTAB || (byte >= 0x20 && byte != 0x7f)
 }
 
-/// A byte of a request target (RFC 9112 3.2), before its form is looked at.
+/// A byte of a request target (RFC 9112 3.2), whatever its form.
 ///
-/// Deviation: RFC 3986 also leaves out `"<>\^`, backtick and `{|}`. Browsers send most of them raw
-/// in a query (URL Standard, query percent-encode set), and no delimiter of ours is among them.
+/// Deviation: RFC 3986 also excludes `"<>\^`, backtick and `{
+/// }`. Browsers send most of them raw in a query (URL Standard, query percent-encode set), and none
+/// of them is a delimiter here.
 const fn target_byte(byte: u8) -> bool {
     matches!(byte, 0x21..=0x7e) && byte != b'#'
 }
@@ -65,7 +66,7 @@ const fn target_byte(byte: u8) -> bool {
 /// unreserved = ALPHA / DIGIT / "-" / "." / "_" / "~"
 /// sub-delims = "!" / "$" / "&" / "'" / "(" / ")" / "*" / "+" / "," / ";" / "="
 /// ```
-/// Deviation: "," is left out, because an intermediary that joins two Host lines makes one.
+/// Deviation: "," is excluded, because an intermediary that joins two Host lines makes one.
 const fn reg_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
@@ -112,43 +113,43 @@ const fn classes() -> [u8; 256] {
     table
 }
 
-/// Whether the byte may stand in a token.
+/// Whether the byte is allowed in a token.
 #[inline]
 pub(crate) fn is_tchar(byte: u8) -> bool {
     CLASSES[usize::from(byte)] & TCHAR != 0
 }
 
-/// Whether the byte may stand in a field value.
+/// Whether the byte is allowed in a field value.
 #[inline]
 pub(crate) fn is_field_value_byte(byte: u8) -> bool {
     CLASSES[usize::from(byte)] & FIELD_VALUE != 0
 }
 
-/// Whether the byte may stand in the query of a request target.
+/// Whether the byte is allowed in the query of a request target.
 #[inline]
 pub(crate) fn is_query_byte(byte: u8) -> bool {
     CLASSES[usize::from(byte)] & TARGET != 0
 }
 
-/// Whether the byte may stand in a request target before its query.
+/// Whether the byte is allowed in a request target before its query.
 #[inline]
 pub(crate) fn is_path_byte(byte: u8) -> bool {
     is_query_byte(byte) && byte != b'?'
 }
 
-/// Whether the byte may stand in a registered name.
+/// Whether the byte is allowed in a registered name.
 #[inline]
 pub(crate) fn is_reg_name_byte(byte: u8) -> bool {
     CLASSES[usize::from(byte)] & REG_NAME != 0
 }
 
-/// The bytes of a usual host name or IPv4 address, a part of [`is_reg_name_byte`].
+/// The bytes of a usual host name or IPv4 address, a subset of [`is_reg_name_byte`].
 #[inline]
 pub(crate) fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-'
 }
 
-/// The bytes of a usual field name, a part of [`is_tchar`].
+/// The bytes of a usual field name, a subset of [`is_tchar`].
 #[inline]
 pub(crate) fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'-'
@@ -162,7 +163,8 @@ pub(crate) fn is_ows(byte: u8) -> bool {
 
 /// The bytes of a field value, or a part of one, without the OWS around them.
 ///
-/// Only for what [`crate::is_field_value`] allows: every byte up to SP counts as OWS, and a field value has none below SP but HTAB.
+/// Only for values that [`crate::is_field_value`] accepts: every byte up to SP counts as OWS, and
+/// the only one below SP in a field value is HTAB.
 #[inline]
 pub fn trim_ows(mut bytes: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = bytes

@@ -1,7 +1,7 @@
 //! The head of a request: everything up to and including the empty line.
 //!
-//! The parser walks each byte once and in order. Whatever a prefix of the input is refused for,
-//! the whole input is refused for too, so it does not matter how the network cut it.
+//! The parser reads each byte once and in order. If a prefix of the input is refused, the whole
+//! input is refused for the same reason, so it does not matter how the network splits it.
 
 use crate::error::{ErrorKind, ProtocolError, Stop};
 use crate::field::{list_members, parse_section};
@@ -30,7 +30,7 @@ pub struct RequestHead<'a> {
     pub target: &'a [u8],
     /// The target's path: `/` if an absolute-form target has none, `*` in asterisk-form.
     pub path: &'a [u8],
-    /// The target's query, behind the first `?`.
+    /// The target's query, after the first `?`.
     pub query: Option<&'a [u8]>,
     /// The authority of an absolute-form target; it replaces Host (RFC 9112 3.2.2).
     pub authority: Option<&'a [u8]>,
@@ -50,14 +50,14 @@ pub struct RequestHead<'a> {
     pub expects_continue: bool,
     /// Whether the client accepts a trailer section: TE names `trailers` (RFC 9110 10.1.4).
     ///
-    /// Whether Connection names TE, as it should, is not looked at: that is for intermediaries.
+    /// Whether Connection lists TE, as it should, is not checked: that is for intermediaries.
     pub accepts_trailers: bool,
 }
 
-/// What the bytes so far amount to.
+/// The result for the bytes received so far.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
-    /// One whole head.
+    /// One complete head.
     Complete(RequestHead<'a>),
     /// Valid so far and within the limits; more is needed.
     Incomplete,
@@ -66,7 +66,7 @@ pub enum Progress<'a> {
 /// Parses the request head at the start of `input`.
 ///
 /// Keeps no state: after [`Progress::Incomplete`] call it again with all the bytes, when
-/// [`worth_parsing`] says that it can tell something new.
+/// [`worth_parsing`] says that the result may differ.
 /// Cost: one pass, no allocation, no copy.
 ///
 /// # Errors
@@ -82,7 +82,7 @@ pub fn parse_request<'a>(
     }
 }
 
-/// As [`parse_request`], and faster when the field section is the one of the request before.
+/// Like [`parse_request`], and faster when the field section equals that of the previous request.
 ///
 /// # Errors
 /// As [`parse_request`].
@@ -98,11 +98,11 @@ pub fn parse_request_with<'a>(
     }
 }
 
-/// Whether parsing again can tell something new after an [`Progress::Incomplete`].
+/// Whether parsing again may have another result after [`Progress::Incomplete`].
 ///
-/// `new` are the bytes received since. Only a line end, or a control byte to be refused, can
-/// change the answer; parsing at those alone keeps a client that sends single bytes from costing
-/// quadratic time. When this says no, [`within_limits`] is the check that remains.
+/// `new` are the bytes received since. Only a line end, or a control byte to be refused, can change
+/// the result. Parsing at those alone keeps a client that sends single bytes from causing quadratic
+/// time. If this returns false, [`within_limits`] is the check that remains.
 pub fn worth_parsing(new: &[u8]) -> bool {
     !scan::skip_field_value(new).is_empty()
 }
@@ -146,7 +146,7 @@ pub fn within_limits(partial_head: &[u8], limits: &HeadLimits) -> Result<(), Pro
     }
 }
 
-/// Parses a head that no empty line precedes.
+/// Parses a head without an empty line before it.
 #[inline]
 fn request_head<'a>(
     input: &'a [u8],
@@ -177,7 +177,7 @@ fn request_head<'a>(
             Err(stop) => return field_section_stop(stop, fields, line.len, limits),
         },
     };
-    // In range here and below: the parsers measured these lengths in this very input.
+    // In range here and below: the parsers measured these lengths in this input.
     let (method_name, from_method_end) = input.split_at(line.method_len);
     let target = &from_method_end[1..][..line.target_len];
     let parts = target::split(line.method, target, line.path_len);
@@ -205,7 +205,8 @@ fn request_head<'a>(
     }))
 }
 
-/// Reads what is not remembered of the field section into `control` and returns the section's length.
+/// Reads the part of the field section that is not remembered into `control`; returns the length of
+/// the section.
 #[inline]
 fn field_section<'a>(
     fields: &'a [u8],
@@ -213,7 +214,7 @@ fn field_section<'a>(
     control: &mut Control<'a>,
 ) -> Result<usize, Stop> {
     let window = window(fields, limits.header_section_bytes_max);
-    // Behind what was remembered, if anything was.
+    // After what was remembered, if anything was.
     let mut rest = window.get(control.remembered_bytes..).unwrap_or(window);
     if control.lines == 0
         && let Some((host, after_host)) = host::usual_host_line(window)
@@ -239,15 +240,15 @@ pub(crate) struct Control<'a> {
     pub(crate) keep_alive: bool,
     expects_continue: bool,
     pub(crate) accepts_trailers: bool,
-    /// The lines that were read.
+    /// Number of lines read.
     pub(crate) lines: usize,
     /// How much of the section was remembered.
     pub(crate) remembered_bytes: usize,
-    /// What held before the first line that must not be remembered.
+    /// The state before the first line that must not be remembered.
     pub(crate) before_private: Option<BeforePrivate<'a>>,
 }
 
-/// What the lines before one said, and that line's name.
+/// The state before a line, and that line's name.
 #[derive(Clone, Copy)]
 pub(crate) struct BeforePrivate<'a> {
     pub(crate) name: &'a [u8],
@@ -276,7 +277,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Reads one field line, if it is one of those that matter here.
+    /// Reads one field line, if its field matters here.
     #[inline]
     fn read(&mut self, name: &'a [u8], value: &'a [u8]) -> Result<(), ErrorKind> {
         self.lines += 1;
@@ -294,7 +295,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Reads a line that frames a content or holds credentials, if it is one of those.
+    /// Reads a line that frames content or holds credentials, if it is one of those.
     fn read_private(&mut self, name: &'a [u8], value: &[u8]) -> Result<(), ErrorKind> {
         let kind = PRIVATE
             .iter()
@@ -343,7 +344,7 @@ impl<'a> Control<'a> {
     }
 
     fn connection(&mut self, value: &[u8]) -> Result<(), ErrorKind> {
-        // What nearly every client sends, if it sends the field at all.
+        // The usual value, if the field is sent at all.
         if value == b" keep-alive" {
             self.keep_alive = true;
             return Ok(());
@@ -381,7 +382,7 @@ impl<'a> Control<'a> {
         Ok(())
     }
 
-    /// What can be judged only when all lines are there (RFC 9112 3.2).
+    /// Checks what depends on all lines (RFC 9112 3.2).
     #[inline]
     fn check(&self, target_has_authority: bool) -> Result<(), ErrorKind> {
         match self.host {
@@ -400,7 +401,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// RFC 9112 9.3: "close" ends it, HTTP/1.1 keeps it, HTTP/1.0 keeps it on request.
+    /// RFC 9112 9.3: "close" ends the connection, HTTP/1.1 keeps it, HTTP/1.0 keeps it on request.
     #[inline]
     fn persistent(&self) -> bool {
         !self.close && (self.version == Version::Http11 || self.keep_alive)
@@ -425,7 +426,7 @@ const PRIVATE: [(&[u8], Private); 6] = [
     (b"transfer-encoding", Private::TransferEncoding),
 ];
 
-/// Parses a head that the one permitted empty line precedes (RFC 9112 2.2).
+/// Parses a head after the one permitted empty line (RFC 9112 2.2).
 #[cold]
 fn after_empty_line<'a>(
     input: &'a [u8],

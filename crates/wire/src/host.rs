@@ -6,17 +6,17 @@
 //! port     = *DIGIT                                  RFC 3986 3.2.3
 //! ```
 //!
-//! Userinfo is no part of it (RFC 9110 4.2.4), nor is a path.
+//! Neither userinfo (RFC 9110 4.2.4) nor a path is part of it.
 
 use crate::grammar::{CRLF, is_reg_name_byte};
 use crate::scan;
 
-/// Reads the first field line if it is a Host of the usual kind, and gives the value and what
-/// follows the line: the exact spelling `Host: `, then letters, digits, dots and hyphens, then
-/// perhaps a port.
+/// Reads the first field line if it is a Host of the usual kind: the exact spelling `Host: `, then
+/// letters, digits, dots and hyphens, then an optional port. Returns the value and what follows the
+/// line.
 ///
-/// A client should send Host first (RFC 9110 7.2) and nearly every one does, so that most requests
-/// need neither search the name nor walk the value twice (bench: head, short).
+/// A client should send Host first (RFC 9110 7.2) and nearly every one does. So for most requests
+/// the name is not searched, and the value is scanned only once (bench: head, short).
 #[inline]
 pub(crate) fn usual_host_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (name, from_value) = bytes.split_first_chunk()?;
@@ -37,7 +37,7 @@ pub(crate) fn usual_host_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// Whether a value is a host with an optional port; the empty one is not.
+/// Whether a value is a host with an optional port; an empty one is not.
 pub(crate) fn is_host(value: &[u8]) -> bool {
     if let [b'[', rest @ ..] = value {
         let Some(end) = rest.iter().position(|byte| *byte == b']') else {

@@ -20,14 +20,14 @@ pub enum Method {
     Patch,
     /// TRACE, RFC 9110 9.3.8.
     Trace,
-    /// CONNECT, RFC 9110 9.3.6. An HTTP/1 request with it is refused: this is no proxy.
+    /// CONNECT, RFC 9110 9.3.6. An HTTP/1 request with it is refused: this is not a proxy.
     Connect,
     /// Any other token; the application decides.
     Other,
 }
 
 impl Method {
-    /// The method a name stands for. Names are case-sensitive (RFC 9110 9.1).
+    /// The method with this name. Names are case-sensitive (RFC 9110 9.1).
     pub fn from_bytes(name: &[u8]) -> Method {
         match name {
             b"GET" => Method::Get,
@@ -43,7 +43,7 @@ impl Method {
         }
     }
 
-    /// Whether the method asks for no change of state (RFC 9110 9.2.1).
+    /// Whether the method is safe: it requests no change of state (RFC 9110 9.2.1).
     ///
     /// Pipelined requests may run at the same time only when they are safe (RFC 9112 9.3.2).
     pub fn is_safe(self) -> bool {
@@ -59,6 +59,6 @@ impl Method {
 pub enum Version {
     /// HTTP/1.0.
     Http10,
-    /// HTTP/1.1, and any higher minor version, which a recipient treats alike (RFC 9110 2.5).
+    /// HTTP/1.1, and any higher minor version, which a recipient treats the same (RFC 9110 2.5).
     Http11,
 }

@@ -4,7 +4,7 @@
 //! request-line = method SP request-target SP HTTP-version CRLF
 //! ```
 //!
-//! Bytes are judged in the order they arrive, so a prefix of a line never gets another verdict
+//! Bytes are checked in the order they arrive, so a prefix of a line never gets another verdict
 //! than the whole line.
 
 use crate::error::{ErrorKind, Stop};
@@ -14,16 +14,16 @@ use crate::method::{Method, Version};
 use crate::scan;
 use crate::target;
 
-/// A parsed request line: lengths, from which its parts are cut.
+/// A parsed request line: the lengths of its parts.
 pub(crate) struct RequestLine {
     pub(crate) method: Method,
     pub(crate) version: Version,
     pub(crate) method_len: usize,
-    /// Bytes of the target, which stands one space behind the method.
+    /// Bytes of the target, which follows the method after one space.
     pub(crate) target_len: usize,
     /// Bytes of the target before its query.
     pub(crate) path_len: usize,
-    /// Bytes of the whole line with its CRLF.
+    /// Bytes of the whole line including its CRLF.
     pub(crate) len: usize,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn parse(window: &[u8]) -> Result<RequestLine, Stop> {
     })
 }
 
-/// The method, and the bytes behind the space that follows it.
+/// The method, and the bytes after the space that follows it.
 #[inline]
 fn method(bytes: &[u8]) -> Result<(Method, &[u8]), Stop> {
     // Compared as numbers: a pattern would be compared byte by byte (bench: head, short).
@@ -114,8 +114,8 @@ fn target_stop(rest: &[u8], at: usize) -> Stop {
     Stop::Refused(kind, at)
 }
 
-/// Any version but a complete HTTP/1.1, and the length of the line that it ends; it stands at
-/// offset `at` (RFC 9112 2.3):
+/// Parses any version but a complete HTTP/1.1, at offset `at` of the line. Returns the version and
+/// the length of the line (RFC 9112 2.3):
 /// ```text
 /// HTTP-version = HTTP-name "/" DIGIT "." DIGIT
 /// HTTP-name    = %s"HTTP"
@@ -133,7 +133,7 @@ fn other_version(bytes: &[u8], at: usize) -> Result<(Version, usize), Stop> {
         if !fits {
             return Err(Stop::Refused(version_error(index, *byte), at + index));
         }
-        // The version is whole: decide on it before its line is.
+        // The version is complete: decide on it before the line is complete.
         if index == 7 && bytes.get(5) != Some(&b'1') {
             let unknown = bytes.get(5) > Some(&b'1');
             let kind = if unknown {

@@ -21,24 +21,24 @@ pub struct ResponseHead<'a> {
     pub consumed: usize,
     /// The status code, from 100 to 999.
     pub status: u16,
-    /// The version the response is treated as.
+    /// The version as which the response is treated.
     pub version: Version,
-    /// The reason phrase, which means nothing (RFC 9112 4).
+    /// The reason phrase, which has no meaning (RFC 9112 4).
     pub reason: &'a [u8],
     /// All field lines, each with its CRLF, without the empty line; see [`crate::field_lines`].
     pub field_section: &'a [u8],
     /// How the content is delimited.
     pub body_length: ResponseBodyLength,
-    /// Whether the connection stays usable behind the message body (RFC 9112 9.3).
+    /// Whether the connection is usable after the message body (RFC 9112 9.3).
     pub persistent: bool,
 }
 
 /// How a response's body is delimited (RFC 9112 6.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ResponseBodyLength {
-    /// Never any content: rule 1, the answer to HEAD and 1xx, 204 and 304.
+    /// Never any content: rule 1, the response to HEAD and 1xx, 204 and 304.
     None,
-    /// So many bytes: rule 6.
+    /// This many bytes: rule 6.
     Known(u64),
     /// The chunked coding delimits itself: rule 4.
     Chunked,
@@ -46,22 +46,22 @@ pub enum ResponseBodyLength {
     UntilClose,
 }
 
-/// What the bytes so far amount to.
+/// The result for the bytes received so far.
 #[derive(Clone, Copy, Debug)]
 pub enum ResponseProgress<'a> {
-    /// One whole head.
+    /// One complete head.
     Complete(ResponseHead<'a>),
     /// Valid so far and within the limits; more is needed.
     Incomplete,
 }
 
-/// Parses the response head at the start of `input`; `request_is_head` says which request it
-/// answers.
+/// Parses the response head at the start of `input`; `request_is_head` says that it responds to a
+/// HEAD request.
 ///
 /// The contract is that of [`crate::parse_request`]. An interim response is a head like any other.
 ///
 /// # Errors
-/// The response is malformed; the connection is of no more use.
+/// The response is malformed; the connection cannot be used any more.
 #[inline]
 pub fn parse_response<'a>(
     input: &'a [u8],
@@ -118,7 +118,7 @@ fn response_head<'a>(
     })
 }
 
-/// A part that fills its window without an end is over its limit.
+/// A part that fills its window without an end exceeds its limit.
 #[cold]
 fn over_limit(stop: Stop, window: &[u8], max: usize, kind: ErrorKind) -> Stop {
     match stop {
@@ -134,7 +134,7 @@ struct StatusLine<'a> {
     len: usize,
 }
 
-/// Parses the status line; a missing reason may take its space along, as many servers do it.
+/// Parses the status line; a missing reason phrase may lack its space too, as many servers send it.
 #[inline]
 fn status_line(bytes: &[u8]) -> Result<StatusLine<'_>, Stop> {
     const START: usize = b"HTTP/1.1 200".len();

@@ -4,9 +4,9 @@
 //! empty if the run fills the input. Blocks are 16 bytes where SSE2 is part of the architecture
 //! (`sse2`), else 8 (`word`); both are tested against the plain predicates of `grammar`.
 //!
-//! This file holds all the unsafe code of the crate: one call per class, of intrinsics that touch
-//! no memory. Against `word` they halve the cost of a browser's request (bench: head, browser,
-//! 3268 to 1748 instructions, 200 to 95 ns, 2026-11).
+//! This file contains all the unsafe code of the crate: one call per class, of intrinsics that
+//! access no memory. Compared with `word` they halve the cost of a browser's request (bench: head,
+//! browser, 3268 to 1748 instructions, 200 to 95 ns, 2026-11).
 
 use crate::grammar::{
     is_field_value_byte, is_host_byte, is_name_byte, is_path_byte, is_query_byte,
@@ -37,7 +37,7 @@ macro_rules! skip {
 }
 
 skip! {
-    /// Skips the bytes that a field value may hold.
+    /// Skips the bytes allowed in a field value.
     skip_field_value, outside_field_value, is_field_value_byte
 }
 skip! {
@@ -45,11 +45,11 @@ skip! {
     skip_letters, outside_letters, is_name_byte
 }
 skip! {
-    /// Skips the bytes that a path may hold: those of a target without `?`.
+    /// Skips the bytes allowed in a path: those of a target except `?`.
     skip_path, outside_path, is_path_byte
 }
 skip! {
-    /// Skips the bytes that a query may hold: those of a target.
+    /// Skips the bytes allowed in a query: those of a target.
     skip_query, outside_query, is_query_byte
 }
 skip! {
@@ -57,16 +57,16 @@ skip! {
     skip_host, outside_host, is_host_byte
 }
 
-/// Whether two runs of bytes are the same, compared in place.
+/// Whether two runs of bytes are equal, compared in place.
 ///
-/// What is compared here is short, and `memcmp` may cost a hundred times as much where its masked read reaches over the end of a page
-/// (glibc 2.36 with AVX-512: 90 ns instead of 1).
+/// The runs compared here are short, and `memcmp` may take a hundred times as long if its masked
+/// read crosses the end of a page (glibc 2.36 with AVX-512: 90 ns instead of 1).
 #[inline]
 pub fn is_same(left: &[u8], right: &[u8]) -> bool {
     if left.len() != right.len() {
         return false;
     }
-    // The last block may overlap the one before, so that no single bytes are left.
+    // The last block may overlap the one before, so that no single bytes remain.
     if let (Some(end), Some(other_end)) = (left.last_chunk::<16>(), right.last_chunk()) {
         let blocks = left.as_chunks::<16>().0.iter();
         return end == other_end && blocks.eq(right.as_chunks::<16>().0);
@@ -298,7 +298,7 @@ mod tests {
         }
     }
 
-    /// The portable blocks are dead code on x86_64, so they are held against the classes here.
+    /// The portable blocks are dead code on x86_64, so they are compared with the classes here.
     #[test]
     fn the_word_flags_agree_with_the_classes_for_every_byte_at_every_offset() {
         type Flags = fn(&[u8; 8]) -> u64;

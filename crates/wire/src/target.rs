@@ -50,7 +50,7 @@ fn split_accepted_other_form(method: Method, target: &[u8], path_len: usize) -> 
     })
 }
 
-/// Splits a target that does not start with a slash, or says why it has no form that is served.
+/// Splits a target that does not start with a slash, or returns why its form is not served.
 #[cold]
 pub(crate) fn split_other_form(
     method: Method,
@@ -73,7 +73,7 @@ pub(crate) fn split_other_form(
 /// absolute-form = absolute-URI
 /// http-URI      = "http" "://" authority path-abempty [ "?" query ]
 /// ```
-/// Deviation: schemes other than http and https are refused; nothing here could serve them.
+/// Deviation: schemes other than http and https are refused, since nothing here could serve them.
 fn split_absolute_form(target: &[u8], path_len: usize) -> Result<Target<'_>, ErrorKind> {
     let (before_query, query) = split_query(target, path_len);
     let Some(after_scheme) =
@@ -97,7 +97,7 @@ fn split_absolute_form(target: &[u8], path_len: usize) -> Result<Target<'_>, Err
     })
 }
 
-/// The bytes behind `prefix`, of which the case does not matter.
+/// The bytes after `prefix`, compared case-insensitively.
 fn strip_prefix<'a>(bytes: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let (start, rest) = bytes.split_at_checked(prefix.len())?;
     start.eq_ignore_ascii_case(prefix).then_some(rest)

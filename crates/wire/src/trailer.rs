@@ -1,12 +1,12 @@
-//! Trailer sections: the names they must not hold (RFC 9110 6.5.1), and who accepts one.
+//! Trailer sections: the field names they must not contain (RFC 9110 6.5.1).
 //!
-//! The decoder has no buffer, so a name is compared while its bytes pass: one bit per forbidden
-//! name says that all bytes so far agree with it.
+//! The decoder has no buffer, so a name is compared while its bytes arrive: one bit for each
+//! forbidden name means that all bytes so far match it.
 
 use crate::field::is_field_name;
 
 /// Fields of message framing, routing, request modification, authentication, response control and
-/// content handling, in lower case: what RFC 9110 6.5.1 says a sender must not move to the end.
+/// content handling, in lower case, which a sender must not move to the end (RFC 9110 6.5.1).
 const FORBIDDEN: [&[u8]; 40] = [
     b"authorization",
     b"cache-control",
@@ -50,8 +50,8 @@ const FORBIDDEN: [&[u8]; 40] = [
     b"x-real-ip",
 ];
 
-/// Names that we would not refuse in a request, where they mean nothing, and that a response must
-/// not move to its end: they say how it is stored or handled (RFC 9110 6.5.1).
+/// Fields that have no meaning in requests, so are not refused there, but that a response must not
+/// move to its end: they determine how it is stored or handled (RFC 9110 6.5.1).
 const FORBIDDEN_IN_RESPONSES: [&[u8]; 7] = [
     b"age",
     b"content-disposition",
@@ -62,12 +62,12 @@ const FORBIDDEN_IN_RESPONSES: [&[u8]; 7] = [
     b"warning",
 ];
 
-/// Whether a field of this name may stand in the trailer section of a response.
+/// Whether a field of this name may be in the trailer section of a response.
 ///
-/// RFC 9110 6.5.1 lets only fields move there whose definition allows it; a server cannot know every
-/// definition, so this refuses what is known to be needed before the content: framing, routing,
-/// request modifiers, authentication, response control and content handling. It also refuses what
-/// is no field name.
+/// RFC 9110 6.5.1 allows only fields whose definition permits it. A server cannot know every
+/// definition, so this refuses fields known to be needed before the content: framing, routing,
+/// request modifiers, authentication, response control and content handling. It also refuses
+/// anything that is not a field name.
 pub fn may_be_trailer(field_name: &[u8]) -> bool {
     let is_same = |forbidden: &&[u8]| forbidden.eq_ignore_ascii_case(field_name);
     is_field_name(field_name)
@@ -75,7 +75,7 @@ pub fn may_be_trailer(field_name: &[u8]) -> bool {
         && !FORBIDDEN_IN_RESPONSES.iter().any(is_same)
 }
 
-/// A field name on its way in.
+/// A field name of which more bytes may arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TrailerName {
     candidates: u64,
@@ -104,7 +104,7 @@ impl TrailerName {
         self.len = self.len.saturating_add(1);
     }
 
-    /// Whether the whole name is a forbidden one.
+    /// Whether the complete name is a forbidden one.
     pub(crate) fn is_forbidden(self) -> bool {
         let whole = |(index, name): (usize, &&[u8])| {
             self.candidates & (1 << index) != 0 && name.len() == usize::from(self.len)
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_must_be_known_before_the_content_is_no_trailer() {
+    fn fields_needed_before_the_content_are_no_trailers() {
         for name in [
             "Content-Length",
             "TRANSFER-ENCODING",
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_are_accepted_by_whoever_names_them() {
+    fn trailers_are_accepted_if_te_lists_them() {
         for (section, accepted) in [
             ("TE: trailers\r\n", true),
             ("te: Trailers\r\n", true),

@@ -1,4 +1,4 @@
-//! The rest of the request side's public functions: what vectors cannot say.
+//! The other public functions for requests: what vectors cannot express.
 
 use wire::{
     BodyDecoder, BodyLength, Decoded, ErrorKind, HeadLimits, Method, Progress, ProtocolError,
@@ -157,7 +157,7 @@ fn sizes_are_checked_without_parsing() {
     assert_eq!(check(&[b'M'; 32]), Ok(()));
 }
 
-/// Checking only the sizes and parsing come to the same verdict at the same byte.
+/// Checking only the sizes and parsing have the same result at the same byte.
 #[test]
 fn sizes_are_judged_alike_by_both() {
     let limits = HeadLimits {
@@ -244,7 +244,7 @@ fn an_error_says_where() {
 }
 
 #[test]
-fn every_error_is_answered_with_a_refusal() {
+fn every_error_has_an_error_status() {
     let inputs: [&[u8]; 4] = [
         b"\n",
         b"CONNECT a:1 HTTP/1.1\r\n",

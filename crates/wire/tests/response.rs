@@ -6,11 +6,14 @@ use wire::{
 };
 
 fn parse(input: &[u8]) -> Result<Option<ResponseHead<'_>>, ErrorKind> {
-    answer_to(input, false)
+    parse_response_to(input, false)
 }
 
-/// Parses, and checks that every prefix is incomplete or gets the same answer.
-fn answer_to(input: &[u8], request_is_head: bool) -> Result<Option<ResponseHead<'_>>, ErrorKind> {
+/// Parses, and checks that every prefix is incomplete or has the same result.
+fn parse_response_to(
+    input: &[u8],
+    request_is_head: bool,
+) -> Result<Option<ResponseHead<'_>>, ErrorKind> {
     let parse =
         |len: usize| match parse_response(&input[..len], &HeadLimits::default(), request_is_head) {
             Ok(ResponseProgress::Complete(head)) => Ok(Some(head)),
@@ -74,7 +77,7 @@ fn some_responses_never_have_content() {
     }
     for fields in ["Content-Length: 5", "Transfer-Encoding: chunked", "X: y"] {
         let input = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
-        let head = answer_to(input.as_bytes(), true)
+        let head = parse_response_to(input.as_bytes(), true)
             .expect("good")
             .expect("complete");
         assert_eq!(head.body_length, ResponseBodyLength::None, "{fields}");

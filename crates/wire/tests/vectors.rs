@@ -1,5 +1,5 @@
-//! Runs `vectors/` three ways: whole, one byte at a time and cut in two at every byte, and with
-//! another request behind it. However the bytes arrive, the answer must be the same.
+//! Runs `vectors/` three ways: whole, split (into single bytes, and in two at every byte), and
+//! followed by another request. However the bytes arrive, the result must be the same.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ struct File {
     case: Vec<Case>,
 }
 
-/// One case; `vectors/README.md` says what the fields mean.
+/// One case; `vectors/README.md` describes the fields.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
@@ -131,7 +131,7 @@ impl Seen {
     }
 }
 
-/// What holds for every head, whatever the case is about.
+/// Invariants of every head, whatever the case tests.
 fn check_invariants(head: &RequestHead<'_>) {
     assert!(head.bytes.starts_with(head.method_name));
     assert!(head.bytes.ends_with(b"\r\n\r\n"));
@@ -167,7 +167,7 @@ fn check_invariants(head: &RequestHead<'_>) {
     }
 }
 
-/// Plays the server's part: buffers what is incomplete, decodes content, stops when it must.
+/// Acts as the server: buffers what is incomplete, decodes content, stops when it must.
 #[derive(Default)]
 struct Receiver {
     /// Bytes of a head that was incomplete when last parsed.
@@ -191,7 +191,7 @@ impl Receiver {
         }
     }
 
-    /// Takes bytes of a head and returns those behind it.
+    /// Takes bytes of a head and returns those after it.
     fn receive_head<'a>(&mut self, new: &'a [u8]) -> &'a [u8] {
         let limits = HeadLimits::default();
         let known = self.partial_head.len();
@@ -260,14 +260,14 @@ impl Receiver {
     }
 }
 
-/// The one check: what a receiver saw is what the case says.
-fn check(case: &Case, receiver: &Receiver, behind: &[Seen], way: &str) {
+/// Checks that the receiver saw what the case expects.
+fn check(case: &Case, receiver: &Receiver, after: &[Seen], way: &str) {
     let id = &case.id;
     let expected: Vec<Seen> = case
         .requests
         .iter()
         .map(expected_request)
-        .chain(behind.iter().cloned())
+        .chain(after.iter().cloned())
         .collect();
     assert_eq!(
         receiver.seen.len(),
@@ -290,7 +290,7 @@ fn check(case: &Case, receiver: &Receiver, behind: &[Seen], way: &str) {
     let mut status = vec![200; receiver.seen.len()];
     status.extend(receiver.refused.map(ErrorKind::status));
     let mut expected_status = case.status.clone();
-    expected_status.extend(behind.iter().map(|_| 200));
+    expected_status.extend(after.iter().map(|_| 200));
     assert_eq!(
         status, expected_status,
         "{id} ({way}): {:?}",
@@ -340,10 +340,10 @@ fn check_three_ways(case: &Case) {
         }
         check_prefixes(case, &bytes);
     }
-    check_with_request_behind(case, &bytes);
+    check_with_request_after(case, &bytes);
 }
 
-/// A prefix is incomplete, or gets the very answer that the whole gets.
+/// A prefix is incomplete, or has exactly the result of the whole.
 fn check_prefixes(case: &Case, bytes: &[u8]) {
     let limits = HeadLimits::default();
     let whole = parse_request(bytes, &limits);
@@ -359,8 +359,8 @@ fn check_prefixes(case: &Case, bytes: &[u8]) {
     }
 }
 
-/// Every vector with each byte replaced in turn: pieces may be judged later than the whole, because
-/// bytes that end no line wait for one that does, but never otherwise.
+/// Every vector with each byte replaced in turn. Pieces may be refused later than the whole,
+/// because bytes that end no line wait for one that does, but for no other reason.
 #[test]
 fn a_changed_byte_is_judged_alike_in_whole_and_in_pieces() {
     let replacements = b"\0\t\n\r \":;,0/a%\x7f\x80";
@@ -389,26 +389,26 @@ fn check_pieces(bytes: &[u8]) {
     }
 }
 
-/// Bytes behind a good message are left to the next one; behind a bad one nothing matters.
-fn check_with_request_behind(case: &Case, bytes: &[u8]) {
+/// Bytes after a valid message are left for the next one; after an invalid one they do not matter.
+fn check_with_request_after(case: &Case, bytes: &[u8]) {
     if case.half_close || !case.interim.is_empty() {
         return;
     }
-    let mut behind = Vec::new();
+    let mut after = Vec::new();
     if !case.close {
-        behind.push(Seen {
+        after.push(Seen {
             method: b"GET".to_vec(),
-            target: b"/behind".to_vec(),
+            target: b"/after".to_vec(),
             content: Vec::new(),
             persistent: true,
-            authority: Some(b"behind".to_vec()),
+            authority: Some(b"after".to_vec()),
             expects_continue: false,
         });
     }
     let mut receiver = Receiver::default();
-    let request = b"GET /behind HTTP/1.1\r\nHost: behind\r\n\r\n".as_slice();
+    let request = b"GET /after HTTP/1.1\r\nHost: after\r\n\r\n".as_slice();
     receiver.receive(&[bytes, request].concat());
-    check(case, &receiver, &behind, "with a request behind");
+    check(case, &receiver, &after, "followed by a request");
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
