@@ -43,7 +43,7 @@ def request(**keys: Any) -> dict[str, Any]:
         (plan(timeout_s=float("nan")), "timeout_s: "),
         (plan(stages=[]), "stages: there is none"),
         (plan(stages=[{"duration_s": 1}], requests_total=None), "stages: each has duration_s"),
-        (plan(rate_per_s=0), "0 is no rate"),
+        (plan(rate_per_s=0), "0 is not a rate"),
         (
             plan(requests_total=None, rate_per_s=5, stages=[{"duration_s": 1, "rate_per_s": 5}]),
             "leave out rate_per_s",

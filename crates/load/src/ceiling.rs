@@ -1,12 +1,12 @@
 //! The ceiling: a responder that does not parse, so no server on this machine can be faster in the same shape.
 //!
-//! One thread, one level-triggered epoll set, one read per readiness into one shared buffer, one send per batch: what Bolide does,
-//! without anything HTTP. It counts request ends and sends as many prepared answers. Two things it must know of HTTP, and reads from
-//! a connection's first request only: whether to close afterwards, and whether the client speaks HTTP/1.0 (ApacheBench).
+//! One thread, one edge-triggered epoll set, one read per readiness into one shared buffer, one send per batch: like Bolide, but without
+//! HTTP. It counts request ends and sends as many prepared responses. It needs two facts of HTTP, which it reads from a connection's first
+//! request only: whether to close afterwards, and whether the client uses HTTP/1.0 (ApacheBench).
 
-mod answer;
 mod connection;
 mod counter;
+mod response;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -19,23 +19,23 @@ use net::{
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 
-use answer::Answers;
 use connection::{Connection, Outcome};
 use counter::Counter;
+use response::Responses;
 
-/// As many pending connections as the kernel allows by default (net.core.somaxconn).
+/// The number of pending connections that the kernel allows by default (net.core.somaxconn).
 const BACKLOG: i32 = 4096;
 const RECEIVE_BUFFER_BYTES: usize = 64 * 1024;
-/// How long a wait lasts at most: the stop flag and the date are looked at this often.
+/// Maximum length of a wait: the stop flag and the date are checked this often.
 const WAIT_MS: u64 = 100;
 const LISTENER: u64 = u64::MAX - 1;
 
-/// Answers on `address` until `seconds` have passed or a signal interrupts, and gives how many requests were answered.
+/// Responds to requests on `address` until `seconds` have passed or a signal interrupts; returns the number of responses.
 ///
-/// `size` is the content length of the answer; `ready` is called with the bound address when connections are taken.
+/// `size` is the content length of a response; `ready` is called with the bound address when connections are accepted.
 ///
 /// # Errors
-/// When the address cannot be bound, or the poller breaks.
+/// When the address cannot be bound, or the poller fails.
 pub fn run(
     address: SocketAddr,
     size: usize,
@@ -58,16 +58,16 @@ pub struct Ceiling {
     connections: Vec<Option<Connection>>,
 }
 
-/// What all connections use in turn.
+/// What all connections share.
 struct Shared {
     buffer: Box<[u8]>,
     counter: Counter,
-    answers: Answers,
-    answered: u64,
+    responses: Responses,
+    response_count: u64,
 }
 
 impl Ceiling {
-    /// Listens on `address` (port 0: one that is free).
+    /// Listens on `address` (port 0: any free port).
     ///
     /// # Errors
     /// When the address cannot be bound.
@@ -79,8 +79,8 @@ impl Ceiling {
         let shared = Shared {
             buffer: vec![0; RECEIVE_BUFFER_BYTES].into_boxed_slice(),
             counter: Counter::default(),
-            answers: Answers::new(size, clock.unix_s()),
-            answered: 0,
+            responses: Responses::new(size, clock.unix_s()),
+            response_count: 0,
         };
         let ceiling = Ceiling {
             address,
@@ -101,10 +101,10 @@ impl Ceiling {
         self.address
     }
 
-    /// Answers until `seconds` have passed, `stop` is set or a signal interrupts; gives how many requests were answered.
+    /// Responds to requests until `seconds` have passed, `stop` is set or a signal interrupts; returns the number of responses.
     ///
     /// # Errors
-    /// When the poller breaks.
+    /// When the poller fails.
     pub fn run(&mut self, seconds: Option<f64>, stop: &AtomicBool) -> io::Result<u64> {
         let length = seconds.map(|seconds| Duration::from_secs_f64(seconds.max(0.0)).as_nanos());
         let started_ns = precise_ns();
@@ -118,13 +118,13 @@ impl Ceiling {
                 break;
             }
             if self.clock.refresh() {
-                self.shared.answers.set_date(self.clock.unix_s());
+                self.shared.responses.set_date(self.clock.unix_s());
             }
             for readiness in events.iter() {
                 self.serve(*readiness);
             }
         }
-        Ok(self.shared.answered)
+        Ok(self.shared.response_count)
     }
 
     fn serve(&mut self, readiness: Readiness) {
@@ -141,7 +141,7 @@ impl Ceiling {
             return;
         }
         let after = connection.interest();
-        // What an edge-triggered set would not report again.
+        // An edge-triggered set would not report these again.
         let may_have_more = readiness.has_ended() || connection.filled_buffer;
         if (after != before || may_have_more)
             && self
@@ -153,7 +153,7 @@ impl Ceiling {
         }
     }
 
-    /// Takes what waits. A request that came with its connection is answered before the connection is watched at all.
+    /// Accepts pending connections. A request that came with its connection gets its response before the connection is watched.
     fn accept(&mut self) {
         while let Accepted::Connection(transport, _) = self.listener.accept() {
             transport.set_no_delay();

@@ -1,13 +1,13 @@
 //! A log-linear histogram of fixed size: exact below 128, within 0.8 % above.
 //!
-//! Every power of two is cut into 128 equal buckets. A value is found again as the middle of its bucket, so the error is at most half
-//! a bucket: 1/256 of the value.
+//! Every power of two is divided into 128 equal buckets. A value is read back as the middle of its bucket, so the error is at most half a
+//! bucket: 1/256 of the value.
 
 const BUCKETS_LOG2: u32 = 7;
 const BUCKETS: usize = 1 << BUCKETS_LOG2;
 const GROUPS: usize = 64 - BUCKETS_LOG2 as usize + 1;
 
-/// Counts of values, 58 KiB whatever is recorded.
+/// Counts of values. It takes 58 KiB whatever is recorded.
 #[derive(Clone)]
 pub struct Histogram {
     counts: Box<[u64]>,
@@ -17,7 +17,7 @@ pub struct Histogram {
     sum: u128,
 }
 
-/// A histogram to keep: its buckets that are not empty.
+/// A compact copy of a histogram: its non-empty buckets.
 #[derive(Clone, Debug)]
 pub struct Packed {
     counts: Vec<(u32, u64)>,
@@ -28,7 +28,7 @@ pub struct Packed {
 }
 
 impl Histogram {
-    /// A histogram that holds nothing.
+    /// An empty histogram.
     pub fn new() -> Histogram {
         Histogram {
             counts: vec![0; GROUPS * BUCKETS].into_boxed_slice(),
@@ -84,7 +84,7 @@ impl Histogram {
         (squares.sum::<f64>() / self.total.max(1) as f64).sqrt()
     }
 
-    /// Every bucket that is not empty: its greatest value, and how many values it holds.
+    /// Every non-empty bucket: its greatest value, and how many values it holds.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         let filled = self.counts.iter().enumerate().filter(|it| *it.1 > 0);
         filled.map(|(index, count)| (greatest(index).min(self.max), *count))
@@ -103,7 +103,7 @@ impl Histogram {
         self.max
     }
 
-    /// Adds all that `other` counted.
+    /// Adds everything that `other` counted.
     pub fn merge(&mut self, other: &Histogram) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
@@ -114,7 +114,7 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// The same in as little room as it needs.
+    /// A compact copy.
     pub fn packed(&self) -> Packed {
         let filled = self.counts.iter().enumerate().filter(|it| *it.1 > 0);
         Packed {
@@ -126,7 +126,7 @@ impl Histogram {
         }
     }
 
-    /// Adds all that `other` counted.
+    /// Adds everything that `other` counted.
     pub fn merge_packed(&mut self, other: &Packed) {
         for (index, more) in &other.counts {
             if let Some(count) = self.counts.get_mut(*index as usize) {
@@ -139,7 +139,7 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Forgets everything.
+    /// Removes all values.
     pub fn clear(&mut self) {
         self.counts.fill(0);
         self.total = 0;

@@ -1,8 +1,8 @@
 //! The load generator and the ceiling: what `bolide load`, `bolide ceiling` and the benches measure with.
 //!
-//! [`ceiling`] answers without parsing, so it shows the limit of this machine for a workload; [`generator`] drives closed and open loops
-//! and checks every answer. A thread of either has one epoll set; both are made of `net`, the generator also of `wire` in the client role.
-//! What neither does: choose workloads, start servers, compare figures. That is the part of who uses them (`benches/`).
+//! [`ceiling`] responds without parsing, so it shows the limit of this machine for a workload. [`generator`] generates load in closed and
+//! open loops and checks every response. A thread of either has one epoll set. Both are built on `net`, the generator also on `wire` in the
+//! client role. Neither chooses workloads, starts servers or compares figures: that is up to their users (`benches/`).
 
 pub mod ceiling;
 pub mod generator;

@@ -1,8 +1,8 @@
-//! How many descriptors this process may hold.
+//! The number of descriptors that this process may have.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit of open descriptors to the hard one and gives what holds afterwards.
+/// Raises the soft limit of open descriptors to the hard one; returns the limit afterwards.
 pub fn raise_descriptor_limit() -> u64 {
     let before = getrlimit(Resource::Nofile);
     let raised = Rlimit {

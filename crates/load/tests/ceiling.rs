@@ -1,4 +1,4 @@
-//! The ceiling answers what its few rules say, byte for byte.
+//! The ceiling's few rules, byte for byte.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -27,13 +27,13 @@ fn exchange(address: SocketAddr, parts: &[&[u8]]) -> String {
         stream.write_all(part).expect("a write");
     }
     stream.shutdown(Shutdown::Write).expect("a shutdown");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("a read");
-    answer
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("a read");
+    response
 }
 
-fn count(answer: &str) -> usize {
-    answer
+fn count(response: &str) -> usize {
+    response
         .matches("HTTP/1.1 200 OK\r\nServer: bolide\r\nDate: ")
         .count()
 }
@@ -81,12 +81,12 @@ fn a_reader_that_is_slow_gets_everything(address: SocketAddr, get: &[u8]) {
     let flood = get.repeat(200_000);
     // Nothing is read before the sockets are full and the ceiling has stopped reading.
     let writing = thread::spawn(move || stream.write_all(&flood));
-    let mut answers = vec![0; 200_000 * 146];
-    reader.read_exact(&mut answers).expect("all answers");
+    let mut responses = vec![0; 200_000 * 146];
+    reader.read_exact(&mut responses).expect("all responses");
     assert!(
-        answers
+        responses
             .chunks(146)
-            .all(|answer| answer.ends_with(b"\r\n\r\nHello, World!"))
+            .all(|response| response.ends_with(b"\r\n\r\nHello, World!"))
     );
     writing.join().expect("no panic").expect("all requests");
 }

@@ -1,10 +1,10 @@
-//! Every byte of every answer is checked, where the plan says what it must be.
+//! Every byte of every response is checked, if the plan specifies it.
 
 mod fixture;
 
 use std::io::Write;
 
-use fixture::{answering, expecting, outcome, plan, plan_of, read_request, server};
+use fixture::{expecting, outcome, plan, plan_of, read_request, responding, server};
 use load::generator::{Expectation, Request};
 
 const NO_ERRORS: Vec<String> = Vec::new();
@@ -39,7 +39,7 @@ fn failed(classes: &[&str]) -> Vec<String> {
 #[test]
 fn content_that_differs_fails_that_request_only() {
     for depth in [1, 8] {
-        let address = server(answering(&[
+        let address = server(responding(&[
             HI, HI_LATER, HO, HI, HI_CHUNKED, HO_CHUNKED, HEY, H,
         ]));
         let asked = plan_of(address, 16, depth, expecting(content("hi")));
@@ -49,11 +49,11 @@ fn content_that_differs_fails_that_request_only() {
 }
 
 #[test]
-fn the_first_answer_is_the_template_but_for_its_date() {
+fn the_first_response_is_the_template_except_for_its_date() {
     for depth in [1, 6] {
-        let address = server(answering(&[HI, HI_LATER, HI, HO, HI_CHUNKED, HEY]));
+        let address = server(responding(&[HI, HI_LATER, HI, HO, HI_CHUNKED, HEY]));
         let asked = plan_of(address, 12, depth, expecting(template()));
-        // A chunked answer has another head.
+        // A chunked response has another head.
         let errors = failed(&["long 2", "wrong_body 4"]);
         assert_eq!(outcome(&asked), (6, errors), "{depth}");
     }
@@ -64,11 +64,11 @@ fn templates_and_contents_may_be_longer_than_any_buffer() {
     const LENGTH: usize = 1 << 20;
     for expected in [content(&"y".repeat(LENGTH)), template()] {
         let address = server(|mut stream| {
-            let mut answered = 0;
+            let mut count = 0;
             while read_request(&mut stream) {
                 let mut content = vec![b'y'; LENGTH];
-                answered += 1;
-                if answered % 4 == 0 {
+                count += 1;
+                if count % 4 == 0 {
                     content[LENGTH - 5] = b'n';
                 }
                 let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n");
@@ -83,7 +83,7 @@ fn templates_and_contents_may_be_longer_than_any_buffer() {
 
 #[test]
 fn lengths_may_differ_where_the_plan_says_so() {
-    let address = server(answering(&[HI, HEY, H]));
+    let address = server(responding(&[HI, HEY, H]));
     let expected = Expectation {
         is_any_length: true,
         ..Expectation::default()
@@ -96,7 +96,7 @@ fn lengths_may_differ_where_the_plan_says_so() {
 fn any_status_of_success_is_right_unless_one_is_named() {
     const CREATED: &str = "HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nhi";
     const FOUND: &str = "HTTP/1.1 302 Found\r\nContent-Length: 2\r\n\r\nhi";
-    let address = server(answering(&[HI, CREATED, FOUND]));
+    let address = server(responding(&[HI, CREATED, FOUND]));
     let found = outcome(&plan(address.clone(), 9, 1));
     assert_eq!(found, (6, failed(&["wrong_status 3"])));
     let expected = Expectation {
@@ -107,31 +107,31 @@ fn any_status_of_success_is_right_unless_one_is_named() {
     assert_eq!(found, (3, failed(&["wrong_status 6"])));
 }
 
-/// Answers every request with its own target; of every eight answers, the second and third in the wrong order.
-fn telling(is_ordered: bool) -> impl Fn(std::net::TcpStream) + Send + 'static {
+/// Responds to every request with its own target. Unless `is_ordered`, the second and third of eight responses are swapped.
+fn echoing_targets(is_ordered: bool) -> impl Fn(std::net::TcpStream) + Send + 'static {
     move |mut stream| {
         let mut reader = stream.try_clone().expect("a second handle");
         loop {
-            let mut answers = Vec::new();
+            let mut responses = Vec::new();
             for _ in 0..8 {
                 let Some(target) = fixture::read_target(&mut reader) else {
                     return;
                 };
-                answers.push(format!(
+                responses.push(format!(
                     "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{target}",
                     target.len()
                 ));
             }
             if !is_ordered {
-                answers.swap(1, 2);
+                responses.swap(1, 2);
             }
-            let _ = stream.write_all(answers.concat().as_bytes());
+            let _ = stream.write_all(responses.concat().as_bytes());
         }
     }
 }
 
 #[test]
-fn answers_in_the_wrong_order_are_told_by_their_contents() {
+fn responses_in_the_wrong_order_are_detected_by_their_contents() {
     let request = |target: &str, weight| Request {
         target: target.into(),
         weight,
@@ -142,7 +142,7 @@ fn answers_in_the_wrong_order_are_told_by_their_contents() {
         (true, (80, NO_ERRORS)),
         (false, (60, failed(&["wrong_body 20"]))),
     ] {
-        let mut asked = plan(server(telling(is_ordered)), 80, 8);
+        let mut asked = plan(server(echoing_targets(is_ordered)), 80, 8);
         asked.requests = vec![request("/a", 1), request("/b", 1)];
         assert_eq!(outcome(&asked), expected);
     }
@@ -156,10 +156,10 @@ fn a_mix_is_sent_by_weight() {
         expected: content(target),
         ..Request::default()
     };
-    let mut asked = plan(server(telling(true)), 800, 8);
+    let mut asked = plan(server(echoing_targets(true)), 800, 8);
     asked.requests = vec![request("/often", 7), request("/rare", 1)];
     assert_eq!(outcome(&asked), (800, NO_ERRORS));
-    // The contents above prove which target was asked when; by weight they add up to these bytes.
+    // The contents above prove which target was requested when; by weight they add up to these bytes.
     let report = load::generator::run(&asked).expect("a run");
     assert_eq!(report.content_bytes_received, 700 * 6 + 100 * 5);
 }

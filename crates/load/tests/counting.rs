@@ -1,4 +1,4 @@
-//! Counts and percentiles are those of the same answers counted and sorted by somebody else.
+//! Counts and percentiles equal those of the same responses, counted and sorted independently.
 
 mod fixture;
 
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fixture::{OK, answering, plan, server, server_of_many};
+use fixture::{OK, plan, responding, server, server_of_many};
 use load::Histogram;
 use load::generator::{Limit, Plan, Shape, Stage, run};
 
@@ -62,7 +62,7 @@ fn packed_histograms_add_up() {
     assert_eq!(sum.percentile(0.0), 0);
 }
 
-/// Latencies are of each request in a pipeline, from its own answer's arrival.
+/// Each request in a pipeline has the latency of its own response.
 #[test]
 fn latencies_agree_with_the_servers_delays() {
     const DELAY: Duration = Duration::from_millis(40);
@@ -86,7 +86,7 @@ fn latencies_agree_with_the_servers_delays() {
     assert_eq!((report.ok, report.failed), (20, 0));
     let delay_us = DELAY.as_micros() as f64;
     let latency = report.latency_us;
-    // The first of four answers comes after one delay, the last after four.
+    // The first of four responses comes after one delay, the last after four.
     assert!(
         latency.min >= delay_us && latency.min < 2.0 * delay_us,
         "{latency:?}"
@@ -170,7 +170,7 @@ fn what_is_sent_in_a_time_is_what_the_server_gets() {
 
 #[test]
 fn many_connections_are_all_opened() {
-    let address = server_of_many(answering(&[OK]));
+    let address = server_of_many(responding(&[OK]));
     let asked = Plan {
         connections: 500,
         threads: 2,
@@ -221,9 +221,9 @@ fn connections_follow_their_stages() {
 }
 
 #[test]
-fn answers_of_http_10_are_understood() {
+fn responses_of_http_10_are_understood() {
     let kept = "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi";
-    let mut asked = plan(server(answering(Box::leak(Box::new([kept])))), 10, 1);
+    let mut asked = plan(server(responding(Box::leak(Box::new([kept])))), 10, 1);
     asked.is_http10 = true;
     let report = run(&asked).expect("a run");
     assert_eq!(
@@ -231,7 +231,7 @@ fn answers_of_http_10_are_understood() {
         (10, 0, 1)
     );
     let ended = "HTTP/1.0 200 OK\r\nserver: old\r\n\r\nhi";
-    let mut asked = plan(server(fixture::answering_once(ended)), 10, 1);
+    let mut asked = plan(server(fixture::responding_once(ended)), 10, 1);
     asked.is_http10 = true;
     asked.is_persistent = false;
     let report = run(&asked).expect("a run");

@@ -9,7 +9,9 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fixture::{OK, answering, answering_once, outcome, plan, read_request, server, server_of_many};
+use fixture::{
+    OK, outcome, plan, read_request, responding, responding_once, server, server_of_many,
+};
 use load::generator::{Address, ErrorClass, Limit, Shape, run};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 
@@ -22,7 +24,7 @@ fn failed(class: &str, count: u64) -> Vec<String> {
 
 #[test]
 fn a_wrong_status_fails_that_request_only() {
-    let address = server(answering(&[OK, NOT_FOUND, OK, NOT_FOUND, NOT_FOUND]));
+    let address = server(responding(&[OK, NOT_FOUND, OK, NOT_FOUND, NOT_FOUND]));
     for depth in [1, 5] {
         let found = outcome(&plan(address.clone(), 10, depth));
         assert_eq!(found, (4, failed("wrong_status", 6)), "{depth}");
@@ -31,7 +33,7 @@ fn a_wrong_status_fails_that_request_only() {
 
 #[test]
 fn a_wrong_length_fails_that_request_only() {
-    let address = server(answering(&[OK, LONG, OK, OK]));
+    let address = server(responding(&[OK, LONG, OK, OK]));
     let mut asked = plan(address, 8, 4);
     assert_eq!(outcome(&asked), (6, failed("long", 2)));
     asked.requests[0].expected.length = Some(3);
@@ -39,12 +41,12 @@ fn a_wrong_length_fails_that_request_only() {
 }
 
 #[test]
-fn a_connection_that_ends_inside_an_answer_fails_what_is_left_of_the_batch() {
-    let cut = server(answering_once(
+fn a_connection_that_ends_inside_a_response_fails_what_is_left_of_the_batch() {
+    let cut = server(responding_once(
         "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
     ));
     assert_eq!(outcome(&plan(cut, 3, 1)), (0, failed("early_eof", 3)));
-    let cut = server(answering_once("HTTP/1.1 200 OK\r\nContent-Le"));
+    let cut = server(responding_once("HTTP/1.1 200 OK\r\nContent-Le"));
     assert_eq!(outcome(&plan(cut, 3, 1)), (0, failed("early_eof", 3)));
     let silent = server(|mut stream| {
         for _ in 0..4 {
@@ -66,32 +68,32 @@ fn a_reset_fails_the_batch() {
 
 #[test]
 fn what_is_not_http_is_malformed() {
-    let answers = [
+    let responses = [
         "HTP/1.1 200 OK\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
         "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
     ];
-    for answer in answers {
-        let address = server(answering_once(answer));
+    for response in responses {
+        let address = server(responding_once(response));
         let found = outcome(&plan(address, 2, 1));
-        assert_eq!(found, (0, failed("malformed", 2)), "{answer}");
+        assert_eq!(found, (0, failed("malformed", 2)), "{response}");
     }
 }
 
 #[test]
-fn bytes_behind_the_last_answer_fail_it() {
+fn bytes_after_the_last_response_fail_it() {
     let twice = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi?";
-    let address = server(answering_once(twice));
+    let address = server(responding_once(twice));
     assert_eq!(
         outcome(&plan(address, 3, 1)),
         (0, failed("unexpected_bytes", 3))
     );
-    // Told apart also where they come later than the answer, on a connection that was said to close.
+    // They are detected too if they arrive later than the response, on a connection announced to close.
     let address = server(|mut stream| {
         read_request(&mut stream);
-        let answer = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi";
-        let _ = stream.write_all(answer.as_bytes());
+        let response = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi";
+        let _ = stream.write_all(response.as_bytes());
         let _ = stream.write_all(b"surplus");
     });
     let mut asked = plan(address, 3, 1);
@@ -129,7 +131,7 @@ fn silence_is_a_timeout_or_at_the_end_unfinished() {
 }
 
 #[test]
-fn an_answer_that_dribbles_on_behind_the_timeout_is_one() {
+fn a_response_that_is_not_complete_in_time_is_a_timeout() {
     let address = server(|mut stream| {
         while read_request(&mut stream) {
             for byte in OK.as_bytes() {
@@ -148,7 +150,7 @@ fn an_answer_that_dribbles_on_behind_the_timeout_is_one() {
 }
 
 #[test]
-fn bytes_on_an_idle_connection_fail_the_answer_before_them() {
+fn bytes_on_an_idle_connection_fail_the_response_before_them() {
     let (sender, receiver) = mpsc::channel();
     let sender = Mutex::new(sender);
     let address = server(move |mut stream| {
@@ -195,7 +197,7 @@ fn a_full_queue_of_a_unix_socket_is_waited_for() {
 }
 
 #[test]
-fn a_server_that_sends_without_end_does_not_hold_up_the_end() {
+fn a_server_that_never_stops_sending_does_not_delay_the_end() {
     // Many small chunks are sent faster than they are read, so that the socket is never found empty.
     let address = server_of_many(|mut stream| {
         read_request(&mut stream);
@@ -208,23 +210,23 @@ fn a_server_that_sends_without_end_does_not_hold_up_the_end() {
     asked.connections = 2;
     asked.limit = Limit::Duration(Duration::from_secs(2));
     asked.timeout = Duration::from_millis(300);
-    let begin = Instant::now();
+    let start = Instant::now();
     let report = run(&asked).expect("a run");
-    assert!(begin.elapsed() < Duration::from_secs(6), "{report:?}");
+    assert!(start.elapsed() < Duration::from_secs(6), "{report:?}");
     let timeouts = report.errors.get(ErrorClass::Timeout);
     assert!(timeouts >= 2, "{report:?}");
     assert_eq!((report.ok, report.failed), (0, timeouts));
 }
 
 #[test]
-fn a_server_that_leaves_closing_to_us_is_not_waited_for_again_and_again() {
+fn a_server_that_leaves_closing_to_the_client_is_waited_for_once() {
     let address = server_of_many(|mut stream| {
         read_request(&mut stream);
-        let answer = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi";
-        let _ = stream.write_all(answer.as_bytes());
+        let response = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi";
+        let _ = stream.write_all(response.as_bytes());
         let _ = stream.read(&mut [0]);
     });
-    let begin = Instant::now();
+    let start = Instant::now();
     assert_eq!(outcome(&plan(address, 100, 1)), (100, Vec::new()));
-    assert!(begin.elapsed() < Duration::from_secs(5));
+    assert!(start.elapsed() < Duration::from_secs(5));
 }

@@ -1,4 +1,4 @@
-//! What answers right is counted, however it is framed and cut, and as often as the server says.
+//! Correct responses are counted, however they are framed and split, and their number equals the server's.
 
 mod fixture;
 
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use fixture::{answering, answering_once, outcome, plan, read_request, server};
+use fixture::{outcome, plan, read_request, responding, responding_once, server};
 use load::ceiling::Ceiling;
 use load::generator::{Address, Limit, Plan, run};
 
@@ -22,23 +22,23 @@ fn every_framing_is_understood() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
     ];
-    for answer in persistent {
-        let address = server(answering(Box::leak(Box::new([answer]))));
+    for response in persistent {
+        let address = server(responding(Box::leak(Box::new([response]))));
         let found = outcome(&plan(address, 12, 4));
-        assert_eq!(found, (12, NO_ERRORS), "{answer}");
+        assert_eq!(found, (12, NO_ERRORS), "{response}");
     }
     let closing = [
         "HTTP/1.1 200 OK\r\n\r\nhello",
         "HTTP/1.0 200 OK\r\n\r\nhello",
         "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello",
     ];
-    for answer in closing {
-        let address = server(answering_once(answer));
+    for response in closing {
+        let address = server(responding_once(response));
         let mut asked = plan(address, 4, 1);
         asked.requests[0].expected.length = Some(5);
-        assert_eq!(outcome(&asked), (4, NO_ERRORS), "{answer}");
+        assert_eq!(outcome(&asked), (4, NO_ERRORS), "{response}");
         asked.is_persistent = false;
-        assert_eq!(outcome(&asked), (4, NO_ERRORS), "{answer}");
+        assert_eq!(outcome(&asked), (4, NO_ERRORS), "{response}");
     }
 }
 
@@ -64,13 +64,13 @@ fn requests_carry_as_much_content_as_was_asked_for() {
 }
 
 #[test]
-fn what_was_pipelined_behind_an_announced_close_is_asked_again() {
-    let answer = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+fn requests_pipelined_after_an_announced_close_are_sent_again() {
+    let response = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
     let address = server(move |mut stream| {
         for _ in 0..4 {
             read_request(&mut stream);
         }
-        let _ = stream.write_all(answer.as_bytes());
+        let _ = stream.write_all(response.as_bytes());
     });
     let mut asked = plan(address, 8, 4);
     asked.limit = Limit::Duration(Duration::from_millis(30));
@@ -80,19 +80,21 @@ fn what_was_pipelined_behind_an_announced_close_is_asked_again() {
 }
 
 #[test]
-fn answers_to_head_and_without_content_have_none() {
-    let address = server(answering(&["HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"]));
+fn responses_to_head_and_without_content_have_none() {
+    let address = server(responding(&[
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
+    ]));
     let mut asked = plan(address, 6, 3);
     asked.requests[0].method = String::from("HEAD");
     assert_eq!(outcome(&asked), (6, NO_ERRORS));
-    let address = server(answering(&["HTTP/1.1 204 No Content\r\n\r\n"]));
+    let address = server(responding(&["HTTP/1.1 204 No Content\r\n\r\n"]));
     let mut asked = plan(address, 6, 3);
     asked.requests[0].expected.status = Some(204);
     assert_eq!(outcome(&asked), (6, NO_ERRORS));
 }
 
 #[test]
-fn an_answer_may_come_byte_by_byte() {
+fn a_response_may_arrive_byte_by_byte() {
     let address = server(|mut stream| {
         while read_request(&mut stream) {
             for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello" {
@@ -122,7 +124,7 @@ fn a_unix_socket_serves_as_well() {
     assert_eq!(found, (20, NO_ERRORS));
 }
 
-/// Runs `plan` against a ceiling and gives (right answers, errors, what the ceiling counted).
+/// Runs `plan` against a ceiling; returns (correct responses, errors, what the ceiling counted).
 fn against_ceiling(size: usize, mut plan: Plan) -> (u64, u64, u64) {
     static STOP: [AtomicBool; 4] = [const { AtomicBool::new(false) }; 4];
     let stop = &STOP[plan.pipeline_depth as usize % 4];
@@ -133,8 +135,8 @@ fn against_ceiling(size: usize, mut plan: Plan) -> (u64, u64, u64) {
     let serving = thread::spawn(move || ceiling.run(None, stop).expect("a ceiling"));
     let report = run(&plan).expect("a run");
     stop.store(true, Ordering::Relaxed);
-    let answered = serving.join().expect("no panic");
-    (report.ok, report.errors.total(), answered)
+    let counted = serving.join().expect("no panic");
+    (report.ok, report.errors.total(), counted)
 }
 
 #[test]

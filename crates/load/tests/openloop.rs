@@ -1,4 +1,4 @@
-//! An open loop: requests leave when they are due, and latency counts from then.
+//! An open loop: requests are sent when they are due, and latency counts from then.
 
 mod fixture;
 
@@ -8,20 +8,20 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fixture::{OK, answering, open_plan, server, server_of_many};
+use fixture::{OK, open_plan, responding, server, server_of_many};
 use load::generator::{Limit, Plan, Report, Run, Shape, Stage, run};
 
 fn failed(report: &Report) -> u64 {
     report.errors.total()
 }
 
-/// Answers every request at once, but sleeps through `freeze` when it sees its first request behind `after`.
+/// Responds to every request at once, but sleeps until the end of `freeze`, which starts at `after`.
 fn freezing(after: Duration, freeze: Duration) -> impl Fn(TcpStream) + Send + Sync + 'static {
-    let begun = Instant::now();
+    let start = Instant::now();
     move |mut stream| {
         let mut buffer = [0; 65536];
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
-            let since = begun.elapsed();
+            let since = start.elapsed();
             if since > after && since < after + freeze {
                 thread::sleep(after + freeze - since);
             }
@@ -37,9 +37,9 @@ fn freezing(after: Duration, freeze: Duration) -> impl Fn(TcpStream) + Send + Sy
 }
 
 #[test]
-fn every_request_of_the_schedule_is_sent_and_answered() {
+fn every_request_of_the_schedule_is_sent_and_gets_a_response() {
     for (threads, depth) in [(1, 1), (3, 4)] {
-        let mut asked = open_plan(server_of_many(answering(&[OK])), 2000.0);
+        let mut asked = open_plan(server_of_many(responding(&[OK])), 2000.0);
         asked.threads = threads;
         asked.pipeline_depth = depth;
         asked.limit = Limit::Duration(Duration::from_millis(500));
@@ -56,7 +56,7 @@ fn every_request_of_the_schedule_is_sent_and_answered() {
 
 #[test]
 fn a_number_of_requests_ends_it() {
-    let mut asked = open_plan(server_of_many(answering(&[OK])), 1000.0);
+    let mut asked = open_plan(server_of_many(responding(&[OK])), 1000.0);
     asked.limit = Limit::Requests(77);
     let report = run(&asked).expect("a run");
     assert_eq!(
@@ -74,7 +74,7 @@ fn a_freeze_shows_in_the_tail_from_the_intended_start() {
     asked.limit = Limit::Duration(Duration::from_millis(2500));
     let report = run(&asked).expect("a run");
     assert_eq!((report.ok + report.unfinished, failed(&report)), (2500, 0));
-    // A thousand requests were due while nothing was answered; ten were under way, the others waited in the schedule.
+    // A thousand requests were due during the freeze; ten were outstanding, the others waited in the schedule.
     let slow_us = freeze.as_micros() as f64;
     assert!(
         report.latency_us.max > 0.9 * slow_us,
@@ -89,7 +89,7 @@ fn a_freeze_shows_in_the_tail_from_the_intended_start() {
     let uncorrected = report.uncorrected_latency_us.expect("an open loop");
     assert!(uncorrected.p90 < 0.1 * slow_us, "{uncorrected:?}");
     assert!(uncorrected.max > 0.9 * slow_us, "{uncorrected:?}");
-    // Waiting for a connection is the server's doing, not the generator's.
+    // The wait for a connection is caused by the server, not by the generator.
     let lag = report.schedule_lag_us.expect("an open loop");
     assert!(lag.p99 < 0.1 * slow_us, "{lag:?}");
     assert!(report.per_second.len() == 3, "{:?}", report.per_second);
@@ -102,7 +102,7 @@ fn a_freeze_shows_in_the_tail_from_the_intended_start() {
 
 #[test]
 fn what_is_due_and_not_sent_is_unfinished() {
-    // One connection, which takes a tenth of a second for each answer: five of fifty.
+    // One connection, which takes a tenth of a second for each response: five of fifty.
     let address = server(|mut stream| {
         while fixture::read_request(&mut stream) {
             thread::sleep(Duration::from_millis(100));
@@ -140,7 +140,7 @@ fn nobody_listening_fails_each_request_when_it_is_due() {
 
 #[test]
 fn connections_that_end_are_opened_again() {
-    // Each connection serves two requests and says so; or one, without a word.
+    // Each connection serves two requests and announces its end; or one, without announcing it.
     let polite = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi";
     for depth in [1, 3] {
         let address = server_of_many(move |mut stream| {
@@ -177,11 +177,11 @@ fn a_warm_up_and_stages_are_counted_apart() {
         from,
         to,
     };
-    let mut asked = open_plan(server_of_many(answering(&[OK])), 1.0);
+    let mut asked = open_plan(server_of_many(responding(&[OK])), 1.0);
     asked.warm_up = Duration::from_millis(200);
     asked.shape = Shape::Rates(vec![stage(300, 500.0, 1500.0), stage(200, 1500.0, 1500.0)]);
     let report = run(&asked).expect("a run");
-    // 100 in the warm-up, 300 on the ramp, 300 behind it.
+    // 100 in the warm-up, 300 on the ramp, 300 after it.
     assert_eq!((report.ok + report.unfinished, failed(&report)), (600, 0));
     assert_eq!(report.requests_sent, 100 + report.ok);
     assert!((report.seconds - 0.5).abs() < 1e-6, "{}", report.seconds);
@@ -189,7 +189,7 @@ fn a_warm_up_and_stages_are_counted_apart() {
 
 #[test]
 fn a_run_can_be_watched_and_stopped() {
-    let mut asked = open_plan(server_of_many(answering(&[OK])), 1000.0);
+    let mut asked = open_plan(server_of_many(responding(&[OK])), 1000.0);
     asked.limit = Limit::Duration(Duration::from_secs(60));
     let run = Run::start(asked).expect("a start");
     assert!(run.report().expect("no error").is_none());
@@ -211,21 +211,21 @@ fn a_run_can_be_watched_and_stopped() {
     assert_eq!(run.progress().phase, "done");
     let report = run.report().expect("no error").expect("a report");
     assert!(report.was_stopped && report.seconds < 30.0);
-    // What was due at that moment and had not left is unfinished too.
+    // What was due at that moment and had not been sent is unfinished too.
     let sent = report.ok..=report.ok + report.unfinished;
     assert!(report.ok >= 250 && sent.contains(&report.requests_sent));
     assert!(report.to_json().starts_with("{\"requests_per_s\":"));
 }
 
 #[test]
-fn a_late_answer_has_failed() {
+fn a_late_response_has_failed() {
     let (sender, receiver) = mpsc::channel::<()>();
     let receiver = std::sync::Mutex::new(receiver);
     let address = server(move |mut stream| {
-        let mut answered = 0;
+        let mut count = 0;
         while fixture::read_request(&mut stream) {
-            answered += 1;
-            if answered == 3 {
+            count += 1;
+            if count == 3 {
                 let held = receiver.lock().expect("a lock");
                 let _ = held.recv_timeout(Duration::from_millis(600));
             }
@@ -243,7 +243,7 @@ fn a_late_answer_has_failed() {
 #[test]
 fn waiting_awake_is_no_work() {
     // The next request is always due so soon that the thread does not sleep.
-    let mut asked = open_plan(server_of_many(answering(&[OK])), 25_000.0);
+    let mut asked = open_plan(server_of_many(responding(&[OK])), 25_000.0);
     asked.limit = Limit::Requests(2500);
     asked.deadline = Some(Duration::from_secs(20));
     let report = run(&asked).expect("a run");

@@ -1,4 +1,4 @@
-//! What contradicts itself is refused in one line, before anything is sent.
+//! A contradiction in a plan is refused with one line, before anything is sent.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ fn what_connections_cannot_do_is_refused() {
 #[test]
 fn loads_that_cannot_be_are_refused() {
     for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        assert!(refusal(|it| it.shape = Shape::Rate(rate)).contains("no rate"));
+        assert!(refusal(|it| it.shape = Shape::Rate(rate)).contains("not a rate"));
     }
     for stages in [vec![], vec![stage(0, 1.0, 1.0)], vec![stage(1, -1.0, 1.0)]] {
         assert!(refusal(|it| it.shape = Shape::Rates(stages)).contains("stage"));
@@ -100,14 +100,14 @@ fn requests_that_cannot_be_are_refused() {
                 target: String::new(),
                 ..blank()
             },
-            "not empty",
+            "not be empty",
         ),
         (
             Request {
                 method: "GE T".into(),
                 ..blank()
             },
-            "no method",
+            "not a method",
         ),
         (
             Request {
@@ -123,7 +123,7 @@ fn requests_that_cannot_be_are_refused() {
             },
             "weight",
         ),
-        (field("A", "b\r\nC: d"), "no field line"),
+        (field("A", "b\r\nC: d"), "not a field line"),
         (field("Connection", "close"), "is_persistent"),
         (field("content-length", "3"), "content"),
         (field("Transfer-Encoding", "chunked"), "length"),

@@ -61,7 +61,7 @@ fn arguments() -> Result<Plan, String> {
     Ok(plan)
 }
 
-/// False: the option is one of the request's.
+/// False if the option belongs to the request.
 fn set(plan: &mut Plan, name: &str, value: &str) -> Result<bool, String> {
     match name {
         "-c" => plan.connections = number(name, value)?,

@@ -1,4 +1,4 @@
-//! One connection of the ceiling: what its first request asked for, and what it is still owed.
+//! One connection of the ceiling: what its first request asked for, and what is still to be sent.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -6,10 +6,10 @@ use memchr::memmem;
 use net::{Interest, Received, Sent, Transport};
 
 use super::Shared;
-use super::answer::Kind;
 use super::counter::Tail;
+use super::response::Kind;
 
-/// What becomes of a connection.
+/// Whether a connection is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     Keep,
@@ -19,11 +19,11 @@ pub(super) enum Outcome {
 pub(super) struct Connection {
     transport: Transport,
     stage: Stage,
-    /// Answer bytes that the socket has not taken.
+    /// Bytes of responses that the socket has not accepted.
     owed: usize,
-    /// Where in an answer the owed bytes begin.
+    /// Where in a response these bytes start.
     phase: usize,
-    /// The last read brought as much as it could: there may be more.
+    /// The last read filled the buffer: there may be more.
     pub(super) filled_buffer: bool,
 }
 
@@ -45,7 +45,7 @@ impl Connection {
         }
     }
 
-    /// A connection that is owed bytes is not read from.
+    /// While bytes are to be sent, nothing is read.
     pub(super) fn interest(&self) -> Interest {
         Interest {
             read: self.owed == 0,
@@ -70,8 +70,8 @@ impl Connection {
         if count == 0 {
             return Outcome::Keep;
         }
-        shared.answered += count as u64;
-        self.owed = count * shared.answers.block(kind).answer_len();
+        shared.response_count += count as u64;
+        self.owed = count * shared.responses.block(kind).response_len();
         self.send(shared)
     }
 
@@ -106,7 +106,7 @@ impl Connection {
         let Stage::Counting(kind, _) = self.stage else {
             return Outcome::Close;
         };
-        let block = shared.answers.block(kind);
+        let block = shared.responses.block(kind);
         while self.owed > 0 {
             let part = block.part(self.phase, self.owed);
             let sent = match kind {
@@ -117,7 +117,7 @@ impl Connection {
                 return Outcome::Close;
             };
             self.owed -= count;
-            self.phase = (self.phase + count) % block.answer_len();
+            self.phase = (self.phase + count) % block.response_len();
             if count < part.len() {
                 return Outcome::Keep;
             }
@@ -135,7 +135,7 @@ impl AsFd for Connection {
     }
 }
 
-/// What a connection's first request asks for. Cheap and trusting: its peer is a load generator.
+/// What a connection's first request asks for. Simple and trusting, since the peer is a load generator.
 fn kind(request: &[u8]) -> Kind {
     let option = connection_option(request).unwrap_or_default();
     let line_end = memchr::memchr(b'\r', request).unwrap_or(request.len());

@@ -1,7 +1,7 @@
 //! Counts request ends in a byte stream, as fast as the machine compares memory.
 //!
-//! A pipelined batch is mostly one request repeated. Where the first request is known by heart and the rest repeats it, two memory
-//! comparisons prove how many ends there are; everything else is searched.
+//! A pipelined batch is mostly one request repeated. If the first request is a known one and the rest repeats it, two memory comparisons
+//! prove how many ends there are. Everything else is searched.
 
 use memchr::memmem;
 
@@ -33,7 +33,7 @@ impl Counter {
         Some(length)
     }
 
-    /// How many requests end in `data`, which continues what `tail` is the end of.
+    /// How many requests end in `data`, which follows the bytes in `tail`.
     pub(super) fn count(&mut self, tail: &mut Tail, data: &[u8]) -> usize {
         let crossing = tail.end_in(data);
         let mut rest = data.get(crossing.unwrap_or(0)..).unwrap_or_default();
@@ -54,7 +54,7 @@ impl Counter {
     }
 }
 
-/// How many times the first `length` bytes stand one behind the other at the start of `data`, by one comparison: all or one.
+/// How many times the first `length` bytes are repeated at the start of `data`, by one comparison: all or one.
 fn repetitions(data: &[u8], length: usize) -> usize {
     let whole = data.len() / length;
     match (
@@ -66,7 +66,7 @@ fn repetitions(data: &[u8], length: usize) -> usize {
     }
 }
 
-/// Counts ends one by one and leaves what is behind the last.
+/// Counts ends one by one; `rest` becomes what follows the last.
 fn search(rest: &mut &[u8]) -> usize {
     let mut count = 0;
     let mut after_last = 0;
@@ -79,7 +79,7 @@ fn search(rest: &mut &[u8]) -> usize {
 }
 
 impl Tail {
-    /// How many bytes of `data` complete a request end that began in the tail.
+    /// How many bytes of `data` complete a request end that started in the tail.
     fn end_in(&self, data: &[u8]) -> Option<usize> {
         let kept = usize::from(self.len);
         if kept == 0 {

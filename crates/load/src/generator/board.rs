@@ -1,4 +1,4 @@
-//! What the threads of a run and who watches it tell each other.
+//! What the threads of a run and its observer share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,14 +8,14 @@ use net::precise_ns;
 use super::error::Errors;
 use crate::Histogram;
 
-/// How long before the begin threads learn of it, where there are several.
+/// How long before the start threads are notified of it, if there are several.
 const NOTICE_NS: u64 = 20_000_000;
 
-/// One for a run.
+/// One for each run.
 pub(super) struct Board {
     /// Threads that are still opening connections.
     opening: AtomicUsize,
-    /// When the warm-up begins; 0: connections are still being opened.
+    /// When the warm-up starts; 0: connections are still being opened.
     origin_ns: AtomicU64,
     is_stopped: AtomicBool,
     held: AtomicU64,
@@ -23,15 +23,15 @@ pub(super) struct Board {
     live: Mutex<Live>,
 }
 
-/// What has been counted so far, a moment late.
+/// What has been counted so far, with a slight delay.
 #[derive(Default)]
 pub(super) struct Live {
-    /// Right answers and failed requests, thread by thread.
+    /// Correct responses and failed requests of each thread.
     counts: Vec<(u64, Errors)>,
-    /// Latencies since the last question.
+    /// Latencies since the last query.
     pub(super) interval_ns: Histogram,
     /// When that was.
-    pub(super) asked_ns: u64,
+    pub(super) queried_ns: u64,
 }
 
 impl Board {
@@ -49,20 +49,20 @@ impl Board {
         }
     }
 
-    /// The load begins now, whatever is open.
-    pub(super) fn begin(&self, now_ns: u64) {
+    /// Starts the load now, whatever is open.
+    pub(super) fn start(&self, now_ns: u64) {
         self.origin_ns.store(now_ns, Ordering::Relaxed);
     }
 
-    /// A thread has opened its connections; with the last one the load begins.
+    /// A thread has opened its connections; after the last one the load starts.
     pub(super) fn has_opened(&self, threads: usize) {
         if self.opening.fetch_sub(1, Ordering::AcqRel) == 1 && self.origin_ns().is_none() {
             let notice_ns = if threads > 1 { NOTICE_NS } else { 0 };
-            self.begin(precise_ns() + notice_ns);
+            self.start(precise_ns() + notice_ns);
         }
     }
 
-    /// When the load begins or began, if that is known.
+    /// When the load starts or started, if that is known.
     pub(super) fn origin_ns(&self) -> Option<u64> {
         match self.origin_ns.load(Ordering::Relaxed) {
             0 => None,
@@ -78,18 +78,18 @@ impl Board {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    pub(super) fn connection_came(&self) {
+    pub(super) fn connection_opened(&self) {
         let held = self.held.fetch_add(1, Ordering::Relaxed) + 1;
         if held > self.held_max.load(Ordering::Relaxed) {
             self.held_max.fetch_max(held, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn connection_went(&self) {
+    pub(super) fn connection_closed(&self) {
         self.held.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Connections that are established, and the most that were.
+    /// The number of established connections, and its maximum so far.
     pub(super) fn held(&self) -> (u64, u64) {
         let held = self.held.load(Ordering::Relaxed);
         (held, self.held_max.load(Ordering::Relaxed))
@@ -101,7 +101,7 @@ impl Board {
 }
 
 impl Live {
-    /// Takes what thread `index` has counted.
+    /// Takes the counts of thread `index`.
     pub(super) fn take(&mut self, index: usize, ok: u64, errors: Errors, recent_ns: &Histogram) {
         if let Some(counts) = self.counts.get_mut(index) {
             *counts = (ok, errors);
@@ -109,7 +109,7 @@ impl Live {
         self.interval_ns.merge(recent_ns);
     }
 
-    /// Right answers and failed requests of all threads.
+    /// Correct responses and failed requests of all threads.
     pub(super) fn sum(&self) -> (u64, Errors) {
         let mut sum = (0, Errors::default());
         for (ok, errors) in &self.counts {

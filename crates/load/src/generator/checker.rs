@@ -1,11 +1,11 @@
-//! From received bytes to verdicts: status, framing, length and content of every answer, without I/O.
+//! From received bytes to verdicts: checks status, framing, length and content of every response, without I/O.
 //!
-//! Answers of one run are mostly the same bytes. What equals the last answer found right needs no parsing, because the same bytes have
-//! the same meaning; and where a whole answer repeats, one memory comparison judges all repetitions at once. What differs in any byte
-//! (a new Date, once per second) is parsed, and known from then on. What is right is the business of [`kind`].
+//! Most responses of a run are the same bytes. If a response equals the last correct one it needs no parsing, because the same bytes have
+//! the same meaning; where a whole response repeats, one memory comparison checks all repetitions at once. A response that differs in any
+//! byte (a new Date, once per second) is parsed, and known from then on. [`kind`] decides which responses are correct.
 
-mod answer;
 mod kind;
+mod response;
 
 use std::sync::Arc;
 
@@ -15,33 +15,33 @@ use wire::{
 };
 
 use super::error::ErrorClass;
-pub(super) use answer::Answer;
-use answer::Stage;
 pub(super) use kind::Kind;
+pub(super) use response::Response;
+use response::Stage;
 
-/// A known answer longer than this is recognised by its head alone, where its content does not matter.
+/// A known response longer than this is recognised by its head alone, if its content does not matter.
 const REPETITION_BYTES_MAX: usize = 4096;
-/// No longer answer is kept to compare others with.
+/// Longer responses are not kept for comparison.
 const KNOWN_BYTES_MAX: usize = 256 * 1024;
 
-/// Judges answers; one for all connections of a thread.
+/// Checks responses; one for all connections of a thread.
 pub(super) struct Checker {
     kinds: Arc<[Kind]>,
     limits: HeadLimits,
-    /// For each kind the last answer that was right and left its connection open.
+    /// For each kind, the last response that was correct and kept its connection open.
     known: Vec<Known>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// All of it, or its head if nothing else matters.
+    /// The whole response, or its head if nothing else matters.
     bytes: Vec<u8>,
-    /// The length of all of it; 0: none is known.
+    /// The length of the whole response; 0: none is known.
     length: usize,
     facts: Facts,
 }
 
-/// What is told of a whole answer.
+/// The measures of a complete response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Facts {
     pub(super) status: u16,
@@ -52,24 +52,24 @@ pub(super) struct Facts {
 /// What the next received bytes are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// So many bytes of an answer that is not whole; what is left is an incomplete head.
+    /// This many bytes of an incomplete response; the rest is an incomplete head.
     Part(usize),
-    /// Whole answers.
-    Answers(Verdict),
+    /// Complete responses.
+    Responses(Verdict),
     /// Not HTTP.
     Malformed,
 }
 
-/// Whole answers, all alike.
+/// Complete responses, all alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Verdict {
     pub(super) consumed: usize,
     pub(super) count: u32,
     /// What is wrong with each of them.
     pub(super) error: Option<ErrorClass>,
-    /// The connection ends behind the last.
+    /// The connection ends after the last.
     pub(super) closes: bool,
-    /// Of each of them.
+    /// The measures of each of them.
     pub(super) facts: Facts,
 }
 
@@ -83,24 +83,24 @@ impl Checker {
         }
     }
 
-    /// Judges what `data`, which continues `answer`, begins with: part of an answer to a request of this kind, a whole one, or up to
-    /// `wanted` ones that are the same.
+    /// Checks the start of `data`, which continues `response`: a part of a response to a request of this kind, a complete one, or up to
+    /// `wanted` equal ones.
     ///
-    /// Cost: no allocation but when a new answer is remembered; of a repeated answer, one comparison.
+    /// Cost: no allocation unless a new response is remembered; for a repeated response, one comparison.
     #[inline]
     pub(super) fn next(
         &mut self,
-        answer: &mut Answer,
+        response: &mut Response,
         kind: usize,
         data: &[u8],
         wanted: u32,
     ) -> Step {
-        if answer.is_at_begin()
+        if response.is_at_start()
             && let Some(known) = self.known.get(kind)
         {
             let count = known.repetitions(data, wanted);
             if count > 0 {
-                return Step::Answers(Verdict {
+                return Step::Responses(Verdict {
                     consumed: count as usize * known.length,
                     count,
                     error: None,
@@ -109,44 +109,44 @@ impl Checker {
                 });
             }
         }
-        self.read(answer, kind, data).unwrap_or(Step::Malformed)
+        self.read(response, kind, data).unwrap_or(Step::Malformed)
     }
 
-    /// Judges the answer that the end of the connection completed.
-    pub(super) fn end(&mut self, answer: &mut Answer, kind: usize) -> Option<Verdict> {
+    /// Judges the response that was completed by the end of the connection.
+    pub(super) fn end(&mut self, response: &mut Response, kind: usize) -> Option<Verdict> {
         let kind = self.kinds.get(kind)?;
-        Some(answer.judge(kind, 0))
+        Some(response.judge(kind, 0))
     }
 
-    /// Reads up to one answer. `None`: this is not HTTP.
-    fn read(&mut self, answer: &mut Answer, kind: usize, data: &[u8]) -> Option<Step> {
-        let is_begin = answer.is_at_begin();
+    /// Reads up to one response. `None`: this is not HTTP.
+    fn read(&mut self, response: &mut Response, kind: usize, data: &[u8]) -> Option<Step> {
+        let is_start = response.is_at_start();
         let mut consumed = 0;
-        while answer.is_in_head() {
+        while response.is_in_head() {
             let rest = data.get(consumed..).unwrap_or_default();
-            match self.read_head(answer, kind, rest)? {
+            match self.read_head(response, kind, rest)? {
                 0 => return Some(Step::Part(consumed)),
                 used => consumed += used,
             }
         }
         let rules = self.kinds.get(kind)?;
         let rest = data.get(consumed..).unwrap_or_default();
-        let (used, is_whole) = answer.read_content(rules, rest)?;
+        let (used, is_whole) = response.read_content(rules, rest)?;
         consumed += used;
         if !is_whole {
             return Some(Step::Part(consumed));
         }
-        let is_known_length = answer.is_known_length();
-        let verdict = answer.judge(rules, consumed);
-        if is_begin && verdict.error.is_none() && !verdict.closes {
+        let is_known_length = response.is_known_length();
+        let verdict = response.judge(rules, consumed);
+        if is_start && verdict.error.is_none() && !verdict.closes {
             let whole = data.get(..consumed).unwrap_or_default();
             self.remember(kind, whole, verdict.facts, is_known_length);
         }
-        Some(Step::Answers(verdict))
+        Some(Step::Responses(verdict))
     }
 
-    /// Reads a head, interim or final. Gives the bytes used; 0: it is incomplete.
-    fn read_head(&mut self, answer: &mut Answer, kind: usize, data: &[u8]) -> Option<usize> {
+    /// Reads an interim or final head. Returns the number of bytes used; 0: it is incomplete.
+    fn read_head(&mut self, response: &mut Response, kind: usize, data: &[u8]) -> Option<usize> {
         let rules = self.kinds.get(kind)?;
         let head = match parse_response(data, &self.limits, rules.is_head()).ok()? {
             ResponseProgress::Complete(head) => head,
@@ -156,21 +156,21 @@ impl Checker {
             return None;
         }
         if head.status < 200 {
-            answer.skip_interim(head.consumed);
+            response.skip_interim(head.consumed);
             return Some(head.consumed);
         }
         rules.note_first(&head);
-        answer.begin(rules, &head, stage_of(&head));
+        response.start(rules, &head, stage_of(&head));
         Some(head.consumed)
     }
 
-    /// Keeps an answer that is right, so that its repetition needs no parsing.
+    /// Keeps a correct response, so that its repetition needs no parsing.
     fn remember(&mut self, kind: usize, whole: &[u8], facts: Facts, is_known_length: bool) {
         let (Some(rules), Some(known)) = (self.kinds.get(kind), self.known.get_mut(kind)) else {
             return;
         };
         let head_len = facts.head_bytes as usize;
-        // Of a known length only the head matters; nothing tells where other contents end but their bytes.
+        // If the length is known only the head matters; the end of any other content is found only in its bytes.
         let kept = match rules.checks_content() || !is_known_length {
             true => whole,
             false => whole.get(..head_len).unwrap_or_default(),
@@ -185,7 +185,7 @@ impl Checker {
 }
 
 impl Known {
-    /// How many times `data` starts with the known answer, by two comparisons: none, one, or all that fit.
+    /// How many times `data` starts with the known response, by two comparisons: none, one, or all that fit.
     #[inline]
     fn repetitions(&self, data: &[u8], wanted: u32) -> u32 {
         if self.length == 0 || data.len() < self.length || !data.starts_with(&self.bytes) {

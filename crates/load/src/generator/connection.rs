@@ -1,67 +1,67 @@
-//! What one of a thread's connections is doing.
+//! The state of one of a thread's connections.
 
 use std::collections::VecDeque;
 
 use net::Transport;
 
-use super::checker::Answer;
+use super::checker::Response;
 use super::mix::Mix;
 
-/// One place in a thread's fixed set of connections. Sockets come and go in it.
+/// One slot of a thread's fixed set of connections. Sockets are opened and closed in it.
 pub(super) struct Connection {
     pub(super) socket: Option<Transport>,
     pub(super) stage: Stage,
-    pub(super) answer: Answer,
-    /// Requests that are not answered, oldest first.
+    pub(super) response: Response,
+    /// Requests without a response yet, oldest first.
     pub(super) stamps: VecDeque<Stamp>,
-    /// How many these are.
+    /// Their number.
     pub(super) outstanding: u32,
-    /// Where in the mix the bytes begin that the socket has not taken.
+    /// Where the bytes start in the mix that the socket has not accepted.
     pub(super) unsent_from: usize,
-    /// The position of the mix at which the last batch ends.
+    /// The position in the mix at which the last batch ends.
     pub(super) batch_end: u32,
     /// An incomplete head.
     pub(super) early: Vec<u8>,
-    /// When the socket began to connect.
-    pub(super) began_ns: u64,
+    /// When the socket started to connect.
+    pub(super) connect_ns: u64,
     /// Since when it could take another request.
     pub(super) free_since_ns: u64,
-    /// The connection came about.
+    /// The connection is established.
     pub(super) is_established: bool,
-    /// The poller tells when it can be written.
+    /// The poller reports when it is writable.
     pub(super) is_write_watched: bool,
-    /// It has never been heard of in this run.
+    /// It has not succeeded or failed yet in this run.
     pub(super) is_new: bool,
-    /// It stands in the queue of those that can take a request.
+    /// It is in the queue of those that can take a request.
     pub(super) is_listed: bool,
 }
 
-/// Requests of one batch that left together.
+/// Requests of one batch that were sent together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
-    /// When they were to leave.
+    /// When they were due.
     pub(super) intended_ns: u64,
-    /// When they left.
+    /// When they were sent.
     pub(super) sent_ns: u64,
-    /// Where the oldest of them stands in the mix.
+    /// The position of the oldest of them in the mix.
     pub(super) position: u32,
     pub(super) count: u32,
 }
 
-/// A connection's life.
+/// The stages of a connection's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// Not opened yet, or nothing is left for it to do.
+    /// Not opened yet, or no longer needed.
     Closed,
-    /// To be opened anew at the next sweep, because connecting failed.
+    /// To be reopened at the next sweep, because connecting failed.
     Failed,
     /// To be connected at the next sweep, because the server's queue is full.
     Waiting,
-    /// Opened, nothing heard yet.
+    /// Opened; no response yet.
     Opening,
-    /// Answers came, or, in an open loop, the connection came about.
+    /// Responses have arrived or, in an open loop, the connection is established.
     Open,
-    /// The last answer said that the server closes; this waits for it, since then.
+    /// The last response announced that the server closes; waits for it, since then.
     Ending { was_good: bool, since_ns: u64 },
 }
 
@@ -70,13 +70,13 @@ impl Connection {
         Connection {
             socket: None,
             stage: Stage::Closed,
-            answer: Answer::new(),
+            response: Response::new(),
             stamps: VecDeque::new(),
             outstanding: 0,
             unsent_from: 0,
             batch_end: 0,
             early: Vec::new(),
-            began_ns: 0,
+            connect_ns: 0,
             free_since_ns: 0,
             is_established: false,
             is_write_watched: false,
@@ -85,20 +85,20 @@ impl Connection {
         }
     }
 
-    /// The bytes that the socket has not taken.
+    /// The bytes that the socket has not accepted.
     pub(super) fn unsent<'a>(&self, mix: &'a Mix) -> &'a [u8] {
         mix.bytes(self.unsent_from, mix.offset(self.batch_end))
     }
 
-    /// The position in the mix of the request whose answer comes next.
+    /// The position in the mix of the request whose response comes next.
     #[inline]
     pub(super) fn position(&self) -> u32 {
         self.stamps.front().map_or(0, |it| it.position)
     }
 
-    /// Requests that have not begun to leave leave now.
+    /// Sets the send time of requests whose first byte is not sent yet.
     pub(super) fn restamp(&mut self, mix: &Mix, now_ns: u64) {
-        let late = mix.begin_behind(self.unsent_from, self.batch_end);
+        let late = mix.starting_from(self.unsent_from, self.batch_end);
         let Some(last) = self.stamps.back_mut() else {
             return;
         };
@@ -116,12 +116,12 @@ impl Connection {
         }
     }
 
-    /// Closes the socket and forgets what was under way. Gives how many requests did not leave whole.
+    /// Closes the socket and drops outstanding requests. Returns how many of them were not completely sent.
     pub(super) fn close(&mut self, mix: &Mix, stage: Stage) -> u32 {
-        let unsent = mix.end_behind(self.unsent_from, self.batch_end);
+        let unsent = mix.ending_after(self.unsent_from, self.batch_end);
         self.socket = None;
         self.stage = stage;
-        self.answer = Answer::new();
+        self.response = Response::new();
         self.stamps.clear();
         self.outstanding = 0;
         self.unsent_from = 0;

@@ -12,7 +12,7 @@ use rustix::net::{
 
 use super::Address;
 
-/// An address in the form that a connect takes.
+/// An address in the form that `connect` takes.
 pub(super) enum Destination {
     Internet(SocketAddr),
     Local(SocketAddrUnix),
@@ -28,14 +28,14 @@ impl Destination {
         })
     }
 
-    /// Begins to connect; the socket can be written when it is done.
+    /// Starts to connect; the socket becomes writable when that is done.
     pub(super) fn connect(&self, source: Option<IpAddr>) -> Result<Transport, Errno> {
         let socket = match self {
             Destination::Internet(SocketAddr::V4(_)) => stream(AddressFamily::INET)?,
             Destination::Internet(SocketAddr::V6(_)) => stream(AddressFamily::INET6)?,
             Destination::Local(_) => stream(AddressFamily::UNIX)?,
         };
-        let begun = match self {
+        let result = match self {
             Destination::Internet(address) => {
                 sockopt::set_tcp_nodelay(&socket, true)?;
                 if let Some(source) = source {
@@ -45,7 +45,7 @@ impl Destination {
             }
             Destination::Local(address) => connect(&socket, address),
         };
-        match begun {
+        match result {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(Transport::new(socket)),
             Err(error) => Err(error),
         }

@@ -1,6 +1,6 @@
-//! One thread's loop: sockets, time and the order of things.
+//! One thread's loop: sockets, timing and the order of work.
 //!
-//! [`exchange`] is a batch's way out and its answers' way in, [`dialling`] how connections come and go, [`arrivals`] the open loop.
+//! [`exchange`] sends batches and receives their responses, [`dialling`] opens and closes connections, [`arrivals`] is the open loop.
 
 mod arrivals;
 mod dialling;
@@ -24,20 +24,20 @@ use super::tally::{Rules, Tally};
 use super::{Limit, Plan, Shape};
 use window::Window;
 
-/// Large enough that a deep batch of answers arrives in one read.
+/// Large enough that the responses to a deep batch arrive in one read.
 const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
-/// How often what no event tells of is looked after.
+/// How often to check what no event reports.
 const TICK_NS: u64 = 10_000_000;
-/// In how many ticks all connections are looked at, and what is counted is shown.
+/// The number of ticks in which all connections are checked once and counts are published.
 const SWEEP_TICKS: usize = 5;
-/// Connections that may be open and unheard of at the start: a listener's backlog may be as small as 100.
+/// Maximum number of connections being opened at the start: a listener's backlog may be as small as 100.
 const OPENING_MAX: usize = 100;
-/// How long the start may take until the load begins with what is open.
+/// How long the start may take before the load starts with what is open.
 const OPENING_NS: u64 = 3_000_000_000;
-/// How long before a request is due the thread is awake. Who sleeps until then is 10 to 30 us late, and wakes with cold caches.
+/// How long before a request is due the thread is awake. A thread that sleeps until then is 10 to 30 us late, and wakes with cold caches.
 const SPIN_NS: u64 = 50_000;
 
-/// What all threads of a run have in common.
+/// What all threads of a run share.
 pub(super) struct Common {
     pub(super) plan: Plan,
     pub(super) mix: Mix,
@@ -45,12 +45,12 @@ pub(super) struct Common {
     pub(super) board: Board,
 }
 
-/// What one thread came to.
+/// The results of one thread.
 pub(super) struct Outcome {
     pub(super) tally: Tally,
     pub(super) series: Series,
     pub(super) unfinished: u64,
-    /// Open loop: requests that were to leave in the measured time.
+    /// Open loop: requests that were due in the measured time.
     pub(super) offered: u64,
     pub(super) opened: u64,
     pub(super) length_ns: u64,
@@ -69,36 +69,36 @@ pub(super) struct Driver {
     window: Window,
     buffer: Box<[u8]>,
     timeout_ns: u64,
-    /// The time as of the last reading.
+    /// The time of the last reading of the clock.
     now_ns: u64,
-    /// Closed loop: requests that may still be begun.
+    /// Closed loop: requests that may still be started.
     credit: u64,
-    /// Requests begun and neither answered nor failed.
+    /// Requests that have started and have neither got a response nor failed.
     under_way: u64,
-    /// Where the next request stands in the mix.
+    /// The position of the next request in the mix.
     cursor: u32,
-    /// How many connections there are to be now.
+    /// The current target for the number of connections.
     target: usize,
-    /// Connections that were never opened begin at this index.
+    /// Connections from this index on were never opened.
     unopened: usize,
-    /// Connections that were opened for the first time and not heard of.
-    unheard: usize,
+    /// Connections that were opened for the first time and have not succeeded or failed yet.
+    opening: usize,
     opened: u64,
-    /// Until then those that are open wait for the others, so that all of many come to be open.
+    /// Until then those that are open wait for the others, so that all of them get opened.
     opening_end_ns: Option<u64>,
     tick: usize,
-    /// Open loop: when requests are to leave, and when the next one is.
+    /// Open loop: when requests are due, and when the next one is.
     schedule: Option<Schedule>,
     due_ns: u64,
     alarm_ns: u64,
     offered: u64,
-    /// Open loop: when requests were to leave that were not answered, for no fault of anyone.
-    again: VecDeque<u64>,
-    /// Open loop: connections that can take a request, those that wait longest first.
+    /// Open loop: due times of requests that got no response without having failed.
+    rescheduled: VecDeque<u64>,
+    /// Open loop: connections that can take a request, the one that waits longest first.
     free: VecDeque<u32>,
-    /// The server says that it closes, and leaves that to us.
-    leaves_closing: bool,
-    /// Connections that may have more to read, which no event will tell, and whether their servers have ended.
+    /// The server announces that it closes, but leaves closing to the client.
+    client_must_close: bool,
+    /// Connections that may have more to read, which no event will report, and whether their servers have ended.
     unread: Vec<(usize, bool)>,
 }
 
@@ -106,7 +106,7 @@ impl Driver {
     /// The driver of thread `index`.
     ///
     /// # Errors
-    /// When there is no descriptor left for the poller, or the path of a UNIX socket is too long.
+    /// When no descriptor is left for the poller, or the path of a UNIX socket is too long.
     pub(super) fn new(common: Arc<Common>, index: usize) -> io::Result<Driver> {
         let plan = &common.plan;
         let share = |total: u64| {
@@ -133,12 +133,12 @@ impl Driver {
             now_ns: precise_ns(),
             credit: plan.requests_total().map_or(u64::MAX, share),
             under_way: 0,
-            // Threads begin in different places of the cycle.
+            // Threads start at different positions of the cycle.
             cursor: common.mix.advanced(0, index as u32),
             target: connections.len(),
             connections,
             unopened: 0,
-            unheard: 0,
+            opening: 0,
             opened: 0,
             opening_end_ns: Some(precise_ns() + OPENING_NS),
             tick: 0,
@@ -146,18 +146,18 @@ impl Driver {
             due_ns: u64::MAX,
             alarm_ns: u64::MAX,
             offered: 0,
-            again: VecDeque::new(),
+            rescheduled: VecDeque::new(),
             free: VecDeque::new(),
-            leaves_closing: false,
+            client_must_close: false,
             unread: Vec::new(),
             common,
         })
     }
 
-    /// Loads until the plan's end.
+    /// Generates load until the end of the plan.
     ///
     /// # Errors
-    /// When the poller breaks.
+    /// When the poller fails.
     pub(super) fn run(mut self) -> io::Result<Outcome> {
         let mut events = Events::default();
         let mut next_tick_ns = 0;
@@ -172,8 +172,8 @@ impl Driver {
                 if !self.tick() {
                     break;
                 }
-                let begins_ns = self.window.next_ns(self.now_ns);
-                next_tick_ns = begins_ns.min(self.now_ns + TICK_NS);
+                let next_phase_ns = self.window.next_phase_ns(self.now_ns);
+                next_tick_ns = next_phase_ns.min(self.now_ns + TICK_NS);
             }
             if self.is_done() {
                 break;
@@ -196,7 +196,7 @@ impl Driver {
 
     /// How long to wait at most; sets the alarm for what is due earlier.
     fn wait_ms(&mut self, next_tick_ns: u64) -> io::Result<u64> {
-        // What is due while no connection is free waits for one, not for its time.
+        // If no connection is free, what is due waits for one, not for its time.
         let due_ns = match self.free.is_empty() {
             true => u64::MAX,
             false => self.due_ns,
@@ -226,14 +226,14 @@ impl Driver {
         }
     }
 
-    /// Looks after what no event tells of; false: the time is over.
+    /// Checks what no event reports; false: the time is over.
     #[cold]
     fn tick(&mut self) -> bool {
         if self.common.board.is_stopped() {
             return false;
         }
         self.tick += 1;
-        self.begin_window();
+        self.start_window();
         let now_ns = self.now_ns;
         self.window.note_start(now_ns);
         if now_ns >= self.window.second_end_ns && now_ns < self.window.end_ns {
@@ -242,7 +242,7 @@ impl Driver {
             self.publish();
         }
         if now_ns >= self.window.end_ns {
-            // What is under way in an open loop belongs to the measured time, and what has just become due and can leave.
+            // Requests outstanding in an open loop belong to the measured time, and so do those that have just become due and can be sent.
             self.fire();
             self.due_ns = u64::MAX;
             let drain_end_ns = self.window.end_ns.saturating_add(self.timeout_ns);
@@ -261,8 +261,8 @@ impl Driver {
         true
     }
 
-    /// Takes care that the load begins when all threads have opened their connections.
-    fn begin_window(&mut self) {
+    /// Makes sure that the load starts when all threads have opened their connections.
+    fn start_window(&mut self) {
         if let Some(end_ns) = self.opening_end_ns
             && (self.is_open() || self.now_ns >= end_ns)
         {
@@ -280,11 +280,11 @@ impl Driver {
         }
     }
 
-    /// Nothing has to be waited for before the load begins.
+    /// Whether nothing has to be waited for before the load starts.
     fn is_open(&self) -> bool {
         let waits = self.schedule.is_some() || self.target > OPENING_MAX;
         let is_staged = matches!(self.common.plan.shape, Shape::Connections(_));
-        !waits || is_staged || (self.unopened == self.target && self.unheard == 0)
+        !waits || is_staged || (self.unopened == self.target && self.opening == 0)
     }
 
     fn end_second(&mut self) {
@@ -293,7 +293,7 @@ impl Driver {
         self.window.second_end_ns = self.window.second_end_ns.saturating_add(SECOND_NS);
     }
 
-    /// Shows what has been counted since the last time.
+    /// Publishes what has been counted since the last time.
     fn publish(&mut self) {
         let tally = &mut self.tally;
         self.series.add(&tally.recent_ns);
@@ -302,7 +302,7 @@ impl Driver {
         tally.recent_ns.clear();
     }
 
-    /// Every request is answered or failed, and nothing can follow an answer any more.
+    /// Whether every request got its response or failed, and no unexpected bytes can follow a response.
     fn is_done(&self) -> bool {
         let is_all = self.under_way == 0
             && match self.schedule {
@@ -331,7 +331,7 @@ impl Driver {
     }
 }
 
-/// The starts of one thread in an open loop.
+/// The schedule of one thread in an open loop.
 fn schedule(plan: &Plan, index: usize) -> Option<Schedule> {
     use super::plan::Stage;
     let stage = |duration, rate| Stage {

@@ -1,33 +1,33 @@
-//! The ways in which requests fail, and how many did.
+//! The ways in which requests fail, and their counts.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// The ways in which a request fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorClass {
-    /// No connection came about, other than by refusal: no free port, no route, a full UNIX backlog.
+    /// No connection was established, for reasons other than refusal: no free port, no route, a full UNIX backlog.
     Connect,
-    /// Nobody listens.
+    /// No server listens there.
     Refused,
-    /// The answer was not whole in time.
+    /// The response was not complete in time.
     Timeout,
     /// The server reset the connection.
     Reset,
-    /// The server ended the connection before the answer was whole.
+    /// The server ended the connection before the response was complete.
     EarlyEof,
-    /// A whole answer with less content than expected.
+    /// A complete response with less content than expected.
     Short,
-    /// A whole answer with more content than expected.
+    /// A complete response with more content than expected.
     Long,
-    /// The answer is not HTTP.
+    /// The response is not HTTP.
     Malformed,
-    /// A whole answer with another status than expected.
+    /// A complete response with another status than expected.
     WrongStatus,
-    /// A whole answer of the right length with other bytes than expected.
+    /// A complete response of the right length with other bytes than expected.
     WrongBody,
-    /// The answer was followed by bytes that nobody asked for.
+    /// The response was followed by unexpected bytes.
     UnexpectedBytes,
-    /// A right answer that came behind the deadline.
+    /// A correct response that arrived after the deadline.
     Late,
 }
 

@@ -1,26 +1,26 @@
 //! The kinds of requests in the order in which they are sent: a fixed cycle, rendered once.
 //!
-//! The cycle is followed by its own begin, as far as a batch reaches, so that every batch is one slice of bytes.
+//! The start of the cycle is appended to it, as far as a batch reaches, so that every batch is one slice of bytes.
 
 use super::Plan;
 
-/// Requests in one cycle; weights that need more are not worth their exactness.
+/// Maximum number of requests in one cycle. Weights that need more are more exact than is useful.
 const CYCLE_MAX: usize = 10_000;
 const BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// All that is sent, in order.
+/// Everything that is sent, in order.
 pub(super) struct Mix {
     bytes: Vec<u8>,
-    /// Where each request begins in the bytes; one more, where the last ends.
+    /// Where each request starts in the bytes, and where the last one ends.
     offsets: Vec<usize>,
-    /// Which kind each request is of.
+    /// The kind of each request.
     kinds: Vec<u32>,
     cycle: usize,
 }
 
 impl Mix {
     /// # Errors
-    /// When it would be too long; one line with the mend.
+    /// When the cycle would be too long; the message is one line that says how to fix it.
     pub(super) fn new(plan: &Plan) -> Result<Mix, String> {
         let weights: Vec<u32> = plan.requests.iter().map(|it| it.weight).collect();
         let order = interleaved(&weights).ok_or_else(|| {
@@ -62,7 +62,7 @@ impl Mix {
         self.cycle == 1
     }
 
-    /// Where the request at a position begins in the bytes.
+    /// Where the request at a position starts in the bytes.
     pub(super) fn offset(&self, position: u32) -> usize {
         let last = self.offsets.last().copied().unwrap_or(0);
         self.offsets.get(position as usize).copied().unwrap_or(last)
@@ -73,26 +73,26 @@ impl Mix {
         self.bytes.get(from..to).unwrap_or_default()
     }
 
-    /// The position `count` requests behind `position`, in the cycle.
+    /// The position `count` requests after `position`, in the cycle.
     pub(super) fn advanced(&self, position: u32, count: u32) -> u32 {
         ((position as usize + count as usize) % self.cycle) as u32
     }
 
-    /// How many of the requests before position `end` begin at `offset` or behind it.
-    pub(super) fn begin_behind(&self, offset: usize, end: u32) -> u32 {
+    /// How many of the requests before position `end` start at `offset` or after it.
+    pub(super) fn starting_from(&self, offset: usize, end: u32) -> u32 {
         let starts = self.offsets.get(..end as usize).unwrap_or_default();
         end - starts.partition_point(|it| *it < offset) as u32
     }
 
-    /// How many of the requests before position `end` end behind `offset`.
-    pub(super) fn end_behind(&self, offset: usize, end: u32) -> u32 {
+    /// How many of the requests before position `end` end after `offset`.
+    pub(super) fn ending_after(&self, offset: usize, end: u32) -> u32 {
         let ends = self.offsets.get(1..=end as usize).unwrap_or_default();
         end - ends.partition_point(|it| *it <= offset) as u32
     }
 }
 
-/// The kinds in turns, each as often as its weight says and evenly spaced: in every step each gains its weight, and the one that has
-/// most pays for all. `None`: the cycle is too long.
+/// The kinds in turn, each as often as its weight says and evenly spaced. In every step each kind gains its weight, and the one with the
+/// highest sum is sent and pays the total. `None`: the cycle is too long.
 fn interleaved(weights: &[u32]) -> Option<Vec<u32>> {
     let divisor = weights.iter().copied().fold(0, common_divisor).max(1);
     let weights: Vec<i64> = weights.iter().map(|it| i64::from(it / divisor)).collect();
@@ -160,9 +160,9 @@ mod tests {
         assert_eq!((mix.kind(1), mix.kind(2), mix.kind(3)), (1, 0, 1));
         assert_eq!(mix.advanced(1, 3), 0);
         let second = mix.offset(2);
-        assert_eq!(mix.begin_behind(second, 4), 2);
-        assert_eq!(mix.begin_behind(second + 1, 4), 1);
-        assert_eq!(mix.end_behind(second, 4), 2);
-        assert_eq!(mix.end_behind(second - 1, 4), 3);
+        assert_eq!(mix.starting_from(second, 4), 2);
+        assert_eq!(mix.starting_from(second + 1, 4), 1);
+        assert_eq!(mix.ending_after(second, 4), 2);
+        assert_eq!(mix.ending_after(second - 1, 4), 3);
     }
 }

@@ -1,6 +1,6 @@
-//! What a run does: where to, how much of it, what is asked, and what is expected.
+//! What a run does: its target, its length, its requests, and the expected responses.
 //!
-//! A plan is plain data. [`Plan::check`] says in one line what contradicts itself in it, and how to mend it.
+//! A plan is plain data. [`Plan::check`] reports contradictions in one line that says how to fix them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -15,51 +15,51 @@ pub enum Address {
     Local(PathBuf),
 }
 
-/// When a run ends that is not made of stages.
+/// When a run without stages ends.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Limit {
-    /// After this time, which begins when the warm-up ends.
+    /// After this time, which starts when the warm-up ends.
     Duration(Duration),
-    /// After this many requests; there is no warm-up then.
+    /// After this many requests, without a warm-up.
     Requests(u64),
 }
 
-/// A part of a run in which the load moves evenly from one value to another.
+/// A part of a run in which the load changes linearly from one value to another.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Stage {
     /// How long it lasts.
     pub duration: Duration,
-    /// Requests per second, or connections, at its begin.
+    /// Requests per second, or connections, at its start.
     pub from: f64,
     /// The same at its end.
     pub to: f64,
 }
 
-/// Who decides when the next request leaves.
+/// What decides when the next request is sent.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Shape {
-    /// Closed loop: a connection's next batch leaves when the last one is answered.
+    /// Closed loop: a connection's next batch is sent when the responses to the last one are complete.
     Closed,
-    /// Closed loop over a number of connections that changes.
+    /// Closed loop with a changing number of connections.
     Connections(Vec<Stage>),
-    /// Open loop: requests leave at this rate (requests per second), answered or not.
+    /// Open loop: requests are sent at this rate (requests per second), however fast the server responds.
     Rate(f64),
-    /// Open loop at a rate that changes.
+    /// Open loop at a changing rate.
     Rates(Vec<Stage>),
 }
 
-/// Which answer is right, of those that are HTTP at all.
+/// Which HTTP response is correct.
 #[derive(Clone, Debug, Default)]
 pub struct Expectation {
     /// The status; `None`: 200 to 299.
     pub status: Option<u16>,
-    /// The length of the content in bytes; `None`: that of the first answer with a right status.
+    /// The length of the content in bytes; `None`: that of the first response with a correct status.
     pub length: Option<u64>,
-    /// Contents may differ in length from answer to answer. Without meaning where a length or a content is expected.
+    /// Contents may differ in length between responses. No effect if a length or a content is expected.
     pub is_any_length: bool,
     /// The content.
     pub content: Option<Vec<u8>>,
-    /// Every answer is the first one again, head and content, but for the value of Date.
+    /// Every response equals the first one, head and content, except for the value of Date.
     pub is_template: bool,
 }
 
@@ -70,15 +70,15 @@ pub struct Request {
     pub method: String,
     /// The request target.
     pub target: String,
-    /// The value of Host; empty: made from the address.
+    /// The value of Host; empty: derived from the address.
     pub host: String,
     /// Further field lines, in order.
     pub field_lines: Vec<(String, String)>,
-    /// The content; `None`: there is no `Content-Length` either.
+    /// The content; `None`: no `Content-Length` either.
     pub content: Option<Vec<u8>>,
-    /// How often it has its turn, beside the other kinds' weights.
+    /// Its share of the requests, relative to the weights of the other kinds.
     pub weight: u32,
-    /// What its answer must be.
+    /// What its response must be.
     pub expected: Expectation,
 }
 
@@ -105,30 +105,30 @@ pub struct Plan {
     pub threads: usize,
     /// How many connections are held open.
     pub connections: usize,
-    /// Requests under way on one connection at most. In a closed loop, that many leave in one send. 1 is no pipelining.
+    /// Maximum number of outstanding requests on one connection. In a closed loop, that many are sent in one send. 1 means no pipelining.
     pub pipeline_depth: u32,
     /// False: every request opens a connection of its own.
     pub is_persistent: bool,
-    /// The version that requests state: HTTP/1.0, or HTTP/1.1.
+    /// The requests are HTTP/1.0, not HTTP/1.1.
     pub is_http10: bool,
-    /// Local addresses that connections take in turns; none: the kernel's choice. With more of them, ports run out later.
+    /// Local addresses that connections use in turn; none: the kernel chooses. With more of them, ports run out later.
     pub source_addresses: Vec<IpAddr>,
-    /// CPUs that threads are bound to, in turns; none: the kernel's choice.
+    /// CPUs that threads are bound to, in turn; none: the kernel chooses.
     pub cpus: Vec<usize>,
-    /// Never sleeps while it waits. On loopback, whoever sends to a sleeper pays for waking it: a server's processor time is its own
-    /// only if the generator is awake.
+    /// Never sleeps while it waits. On loopback, a process that sends to a sleeping one pays for waking it, so the server's processor time
+    /// is only its own if the generator is awake.
     pub is_sleepless: bool,
     /// The kinds of requests; a fixed cycle mixes them evenly by weight.
     pub requests: Vec<Request>,
     /// Time at the start that is not counted.
     pub warm_up: Duration,
-    /// When the run ends; without meaning where stages tell.
+    /// When the run ends; no effect if stages define that.
     pub limit: Limit,
-    /// Who decides when requests leave.
+    /// What decides when requests are sent.
     pub shape: Shape,
-    /// How long an answer may take, from the send, until the request has failed.
+    /// How long a response may take, from the send, before the request counts as failed.
     pub timeout: Duration,
-    /// A right answer that took longer has failed; counted as latency is.
+    /// A correct response that takes longer counts as failed; measured like latency.
     pub deadline: Option<Duration>,
 }
 
@@ -154,7 +154,7 @@ impl Default for Plan {
     }
 }
 
-/// Field lines that the generator writes itself, and what says the same.
+/// Field lines that the generator writes itself, and what to use instead.
 const OWN_FIELDS: [(&str, &str); 3] = [
     ("connection", "is_persistent decides"),
     ("content-length", "it follows from the content"),
@@ -199,21 +199,23 @@ impl Request {
         let refuse = |message: &str| Err(format!("request {:?}: {message}", self.target));
         let is_value = |text: &str| wire::is_field_value(text.as_bytes());
         if !wire::is_field_name(self.method.as_bytes()) {
-            return Err(format!("{:?} is no method", self.method));
+            return Err(format!("{:?} is not a method", self.method));
         }
         if self.target.is_empty() || self.target.bytes().any(|it| it <= b' ' || it >= 0x7f) {
-            return refuse("a target is not empty, and all else than ASCII is percent-encoded");
+            return refuse(
+                "a target must not be empty, and other characters than ASCII must be percent-encoded",
+            );
         }
         if !is_value(&self.host) {
-            return refuse("the host holds a character that it must not");
+            return refuse("the host contains an invalid character");
         }
         for (name, value) in &self.field_lines {
             if !wire::is_field_name(name.as_bytes()) || !is_value(value) {
-                return refuse(&format!("{name:?}: {value:?} is no field line"));
+                return refuse(&format!("{name:?}: {value:?} is not a field line"));
             }
             let own = |(field, _): &&(&str, &str)| name.eq_ignore_ascii_case(field);
             if let Some((_, instead)) = OWN_FIELDS.iter().find(own) {
-                return refuse(&format!("leave {name} away: {instead}"));
+                return refuse(&format!("leave out {name}: {instead}"));
             }
         }
         if self.weight == 0 {
@@ -221,10 +223,10 @@ impl Request {
         }
         match (&self.expected.content, self.expected.length) {
             (Some(content), Some(length)) if content.len() as u64 != length => {
-                refuse("expected_length is not the length of expected_content; leave it away")
+                refuse("expected_length is not the length of expected_content; leave it out")
             }
             _ if self.expected.is_template && self.expected.content.is_some() => {
-                refuse("is_template and expected_content both say what answers are; give one")
+                refuse("is_template and expected_content both define the response; give one")
             }
             _ => Ok(()),
         }
@@ -239,10 +241,10 @@ impl Stage {
 }
 
 impl Plan {
-    /// Says what contradicts itself, in one line that names the mend.
+    /// Checks the plan for contradictions; the message is one line that says how to fix them.
     ///
     /// # Errors
-    /// When something does.
+    /// When there is a contradiction.
     pub fn check(&self) -> Result<(), String> {
         let refuse = |message: &str| Err(message.to_owned());
         if self.connections == 0 || self.pipeline_depth == 0 || self.threads == 0 {
@@ -298,7 +300,7 @@ impl Plan {
             "a stage lasts for some time, and its load is between 0 and a thousand million";
         match &self.shape {
             Shape::Rate(rate) if !(*rate > 0.0 && *rate <= 1e9) => {
-                Err(format!("{rate} is no rate of requests per second"))
+                Err(format!("{rate} is not a rate of requests per second"))
             }
             Shape::Connections(stages) | Shape::Rates(stages) if !is_sound(stages) => {
                 Err(format!("{limits}, and not always 0"))
@@ -317,12 +319,12 @@ impl Plan {
         }
     }
 
-    /// Whether requests leave when they are due, answered or not.
+    /// Whether requests are sent when they are due, however fast the server responds.
     pub(super) fn is_open_loop(&self) -> bool {
         matches!(self.shape, Shape::Rate(_) | Shape::Rates(_))
     }
 
-    /// How many requests end the run; `None`: a time does.
+    /// How many requests end the run; `None`: a duration does.
     pub(super) fn requests_total(&self) -> Option<u64> {
         match (&self.shape, self.limit) {
             (Shape::Closed | Shape::Rate(_), Limit::Requests(total)) => Some(total),
@@ -330,7 +332,7 @@ impl Plan {
         }
     }
 
-    /// How long the measured time lasts; `None`: until all requests are answered.
+    /// The length of the measured time; `None`: until all requests are done.
     pub(super) fn length(&self) -> Option<Duration> {
         match (&self.shape, self.limit) {
             (Shape::Connections(stages) | Shape::Rates(stages), _) => {

@@ -1,4 +1,4 @@
-//! What a run came to, as data; its JSON is what users and benches read.
+//! The results of a run as data. Users and benches read them as JSON.
 
 use std::collections::BTreeMap;
 
@@ -40,24 +40,24 @@ pub struct Lag {
 pub struct Second {
     /// Counted from 0.
     pub second: u64,
-    /// Answers that were right.
+    /// Correct responses.
     pub ok: u64,
     /// Requests that failed.
     pub failed: u64,
     /// The median latency in microseconds.
     pub p50_us: f64,
-    /// 99 %.
+    /// The 99th percentile.
     pub p99_us: f64,
-    /// The longest.
+    /// The maximum.
     pub max_us: f64,
 }
 
-/// What a run came to. Everything is of the measured time, which begins when the warm-up has ended, unless it says otherwise.
+/// The results of a run, for the measured time unless stated otherwise. The measured time starts when the warm-up has ended.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Report {
-    /// Answers that were right, per second.
+    /// Correct responses per second.
     pub requests_per_s: f64,
-    /// Answers that were right.
+    /// Correct responses.
     pub ok: u64,
     /// Requests that failed.
     pub failed: u64,
@@ -65,74 +65,74 @@ pub struct Report {
     pub errors: Errors,
     /// Requests that failed before the measured time.
     pub warm_up_failed: u64,
-    /// Requests that were under way, or due, when the time was over: neither right nor failed.
+    /// Requests that were outstanding, or due, when the time was over: neither correct nor failed.
     pub unfinished: u64,
     /// The length of the measured time.
     pub seconds: f64,
-    /// How long right answers took: in a closed loop from the send (with a connection per request, from the connect), in an open loop
-    /// from the intended start.
+    /// Latency of correct responses: in a closed loop from the send (with a connection per request, from the connect), in an open loop from
+    /// the intended start.
     pub latency_us: Latency,
     /// Open loop: the same from the actual send.
     pub uncorrected_latency_us: Option<Latency>,
-    /// How long connects took that came about, of the whole run.
+    /// Duration of successful connects, for the whole run.
     pub connect_latency_us: Latency,
     /// Rows of (greatest value in microseconds, count) of `latency_us`, at most 200.
     pub histogram: Vec<(f64, u64)>,
-    /// Whole answers by status, right or not.
+    /// Complete responses by status, correct or not.
     pub statuses: BTreeMap<u16, u64>,
     /// Bytes received.
     pub bytes_received: u64,
-    /// Bytes of content in whole answers, right or not.
+    /// Bytes of content in complete responses, correct or not.
     pub content_bytes_received: u64,
-    /// Bytes of heads of whole answers.
+    /// Bytes of the heads of complete responses.
     pub head_bytes_received: u64,
     /// Bytes received per second.
     pub bytes_per_s: f64,
-    /// Requests that left whole, of the whole run: what the server's own counter says.
+    /// Requests that were completely sent, for the whole run: the number that the server's own counter shows.
     pub requests_sent: u64,
-    /// Open loop: requests that were to be sent, per second.
+    /// Open loop: requests that were due, per second.
     pub offered_per_s: Option<f64>,
-    /// Open loop: the share of them that was answered right.
+    /// Open loop: the share of them that got a correct response.
     pub achieved_share: Option<f64>,
-    /// Open loop: the time from the first moment at which a request could be sent (it was due, and a connection was free) to its send.
+    /// Open loop: the delay between the first moment at which a request could be sent (it was due, and a connection was free) and its send.
     pub schedule_lag_us: Option<Lag>,
-    /// The share of the measured time that the busiest thread worked: near 1, the generator was the limit. Being awake shortly before a
-    /// request is due is no work.
+    /// The share of the measured time during which the busiest thread worked: near 1, the generator was the limit. Polling shortly before a
+    /// request is due does not count as work.
     pub generator_cpu: f64,
-    /// The time that all threads worked.
+    /// The time during which all threads worked.
     pub generator_cpu_s: f64,
     /// The same per request, in nanoseconds.
     pub cpu_ns_per_request: f64,
-    /// Connections that were begun, of the whole run.
+    /// Connections that were opened, in the whole run.
     pub connections_opened: u64,
     /// Connections that were established at the end.
     pub connections_held: u64,
-    /// The most connections that were established at a time.
+    /// The maximum number of connections established at a time.
     pub connections_max: u64,
     /// The measured time second by second.
     pub per_second: Vec<Second>,
     /// The run was ended early.
     pub was_stopped: bool,
-    /// The Server field of the first answer.
+    /// The Server field of the first response.
     pub server_software: String,
-    /// The status of the first answer; 0: there was none.
+    /// The status of the first response; 0: there was none.
     pub first_status: u16,
-    /// The content length of the first whole answer in bytes.
+    /// The content length of the first complete response in bytes.
     pub first_content_bytes: u64,
-    /// Every answer was checked. Always true.
+    /// Every response was checked. Always true.
     pub checked: bool,
 }
 
-/// What a run is doing.
+/// The current state of a run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Progress {
     /// "opening", "warm_up", "measuring" or "done".
     pub phase: &'static str,
-    /// Time since the measured time began.
+    /// Time since the measured time started.
     pub elapsed_s: f64,
     /// How much of the measured time, or of the requests, is done.
     pub share_done: f64,
-    /// Answers that were right, in the measured time.
+    /// Correct responses in the measured time.
     pub ok: u64,
     /// Requests that failed, in the measured time.
     pub failed: u64,
@@ -140,15 +140,15 @@ pub struct Progress {
     pub errors: Errors,
     /// Connections that are established.
     pub connections_held: u64,
-    /// Time since the last question.
+    /// Time since the last query.
     pub interval_s: f64,
-    /// Right answers since then, per second.
+    /// Correct responses since then, per second.
     pub interval_requests_per_s: f64,
     /// Their latencies.
     pub interval_latency_us: Lag,
 }
 
-/// Rows that a histogram is merged to at most.
+/// Maximum number of rows of a merged histogram.
 const HISTOGRAM_ROWS_MAX: usize = 200;
 
 impl Latency {
@@ -181,7 +181,7 @@ impl Lag {
     }
 }
 
-/// The buckets that are not empty, neighbours merged until there are few enough.
+/// The non-empty buckets, with neighbours merged until there are few enough.
 pub(super) fn rows(histogram: &Histogram) -> Vec<(f64, u64)> {
     let buckets: Vec<(u64, u64)> = histogram.buckets().collect();
     let each = buckets.len().div_ceil(HISTOGRAM_ROWS_MAX).max(1);
@@ -204,7 +204,7 @@ fn statuses(outcomes: &[Outcome]) -> BTreeMap<u16, u64> {
 }
 
 impl Report {
-    /// Puts together what the threads of a run came to.
+    /// Combines the outcomes of a run's threads.
     pub(super) fn new(common: &Common, outcomes: &[Outcome]) -> Report {
         let sum = |count: fn(&Outcome) -> u64| outcomes.iter().map(count).sum::<u64>();
         let merged = |part: fn(&Outcome) -> &Histogram| {
@@ -270,7 +270,7 @@ impl Report {
 
     /// The report as one JSON object on one line.
     pub fn to_json(&self) -> String {
-        // Names of fields are strings and all numbers are finite: nothing can fail.
+        // Field names are strings and all numbers are finite: this cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 }

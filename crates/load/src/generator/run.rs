@@ -1,4 +1,4 @@
-//! A run from outside: begun, watched, ended, reported.
+//! The public interface of a run: start, progress, end and report.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,16 +16,16 @@ use super::driver::{Common, Driver, Outcome};
 use super::mix::Mix;
 use super::report::{Lag, Progress, Report};
 
-/// Descriptors that are needed beside those of connections: the poller's and the timer's of each thread, and what is open already.
+/// Descriptors needed besides those of connections: the poller's and the timer's of each thread, and those that are open already.
 const OTHER_DESCRIPTORS: u64 = 50;
 
-/// A run that goes on in threads of its own. Dropping it ends it.
+/// A run, which continues in threads of its own. Dropping it ends it.
 pub struct Run {
     common: Arc<Common>,
     ending: Arc<Ending>,
 }
 
-/// What the threads leave behind.
+/// The outcomes of the threads.
 #[derive(Default)]
 struct Ending {
     outcomes: Mutex<Vec<io::Result<Outcome>>>,
@@ -38,10 +38,10 @@ impl Ending {
     }
 }
 
-/// Drives the load to its end and gives what came of it.
+/// Runs a plan to its end and returns the report.
 ///
 /// # Errors
-/// As [`Run::start`], and when a poller breaks. Whatever the server does is no error but counted in the report.
+/// As [`Run::start`], and when a poller fails. Failures of the server are no errors but counted in the report.
 pub fn run(plan: &Plan) -> io::Result<Report> {
     let run = Run::start(plan.clone())?;
     while !run.wait(Duration::from_secs(3600)) {}
@@ -50,10 +50,10 @@ pub fn run(plan: &Plan) -> io::Result<Report> {
 }
 
 impl Run {
-    /// Begins to load.
+    /// Starts the run.
     ///
     /// # Errors
-    /// `InvalidInput` where the plan contradicts itself; others when the machine cannot.
+    /// `InvalidInput` if the plan contradicts itself; others when the machine lacks a resource.
     pub fn start(plan: Plan) -> io::Result<Run> {
         let refuse = |message: String| io::Error::new(io::ErrorKind::InvalidInput, message);
         plan.check().map_err(refuse)?;
@@ -70,13 +70,13 @@ impl Run {
             board: Board::new(plan.threads),
             plan,
         });
-        // All drivers first: nothing has begun when one of them cannot be had.
+        // All drivers first: if one of them cannot be created, nothing has been started.
         let drivers: Vec<Driver> = (0..common.plan.threads)
             .map(|index| Driver::new(Arc::clone(&common), index))
             .collect::<io::Result<_>>()?;
         let ending = Arc::new(Ending::default());
         if common.plan.requests_total().is_some() && !common.plan.is_open_loop() {
-            common.board.begin(precise_ns());
+            common.board.start(precise_ns());
         }
         let run = Run { common, ending };
         for (index, driver) in drivers.into_iter().enumerate() {
@@ -95,7 +95,7 @@ impl Run {
             let panicked = |_| Err(io::Error::other("a thread of the generator panicked"));
             let outcome = catch_unwind(load).unwrap_or_else(panicked);
             if outcome.is_err() {
-                // The others would wait for this one to begin.
+                // The others would wait for this one to start.
                 common.board.stop();
             }
             ending.lock().push(outcome);
@@ -106,7 +106,7 @@ impl Run {
         Ok(())
     }
 
-    /// Waits for the end, up to this time; whether it has come.
+    /// Waits for the end, up to this time; returns whether the run has ended.
     pub fn wait(&self, timeout: Duration) -> bool {
         let threads = self.common.plan.threads;
         let waited = self
@@ -117,12 +117,12 @@ impl Run {
         outcomes.len() >= threads
     }
 
-    /// Ends the run early; the report covers the time until there.
+    /// Ends the run early; the report covers the time until then.
     pub fn stop(&self) {
         self.common.board.stop();
     }
 
-    /// What it is doing, and what has come since the last call.
+    /// The state of the run, and what was counted since the last call.
     pub fn progress(&self) -> Progress {
         let (plan, board) = (&self.common.plan, &self.common.board);
         let now_ns = precise_ns();
@@ -137,9 +137,9 @@ impl Run {
             (Some(length), _) => elapsed_s / length.as_secs_f64(),
             (None, total) => (ok + failed) as f64 / total.unwrap_or(u64::MAX) as f64,
         };
-        let asked_ns = live.asked_ns.max(start_ns.unwrap_or(now_ns)).min(now_ns);
-        let interval_s = (now_ns - asked_ns) as f64 / 1e9;
-        let answered = live.interval_ns.total() as f64;
+        let queried_ns = live.queried_ns.max(start_ns.unwrap_or(now_ns)).min(now_ns);
+        let interval_s = (now_ns - queried_ns) as f64 / 1e9;
+        let responses = live.interval_ns.total() as f64;
         let progress = Progress {
             phase: match start_ns {
                 _ if is_done => "done",
@@ -155,21 +155,21 @@ impl Run {
             connections_held: board.held().0,
             interval_s,
             interval_requests_per_s: if interval_s > 0.0 {
-                answered / interval_s
+                responses / interval_s
             } else {
                 0.0
             },
             interval_latency_us: Lag::of(&live.interval_ns),
         };
         live.interval_ns.clear();
-        live.asked_ns = now_ns;
+        live.queried_ns = now_ns;
         progress
     }
 
-    /// What came of it; `None` before the end.
+    /// The report; `None` before the end.
     ///
     /// # Errors
-    /// When a poller broke, a thread panicked, or one could not be bound to its CPU.
+    /// When a poller failed, a thread panicked, or one could not be bound to its CPU.
     pub fn report(&self) -> io::Result<Option<Report>> {
         let mut found = self.ending.lock();
         if found.len() < self.common.plan.threads {

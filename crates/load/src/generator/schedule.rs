@@ -1,53 +1,53 @@
-//! When requests leave in an open loop, and how many connections a closed loop has: load over time, without a clock.
+//! When requests are sent in an open loop, and how many connections a closed loop has: load over time, without a clock.
 
 use std::time::Duration;
 
 use super::plan::Stage;
 
-/// Intended starts, in nanoseconds since the schedule's begin. One of several threads has every n-th of them.
+/// Intended starts, in nanoseconds since the start of the schedule. With several threads, each of n has every n-th start.
 pub(super) struct Schedule {
     parts: Vec<Part>,
-    /// Which part the next start lies in.
+    /// The part that contains the next start.
     part: usize,
     /// The number of the next start among all threads' starts.
     next: u64,
-    /// Every how many starts is this thread's.
+    /// The distance between this thread's starts, in starts of all threads.
     step: u64,
     /// The first number that is not part of the schedule.
     end: u64,
 }
 
-/// A stage as it lies in the schedule.
+/// A stage at its place in the schedule.
 struct Part {
-    begin_s: f64,
+    start_s: f64,
     /// Starts before it.
-    begin_count: f64,
-    /// Starts before the next.
+    start_count: f64,
+    /// Starts before the next part.
     end_count: f64,
     rate: f64,
-    /// How much the rate rises in a second.
+    /// How much the rate rises per second.
     slope: f64,
 }
 
 impl Schedule {
-    /// A schedule of `stages`, of which this is thread `index` of `threads`; no more than `limit` starts, if there is a limit.
+    /// A schedule of `stages` for thread `index` of `threads`, with no more than `limit` starts, if there is a limit.
     pub(super) fn new(stages: &[Stage], index: usize, threads: usize, limit: Option<u64>) -> Self {
-        let (mut begin_s, mut begin_count) = (0.0, 0.0);
+        let (mut start_s, mut start_count) = (0.0, 0.0);
         let mut parts = Vec::new();
         for stage in stages {
             let length_s = stage.duration.as_secs_f64();
-            let end_count = begin_count + length_s * (stage.from + stage.to) / 2.0;
+            let end_count = start_count + length_s * (stage.from + stage.to) / 2.0;
             parts.push(Part {
-                begin_s,
-                begin_count,
+                start_s,
+                start_count,
                 end_count,
                 rate: stage.from,
                 slope: (stage.to - stage.from) / length_s,
             });
-            (begin_s, begin_count) = (begin_s + length_s, end_count);
+            (start_s, start_count) = (start_s + length_s, end_count);
         }
-        // What falls on the very end does not start any more; sums of fractions are not exact.
-        let end = (begin_count - 1e-6).ceil().max(0.0) as u64;
+        // A start exactly at the end is left out; sums of fractions are not exact.
+        let end = (start_count - 1e-6).ceil().max(0.0) as u64;
         Schedule {
             parts,
             part: 0,
@@ -57,7 +57,7 @@ impl Schedule {
         }
     }
 
-    /// When the next request is to leave; `None`: there is none.
+    /// When the next request is due; `None`: there is none.
     pub(super) fn peek_ns(&mut self) -> Option<u64> {
         if self.next >= self.end {
             return None;
@@ -69,10 +69,10 @@ impl Schedule {
         Some((self.parts.get(self.part)?.when_s(number) * 1e9) as u64)
     }
 
-    /// Goes on behind all requests that are due before this time. Gives how many these were.
+    /// Skips all requests that are due before this time. Returns their number.
     pub(super) fn skip_to(&mut self, at_ns: u64) -> u64 {
         let is_before = |number: u64| self.when_ns(number).is_some_and(|it| it < at_ns);
-        // Starts never go back in time, so halving finds the first that is not before.
+        // Starts are in ascending order, so a binary search finds the first that is not before.
         let (mut skipped, mut left) = (0, self.end.saturating_sub(self.next).div_ceil(self.step));
         while left > 0 {
             let half = left / 2;
@@ -85,34 +85,34 @@ impl Schedule {
         skipped
     }
 
-    /// When start `number` is due, wherever the schedule stands.
+    /// When start `number` is due, independent of the current position.
     fn when_ns(&self, number: u64) -> Option<u64> {
         let number = number as f64;
         let part = self.parts.iter().find(|it| it.end_count > number)?;
         Some((part.when_s(number) * 1e9) as u64)
     }
 
-    /// Goes on behind the next request.
+    /// Advances past the next request.
     pub(super) fn advance(&mut self) {
         self.next += self.step;
     }
 }
 
 impl Part {
-    /// When start `number` is due: where the area below the rate has grown to it.
+    /// When start `number` is due: when the area below the rate reaches it.
     fn when_s(&self, number: f64) -> f64 {
-        let count = number - self.begin_count;
+        let count = number - self.start_count;
         let root = (self.rate * self.rate + 2.0 * self.slope * count)
             .max(0.0)
             .sqrt();
         match self.rate + root {
-            0.0 => self.begin_s,
-            sum => self.begin_s + 2.0 * count / sum,
+            0.0 => self.start_s,
+            sum => self.start_s + 2.0 * count / sum,
         }
     }
 }
 
-/// How many connections there are at a time.
+/// The number of connections at a given time.
 pub(super) fn connections_at(stages: &[Stage], elapsed: Duration) -> f64 {
     let mut rest_s = elapsed.as_secs_f64();
     for stage in stages {
@@ -177,7 +177,7 @@ mod tests {
     fn a_ramp_reaches_half_of_its_starts_late() {
         let found = starts(&[stage(10.0, 0.0, 100.0)], 0, 1);
         assert_eq!(found.len(), 500);
-        // The area below a rising line: half of it lies behind the root of one half.
+        // The area below a rising line: half of it is after the root of one half.
         let half_s = found[250] as f64 / 1e9;
         assert!((half_s - 10.0 * 0.5f64.sqrt()).abs() < 0.01, "{half_s}");
         assert!(found.windows(2).all(|it| it[0] < it[1]));

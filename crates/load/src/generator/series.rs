@@ -11,7 +11,7 @@ pub(super) const SECOND_NS: u64 = 1_000_000_000;
 #[derive(Default)]
 pub(super) struct Series {
     rows: Vec<Row>,
-    /// Latencies of the second under way.
+    /// Latencies of the current second.
     current_ns: Histogram,
     /// Latencies of all seconds before it.
     before_ns: Histogram,
@@ -26,16 +26,16 @@ struct Row {
 }
 
 impl Series {
-    /// Adds latencies to the second under way.
+    /// Adds latencies to the current second.
     pub(super) fn add(&mut self, latencies_ns: &Histogram) {
         self.current_ns.merge(latencies_ns);
     }
 
-    /// Ends a second, with what was counted from the begin to its end.
+    /// Ends a second, with what was counted from the start to its end.
     pub(super) fn end_second(&mut self, ok: u64, errors: &Errors) {
         let failed = errors.total();
         self.rows.push(Row {
-            // An answer may have been taken back.
+            // A response may have been taken back.
             ok: ok.saturating_sub(self.ok),
             failed: failed - self.failed,
             latency_ns: self.current_ns.packed(),

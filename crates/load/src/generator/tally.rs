@@ -1,4 +1,4 @@
-//! What one thread counts while a run lasts.
+//! What one thread counts during a run.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use super::error::{ErrorClass, Errors};
 /// Statuses have three digits.
 const STATUSES: usize = 1000;
 
-/// How what is counted is to be taken.
+/// How verdicts are counted.
 #[derive(Clone, Copy)]
 pub(super) struct Rules {
     /// Latency counts from the intended start.
@@ -19,10 +19,10 @@ pub(super) struct Rules {
     pub(super) deadline_ns: u64,
 }
 
-/// Counts of one thread. Everything is of the measured time unless it says otherwise.
+/// Counts of one thread, for the measured time unless stated otherwise.
 pub(super) struct Tally {
     rules: Rules,
-    /// When the measured time begins; the greatest value as long as that is not known.
+    /// When the measured time starts; the greatest value until that is known.
     pub(super) start_ns: u64,
     pub(super) ok: u64,
     pub(super) errors: Errors,
@@ -31,13 +31,13 @@ pub(super) struct Tally {
     pub(super) content_bytes: u64,
     pub(super) head_bytes: u64,
     pub(super) statuses: Vec<u64>,
-    /// Of the whole run.
+    /// For the whole run.
     pub(super) requests_sent: u64,
-    /// Latencies that have not been entered anywhere else.
+    /// Latencies that were not passed on yet.
     pub(super) recent_ns: Histogram,
     pub(super) uncorrected_ns: Histogram,
     pub(super) lag_ns: Histogram,
-    /// Of the whole run.
+    /// For the whole run.
     pub(super) connect_ns: Histogram,
 }
 
@@ -61,7 +61,7 @@ impl Tally {
         }
     }
 
-    /// Enters a verdict about the oldest requests under way.
+    /// Enters a verdict about the oldest outstanding requests.
     #[inline]
     pub(super) fn enter(&mut self, stamps: &mut VecDeque<Stamp>, verdict: &Verdict, now_ns: u64) {
         let mut rest = verdict.count;
@@ -127,7 +127,7 @@ impl Tally {
         }
     }
 
-    /// Requests that will not be answered failed in this way.
+    /// Counts requests that get no response as failed in this way.
     #[cold]
     pub(super) fn fail(&mut self, stamps: &VecDeque<Stamp>, class: ErrorClass, now_ns: u64) {
         for stamp in stamps {
@@ -139,7 +139,7 @@ impl Tally {
         }
     }
 
-    /// An answer that seemed right was followed by bytes nobody asked for: it is a failure instead.
+    /// A response that seemed correct was followed by unexpected bytes: counts it as failed instead.
     #[cold]
     pub(super) fn take_back(&mut self, now_ns: u64) {
         if now_ns < self.start_ns {

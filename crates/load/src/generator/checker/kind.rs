@@ -1,6 +1,6 @@
-//! What is right: the expectation of one kind of request, and what its first answers taught.
+//! Which responses are correct: the expectation of one kind of request, and what its first responses defined.
 //!
-//! Shared by all threads, so that the first answer of the run is the measure of all.
+//! Shared by all threads, so that the first response of the run is the reference for all.
 
 use std::sync::OnceLock;
 
@@ -9,17 +9,17 @@ use wire::{ResponseHead, field_lines};
 use super::super::error::ErrorClass;
 use super::super::plan::{Expectation, Request};
 
-/// One kind of request as its answers see it.
+/// One kind of request, with what is expected of its responses.
 pub(in super::super) struct Kind {
     expected: Expectation,
     is_head: bool,
-    /// The length of the first answer with a right status.
+    /// The length of the first response with a correct status.
     first_length: OnceLock<u64>,
     template: OnceLock<Record>,
     first: First,
 }
 
-/// What the first answer told.
+/// Data of the first response.
 #[derive(Default)]
 pub(in super::super) struct First {
     pub(in super::super) status: OnceLock<u16>,
@@ -27,7 +27,7 @@ pub(in super::super) struct First {
     pub(in super::super) content_bytes: OnceLock<u64>,
 }
 
-/// An answer whole: its head without the value of Date, and its content.
+/// A complete response: its head without the value of Date, and its content.
 #[derive(PartialEq, Eq)]
 pub(super) struct Record {
     head: Vec<u8>,
@@ -65,7 +65,7 @@ impl Kind {
         }
     }
 
-    /// A place to keep an answer that may become the template.
+    /// A record for a response that may become the template.
     pub(super) fn record(&self, head: &ResponseHead<'_>) -> Option<Box<Record>> {
         let is_wanted = self.expected.is_template && self.template.get().is_none();
         (is_wanted && self.is_right_status(head.status)).then(|| {
@@ -76,12 +76,12 @@ impl Kind {
         })
     }
 
-    /// Takes a recorded answer for the template if there is none; whether it equals the template.
+    /// Makes a recorded response the template if there is none; returns whether it equals the template.
     pub(super) fn is_template(&self, record: Record) -> bool {
         match self.template.get() {
             Some(template) => *template == record,
             None => {
-                // Another thread may have been first meanwhile.
+                // Another thread may have been first.
                 let again = Record {
                     head: record.head.clone(),
                     content: record.content.clone(),
@@ -91,7 +91,7 @@ impl Kind {
         }
     }
 
-    /// Whether a head is that of the template, but for its date.
+    /// Whether a head equals that of the template, except for its date.
     pub(super) fn is_same_head(&self, head: &ResponseHead<'_>) -> bool {
         match self.template.get() {
             Some(template) => template.head == without_date(head),
@@ -99,7 +99,7 @@ impl Kind {
         }
     }
 
-    /// Whether these bytes belong into the content at this offset.
+    /// Whether these bytes are the content at this offset.
     pub(super) fn is_same_content(&self, offset: u64, bytes: &[u8]) -> bool {
         let template = self.template.get().map(|it| &it.content);
         let Some(expected) = self.expected.content.as_ref().or(template) else {
@@ -111,7 +111,7 @@ impl Kind {
             .is_some_and(|rest| rest.starts_with(bytes))
     }
 
-    /// What is wrong with a whole answer.
+    /// What is wrong with a complete response.
     pub(super) fn error(&self, status: u16, length: u64, is_same: bool) -> Option<ErrorClass> {
         if !self.is_right_status(status) {
             return Some(ErrorClass::WrongStatus);
@@ -124,7 +124,7 @@ impl Kind {
         }
     }
 
-    /// The length that an answer must have; `length` is that of the first if there was none.
+    /// The length that a response must have; `length` becomes it if this is the first response.
     fn expected_length(&self, length: u64) -> Option<u64> {
         if self.is_head {
             return None;
@@ -160,7 +160,7 @@ fn without_date(head: &ResponseHead<'_>) -> Vec<u8> {
     let mut kept = head.bytes.to_vec();
     let is_date = |it: &(&[u8], &[u8])| it.0.eq_ignore_ascii_case(b"date");
     if let Some((_, value)) = field_lines(head.field_section).find(is_date) {
-        // The value lies in the head, so its place is the difference of the addresses.
+        // The value is a part of the head, so the difference of the addresses is its offset.
         let at = (value.as_ptr() as usize).wrapping_sub(head.bytes.as_ptr() as usize);
         if at + value.len() <= kept.len() {
             kept.drain(at..at + value.len());

@@ -1,7 +1,7 @@
-//! The open loop: requests that are due leave on connections that are free.
+//! The open loop: sends requests that are due on connections that are free.
 //!
-//! A request that finds all connections busy stays in the schedule until one is free. Its latency counts from when it was due, so the
-//! wait is part of it; its lag counts from when it could leave, so that is the generator's own delay only.
+//! A request that finds all connections busy stays in the schedule until one is free. Its latency counts from when it was due, so it
+//! includes the wait. Its lag counts from when it could be sent, so it includes only the generator's own delay.
 
 use net::precise_ns;
 
@@ -20,7 +20,7 @@ impl Driver {
         }
     }
 
-    /// The connection that has been free for longest.
+    /// The connection that has been free longest.
     fn next_free(&mut self) -> Option<usize> {
         while let Some(index) = self.free.pop_front() {
             let index = index as usize;
@@ -34,7 +34,7 @@ impl Driver {
         None
     }
 
-    /// Whether a connection can take a request. A closed one can: it is opened for it.
+    /// Whether a connection can take a request. A closed one can: it is opened for that request.
     fn is_free(&self, index: usize) -> bool {
         let plan = &self.common.plan;
         let can = |it: &Connection| match it.stage {
@@ -48,7 +48,7 @@ impl Driver {
         self.connections.get(index).is_some_and(can)
     }
 
-    /// Puts a connection that can take a request behind those that can.
+    /// Appends a connection that can take a request to the queue of those that can.
     pub(super) fn list(&mut self, index: usize) {
         if self.schedule.is_none() || !self.is_free(index) {
             return;
@@ -62,7 +62,7 @@ impl Driver {
         }
     }
 
-    /// Sends the next request on this connection; if no other is free, as many as are due and fit.
+    /// Sends the next request on this connection; if no other is free, all that are due and fit.
     fn send_due(&mut self, index: usize) {
         self.now_ns = precise_ns();
         let depth = self.common.plan.pipeline_depth;
@@ -97,7 +97,7 @@ impl Driver {
             count += 1;
             self.pass_due();
         }
-        self.begin(index, count);
+        self.assign_batch(index, count);
         match self.connections.get(index).map(|it| it.stage) {
             Some(Stage::Closed) => self.dial(index),
             _ => self.flush(index),
@@ -105,7 +105,7 @@ impl Driver {
         self.list_again(index, free_since_ns);
     }
 
-    /// A connection with room for more requests stays free for as long as it was.
+    /// A connection with room for more requests keeps the time since when it is free.
     fn list_again(&mut self, index: usize, free_since_ns: u64) {
         self.list(index);
         if let Some(connection) = self.connections.get_mut(index) {
@@ -113,9 +113,9 @@ impl Driver {
         }
     }
 
-    /// Finds out when the next request is due.
+    /// Determines when the next request is due.
     pub(super) fn look_ahead(&mut self) {
-        if let Some(first_ns) = self.again.front() {
+        if let Some(first_ns) = self.rescheduled.front() {
             self.due_ns = *first_ns;
             return;
         }
@@ -124,9 +124,9 @@ impl Driver {
         self.due_ns = next.map_or(u64::MAX, |it| origin_ns.saturating_add(it));
     }
 
-    /// Goes on behind the request that is due.
+    /// Advances past the request that is due.
     fn pass_due(&mut self) {
-        if self.again.pop_front().is_none()
+        if self.rescheduled.pop_front().is_none()
             && let Some(schedule) = &mut self.schedule
         {
             schedule.advance();
@@ -134,22 +134,22 @@ impl Driver {
         self.look_ahead();
     }
 
-    /// Requests that will not be answered and did not fail are due again.
+    /// Makes requests due again that get no response without having failed.
     #[cold]
-    pub(super) fn ask_again(&mut self, index: usize) {
+    pub(super) fn reschedule(&mut self, index: usize) {
         let Some(connection) = self.connections.get(index) else {
             return;
         };
         for stamp in &connection.stamps {
             for _ in 0..stamp.count {
-                self.again.push_back(stamp.intended_ns);
+                self.rescheduled.push_back(stamp.intended_ns);
                 self.offered -= u64::from(stamp.intended_ns >= self.window.start_ns);
             }
         }
         self.look_ahead();
     }
 
-    /// How many requests of the measured time were due and did not leave.
+    /// How many requests of the measured time were due and not sent.
     pub(super) fn overdue(&mut self) -> u64 {
         let end_ns = self.window.end_ns.min(self.now_ns);
         let mut count = 0;
@@ -158,7 +158,7 @@ impl Driver {
         }
         let start_ns = self.window.start_ns;
         let is_measured = |it: &u64| (start_ns..end_ns).contains(it);
-        count += self.again.iter().copied().filter(is_measured).count() as u64;
+        count += self.rescheduled.iter().copied().filter(is_measured).count() as u64;
         if let Some(schedule) = &mut self.schedule {
             let origin_ns = self.window.origin_ns;
             schedule.skip_to(start_ns.saturating_sub(origin_ns));

@@ -1,4 +1,4 @@
-//! How connections come and go.
+//! Opening and closing connections.
 
 use std::io;
 
@@ -10,40 +10,40 @@ use super::super::error::ErrorClass;
 use super::super::plan::Address;
 use super::{Driver, OPENING_MAX, SWEEP_TICKS};
 
-/// How long a server that has said that it closes may take. Who closes first keeps the port for a minute, so it is waited for; but no
-/// server is measured by its waiting for us (RFC 9112 section 9.6).
+/// How long a server may take to close after it has announced that. The side that closes first keeps the port for a minute, so the server
+/// is waited for, but a server that waits for us must not be slowed down by that (RFC 9112 section 9.6).
 const CLOSING_NS: u64 = 250_000_000;
 
 impl Driver {
-    /// Opens connections for the first time, as many as may be unheard of.
+    /// Opens connections for the first time, as many as may be opening at once.
     pub(super) fn fill(&mut self) {
         let wanted = self.target.min(self.connections.len());
-        while self.unopened < wanted && self.unheard < OPENING_MAX {
+        while self.unopened < wanted && self.opening < OPENING_MAX {
             self.unopened += 1;
-            self.unheard += 1;
+            self.opening += 1;
             let index = self.unopened - 1;
             match self.schedule.is_some() {
-                // A connection for each request is opened with its request.
-                true if !self.common.plan.is_persistent => self.heard(index),
+                // With a connection for each request, it is opened for its request.
+                true if !self.common.plan.is_persistent => self.settle(index),
                 true => self.dial(index),
                 false => self.open(index),
             }
         }
     }
 
-    /// Closed loop: opens a connection and sends its first batch as soon as it can.
+    /// Closed loop: opens a connection and sends its first batch as soon as possible.
     pub(super) fn open(&mut self, index: usize) {
         if index >= self.target {
             return;
         }
-        match self.begin_batch(index) {
+        match self.start_batch(index) {
             true => self.dial(index),
-            false => self.heard(index),
+            false => self.settle(index),
         }
     }
 
-    /// Closed loop: takes a batch's worth of credit; false: there is none.
-    pub(super) fn begin_batch(&mut self, index: usize) -> bool {
+    /// Closed loop: takes credit for a batch; false: there is none left.
+    pub(super) fn start_batch(&mut self, index: usize) -> bool {
         let count = u64::from(self.common.plan.pipeline_depth).min(self.credit) as u32;
         let Some(connection) = self.connections.get_mut(index) else {
             return false;
@@ -58,12 +58,12 @@ impl Driver {
             position: self.cursor,
             count,
         });
-        self.begin(index, count);
+        self.assign_batch(index, count);
         true
     }
 
-    /// The next `count` requests of the mix are this connection's batch.
-    pub(super) fn begin(&mut self, index: usize, count: u32) {
+    /// Makes the next `count` requests of the mix this connection's batch.
+    pub(super) fn assign_batch(&mut self, index: usize, count: u32) {
         let mix = &self.common.mix;
         if let Some(connection) = self.connections.get_mut(index) {
             connection.outstanding += count;
@@ -75,13 +75,13 @@ impl Driver {
         self.tally.requests_sent += u64::from(count);
     }
 
-    /// Begins to connect, and sends what there is to send as soon as it can.
+    /// Starts to connect, and sends the batch as soon as possible.
     pub(super) fn dial(&mut self, index: usize) {
         let plan = &self.common.plan;
         let turn = self.opened as usize * plan.threads + self.index;
         let source = turn.checked_rem(plan.source_addresses.len());
         let source = source.and_then(|it| plan.source_addresses.get(it)).copied();
-        let began_ns = precise_ns();
+        let connect_ns = precise_ns();
         let dialled = self.destination.connect(source);
         self.now_ns = precise_ns();
         let is_local = matches!(plan.address, Address::Local(_));
@@ -91,13 +91,13 @@ impl Driver {
         let sent_ns = if plan.is_persistent {
             self.now_ns
         } else {
-            began_ns
+            connect_ns
         };
         connection
             .stamps
             .iter_mut()
             .for_each(|it| it.sent_ns = sent_ns);
-        connection.began_ns = began_ns;
+        connection.connect_ns = connect_ns;
         match dialled {
             Ok(socket) => {
                 self.opened += 1;
@@ -110,7 +110,7 @@ impl Driver {
         }
     }
 
-    /// Towards loopback the handshake is over when connect returns: most first batches leave here.
+    /// On loopback the handshake is complete when connect returns, so most first batches are sent here.
     fn send_first(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else {
             return;
@@ -150,7 +150,7 @@ impl Driver {
         }
     }
 
-    /// The connection has come about.
+    /// The connection is established.
     pub(super) fn established(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else {
             return;
@@ -159,27 +159,27 @@ impl Driver {
             return;
         }
         connection.is_established = true;
-        let took_ns = self.now_ns.saturating_sub(connection.began_ns);
+        let took_ns = self.now_ns.saturating_sub(connection.connect_ns);
         self.tally.connect_ns.record(took_ns, 1);
-        self.common.board.connection_came();
+        self.common.board.connection_opened();
         if self.schedule.is_some() && self.common.plan.is_persistent {
             connection.stage = Stage::Open;
-            self.heard(index);
+            self.settle(index);
         }
     }
 
-    /// Something is known of this connection: the next of the first round may be opened.
-    pub(super) fn heard(&mut self, index: usize) {
+    /// The first attempt to open this connection has succeeded or failed: the next one may be opened.
+    pub(super) fn settle(&mut self, index: usize) {
         if let Some(connection) = self.connections.get_mut(index)
             && connection.is_new
         {
             connection.is_new = false;
-            self.unheard -= 1;
+            self.opening -= 1;
         }
         self.list(index);
     }
 
-    /// Connections that waited for the others begin.
+    /// Starts the connections that waited for the others.
     #[cold]
     pub(super) fn resume(&mut self) {
         for index in 0..self.unopened {
@@ -190,11 +190,11 @@ impl Driver {
         }
     }
 
-    /// Returns the credit of requests that will not be answered and did not fail.
+    /// Returns the credit for requests that get no response without having failed.
     pub(super) fn take_back_batch(&mut self, index: usize) {
         let has_batch = |it: &Connection| it.outstanding > 0;
         if self.schedule.is_some() && self.connections.get(index).is_some_and(has_batch) {
-            self.ask_again(index);
+            self.reschedule(index);
         }
         if let Some(connection) = self.connections.get_mut(index) {
             let count = u64::from(connection.outstanding);
@@ -208,14 +208,14 @@ impl Driver {
     pub(super) fn break_off(&mut self, index: usize, error: &io::Error) {
         let is_ending = |it: &Connection| matches!(it.stage, Stage::Ending { .. });
         if self.connections.get(index).is_some_and(is_ending) {
-            return self.leave(index);
+            return self.finish(index);
         }
         let errno = Errno::from_io_error(error).unwrap_or(Errno::CONNRESET);
         self.fail(index, class_of(errno));
     }
 
-    /// Every request under way on this connection failed. In a closed loop a connection that came about is opened anew at once, another
-    /// at the next sweep; in an open loop when it has its turn.
+    /// Every outstanding request on this connection failed. In a closed loop a connection that was open is reopened at once, any other at
+    /// the next sweep. In an open loop it is reopened when it is needed.
     #[cold]
     pub(super) fn fail(&mut self, index: usize, class: ErrorClass) {
         let Some(connection) = self.connections.get_mut(index) else {
@@ -233,18 +233,18 @@ impl Driver {
                 Stage::Failed
             },
         );
-        self.heard(index);
+        self.settle(index);
         if was_open && !is_open_loop {
             self.open(index);
         }
     }
 
-    /// Closes a connection that did what it was for, and opens the next in its place.
-    pub(super) fn leave(&mut self, index: usize) {
+    /// Closes a connection that is done, and opens the next one in its place.
+    pub(super) fn finish(&mut self, index: usize) {
         self.take_back_batch(index);
         self.close(index, Stage::Closed);
         match self.schedule.is_some() {
-            true => self.heard(index),
+            true => self.settle(index),
             false => self.open(index),
         }
     }
@@ -252,14 +252,14 @@ impl Driver {
     fn close(&mut self, index: usize, stage: Stage) {
         if let Some(connection) = self.connections.get_mut(index) {
             if connection.is_established {
-                self.common.board.connection_went();
+                self.common.board.connection_closed();
             }
             let unsent = connection.close(&self.common.mix, stage);
             self.tally.requests_sent -= u64::from(unsent);
         }
     }
 
-    /// Looks after a part of the connections: what is late, and what is to be opened anew.
+    /// Checks a part of the connections for timeouts, and reopens those that need it.
     #[cold]
     pub(super) fn sweep(&mut self) {
         let part = self.tick % SWEEP_TICKS;
@@ -283,10 +283,10 @@ impl Driver {
             }
             Stage::Waiting => self.dial(index),
             Stage::Ending { since_ns, .. } if self.now_ns.saturating_sub(since_ns) > CLOSING_NS => {
-                self.leaves_closing = true;
-                self.leave(index);
+                self.client_must_close = true;
+                self.finish(index);
             }
-            Stage::Opening if is_late(oldest_ns.unwrap_or(connection.began_ns)) => {
+            Stage::Opening if is_late(oldest_ns.unwrap_or(connection.connect_ns)) => {
                 self.fail(index, ErrorClass::Timeout)
             }
             Stage::Open if oldest_ns.is_some_and(is_late) => self.fail(index, ErrorClass::Timeout),

@@ -1,4 +1,4 @@
-//! One connection's exchange: its batch goes out, answers come in, and what follows from them.
+//! One connection's exchange: sends its batches, receives the responses, and decides what follows.
 
 use net::{Interest, Received, Sent, precise_ns};
 
@@ -7,13 +7,13 @@ use super::super::connection::Stage;
 use super::super::error::ErrorClass;
 use super::Driver;
 
-/// How often one connection is read before others have their turn: a server may send faster than its bytes are judged.
+/// How often one connection is read before it is others' turn: a server may send faster than its bytes are checked.
 const READS_MAX: u32 = 4;
-/// An incomplete head longer than this is no head.
+/// An incomplete head longer than this counts as malformed.
 const EARLY_BYTES_MAX: usize = 64 * 1024;
 
 impl Driver {
-    /// The socket can be written: the connection has come about, or has room for more of the batch.
+    /// The socket is writable: the connection is established, or has room for more of the batch.
     pub(super) fn writable(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else {
             return;
@@ -24,7 +24,7 @@ impl Driver {
         }
         self.now_ns = precise_ns();
         if has_unsent {
-            // The time of a first batch does not hold the connect, where connections persist.
+            // With persistent connections, the latency of a first batch does not include the connect.
             if self.common.plan.is_persistent {
                 connection.restamp(&self.common.mix, self.now_ns);
             }
@@ -34,7 +34,7 @@ impl Driver {
         }
     }
 
-    /// Sends what is left of the batch.
+    /// Sends the rest of the batch.
     #[inline]
     pub(super) fn flush(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else {
@@ -61,7 +61,7 @@ impl Driver {
         }
     }
 
-    /// The socket is full: the poller is to tell when it is not.
+    /// The socket is full: the poller reports when it no longer is.
     #[cold]
     fn watch_write(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else {
@@ -83,7 +83,7 @@ impl Driver {
         }
     }
 
-    /// Reads what is there. The poller tells of news only, so it reads on where there may be more, or notes that it did not.
+    /// Reads what is available. The poller reports changes only, so this reads on where there may be more, or records that it did not.
     pub(super) fn receive(&mut self, index: usize, has_ended: bool) {
         for _ in 0..READS_MAX {
             let Some(connection) = self.connections.get_mut(index) else {
@@ -116,7 +116,7 @@ impl Driver {
         self.unread.push((index, has_ended));
     }
 
-    /// Judges the first `length` bytes of the buffer, of which `received` are new, and does what follows from them.
+    /// Checks the first `length` bytes of the buffer, of which `received` are new, and continues accordingly.
     fn check(&mut self, index: usize, received: usize, length: usize) {
         self.now_ns = precise_ns();
         if self.now_ns >= self.window.start_ns {
@@ -139,14 +139,14 @@ impl Driver {
             };
             let step = self
                 .checker
-                .next(&mut connection.answer, kind, data, wanted_alike);
+                .next(&mut connection.response, kind, data, wanted_alike);
             match step {
-                Step::Answers(verdict) => {
+                Step::Responses(verdict) => {
                     at += verdict.consumed;
                     let is_last = verdict.closes || verdict.count == wanted;
                     if is_last && at < length {
                         self.enter_surplus(index, &verdict);
-                        return self.leave(index);
+                        return self.finish(index);
                     }
                     self.enter(index, &verdict);
                     if verdict.closes {
@@ -180,13 +180,13 @@ impl Driver {
         if connection.stage == Stage::Opening {
             connection.stage = Stage::Open;
             if connection.is_new {
-                self.heard(index);
+                self.settle(index);
                 self.fill();
             }
         }
     }
 
-    /// As [`Driver::enter`], where bytes that nobody asked for follow the last answer.
+    /// Like [`Driver::enter`], when unexpected bytes follow the last response.
     #[cold]
     fn enter_surplus(&mut self, index: usize, verdict: &Verdict) {
         if verdict.error.is_some() {
@@ -205,7 +205,7 @@ impl Driver {
         self.enter(index, &last);
     }
 
-    /// Bytes came while nothing was asked for: the last answer was wrong.
+    /// Bytes arrived while no request was outstanding: the last response was wrong.
     #[cold]
     fn surplus(&mut self, index: usize) {
         let stage = self.connections.get(index).map(|it| it.stage);
@@ -218,13 +218,13 @@ impl Driver {
         ) {
             self.tally.take_back(self.now_ns);
         }
-        self.leave(index);
+        self.finish(index);
     }
 
-    /// The server has said that it closes. What was pipelined behind the last answer is asked again elsewhere.
+    /// The server has announced that it closes. Requests pipelined after the last response are sent again on another connection.
     fn await_end(&mut self, index: usize, was_good: bool) {
-        if self.leaves_closing {
-            return self.leave(index);
+        if self.client_must_close {
+            return self.finish(index);
         }
         self.take_back_batch(index);
         if let Some(connection) = self.connections.get_mut(index) {
@@ -236,7 +236,7 @@ impl Driver {
         }
     }
 
-    /// After answers: the next batch, the end of the connection, or nothing yet.
+    /// Continues after responses: with the next batch, with the end of the connection, or with nothing yet.
     #[inline]
     pub(super) fn go_on(&mut self, index: usize) {
         let Some(connection) = self.connections.get(index) else {
@@ -244,15 +244,15 @@ impl Driver {
         };
         if self.schedule.is_some() {
             return match connection.outstanding == 0 && !self.common.plan.is_persistent {
-                true => self.leave(index),
+                true => self.finish(index),
                 false => self.list(index),
             };
         }
         if connection.outstanding > 0 || self.opening_end_ns.is_some() {
             // Nothing to do until more is received, or until the start is over.
         } else if !self.common.plan.is_persistent || index >= self.target {
-            self.leave(index);
-        } else if self.begin_batch(index) {
+            self.finish(index);
+        } else if self.start_batch(index) {
             self.flush(index);
         }
     }
@@ -265,14 +265,14 @@ impl Driver {
             return;
         };
         if connection.outstanding == 0 {
-            return self.leave(index);
+            return self.finish(index);
         }
-        if connection.answer.ends_with_connection() {
+        if connection.response.ends_with_connection() {
             let kind = self.common.mix.kind(connection.position());
-            if let Some(verdict) = self.checker.end(&mut connection.answer, kind) {
+            if let Some(verdict) = self.checker.end(&mut connection.response, kind) {
                 self.enter(index, &verdict);
             }
-            return self.leave(index);
+            return self.finish(index);
         }
         self.fail(index, ErrorClass::EarlyEof);
     }

@@ -1,4 +1,4 @@
-//! The phases of a run as one thread sees them.
+//! The phases of a run for one thread.
 
 use net::precise_ns;
 use rustix::time::{ClockId, clock_gettime};
@@ -6,21 +6,21 @@ use rustix::time::{ClockId, clock_gettime};
 use super::super::Plan;
 use super::super::series::SECOND_NS;
 
-/// When what begins and ends. Times are the greatest value as long as they are not known.
+/// When the phases start and end. Times are the greatest value until they are known.
 pub(super) struct Window {
     warm_up_ns: u64,
     length_ns: u64,
-    /// The load begins, and the schedule, if there is one.
+    /// The load starts, and the schedule, if there is one.
     pub(super) origin_ns: u64,
-    /// The measured time begins.
+    /// The measured time starts.
     pub(super) start_ns: u64,
     /// The measured time ends.
     pub(super) end_ns: u64,
     /// The current second of the measured time ends.
     pub(super) second_end_ns: u64,
-    /// What the processor had done for this thread when the measured time began.
+    /// The thread's processor time when the measured time started.
     start_cpu_ns: Option<u64>,
-    /// Time since then in which this thread was awake and had nothing to do.
+    /// Time since then during which this thread was awake and had nothing to do.
     pub(super) idle_ns: u64,
 }
 
@@ -43,7 +43,7 @@ impl Window {
         self.origin_ns != u64::MAX
     }
 
-    /// The begin is known now.
+    /// Sets the start, which is now known.
     pub(super) fn set(&mut self, origin_ns: u64) {
         self.origin_ns = origin_ns;
         self.start_ns = origin_ns.saturating_add(self.warm_up_ns);
@@ -51,8 +51,8 @@ impl Window {
         self.second_end_ns = self.start_ns.saturating_add(SECOND_NS);
     }
 
-    /// The next moment at which something begins or ends.
-    pub(super) fn next_ns(&self, now_ns: u64) -> u64 {
+    /// The next moment at which a phase starts or ends.
+    pub(super) fn next_phase_ns(&self, now_ns: u64) -> u64 {
         if now_ns < self.start_ns {
             self.start_ns
         } else if now_ns < self.end_ns {
@@ -62,7 +62,7 @@ impl Window {
         }
     }
 
-    /// Reads the processor's clock when the measured time begins.
+    /// Reads the thread's processor time when the measured time starts.
     pub(super) fn note_start(&mut self, now_ns: u64) {
         if now_ns >= self.start_ns && self.start_cpu_ns.is_none() {
             self.start_cpu_ns = Some(thread_cpu_ns());
@@ -70,7 +70,7 @@ impl Window {
         }
     }
 
-    /// How long the measured time lasted if it ends now, in nanoseconds; and how much of it the processor worked for this thread.
+    /// The length of the measured time if it ends now, in nanoseconds, and the processor time that this thread worked during it.
     pub(super) fn spent_ns(&self) -> (u64, u64) {
         let end_ns = self.end_ns.min(precise_ns());
         let since = |start_ns| thread_cpu_ns().saturating_sub(start_ns);

@@ -1,12 +1,12 @@
-//! One answer on its way in.
+//! One response as it is received.
 
 use wire::{BodyDecoder, Decoded, ResponseHead};
 
 use super::kind::{Kind, Record};
 use super::{Facts, Verdict};
 
-/// Where a connection is in its current answer.
-pub(in super::super) struct Answer {
+/// How much of the current response a connection has received.
+pub(in super::super) struct Response {
     stage: Stage,
     status: u16,
     persistent: bool,
@@ -15,22 +15,22 @@ pub(in super::super) struct Answer {
     head_bytes: u64,
     /// Bytes of content so far.
     length: u64,
-    /// The answer so far, as long as it may become the template.
+    /// The response so far, as long as it may become the template.
     record: Option<Box<Record>>,
 }
 
 pub(super) enum Stage {
-    /// Before or in the head.
+    /// Before or inside the head.
     Head,
-    /// So many bytes of content are to come.
+    /// This many bytes of content are to come.
     Known(u64),
     Chunked(BodyDecoder),
     UntilClose,
 }
 
-impl Answer {
-    pub(in super::super) fn new() -> Answer {
-        Answer {
+impl Response {
+    pub(in super::super) fn new() -> Response {
+        Response {
             stage: Stage::Head,
             status: 0,
             persistent: true,
@@ -41,12 +41,12 @@ impl Answer {
         }
     }
 
-    /// Whether nothing but the end of the connection ends this answer.
+    /// Whether only the end of the connection ends this response.
     pub(in super::super) fn ends_with_connection(&self) -> bool {
         matches!(self.stage, Stage::UntilClose)
     }
 
-    pub(super) fn is_at_begin(&self) -> bool {
+    pub(super) fn is_at_start(&self) -> bool {
         self.is_in_head() && self.head_bytes == 0
     }
 
@@ -62,8 +62,8 @@ impl Answer {
         self.head_bytes += head_bytes as u64;
     }
 
-    /// A final head is there.
-    pub(super) fn begin(&mut self, kind: &Kind, head: &ResponseHead<'_>, stage: Stage) {
+    /// A final head is complete.
+    pub(super) fn start(&mut self, kind: &Kind, head: &ResponseHead<'_>, stage: Stage) {
         self.stage = stage;
         self.status = head.status;
         self.persistent = head.persistent;
@@ -73,7 +73,7 @@ impl Answer {
         self.is_same = self.record.is_some() || kind.is_same_head(head);
     }
 
-    /// Reads content. Gives the bytes used, and whether the answer is whole. `None`: this is no framing.
+    /// Reads content. Returns the number of bytes used, and whether the response is complete. `None`: the framing is invalid.
     pub(super) fn read_content(&mut self, kind: &Kind, data: &[u8]) -> Option<(usize, bool)> {
         match &mut self.stage {
             Stage::Head => None,
@@ -117,7 +117,7 @@ impl Answer {
         self.length += content.len() as u64;
     }
 
-    /// The answer is whole: what it is worth. Begins the next.
+    /// Judges a complete response. The next one starts.
     pub(super) fn judge(&mut self, kind: &Kind, consumed: usize) -> Verdict {
         if let Some(record) = self.record.take() {
             self.is_same = kind.is_template(*record);
@@ -134,7 +134,7 @@ impl Answer {
             },
         };
         kind.note_first_content(self.length);
-        *self = Answer::new();
+        *self = Response::new();
         verdict
     }
 }

@@ -1,50 +1,50 @@
-//! Prepared answers: each kind as one block of repetitions, so that any number of answers is a slice of it.
+//! Prepared responses: each kind as one block of repetitions, so that any number of responses is a slice of it.
 
-/// The least size of a block; a batch that needs no more bytes leaves in one send.
+/// Minimum size of a block; a batch that needs no more bytes is sent in one send.
 const BLOCK_BYTES_MIN: usize = 256 * 1024;
 
-/// What a connection's first request asked for.
+/// What a connection's first request asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// HTTP/1.1, stays open.
     Persistent,
-    /// HTTP/1.0 that asked to stay open, so the answer must say that it does.
+    /// HTTP/1.0 that asks to keep the connection open, so the response must confirm it.
     PersistentStated,
-    /// One answer, then the end.
+    /// One response, then the end of the connection.
     Closing,
 }
 
-/// Answers of every kind.
-pub(super) struct Answers {
+/// Responses of every kind.
+pub(super) struct Responses {
     content_length: usize,
     persistent: Block,
     persistent_stated: Block,
     closing: Block,
 }
 
-/// One answer, repeated.
+/// One response, repeated.
 pub(super) struct Block {
     bytes: Vec<u8>,
-    answer_len: usize,
+    response_len: usize,
 }
 
-impl Answers {
-    pub(super) fn new(content_length: usize, unix_s: u64) -> Answers {
+impl Responses {
+    pub(super) fn new(content_length: usize, unix_s: u64) -> Responses {
         let blank = || Block {
             bytes: Vec::new(),
-            answer_len: 0,
+            response_len: 0,
         };
-        let mut answers = Answers {
+        let mut responses = Responses {
             content_length,
             persistent: blank(),
             persistent_stated: blank(),
             closing: blank(),
         };
-        answers.set_date(unix_s);
-        answers
+        responses.set_date(unix_s);
+        responses
     }
 
-    /// Renders all blocks with a new date. Their lengths stay.
+    /// Renders all blocks with a new date. Their lengths do not change.
     pub(super) fn set_date(&mut self, unix_s: u64) {
         let date = wire::imf_fixdate(unix_s);
         let length = self.content_length;
@@ -64,31 +64,31 @@ impl Answers {
 }
 
 impl Block {
-    pub(super) fn answer_len(&self) -> usize {
-        self.answer_len
+    pub(super) fn response_len(&self) -> usize {
+        self.response_len
     }
 
-    /// Up to `wanted` bytes of the endless series of answers, from byte `phase` of an answer on.
+    /// Up to `wanted` bytes of the endless series of responses, starting at byte `phase` of a response.
     pub(super) fn part(&self, phase: usize, wanted: usize) -> &[u8] {
         let end = (phase + wanted).min(self.bytes.len());
         self.bytes.get(phase..end).unwrap_or_default()
     }
 
     fn render(&mut self, date: &[u8], connection_line: &str, content_length: usize) {
-        let mut answer = Vec::with_capacity(200 + content_length);
-        answer.extend_from_slice(b"HTTP/1.1 200 OK\r\nServer: bolide\r\nDate: ");
-        answer.extend_from_slice(date);
-        answer
+        let mut response = Vec::with_capacity(200 + content_length);
+        response.extend_from_slice(b"HTTP/1.1 200 OK\r\nServer: bolide\r\nDate: ");
+        response.extend_from_slice(date);
+        response
             .extend_from_slice(b"\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: ");
-        answer.extend_from_slice(itoa::Buffer::new().format(content_length).as_bytes());
-        answer.extend_from_slice(b"\r\n");
-        answer.extend_from_slice(connection_line.as_bytes());
-        answer.extend_from_slice(b"\r\n");
-        answer.extend(b"Hello, World!".iter().cycle().take(content_length));
-        self.answer_len = answer.len();
+        response.extend_from_slice(itoa::Buffer::new().format(content_length).as_bytes());
+        response.extend_from_slice(b"\r\n");
+        response.extend_from_slice(connection_line.as_bytes());
+        response.extend_from_slice(b"\r\n");
+        response.extend(b"Hello, World!".iter().cycle().take(content_length));
+        self.response_len = response.len();
         self.bytes.clear();
         while self.bytes.len() < BLOCK_BYTES_MIN {
-            self.bytes.extend_from_slice(&answer);
+            self.bytes.extend_from_slice(&response);
         }
     }
 }
@@ -98,21 +98,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_is_as_long_as_the_hello_answer_of_bolide() {
-        let answers = Answers::new(13, 784_111_777);
-        let block = answers.block(Kind::Persistent);
+    fn the_response_equals_that_of_bolide_to_hello() {
+        let responses = Responses::new(13, 784_111_777);
+        let block = responses.block(Kind::Persistent);
         let expected = "HTTP/1.1 200 OK\r\nServer: bolide\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
              Content-Type: text/plain; charset=utf-8\r\nContent-Length: 13\r\n\r\nHello, World!";
-        assert_eq!(block.part(0, block.answer_len()), expected.as_bytes());
+        assert_eq!(block.part(0, block.response_len()), expected.as_bytes());
     }
 
     #[test]
     fn parts_continue_each_other_across_the_block() {
-        let answers = Answers::new(13, 0);
-        let block = answers.block(Kind::Closing);
+        let responses = Responses::new(13, 0);
+        let block = responses.block(Kind::Closing);
         let whole: Vec<u8> = block.part(0, usize::MAX / 2).to_vec();
-        assert_eq!(whole.len() % block.answer_len(), 0);
+        assert_eq!(whole.len() % block.response_len(), 0);
         assert_eq!(block.part(5, 1000), &whole[5..1005]);
-        assert_eq!(block.part(block.answer_len() - 1, 2), b"!H");
+        assert_eq!(block.part(block.response_len() - 1, 2), b"!H");
     }
 }
