@@ -1,17 +1,18 @@
-//! Deadlines: a hashed wheel of coarse ticks that is cheap to be late with.
+//! Deadlines: a hashed timer wheel with coarse ticks.
 //!
-//! An owner keeps its true deadline itself and puts a *reminder* here. When the reminder fires it compares, acts or asks again. So a
-//! deadline that moves away with every request (keep-alive) costs nothing until its old reminder fires, once per timeout.
+//! An owner keeps its true deadline itself and sets a *reminder* here. When the reminder fires, the owner compares both, and acts or
+//! sets another reminder. So a deadline that moves with every request (keep-alive) costs nothing until its old reminder fires, once per
+//! timeout.
 
-/// The grain of a deadline in milliseconds: a timeout may act up to one tick late, never early.
+/// The resolution of a deadline in milliseconds: a timeout may fire up to one tick late, never early.
 pub const TICK_MS: u64 = 128;
 
 const SLOTS: usize = 512;
 
-/// Reminders, each the key its owner knows it by.
+/// Reminders, each represented by a key of its owner.
 pub struct TimerWheel {
     slots: Vec<Vec<(u64, u32)>>,
-    /// The first tick that has not been fired.
+    /// The first tick that has not fired yet.
     next_tick: u64,
     count: usize,
 }
@@ -26,7 +27,7 @@ impl TimerWheel {
         }
     }
 
-    /// Reminds of `key` at the first tick that is not before `at_ms`. Keys may stand more than once.
+    /// Sets a reminder with `key` at the first tick that is not before `at_ms`. A key may have several.
     ///
     /// Cost: a push; allocates only while the wheel grows.
     pub fn remind(&mut self, key: u32, at_ms: u64) {
@@ -39,7 +40,7 @@ impl TimerWheel {
 
     /// How long a wait may last before a reminder can be due; `None` when there is none.
     ///
-    /// A tick of the next turn of the wheel may answer too early, which costs one idle pass.
+    /// If the nearest reminder belongs to a later turn of the wheel, this is too short, which costs one idle pass.
     pub fn wait_ms(&self, now_ms: u64) -> Option<u64> {
         if self.count == 0 {
             return None;
@@ -51,7 +52,7 @@ impl TimerWheel {
         Some(((self.next_tick + ahead) * TICK_MS).saturating_sub(now_ms))
     }
 
-    /// True when a tick has passed since the last [`TimerWheel::expire`]: a cheap test for every pass.
+    /// Whether a tick has passed since the last [`TimerWheel::expire`]: a cheap check for every pass.
     pub fn is_due(&self, now_ms: u64) -> bool {
         self.count > 0 && now_ms / TICK_MS >= self.next_tick
     }

@@ -7,16 +7,16 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::poller::{Interest, Poller, Token};
 
-/// The token of a waker; its readiness says nothing but that the wait is over.
+/// The token of a waker. Its readiness only means that the wait is over.
 const WAKER: Token = Token::MAX - 1;
 
-/// A descriptor that a reactor watches for nothing but to be woken.
+/// A descriptor that a reactor watches only to be woken.
 pub struct Waker {
     counter: OwnedFd,
 }
 
 impl Waker {
-    /// A waker that wakes nobody yet.
+    /// A waker that is not watched yet.
     ///
     /// # Errors
     /// When the process or the system has no descriptor left.
@@ -27,7 +27,7 @@ impl Waker {
         })
     }
 
-    /// Lets it wake who waits for `poller`. Edge-triggered: each wake-up is reported once, and the counter is never read.
+    /// Lets it wake the thread waiting in `poller`. Edge-triggered: each wake-up is reported once, and the counter is never read.
     ///
     /// # Errors
     /// As [`Poller::add`].
@@ -35,9 +35,9 @@ impl Waker {
         poller.add_edge(&self.counter, WAKER, Interest::READ)
     }
 
-    /// Ends the wait under way, or the next one.
+    /// Ends the current wait, or the next one.
     pub fn wake(&self) {
-        // Fails only when nobody has waited for 2^64 wake-ups: then one is due anyway.
+        // Fails only after 2^64 wake-ups without a wait: then one is pending anyway.
         let _ = rustix::io::write(&self.counter, &1u64.to_ne_bytes());
     }
 }
@@ -57,7 +57,7 @@ mod tests {
         for _ in 0..2 {
             waker.wake();
             waker.wake();
-            // For ever, if the wake-up were lost.
+            // This would block forever if the wake-up were lost.
             poller.wait(&mut events, None).unwrap();
             assert_eq!(events.iter().count(), 1);
             poller.wait(&mut events, Some(0)).unwrap();

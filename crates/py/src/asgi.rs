@@ -114,7 +114,7 @@ impl Asgi {
                 self.ended(py, exchange, result, responder)?
             }
         };
-        if outcome == Outcome::Answered {
+        if outcome == Outcome::Responded {
             self.kits.give_back(py, kit);
         }
         Ok(outcome)
@@ -165,7 +165,7 @@ impl Asgi {
         let task = self.runner.suspended(py, coroutine, future, running)?;
         let exchange = kit.exchange.get();
         if let Direct::Written = exchange.first_step_ends(py, responder)? {
-            return Ok(Outcome::Answered);
+            return Ok(Outcome::Responded);
         }
         let before = exchange.open(py, |open| std::mem::replace(&mut open.task, task))?;
         drop(before);
@@ -188,7 +188,7 @@ impl Asgi {
             Ok(()) => {}
         }
         match direct {
-            Direct::Written => Ok(Outcome::Answered),
+            Direct::Written => Ok(Outcome::Responded),
             Direct::Nothing => {
                 exchange.close(py);
                 Ok(failure(responder))

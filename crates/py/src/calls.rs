@@ -67,7 +67,7 @@ impl Calls {
         ) {
             Match::Route(index) => {
                 let Some(route) = table.routes.get(index) else {
-                    return Outcome::Answered;
+                    return Outcome::Responded;
                 };
                 if !route.is_async && request.content == Content::Later {
                     return Outcome::ReadContent;
@@ -117,7 +117,7 @@ impl Calls {
         let result = self.call_handler(py, route, request, &object);
         let outcome = match result {
             // Most handlers return a str, so it is tried first.
-            Ok(value) if self.respond_text(subject, &value, responder) => Outcome::Answered,
+            Ok(value) if self.respond_text(subject, &value, responder) => Outcome::Responded,
             result => self.ended(py, subject, result, responder),
         };
         self.runner.call_ends(py);

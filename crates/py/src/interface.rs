@@ -177,10 +177,10 @@ impl App for Interface {
         whichever!(self, app => app.pull(id, out))
     }
 
-    fn answer_left(&mut self) {
+    fn response_sent(&mut self) {
         match self {
-            Interface::Wsgi(wsgi) => wsgi.answer_left(),
-            Interface::Mounted(mounted) => mounted.answer_left(),
+            Interface::Wsgi(wsgi) => wsgi.response_sent(),
+            Interface::Mounted(mounted) => mounted.response_sent(),
             Interface::Native(_) | Interface::Asgi(_) => {}
         }
     }

@@ -254,7 +254,7 @@ impl App for Wsgi {
         }
     }
 
-    fn answer_left(&mut self) {
+    fn response_sent(&mut self) {
         if let Calls::Inline(inline) = &mut self.calls {
             inline.unclosed.end(&mut self.runner);
         }
@@ -321,5 +321,5 @@ fn queue(
     }
     let fields = Fields::constant(pool::UNAVAILABLE_FIELDS);
     responder.respond(503, fields, pool::UNAVAILABLE);
-    Outcome::Answered
+    Outcome::Responded
 }

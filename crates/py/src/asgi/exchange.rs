@@ -494,9 +494,9 @@ fn started_before() -> PyErr {
 
 /// The response for an application that failed before it started one.
 pub(crate) fn failure(responder: &mut Responder<'_>) -> Outcome {
-    if !responder.is_answered() {
+    if !responder.has_responded() {
         let fields = Fields::constant(crate::response::TEXT);
         responder.respond(500, fields, b"500 Internal Server Error\n");
     }
-    Outcome::Answered
+    Outcome::Responded
 }

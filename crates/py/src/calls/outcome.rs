@@ -51,7 +51,7 @@ impl Calls {
         responder: &mut Responder<'_>,
     ) -> PyResult<Outcome> {
         if self.respond_text(subject, value, responder) {
-            return Ok(Outcome::Answered);
+            return Ok(Outcome::Responded);
         }
         let response = convert(value)?;
         if let Source::Whole(body) = &response.source {
@@ -59,7 +59,7 @@ impl Calls {
             if subject.may_be_open {
                 self.runner.shared.close(subject.id);
             }
-            return Ok(Outcome::Answered);
+            return Ok(Outcome::Responded);
         }
         self.stream(py, subject, response, responder)
     }
@@ -81,7 +81,7 @@ impl Calls {
                 if !responder.begin(response.status, Fields::of_application(&owned.fields), None) {
                     self.runner.shared.close(subject.id);
                     parts.close(py);
-                    return Ok(Outcome::Answered);
+                    return Ok(Outcome::Responded);
                 }
                 let request = subject.request.clone_ref(py);
                 let before = self.runner.shared.open(subject.id, |exchange| {
@@ -117,7 +117,7 @@ impl Calls {
                     responder,
                 ))
             }
-            Source::Whole(_) => Ok(Outcome::Answered),
+            Source::Whole(_) => Ok(Outcome::Responded),
         }
     }
 
@@ -182,10 +182,10 @@ impl Calls {
 
 /// The response of last resort.
 fn plain_response(responder: &mut Responder<'_>) -> Outcome {
-    if !responder.is_answered() {
+    if !responder.has_responded() {
         responder.respond(500, Fields::constant(TEXT), b"500 Internal Server Error\n");
     }
-    Outcome::Answered
+    Outcome::Responded
 }
 
 pub(super) fn plain_failure(

@@ -117,8 +117,8 @@ impl Mounted {
         (&mut self.native, &mut self.mounts)
     }
 
-    /// See [`server::App::answer_left`].
-    pub(super) fn answer_left(&mut self) {
+    /// See [`server::App::response_sent`].
+    pub(super) fn response_sent(&mut self) {
         let py = ffi::attached();
         let mut wsgi = self.mounts.wsgi_mut();
         let Some(wsgi) = wsgi.find(|wsgi| wsgi.has_call()) else {
@@ -128,7 +128,7 @@ impl Mounted {
         if let Err(error) = &hidden {
             log_failure(py, error, None);
         }
-        wsgi.answer_left();
+        wsgi.response_sent();
     }
 
     /// See [`server::App::pull`]; the next four implement that trait's methods too.
@@ -298,7 +298,7 @@ impl Guest {
                     log_failure(py, &error, None);
                     let fields = Fields::constant(crate::response::TEXT);
                     responder.respond(500, fields, b"500 Internal Server Error\n");
-                    Outcome::Answered
+                    Outcome::Responded
                 }
             },
         }

@@ -145,7 +145,7 @@ impl Inline {
         match returned {
             Returned::Whole(content) => {
                 match self.whole(py, exchange, content.as_bytes(), responder) {
-                    Ok(Whole::Written) => Ok(Outcome::Answered),
+                    Ok(Whole::Written) => Ok(Outcome::Responded),
                     // Only the head was written: the rest follows as a stream, which ends too early.
                     Ok(Whole::Short(first, owed)) => {
                         let stream = Stream::new(py, runner, request, owed, None);
@@ -160,7 +160,7 @@ impl Inline {
             {
                 self.unclosed.keep(request.head, blocks);
                 let written = self.whole(py, exchange, first.as_bytes(), responder);
-                written.map(|_| Outcome::AnsweredAhead)
+                written.map(|_| Outcome::RespondedAhead)
             }
             Returned::Blocks(first, blocks) => {
                 match begin_stream(py, exchange, first.as_bytes(), responder) {
@@ -170,7 +170,7 @@ impl Inline {
                     }
                     nothing_follows => {
                         blocks.close();
-                        nothing_follows.map(|_| Outcome::Answered)
+                        nothing_follows.map(|_| Outcome::Responded)
                     }
                 }
             }
@@ -378,9 +378,9 @@ impl Stream {
 
 /// The response of last resort.
 pub(super) fn failure(responder: &mut Responder<'_>) -> Outcome {
-    if !responder.is_answered() {
+    if !responder.has_responded() {
         let fields = Fields::constant(crate::response::TEXT);
         responder.respond(500, fields, b"500 Internal Server Error\n");
     }
-    Outcome::Answered
+    Outcome::Responded
 }
