@@ -1,12 +1,7 @@
 //! The reactor's parts: readiness, time, deadlines, listeners and transports.
 //!
-<<<<<<< HEAD
-//! Knows descriptors and bytes, no word of HTTP and nothing of Python. Every system call goes through `rustix`, but for one
-//! in [`sys`]. Read [`poller`] first: a backend for another kernel is one more file with the same six functions.
-=======
 //! This crate deals with descriptors and bytes, and knows neither HTTP nor Python. Every system call goes through `rustix`, so there is
 //! no `unsafe` here. Read [`poller`] first: a backend for another kernel is one more file with the same six functions.
->>>>>>> d7f496b (Describe the timer wheel and the waker in plain English)
 
 mod clock;
 mod listener;
