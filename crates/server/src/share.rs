@@ -1,8 +1,8 @@
 //! What one connection may do before others have their turn.
 //!
 //! A share is counted in requests, bytes and time. Time is what matters, but reading the clock for each request would cost more than
-//! parsing some of them: it is read after the 2nd, 4th, 8th and each further 16th request of a turn. So a turn of slow requests ends
-//! after 10 ms and one request, and one in which they become slow after at most 15 more.
+//! parsing some of them: it is read after the 2nd, 6th, 18th and each further 16th request of a turn. So a turn of requests that take
+//! equally long ends after 10 to 30 ms (or two requests), and one in which they become slow after at most 15 more.
 
 use net::Clock;
 
@@ -12,16 +12,19 @@ pub(crate) const TURN_MS: u64 = 10;
 const REQUESTS_MAX: u32 = 1024;
 /// Response bytes of one turn.
 const BYTES_MAX: usize = 1 << 20;
-/// The clock is read after as many requests at the latest.
+/// The clock is read after so many requests for the first time, and then after as many more at the latest.
+const FIRST: u32 = 2;
 const UNCLOCKED_MAX: u32 = 16;
 
 /// What is left of a turn.
 #[derive(Debug, Default)]
 pub(crate) struct Share {
     began_ms: u64,
+    /// Requests until the clock is read.
+    unclocked: u32,
+    /// Those that will have begun then.
     requests: u32,
     bytes: usize,
-    is_used: bool,
 }
 
 impl Share {
@@ -30,32 +33,68 @@ impl Share {
     pub(crate) fn begin(&mut self, now_ms: u64) {
         *self = Share {
             began_ms: now_ms,
-            ..Share::default()
+            unclocked: FIRST,
+            requests: FIRST,
+            bytes: 0,
         };
     }
 
-    /// A request was begun. True when the turn is over, unless nothing waits behind the request.
+    /// A request was begun. True when the turn is over.
     #[inline]
-    pub(crate) fn count_request(&mut self, clock: &mut Clock) -> bool {
-        self.requests += 1;
-        let is_clocked =
-            self.requests.is_power_of_two() || self.requests.is_multiple_of(UNCLOCKED_MAX);
-        if self.requests > 1 && is_clocked {
-            let is_late = clock.tick().saturating_sub(self.began_ms) >= TURN_MS;
-            self.is_used |= is_late || self.requests >= REQUESTS_MAX;
-        }
-        self.is_used
+    pub(crate) fn is_used_by_request(&mut self, clock: &mut Clock) -> bool {
+        self.unclocked = self.unclocked.wrapping_sub(1);
+        self.unclocked == 0 && self.is_used(clock)
+    }
+
+    /// Reads the clock.
+    #[inline(never)]
+    fn is_used(&mut self, clock: &mut Clock) -> bool {
+        self.unclocked = (self.requests * 2).min(UNCLOCKED_MAX);
+        self.requests += self.unclocked;
+        let is_late = clock.tick().saturating_sub(self.began_ms) >= TURN_MS;
+        is_late || self.requests > REQUESTS_MAX || self.is_sent()
+    }
+
+    /// Whether as much was sent as may be.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.bytes >= BYTES_MAX
     }
 
     /// Bytes were sent.
     #[inline]
     pub(crate) fn count_bytes(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes);
-        self.is_used |= self.bytes >= BYTES_MAX;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    /// Requests that a turn begins, each of which takes that long.
+    fn requests(each_ms: u64, from: u64) -> u64 {
+        let now_ms = Arc::new(AtomicU64::new(1000));
+        let mut clock = Clock::manual(Arc::clone(&now_ms));
+        let mut share = Share::default();
+        share.begin(clock.now_ms());
+        (1..)
+            .find(|&count| {
+                let took_ms = if count > from { each_ms } else { 0 };
+                now_ms.fetch_add(took_ms, Ordering::Relaxed);
+                share.is_used_by_request(&mut clock)
+            })
+            .unwrap_or(0)
     }
 
-    #[inline]
-    pub(crate) fn is_used(&self) -> bool {
-        self.is_used
+    #[test]
+    fn a_turn_ends_by_time_soon_and_by_count_at_last() {
+        assert_eq!(requests(5, 0), 2);
+        assert_eq!(requests(3, 0), 6);
+        assert_eq!(requests(1, 0), 18);
+        assert_eq!(requests(5, 18), 34);
+        assert!((1000..=1040).contains(&requests(0, 0)));
     }
 }

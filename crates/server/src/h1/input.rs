@@ -37,24 +37,29 @@ impl H1 {
 
     /// Goes on with input that waited.
     pub(super) fn resume<A: App>(&mut self, turn: &mut Turn<'_, A>) {
-        if matches!(self.reading, Reading::Waiting(_)) {
-            self.reading = Reading::Head;
+        let (since_ms, was_head) = (self.since_ms, matches!(self.reading, Reading::Head));
+        if matches!(self.reading, Reading::Head | Reading::Waiting(_)) {
+            self.reading = Reading::Idle;
         }
         let mut input = std::mem::take(&mut self.input);
         let used = self.advance(turn, &input);
+        if was_head && used == 0 {
+            // The time for a head is absolute.
+            self.since_ms = since_ms;
+        }
         if used < input.len() {
             input.drain(..used);
             self.input = input;
         }
     }
 
-    /// Serves `data` from its start as far as possible. Gives how much of it is used.
+    /// Serves `data` from its start as far as possible. Gives how much of it is used. Begins in `Idle` (or in what takes no head).
     #[inline]
     fn advance<A: App>(&mut self, turn: &mut Turn<'_, A>, data: &[u8]) -> usize {
         let mut rest = data;
         while !rest.is_empty() {
             match &mut self.reading {
-                Reading::Idle | Reading::Head => {
+                Reading::Idle => {
                     if !self.head(turn, &mut rest) {
                         break;
                     }
@@ -65,7 +70,7 @@ impl H1 {
                         break;
                     }
                 }
-                Reading::Waiting(_) => break,
+                Reading::Head | Reading::Waiting(_) => break,
                 Reading::Closing(ending) => {
                     if *ending == Ending::Read {
                         *ending = Ending::Unread;
@@ -74,25 +79,27 @@ impl H1 {
                 }
             }
         }
-        let used = data.len() - rest.len();
-        match self.reading {
-            Reading::Idle if !rest.is_empty() => {
-                self.reading = Reading::Head;
-                self.since_ms = turn.now_ms();
-            }
-            // The rest belongs to the request after those that were served.
-            Reading::Head if used > 0 && !rest.is_empty() => self.since_ms = turn.now_ms(),
-            Reading::Head if rest.is_empty() => self.reading = Reading::Idle,
-            _ => {}
+        if matches!(self.reading, Reading::Idle) && !rest.is_empty() {
+            self.reading = Reading::Head;
+            self.since_ms = turn.now_ms();
         }
-        used
+        data.len() - rest.len()
     }
 
-    /// After a request: sends when much is to be sent, and stops when the socket is full or the turn is over.
+    /// After a request: leaves the rest to another turn if the connection has used its share of this one, or sends when much is to be sent.
     #[inline]
     fn stop_for_others<A: App>(&mut self, turn: &mut Turn<'_, A>, rest: &[u8]) {
-        let is_over = turn.context.share.count_request(&mut turn.context.clock);
-        if turn.context.out.len() as u64 >= turn.context.limits.send_buffer_bytes_max {
+        let context = &mut *turn.context;
+        let is_used = context.share.is_used_by_request(&mut context.clock);
+        let is_much = context.out.len() as u64 >= context.limits.send_buffer_bytes_max;
+        if is_used || is_much {
+            self.pause(turn, rest, is_much);
+        }
+    }
+
+    #[cold]
+    fn pause<A: App>(&mut self, turn: &mut Turn<'_, A>, rest: &[u8], is_much: bool) {
+        if is_much {
             self.send_now(turn);
         }
         if rest.is_empty() || !self.waits_for_request() {
@@ -100,7 +107,7 @@ impl H1 {
         }
         if turn.link.is_full() {
             self.reading = Reading::Waiting(For::Socket);
-        } else if is_over || turn.context.share.is_used() {
+        } else if !is_much || turn.context.share.is_sent() {
             self.reading = Reading::Waiting(For::Turn);
         }
     }
@@ -168,8 +175,6 @@ impl H1 {
         head: &RequestHead<'_>,
         after: &[u8],
     ) -> usize {
-        // Where the next request is read from, unless this one says otherwise.
-        self.reading = Reading::Idle;
         match head.body_length {
             BodyLength::None => {
                 self.call(turn, head, Content::Whole(b""));
