@@ -99,7 +99,8 @@ impl Connection {
         {
             let room_bytes = room.len();
             let received = self.link.receive_into(room);
-            self.link.note(&received, room_bytes, has_ended);
+            let now_ms = context.clock.now_ms();
+            self.link.note(&received, room_bytes, has_ended, now_ms);
             let link = &mut self.link;
             let turn = &mut Turn { link, context, app };
             let fate = match received {
@@ -125,7 +126,8 @@ impl Connection {
         buffer: &[u8],
         has_ended: bool,
     ) -> Fate {
-        self.link.note(&received, buffer.len(), has_ended);
+        let now_ms = context.clock.now_ms();
+        self.link.note(&received, buffer.len(), has_ended, now_ms);
         if let Phase::H1(h1) = &mut self.phase {
             let link = &mut self.link;
             let fate = h1.received(&mut Turn { link, context, app }, &received, buffer);
@@ -304,14 +306,14 @@ impl Connection {
         Fate::Open
     }
 
+    /// A reset takes with it what has not arrived.
     fn cut(&mut self, context: &Context) -> Fate {
-        match self.link.check_delivery(context) {
-            Delivery::UnderWay => {
-                self.phase = Phase::Cutting;
-                Fate::Open
-            }
-            Delivery::Complete | Delivery::Stuck => Fate::Reset,
+        let waits = self.link.can_reset() && context.timeouts.linger_timeout_ms > 0;
+        if waits && self.link.check_delivery(context) == Delivery::UnderWay {
+            self.phase = Phase::Cutting;
+            return Fate::Open;
         }
+        Fate::Reset
     }
 
     /// When something must have happened; `u64::MAX` for never.

@@ -72,7 +72,7 @@ enum Ending {
 
 /// What is read next.
 enum Reading {
-    /// The first byte of a request.
+    /// The first byte of a request; `input` is empty.
     Idle,
     /// The rest of a head; `input` holds its start.
     Head,

@@ -88,6 +88,9 @@ pub(crate) struct Broken;
 /// A response of at most so many bytes leaves with the first packets of a connection (RFC 6928): closing right after it loses nothing.
 const PROMPT_BYTES: u64 = 14_600;
 
+/// More than this at once takes a slow peer longer than it takes the kernel: it is looked at when it has arrived.
+const LARGE_BYTES: usize = 65_536;
+
 /// One end of a connection.
 pub(crate) struct Link {
     transport: Transport,
@@ -139,7 +142,13 @@ impl Link {
     /// Notes what a read into room for `room_bytes` brought: whether it may have left something, and the peer's end. `has_ended` when the
     /// kernel said so with the event.
     #[inline]
-    pub(crate) fn note(&mut self, received: &Received, room_bytes: usize, has_ended: bool) {
+    pub(crate) fn note(
+        &mut self,
+        received: &Received,
+        room_bytes: usize,
+        has_ended: bool,
+        now_ms: u64,
+    ) {
         match received {
             Received::Bytes(count) => {
                 if (has_ended || *count == room_bytes || self.transport.has_buffered())
@@ -148,19 +157,20 @@ impl Link {
                     self.watch = Watch::Missed(interest);
                 }
             }
-            Received::End => self.receiving = Receiving::Ended,
+            Received::End => {
+                self.note_peer_end(now_ms);
+                self.receiving = Receiving::Ended;
+            }
             Received::Blocked | Received::Broken(_) => {}
         }
     }
 
-    /// The peer sends no more, though there may be something to read. True when that is news.
-    pub(crate) fn note_peer_end(&mut self, now_ms: u64) -> bool {
-        if self.receiving != Receiving::Open {
-            return false;
+    /// The peer sends no more, though there may be something to read.
+    pub(crate) fn note_peer_end(&mut self, now_ms: u64) {
+        if self.receiving == Receiving::Open {
+            self.receiving = Receiving::Ending;
+            self.moved_ms = now_ms;
         }
-        self.receiving = Receiving::Ending;
-        self.moved_ms = now_ms;
-        true
     }
 
     /// Whether the peer is known to send no more.
@@ -180,6 +190,11 @@ impl Link {
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         matches!(self.sending, Sending::Full(_))
+    }
+
+    /// Whether what was sent had not arrived when it was looked at.
+    pub(crate) fn is_arriving(&self) -> bool {
+        matches!(self.sending, Sending::Arriving(_))
     }
 
     /// When the socket last took bytes, or the peer ended its side.
@@ -236,6 +251,9 @@ impl Link {
         self.sent_bytes += count as u64;
         self.moved_ms = context.clock.now_ms();
         context.share.count_bytes(count);
+        if count > LARGE_BYTES && matches!(self.sending, Sending::Open) {
+            self.sending = Sending::Arriving(Box::new(self.backlog(context)));
+        }
     }
 
     /// A backlog for a socket that has just become full.
@@ -362,6 +380,11 @@ impl Link {
     }
 
     // Closing.
+
+    /// Whether the peer can be shown a reset; on a UNIX socket it sees an ordinary end.
+    pub(crate) fn can_reset(&self) -> bool {
+        matches!(self.client, Peer::Internet(_))
+    }
 
     /// First step: ends our sending side. True when the second has to wait, because closing now could reset away what the peer has not
     /// read: it sent more than was read, or much is still on its way.

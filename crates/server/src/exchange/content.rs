@@ -8,7 +8,7 @@
 //! | `Exchange`, `Ahead` | is not read | the handler |
 //! | `Nobody` | is thrown away | the peer, at its pace |
 //!
-//! When the response to a request has left, its content belongs to `Nobody`, whatever it was before. So the handler of `Unasked` and
+//! When the response to a request is complete, its content belongs to `Nobody`, whatever it was before. So the handler of `Unasked` and
 //! `Ahead` is always one that owes a response, and everything else has the peer's pace for a deadline.
 
 use std::mem::MaybeUninit;

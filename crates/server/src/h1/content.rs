@@ -6,7 +6,7 @@ use wire::{BodyDecoder, BodyLength, Decoded, Progress as Parsed, ProtocolError};
 
 use super::input::{CONTENT_TOO_LONG, Refused};
 use super::queue::Queued;
-use super::{Ending, H1, Reading, log_abandoned};
+use super::{Ending, For, H1, Reading, log_abandoned};
 use crate::app::{Abort, App, Content};
 use crate::context::Context;
 use crate::exchange::Progress;
@@ -179,10 +179,12 @@ impl H1 {
     /// The next request may follow, if one may at all.
     fn content_is_over<A: App>(&mut self, turn: &Turn<'_, A>, is_persistent: bool) {
         match is_persistent {
-            true => {
+            // In the midst of a batch, `input` is empty, and what follows is in the hands of who serves the batch.
+            true if self.input.is_empty() => {
                 self.reading = Reading::Idle;
                 self.since_ms = turn.now_ms();
             }
+            true => self.reading = Reading::Waiting(For::Exchange),
             false => self.reading = Reading::Closing(Ending::Read),
         }
     }
@@ -277,7 +279,7 @@ impl H1 {
         }
     }
 
-    /// The content of a request whose response has left belongs to nobody any more.
+    /// The content of a request whose response is complete belongs to nobody any more.
     pub(super) fn release_content<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,

@@ -3,7 +3,7 @@
 //! | state | owes | until | then |
 //! | --- | --- | --- | --- |
 //! | link full, or its bytes under way | peer | its pace (`write_timeout_ms`, `response_rate_bytes_per_s_min`) | reset |
-//! | `Idle`, no exchange | peer | `keep_alive_timeout_ms` | end |
+//! | `Idle`, no exchange | peer | `keep_alive_timeout_ms` after it has received the last response | end |
 //! | `Head`, link not full | peer | `header_timeout_ms` | 408 |
 //! | `Content` that is waited for | peer | its pace (`body_grace_ms`, `body_rate_bytes_per_s_min`, `body_pause_ms_max`) | 408, or end where the response has left |
 //! | an exchange `Waiting`, its handler not for the peer | application | `handler_timeout_ms` | 503 |
@@ -71,8 +71,7 @@ impl H1 {
     fn next(&self, link: &Link, context: &Context) -> (u64, Late) {
         let delivery_ms = link.delivery_check_ms();
         let request_ms = match self.reading {
-            // What the peer has not received yet is no time of its own.
-            Reading::Idle if self.queue.is_empty() && delivery_ms == u64::MAX => {
+            Reading::Idle if self.queue.is_empty() && !link.is_full() => {
                 self.idle_deadline_ms(context)
             }
             _ => u64::MAX,
@@ -128,11 +127,9 @@ impl H1 {
                 Delivery::Complete => self.since_ms = turn.now_ms(),
                 Delivery::UnderWay => {}
             },
-            Late::Request => match turn.link.check_delivery(turn.context) {
-                // It is still receiving: its time has not begun.
-                Delivery::UnderWay => self.since_ms = turn.now_ms(),
-                Delivery::Stuck => return Fate::Reset,
-                Delivery::Complete => return Fate::End { has_unread: false },
+            Late::Request => match self.late_request(turn) {
+                Fate::Open => {}
+                fate => return fate,
             },
             Late::Head => {
                 let is_head = is_head_method(&self.input);
@@ -144,6 +141,19 @@ impl H1 {
             Late::Part => return self.abandon(turn, Abort::Disconnected),
         }
         self.settle(turn)
+    }
+
+    /// No request has come in time; but the time begins when the client has received the response before it.
+    fn late_request<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        let was_complete = !turn.link.is_arriving();
+        match turn.link.check_delivery(turn.context) {
+            Delivery::Complete if was_complete => Fate::End { has_unread: false },
+            Delivery::Complete | Delivery::UnderWay => {
+                self.since_ms = turn.now_ms();
+                Fate::Open
+            }
+            Delivery::Stuck => Fate::Reset,
+        }
     }
 
     /// Responds for every handler whose time is over.

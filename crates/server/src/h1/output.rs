@@ -45,6 +45,10 @@ impl H1 {
         if queued.obey(&mut turn.context.stamp, command) == Obeyed::EndedEarly {
             turn.app.abort(id, Abort::Refused);
         }
+        if queued.exchange.is_ended() {
+            let is_persistent = queued.is_persistent();
+            self.release_content(turn, id, is_persistent);
+        }
     }
 
     /// Sends what is ready, goes on with what it frees, and says what becomes of the connection.
@@ -110,7 +114,6 @@ impl H1 {
             Reading::Content(incoming) if unused > 0 && incoming.takes_more(turn.context) => {
                 self.resume(turn);
             }
-            Reading::Idle if unused > 0 => self.resume(turn),
             _ => return Step::Over(self.fate(turn)),
         }
         if turn.link.is_half_closed() {
@@ -157,7 +160,7 @@ impl H1 {
             }
             turn.context.log(ended.exchange.record.as_deref());
             let is_cut = ended.exchange.progress == Progress::Cut;
-            let is_persistent = ended.encoding.framing.persistent && !is_cut;
+            let is_persistent = ended.is_persistent();
             self.release_content(turn, ended.exchange.id, is_persistent);
             if !is_persistent {
                 if is_cut {

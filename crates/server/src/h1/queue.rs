@@ -27,6 +27,11 @@ impl Queued {
 }
 
 impl Queued {
+    /// Whether the connection goes on after its response.
+    pub(super) fn is_persistent(&self) -> bool {
+        self.encoding.framing.persistent && self.exchange.progress != Progress::Cut
+    }
+
     /// Whether its response is incomplete, and the end of the connection would be taken for its end.
     pub(super) fn ends_with_connection(&self) -> bool {
         let is_begun = matches!(

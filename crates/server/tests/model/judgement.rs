@@ -1,0 +1,313 @@
+//! What the server may do, and when: each event has a closed set of causes.
+
+use server::Abort;
+
+use crate::app::ModelApp;
+use crate::bounds::{
+    BODY_BYTES_MAX, BODY_GRACE_MS, DRAINING_IDLE_MS, HANDLER_TIMEOUT_MS, HEADER_TIMEOUT_MS,
+    KEEP_ALIVE_TIMEOUT_MS, WRITE_TIMEOUT_MS,
+};
+use crate::exchange::{Closes, End, Exchange, State};
+use crate::facts::Facts;
+use crate::render::Mark;
+use crate::schedule::{Content, Fault, Method, Request};
+use crate::walk::Walk;
+
+/// What an abort means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AbortKind {
+    /// The response was complete with its head.
+    NoContent,
+    /// The exchange ended before its time.
+    Ended,
+}
+
+fn is_safe(request: &Request) -> bool {
+    matches!(request.method, Method::Get | Method::Head)
+}
+
+fn has_content(request: &Request) -> bool {
+    !matches!(request.content, Content::None | Content::Length(0))
+}
+
+/// Whether a request may be handed to the application now.
+pub(crate) fn of_call(
+    app: &ModelApp<'_>,
+    conversation: usize,
+    number: usize,
+) -> Result<(), String> {
+    let (request, facts) = (app.plan(conversation, number), &app.facts[conversation]);
+    let marks = &app.streams[conversation].marks;
+    let name = format!("/{conversation}/{number}");
+    if request.fault.head_status().is_some() {
+        return Err(format!("{name} was called though it is malformed"));
+    }
+    if facts.offered < marks[number].head_end {
+        return Err(format!("{name} was called before its head was sent"));
+    }
+    for (earlier, earlier_mark) in marks.iter().enumerate().take(number) {
+        let before = app.exchange(conversation, earlier);
+        let Some(before) = before else {
+            return Err(format!(
+                "{name} was called before /{conversation}/{earlier}"
+            ));
+        };
+        let plan = app.plan(conversation, earlier);
+        // What was posted is not known yet.
+        let head = before.head.filter(|head| head.taken.is_some());
+        let closes = head.map_or(Closes::Either, |head| head.closes(plan, earlier_mark));
+        if !plan.persistence.is_kept() || closes == Closes::Yes || before.is_cut() {
+            return Err(format!("{name} was called behind the last request"));
+        }
+        let may_run_beside = is_safe(plan) && is_safe(request) && !has_content(request);
+        let is_complete = before.is_over() || before.state == State::Ending;
+        if !is_complete && !may_run_beside {
+            return Err(format!(
+                "{name} was called beside /{conversation}/{earlier}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether an exchange may be aborted for that reason now.
+pub(crate) fn of_abort(app: &ModelApp<'_>, index: usize, why: Abort) -> Result<AbortKind, String> {
+    let exchange = &app.exchanges[index];
+    let (request, mark) = (app.plan_of(index), app.mark_of(index));
+    let facts = &app.facts[exchange.conversation];
+    let refusals = content_refusals(request, mark, facts, app.now_ms, exchange.asks);
+    if why == Abort::Refused && exchange.is_begun_without_content(request) {
+        let is_known = exchange.head.is_some_and(|head| head.taken.is_some());
+        return match is_known || refusals.is_empty() {
+            true => Ok(AbortKind::NoContent),
+            false => Ok(AbortKind::Ended),
+        };
+    }
+    let may = match why {
+        Abort::HandlerTimeout => {
+            let has_begun = exchange.head.is_some_and(|head| head.taken.is_some());
+            let is_late = app.now_ms - exchange.progress_ms >= HANDLER_TIMEOUT_MS;
+            app.schedule.settings.times_handlers && !has_begun && !exchange.asks && is_late
+        }
+        Abort::Refused => !refusals.is_empty(),
+        Abort::Disconnected => {
+            let silent_ms = app.now_ms.saturating_sub(exchange.wrote_ms);
+            let is_behind_end = app.exchanges.iter().any(|it| {
+                let is_before =
+                    it.conversation == exchange.conversation && it.number < exchange.number;
+                is_before
+                    && (it.aborted.is_some() || it.end == Some(End::Failed) || closes(app, it))
+            });
+            let has_gone = facts.half_closed_ms.is_some_and(|at_ms| {
+                let is_silent = app.now_ms - at_ms >= WRITE_TIMEOUT_MS
+                    && silent_ms >= WRITE_TIMEOUT_MS
+                    && exchange.state != State::Waiting;
+                !facts.has_offered_all(mark) || is_silent
+            });
+            let is_stuck = facts.stalled_ms(app.now_ms) >= WRITE_TIMEOUT_MS;
+            has_gone || is_behind_end || is_stuck || facts.has_vanished || facts.has_panicked
+        }
+    };
+    match may {
+        true => Ok(AbortKind::Ended),
+        false => Err(format!(
+            "/{}/{} was aborted ({why:?}) without cause",
+            exchange.conversation, exchange.number
+        )),
+    }
+}
+
+/// Whether the connection ends with an exchange's response for sure.
+fn closes(app: &ModelApp<'_>, exchange: &Exchange) -> bool {
+    let request = app.plan(exchange.conversation, exchange.number);
+    let mark = &app.streams[exchange.conversation].marks[exchange.number];
+    let head = exchange.sent_head();
+    head.is_some_and(|head| head.closes(request, mark) == Closes::Yes)
+}
+
+/// The statuses that may refuse the content of a request now.
+pub(crate) fn content_refusals(
+    request: &Request,
+    mark: &Mark,
+    facts: &Facts,
+    now_ms: u64,
+    is_wanted: bool,
+) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    if facts.offered > mark.head_end {
+        if request.fault == Fault::ChunkSize {
+            statuses.push(400);
+        }
+        if request.content.bytes() > BODY_BYTES_MAX {
+            statuses.push(413);
+        }
+    }
+    if is_wanted && facts.took_ms(mark.head_end, mark.end, now_ms) >= BODY_GRACE_MS {
+        statuses.push(408);
+    }
+    statuses
+}
+
+/// The statuses that may refuse a request that was not called.
+pub(crate) fn head_refusals(
+    request: &Request,
+    mark: &Mark,
+    facts: &Facts,
+    now_ms: u64,
+) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    if facts.offered <= mark.start {
+        return statuses;
+    }
+    statuses.extend(request.fault.head_status());
+    if let Content::Length(length) = request.content
+        && length > BODY_BYTES_MAX
+        && facts.offered >= mark.head_end
+    {
+        statuses.push(413);
+    }
+    if facts.took_ms(mark.start + 1, mark.head_end, now_ms) >= HEADER_TIMEOUT_MS {
+        statuses.push(408);
+    }
+    statuses
+}
+
+/// Whether the server may have ended a connection of which the client has received what was walked through.
+pub(crate) fn of_end(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> Result<(), String> {
+    let facts = &app.facts[conversation];
+    let Some(ended_ms) = facts.ended_ms.filter(|_| !facts.has_vanished) else {
+        return Ok(());
+    };
+    let is_stuck = facts.stalled_ms(ended_ms) >= WRITE_TIMEOUT_MS;
+    let was_cut = |it: &Exchange| {
+        let is_here = it.conversation == conversation && it.number <= walk.answered;
+        is_here && (it.aborted.is_some() || it.end == Some(End::Failed))
+    };
+    if walk.closes || facts.has_panicked || is_stuck || app.exchanges.iter().any(was_cut) {
+        return Ok(());
+    }
+    let number = walk.answered;
+    let marks = &app.streams[conversation].marks;
+    if let Some(exchange) = app.exchange(conversation, number) {
+        let is_cut_content =
+            facts.half_closed_ms.is_some() && !facts.has_offered_all(&marks[number]);
+        return match exchange.state {
+            State::WantsContent if is_cut_content => Ok(()),
+            _ => Err(format!(
+                "/{conversation}/{number} has no complete response, but the connection has ended"
+            )),
+        };
+    }
+    if facts.drained_ms.is_some() && last_response_hides_end(app, conversation, number) {
+        return Err(format!(
+            "/{conversation}: the last response does not say close"
+        ));
+    }
+    let next = marks.get(number);
+    let begins = next.filter(|mark| facts.offered > mark.start);
+    if facts.half_closed_ms.is_some() && next.is_none_or(|mark| facts.offered < mark.head_end) {
+        return Ok(());
+    }
+    // What came too late is not served.
+    let until_ms = match begins {
+        Some(mark) => facts.offered_ms(mark.start + 1).unwrap_or(ended_ms),
+        None => ended_ms,
+    };
+    let since_ms = match number.checked_sub(1) {
+        Some(before) => app
+            .exchange(conversation, before)
+            .map_or(facts.opened_ms, |it| it.ended_ms),
+        None => facts.opened_ms,
+    };
+    if is_idle_too_long(facts, number, since_ms, until_ms) {
+        return Ok(());
+    }
+    let before = number.checked_sub(1).map(|before| marks[before]);
+    let is_slow = before
+        .is_some_and(|mark| facts.took_ms(mark.head_end, mark.end, until_ms) >= BODY_GRACE_MS);
+    match is_slow {
+        true => Ok(()),
+        false => Err(format!(
+            "/{conversation} was ended at request {number}, {} ms behind the one before, for no reason",
+            until_ms.saturating_sub(since_ms)
+        )),
+    }
+}
+
+/// Whether the response before `number` was given while the worker drained. Without `close`, as the caller knows.
+fn last_response_hides_end(app: &ModelApp<'_>, conversation: usize, number: usize) -> bool {
+    let before = number.checked_sub(1);
+    let exchange = before.and_then(|before| app.exchange(conversation, before));
+    let head = exchange.and_then(Exchange::sent_head);
+    let facts = &app.facts[conversation];
+    head.is_some_and(|head| head.posted.is_draining) && facts.half_closed_ms.is_none()
+}
+
+fn is_idle_too_long(facts: &Facts, number: usize, since_ms: u64, until_ms: u64) -> bool {
+    let timeout_ms = match number {
+        0 => HEADER_TIMEOUT_MS,
+        _ => KEEP_ALIVE_TIMEOUT_MS,
+    };
+    let idle_since = |start_ms: u64| until_ms.saturating_sub(start_ms);
+    let is_drained = facts
+        .drained_ms
+        .is_some_and(|drained_ms| idle_since(since_ms.max(drained_ms)) >= DRAINING_IDLE_MS);
+    is_drained || idle_since(since_ms) >= timeout_ms
+}
+
+/// Whether everything that needs no time has happened on a connection whose client reads what comes.
+pub(crate) fn of_quiet(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> Result<(), String> {
+    let facts = &app.facts[conversation];
+    if facts.ended_ms.is_some() || facts.has_vanished || !facts.is_attentive {
+        return Ok(());
+    }
+    let number = walk.answered;
+    let name = format!("/{conversation}/{number}");
+    let stays_open =
+        |it: &Exchange| it.conversation == conversation && it.number < number && !it.is_over();
+    if app.exchanges.iter().any(stays_open) {
+        return Ok(());
+    }
+    if walk.closes {
+        return Err(format!(
+            "{name}: the response before it says close, and nothing is closed"
+        ));
+    }
+    if let Some(exchange) = app.exchange(conversation, number) {
+        return of_quiet_exchange(app, exchange, walk).map_err(|text| format!("{name}: {text}"));
+    }
+    let Some(mark) = app.streams[conversation].marks.get(number) else {
+        return match facts.half_closed_ms {
+            Some(_) => Err(format!("/{conversation} is open behind its client's end")),
+            None => Ok(()),
+        };
+    };
+    if facts.offered >= mark.head_end {
+        return Err(format!("{name} is sent and not served"));
+    }
+    match facts.half_closed_ms {
+        Some(_) => Err(format!("/{conversation} is open behind its client's end")),
+        None => Ok(()),
+    }
+}
+
+fn of_quiet_exchange(app: &ModelApp<'_>, exchange: &Exchange, walk: &Walk) -> Result<(), String> {
+    let request = app.plan(exchange.conversation, exchange.number);
+    let mark = &app.streams[exchange.conversation].marks[exchange.number];
+    let facts = &app.facts[exchange.conversation];
+    let has_all = facts.has_offered_all(mark);
+    let has_more = match request.content {
+        Content::Length(length) => (facts.offered - mark.head_end).min(length) > exchange.delivered,
+        _ => has_all && !exchange.has_all,
+    };
+    match exchange.state {
+        State::Over | State::Ending => Err("it has ended and its response has not come".into()),
+        State::WantsContent if has_all => Err("its content is there, and it is not called".into()),
+        State::Pulled => Err("it is not pulled".into()),
+        _ if exchange.asks && has_more => Err("content is there that it asked for".into()),
+        State::Pushed if walk.content_bytes < exchange.due_bytes(request) => {
+            Err("what it wrote has not come".into())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,158 @@
+//! A model of a connection's life: schedules are drawn, run by a clock that only they move, and everything that the server does is held
+//! against what it may do.
+//!
+//! What holds is in `world.rs` (nothing stays open without a reason), `judgement.rs` (each event has a cause), `walk.rs` (responses are
+//! what the application gave, in order) and `app.rs` (an exchange ends once).
+//!
+//! `BOLIDE_MODEL_CASES` is the number of schedules of each test, `BOLIDE_MODEL_SEED` where they begin. A run of a million:
+//! `BOLIDE_MODEL_CASES=1000000 cargo test --release -p bolide-server --test model`.
+
+mod app;
+mod bounds;
+mod exchange;
+mod facts;
+mod judgement;
+mod moves;
+mod panics;
+mod peer;
+mod render;
+mod schedule;
+mod shown;
+mod strategy;
+mod walk;
+mod world;
+
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+
+use crate::strategy::Profile;
+
+const CASES: u32 = 500;
+
+const PLAIN: Profile = Profile {
+    conversations_max: 2,
+    requests_max: 4,
+    steps_max: 20,
+    contents: 1,
+    faults: 0,
+    narrow: 0,
+    old: 1,
+    is_tcp: false,
+    failures: 0,
+    ends: 1,
+};
+
+/// Reads a number from the environment.
+fn number<T: std::str::FromStr>(name: &str, otherwise: T) -> T {
+    let value = std::env::var(name).ok();
+    value.map_or(otherwise, |text| {
+        text.parse()
+            .ok()
+            .unwrap_or_else(|| panic!("{name}={text} is no number"))
+    })
+}
+
+fn hold(name: &str, profile: Profile, share: u32) {
+    panics::watch();
+    let seed: u64 = number("BOLIDE_MODEL_SEED", 0);
+    let cases = number("BOLIDE_MODEL_CASES", CASES).div_ceil(share);
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 20_000,
+        ..Config::default()
+    };
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    eprintln!("{name}: BOLIDE_MODEL_SEED={seed} BOLIDE_MODEL_CASES={cases}");
+    let held = runner.run(&strategy::schedule(profile), |schedule| {
+        world::run(&schedule).map_err(TestCaseError::fail)
+    });
+    match held {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, schedule)) => panic!("{name}: {reason}\n{schedule}"),
+        Err(error) => panic!("{name}: {error}"),
+    }
+}
+
+#[test]
+fn requests_without_content() {
+    hold(
+        "requests_without_content",
+        Profile {
+            contents: 0,
+            ..PLAIN
+        },
+        1,
+    );
+}
+
+#[test]
+fn requests_with_content() {
+    hold(
+        "requests_with_content",
+        Profile {
+            contents: 20,
+            ..PLAIN
+        },
+        1,
+    );
+}
+
+#[test]
+fn malformed_requests() {
+    let profile = Profile {
+        contents: 8,
+        faults: 3,
+        ..PLAIN
+    };
+    hold("malformed_requests", profile, 1);
+}
+
+#[test]
+fn clients_that_read_slowly() {
+    let profile = Profile {
+        contents: 2,
+        narrow: 10,
+        ..PLAIN
+    };
+    hold("clients_that_read_slowly", profile, 1);
+}
+
+#[test]
+fn applications_that_fail() {
+    let profile = Profile {
+        contents: 5,
+        failures: 3,
+        ..PLAIN
+    };
+    hold("applications_that_fail", profile, 1);
+}
+
+#[test]
+fn old_clients_over_tcp() {
+    let profile = Profile {
+        conversations_max: 1,
+        contents: 3,
+        old: 10,
+        is_tcp: true,
+        failures: 1,
+        ..PLAIN
+    };
+    hold("old_clients_over_tcp", profile, 10);
+}
+
+#[test]
+fn everything_at_once() {
+    let profile = Profile {
+        conversations_max: 3,
+        steps_max: 30,
+        contents: 8,
+        faults: 1,
+        narrow: 3,
+        failures: 1,
+        ..PLAIN
+    };
+    hold("everything_at_once", profile, 1);
+}

@@ -1,0 +1,236 @@
+//! The moves of suspended handlers: what they post.
+
+use server::{Command, Response};
+
+use crate::app::{FIELD, ModelApp};
+use crate::exchange::{End, Form, Interim, State, Wait};
+use crate::render;
+use crate::schedule::{Move, Reply};
+
+/// Nobody writes more.
+const WRITTEN_BYTES_MAX: usize = 500_000;
+const EARLY_HINTS: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+
+impl Reply {
+    pub(crate) fn lines(self) -> &'static [u8] {
+        match self.has_field {
+            true => FIELD,
+            false => b"",
+        }
+    }
+
+    /// The length that a stream is begun with.
+    pub(crate) fn length(self) -> Option<usize> {
+        self.knows_length.then_some(self.bytes)
+    }
+}
+
+impl ModelApp<'_> {
+    /// Open exchanges of a conversation.
+    pub(crate) fn open(&self, conversation: usize) -> impl Iterator<Item = usize> {
+        let exchanges = self.exchanges.iter().enumerate();
+        let open = exchanges.filter(move |(_, it)| {
+            let is_open = matches!(it.state, State::Waiting | State::Pushed | State::Pulled);
+            it.conversation == conversation && is_open
+        });
+        open.map(|(index, _)| index)
+    }
+
+    /// Makes the next move that makes sense. False when there is none, or the exchange waits for content.
+    pub(crate) fn make_move(&mut self, index: usize) -> bool {
+        let moves = &self.plan_of(index).handler.moves;
+        loop {
+            let exchange = &mut self.exchanges[index];
+            let is_open = matches!(
+                exchange.state,
+                State::Waiting | State::Pushed | State::Pulled
+            );
+            if !is_open || exchange.wait != Wait::Nothing {
+                return false;
+            }
+            let Some(&next) = moves.get(exchange.next_move) else {
+                return false;
+            };
+            exchange.next_move += 1;
+            if self.try_move(index, next) {
+                return true;
+            }
+        }
+    }
+
+    /// Makes all moves that are left, and completes the response if the handler ever does. True when something was done.
+    pub(crate) fn complete(&mut self, index: usize, also_never: bool) -> bool {
+        let is_any = self.make_move(index);
+        while self.make_move(index) {}
+        let handler = &self.plan_of(index).handler;
+        let exchange = &self.exchanges[index];
+        if exchange.wait != Wait::Nothing || !(handler.completes || also_never) {
+            return is_any;
+        }
+        match exchange.state {
+            State::Waiting => self.try_move(index, Move::Respond) || is_any,
+            State::Pushed => {
+                let missing = handler.reply.bytes.saturating_sub(exchange.written);
+                self.try_move(index, Move::Write(missing));
+                self.try_move(index, Move::Finish) || is_any
+            }
+            _ => is_any,
+        }
+    }
+
+    fn try_move(&mut self, index: usize, next: Move) -> bool {
+        let state = self.exchanges[index].state;
+        let reads = !self.exchanges[index].has_all;
+        match (next, state) {
+            (Move::Read, _) if reads => self.ask(index),
+            (Move::ReadPart, _) if reads => self.ask_and_wait(index, Wait::Part),
+            (Move::ReadWhole, _) if reads => self.ask_and_wait(index, Wait::Whole),
+            (Move::PanicInContent, _) if reads => {
+                self.exchanges[index].panics_in_content = true;
+                self.ask(index);
+            }
+            (Move::Inform, State::Waiting) => self.inform(index),
+            (Move::Respond, State::Waiting) => self.respond_later(index),
+            (Move::Begin, State::Waiting) => self.begin(index, Command::Begin, State::Pushed),
+            (Move::BeginOpen, State::Waiting) => {
+                self.exchanges[index].keeps_open = true;
+                self.begin(index, Command::BeginOpen, State::Pushed);
+            }
+            (Move::Stream, State::Waiting) => self.begin(index, Command::Stream, State::Pulled),
+            (Move::Write(bytes), State::Pushed) => self.write(index, bytes),
+            (Move::Finish, State::Pushed) => self.finish(index),
+            (Move::Fail, State::Waiting) => {
+                self.begin_later(index, 500, Form::Failure);
+                self.end(index, End::Complete, Command::Fail);
+            }
+            (Move::Fail, State::Pushed | State::Pulled) => {
+                self.end(index, End::Failed, Command::Fail);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Asks for a part of the content, unless it has asked.
+    pub(crate) fn ask(&mut self, index: usize) {
+        let plan = self.plan_of(index);
+        let exchange = &mut self.exchanges[index];
+        let asked_before = std::mem::replace(&mut exchange.has_asked, true);
+        exchange.is_ahead = false;
+        let asks = std::mem::replace(&mut exchange.asks, true);
+        let may_continue = plan.expects && !plan.persistence.is_old() && !asked_before;
+        if may_continue && exchange.state == State::Waiting {
+            exchange.promise_continue();
+        }
+        if !asks {
+            self.post(index, Command::Read);
+        }
+    }
+
+    fn ask_and_wait(&mut self, index: usize, wait: Wait) {
+        self.exchanges[index].wait = wait;
+        self.ask(index);
+    }
+
+    fn inform(&mut self, index: usize) {
+        if !self.plan_of(index).persistence.is_old() {
+            self.exchanges[index].interim.push(Interim {
+                bytes: EARLY_HINTS.to_vec(),
+                must_come: true,
+            });
+        }
+        let fields = b"Link: </a>\r\n".to_vec();
+        self.post(
+            index,
+            Command::Inform {
+                status: 103,
+                fields,
+            },
+        );
+    }
+
+    fn begin_later(&mut self, index: usize, status: u16, form: Form) {
+        let moment = self.moment_of(index);
+        self.exchanges[index].begin(status, form, moment);
+    }
+
+    fn end(&mut self, index: usize, end: End, command: Command) {
+        let now_ms = self.now_ms;
+        self.exchanges[index].finish(end, now_ms);
+        self.post(index, command);
+    }
+
+    fn respond_later(&mut self, index: usize) {
+        let reply = self.plan_of(index).handler.reply;
+        let exchange = &mut self.exchanges[index];
+        exchange.written = reply.bytes;
+        let content =
+            render::response_content(exchange.conversation, exchange.number, reply.bytes).to_vec();
+        self.begin_later(index, reply.status, Form::Whole(reply.bytes));
+        let response = Response {
+            content,
+            ..reply.response()
+        };
+        self.end(index, End::Complete, Command::Respond(response));
+    }
+
+    fn begin(&mut self, index: usize, command: fn(Response) -> Command, state: State) {
+        let reply = self.plan_of(index).handler.reply;
+        self.begin_later(index, reply.status, Form::Stream(reply.length()));
+        self.exchanges[index].state = state;
+        self.post(index, command(reply.response()));
+    }
+
+    fn write(&mut self, index: usize, bytes: usize) {
+        let (now_ms, request) = (self.now_ms, self.plan_of(index));
+        let exchange = &mut self.exchanges[index];
+        let (before, due_before) = (exchange.written, exchange.due_bytes(request));
+        if before + bytes > WRITTEN_BYTES_MAX {
+            return;
+        }
+        exchange.written += bytes;
+        if exchange.due_bytes(request) > due_before {
+            exchange.wrote_ms = now_ms;
+        }
+        let content =
+            render::response_content(exchange.conversation, exchange.number, exchange.written);
+        self.post(index, Command::Write(content[before..].to_vec()));
+    }
+
+    fn finish(&mut self, index: usize) {
+        let plan = self.plan_of(index);
+        let exchange = &self.exchanges[index];
+        let is_without = exchange.head.is_some_and(|head| head.has_no_content(plan));
+        let length = plan.handler.reply.length();
+        let is_short = length.is_some_and(|length| exchange.written < length);
+        let end = match is_short && !is_without {
+            true => End::Failed,
+            false => End::Complete,
+        };
+        self.end(index, end, Command::Finish);
+    }
+
+    /// Posts for an exchange that is over: nobody must take it.
+    pub(crate) fn stray(&mut self, index: usize) {
+        let id = self.exchanges[index].id;
+        let response = Response {
+            status: 201,
+            ..Response::default()
+        };
+        self.mailbox.post(id, Command::Read);
+        self.mailbox.post(id, Command::Respond(response));
+        self.mailbox.post(id, Command::Write(b"stray".to_vec()));
+        self.mailbox.post(id, Command::Finish);
+    }
+}
+
+impl Reply {
+    fn response(self) -> Response {
+        Response {
+            status: self.status,
+            fields: self.lines().to_vec(),
+            content: Vec::new(),
+            length: self.length().map(|length| length as u64),
+        }
+    }
+}

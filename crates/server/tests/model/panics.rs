@@ -1,0 +1,36 @@
+//! Panics that the schedule wants are silent; every other one, which the worker catches, is found here.
+
+use std::cell::RefCell;
+use std::panic::PanicHookInfo;
+use std::sync::Once;
+
+use crate::app::PANIC;
+
+thread_local! {
+    static UNEXPECTED: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Takes notice of panics from now on.
+pub(crate) fn watch() {
+    static WATCH: Once = Once::new();
+    WATCH.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !is_wanted(info) {
+                UNEXPECTED.with_borrow_mut(|it| *it = Some(info.to_string()));
+                before(info);
+            }
+        }));
+    });
+}
+
+fn is_wanted(info: &PanicHookInfo<'_>) -> bool {
+    let payload = info.payload();
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or(payload.downcast_ref::<&str>().copied()) == Some(PANIC)
+}
+
+/// What panicked since the last time, if it was not the schedule.
+pub(crate) fn take_unexpected() -> Option<String> {
+    UNEXPECTED.with_borrow_mut(Option::take)
+}

@@ -1,0 +1,143 @@
+//! A client's socket.
+
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown, send, shutdown, sockopt};
+
+use crate::facts::Facts;
+
+/// What the server's side of a narrow pair takes before it is full, as the kernel counts.
+const NARROW_BYTES: usize = 16_384;
+const READ_BYTES: usize = 65_536;
+
+/// One client: its end of the connection, and the bytes on their way.
+pub(crate) struct Peer {
+    socket: Option<OwnedFd>,
+    is_tcp: bool,
+    /// Bytes that the socket has taken.
+    pub(crate) sent: usize,
+    /// The server does not take any more.
+    is_broken: bool,
+    wants_end: bool,
+    pub(crate) received: Vec<u8>,
+}
+
+impl Peer {
+    /// A client, and the server's end of its connection.
+    pub(crate) fn connect(is_tcp: bool, is_narrow: bool) -> (Peer, OwnedFd) {
+        let (ours, theirs): (OwnedFd, OwnedFd) = if is_tcp {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let address = listener.local_addr().expect("a bound socket");
+            let ours = TcpStream::connect(address).expect("a listening socket");
+            ours.set_nodelay(true).expect("a socket");
+            let (theirs, _) = listener.accept().expect("a connection that waits");
+            (ours.into(), theirs.into())
+        } else {
+            let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+            (ours.into(), theirs.into())
+        };
+        rustix::io::ioctl_fionbio(&ours, true).expect("a socket");
+        if is_narrow {
+            sockopt::set_socket_send_buffer_size(&theirs, NARROW_BYTES).expect("a socket");
+        }
+        let peer = Peer {
+            socket: Some(ours),
+            is_tcp,
+            sent: 0,
+            is_broken: false,
+            wants_end: false,
+            received: Vec::new(),
+        };
+        (peer, theirs)
+    }
+
+    /// Ends the sending side behind what was offered. False if it has already.
+    pub(crate) fn half_close(&mut self) -> bool {
+        self.socket.is_some() && !std::mem::replace(&mut self.wants_end, true)
+    }
+
+    /// Whether it may offer more.
+    pub(crate) fn may_offer(&self) -> bool {
+        self.socket.is_some() && !self.wants_end
+    }
+
+    /// Leaves without a word.
+    pub(crate) fn vanish(&mut self) {
+        if let Some(socket) = self.socket.take()
+            && self.is_tcp
+        {
+            // A reset, after which nothing of the connection is left on this machine either.
+            let _ = sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
+        }
+    }
+
+    /// Sends what was offered and has not left. True when something left.
+    pub(crate) fn push(&mut self, stream: &[u8], facts: &mut Facts, now_ms: u64) -> bool {
+        let Some(socket) = &self.socket else {
+            return false;
+        };
+        let mut is_any = false;
+        let unsent = stream.get(self.sent..facts.offered).unwrap_or_default();
+        if !unsent.is_empty() && !self.is_broken {
+            match send(socket, unsent, SendFlags::NOSIGNAL) {
+                Ok(count) => {
+                    self.sent += count;
+                    is_any = count > 0;
+                }
+                Err(Errno::AGAIN) => {}
+                Err(_) => self.is_broken = true,
+            }
+        }
+        let has_sent = self.sent == facts.offered || self.is_broken;
+        if self.wants_end && has_sent && facts.half_closed_ms.is_none() {
+            facts.half_closed_ms = Some(now_ms);
+            // Fails when the server has gone.
+            let _ = shutdown(socket, Shutdown::Write);
+            is_any = true;
+        }
+        is_any
+    }
+
+    /// Reads up to `most` bytes. True when something came.
+    pub(crate) fn pull(&mut self, most: usize, facts: &mut Facts, now_ms: u64) -> bool {
+        let Some(socket) = &self.socket else {
+            return false;
+        };
+        let mut left = most;
+        let mut is_any = false;
+        while left > 0 && facts.ended_ms.is_none() {
+            self.received.reserve(left.min(READ_BYTES));
+            let room = rustix::buffer::spare_capacity(&mut self.received);
+            match rustix::io::read(socket, room) {
+                Ok(0) => {
+                    facts.ended_ms = Some(now_ms);
+                    is_any = true;
+                }
+                Ok(count) => {
+                    left = left.saturating_sub(count);
+                    is_any = true;
+                }
+                Err(Errno::AGAIN) => {
+                    facts.caught_up(now_ms);
+                    break;
+                }
+                Err(_) => {
+                    facts.ended_ms = Some(now_ms);
+                    facts.was_reset = true;
+                    is_any = true;
+                }
+            }
+        }
+        is_any
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.vanish();
+    }
+}

@@ -1,0 +1,288 @@
+//! Draws schedules. A [`Profile`] says what is drawn how often, so that each test has its subject.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::strategy::Union;
+
+use crate::schedule::{
+    Act, Amount, Content, Conversation, Ending, Fault, First, Handler, Method, Move, PeersEnd,
+    Persistence, PullEnd, Reply, Request, Schedule, Settings, Step,
+};
+
+/// Weights: how often, of ten.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Profile {
+    pub(crate) conversations_max: usize,
+    pub(crate) requests_max: usize,
+    pub(crate) steps_max: usize,
+    /// Requests with content.
+    pub(crate) contents: u32,
+    /// Malformed requests.
+    pub(crate) faults: u32,
+    /// Clients that read slowly from a narrow socket.
+    pub(crate) narrow: u32,
+    /// HTTP/1.0.
+    pub(crate) old: u32,
+    /// TCP in place of UNIX sockets.
+    pub(crate) is_tcp: bool,
+    /// Panics, failures, forgotten responses.
+    pub(crate) failures: u32,
+    /// Clients that end, vanish; draining.
+    pub(crate) ends: u32,
+}
+
+/// One of several, each as often as its weight; those with no weight never.
+fn weighted<T: Clone + std::fmt::Debug + 'static>(choices: &[(u32, T)]) -> Union<Just<T>> {
+    let drawn = choices.iter().filter(|(weight, _)| *weight > 0);
+    Union::new_weighted(
+        drawn
+            .map(|(weight, it)| (*weight, Just(it.clone())))
+            .collect(),
+    )
+}
+
+fn rarely(weight: u32) -> BoxedStrategy<bool> {
+    weighted(&[(10, false), (weight, true)]).boxed()
+}
+
+pub(crate) fn schedule(profile: Profile) -> BoxedStrategy<Schedule> {
+    let settings = (any::<bool>(), any::<bool>()).prop_map(|(times_handlers, is_tight)| Settings {
+        times_handlers,
+        is_tight,
+    });
+    let peers = weighted(&[
+        (4, PeersEnd::Silent),
+        (2, PeersEnd::HalfClose),
+        (1, PeersEnd::Vanish),
+        (2, PeersEnd::Drain),
+    ]);
+    let ending =
+        (any::<bool>(), peers).prop_map(|(offers_rest, peers)| Ending { offers_rest, peers });
+    (
+        settings,
+        vec(conversation(profile), 1..=profile.conversations_max),
+        vec(step(profile), 0..=profile.steps_max),
+        ending,
+    )
+        .prop_map(|(settings, conversations, steps, ending)| Schedule {
+            settings,
+            conversations,
+            steps,
+            ending,
+        })
+        .boxed()
+}
+
+fn conversation(profile: Profile) -> BoxedStrategy<Conversation> {
+    (
+        vec(request(profile), 1..=profile.requests_max),
+        rarely(profile.narrow),
+        any::<bool>(),
+    )
+        .prop_map(move |(requests, is_narrow, reads_at_end)| Conversation {
+            requests,
+            is_tcp: profile.is_tcp,
+            is_narrow,
+            is_attentive: !is_narrow,
+            reads_at_end: reads_at_end || !is_narrow,
+        })
+        .boxed()
+}
+
+fn request(profile: Profile) -> BoxedStrategy<Request> {
+    let method = weighted(&[(5, Method::Get), (2, Method::Head), (3, Method::Post)]);
+    let persistence = weighted(&[
+        (10, Persistence::Kept),
+        (1, Persistence::Closed),
+        (profile.old, Persistence::OldKept),
+        (profile.old, Persistence::OldClosed),
+    ]);
+    let fault = weighted(&[
+        (30, Fault::None),
+        (profile.faults, Fault::TwoHosts),
+        (profile.faults, Fault::FieldName),
+        (profile.faults, Fault::Version),
+        (profile.faults / 2, Fault::LongSection),
+        (2 * profile.faults, Fault::ChunkSize),
+    ]);
+    (
+        method,
+        persistence,
+        content(profile),
+        rarely(3),
+        fault,
+        handler(profile),
+    )
+        .prop_map(|(method, persistence, content, expects, fault, handler)| {
+            let content = match content {
+                // HTTP/1.0 knows no chunks.
+                Content::Chunks { .. } if persistence.is_old() => Content::Length(content.bytes()),
+                other => other,
+            };
+            let is_chunked = matches!(content, Content::Chunks { count: 1.., .. });
+            let fault = match fault {
+                Fault::ChunkSize if !is_chunked => Fault::None,
+                other => other,
+            };
+            Request {
+                method,
+                persistence,
+                content,
+                expects: expects && content != Content::None,
+                fault,
+                handler,
+            }
+        })
+        .boxed()
+}
+
+fn content(profile: Profile) -> BoxedStrategy<Content> {
+    let some = prop_oneof![
+        6 => weighted(&[
+            (1, Content::Length(0)),
+            (3, Content::Length(1)),
+            (3, Content::Length(100)),
+            (1, Content::Length(5_000)),
+            (1, Content::Length(65_536)),
+            (1, Content::Length(65_537)),
+            (2, Content::Length(100_000)),
+            (1, Content::Length(140_000)),
+            (1, Content::Length(200_001)),
+        ]),
+        4 => (0..4_usize, weighted(&[(4, 1), (4, 50), (1, 20_000), (1, 70_000)]))
+            .prop_map(|(count, bytes)| Content::Chunks { count, bytes }),
+    ];
+    Union::new_weighted(vec![
+        (10, Just(Content::None).boxed()),
+        (profile.contents.max(1), some.boxed()),
+    ])
+    .boxed()
+}
+
+fn handler(profile: Profile) -> BoxedStrategy<Handler> {
+    let first = weighted(&[
+        (10, First::Suspend),
+        (4, First::Respond),
+        (1, First::Ahead),
+        (2, First::Pull),
+        (profile.contents / 2 + 1, First::ReadContent),
+        (profile.failures, First::Forget),
+        (profile.failures, First::Panic),
+    ]);
+    (
+        first,
+        0..3_usize,
+        vec(next_move(profile), 0..5),
+        rarely(2),
+        any::<bool>(),
+        rarely(3),
+        reply(profile),
+    )
+        .prop_map(
+            |(first, moves_at_call, moves, never, has_room, strays, reply)| Handler {
+                first,
+                moves_at_call,
+                moves,
+                completes: !never,
+                has_room,
+                strays,
+                reply,
+            },
+        )
+        .boxed()
+}
+
+fn next_move(profile: Profile) -> BoxedStrategy<Move> {
+    let reads = profile.contents / 3 + 1;
+    weighted(&[
+        (4, Move::Respond),
+        (reads, Move::Read),
+        (reads, Move::ReadPart),
+        (reads, Move::ReadWhole),
+        (profile.failures, Move::PanicInContent),
+        (1, Move::Inform),
+        (2, Move::Begin),
+        (1, Move::BeginOpen),
+        (2, Move::Stream),
+        (2, Move::Write(5)),
+        (1, Move::Write(0)),
+        (2, Move::Write(20_000)),
+        (2, Move::Finish),
+        (profile.failures, Move::Fail),
+    ])
+    .boxed()
+}
+
+fn reply(profile: Profile) -> BoxedStrategy<Reply> {
+    let status = weighted(&[(8, 200_u16), (2, 404), (1, 204), (1, 304)]);
+    let bytes = weighted(&[
+        (3, 5_usize),
+        (1, 0),
+        (2, 3_000),
+        (1, 20_000),
+        (profile.narrow, 50_000),
+        (profile.narrow / 2, 300_000),
+    ]);
+    let end = weighted(&[
+        (8, PullEnd::End),
+        (profile.failures, PullEnd::Fail),
+        (profile.failures, PullEnd::Panic),
+    ]);
+    (status, bytes, any::<bool>(), any::<bool>(), 0..5_usize, end)
+        .prop_map(
+            |(status, bytes, knows_length, has_field, parts, pull_end)| Reply {
+                status,
+                bytes,
+                knows_length,
+                has_field,
+                parts,
+                pull_end,
+            },
+        )
+        .boxed()
+}
+
+fn step(profile: Profile) -> BoxedStrategy<Step> {
+    let conversations = 0..profile.conversations_max;
+    (conversations, act(profile), 0..4_usize)
+        .prop_map(|(conversation, act, passes)| Step {
+            conversation,
+            act,
+            passes,
+        })
+        .boxed()
+}
+
+fn act(profile: Profile) -> BoxedStrategy<Act> {
+    let amount = weighted(&[
+        (4, Amount::Request),
+        (3, Amount::Head),
+        (2, Amount::Bytes(1)),
+        (2, Amount::Bytes(30)),
+        (1, Amount::Bytes(1_000)),
+        (1, Amount::Bytes(65_536)),
+        (1, Amount::All),
+    ]);
+    let advance = weighted(&[
+        (3, 1_u64),
+        (3, 130),
+        (2, 700),
+        (2, 2_200),
+        (2, 5_200),
+        (2, 15_200),
+        (2, 30_200),
+        (1, 60_200),
+        (1, 75_200),
+    ]);
+    prop_oneof![
+        12 => amount.prop_map(Act::Offer),
+        10 => (0..3_usize).prop_map(Act::Move),
+        profile.narrow => weighted(&[(1, 1_usize), (2, 4_000), (2, 100_000)]).prop_map(Act::Receive),
+        4 => advance.prop_map(Act::Advance),
+        3 => Just(Act::Settle),
+        profile.ends => Just(Act::HalfClose),
+        profile.ends => Just(Act::Vanish),
+        profile.ends => Just(Act::Drain),
+    ]
+    .boxed()
+}
