@@ -255,6 +255,18 @@ impl H1 {
         }
     }
 
+    /// Reads no further request, but the rest of a content whose handler may still ask for it.
+    fn read_no_request(&mut self) {
+        match &mut self.reading {
+            Reading::Content(incoming) => incoming.is_persistent = false,
+            Reading::Closing(_) => {}
+            Reading::Idle | Reading::Head | Reading::Waiting(_) => {
+                let is_read = self.input.is_empty();
+                self.stop_reading(if is_read { Ending::Read } else { Ending::Unread });
+            }
+        }
+    }
+
     /// Reads no more.
     fn stop_reading(&mut self, ending: Ending) {
         let ending = match (&self.reading, ending) {

@@ -20,7 +20,7 @@ pub(super) struct Incoming {
     decoder: BodyDecoder,
     pub(super) inbound: Inbound,
     /// Whether another request may follow it.
-    is_persistent: bool,
+    pub(super) is_persistent: bool,
 }
 
 /// What more input did.

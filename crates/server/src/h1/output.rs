@@ -39,15 +39,19 @@ impl H1 {
         let Some(queued) = self.queue.get_mut(index) else {
             return;
         };
-        if queued.exchange.progress == Progress::Waiting && is_last && is_end {
+        let is_final = !matches!(command, Command::Inform { .. });
+        if queued.exchange.progress == Progress::Waiting && is_final && is_last && is_end {
             queued.encoding.framing.persistent = false;
         }
         if queued.obey(&mut turn.context.stamp, command) == Obeyed::EndedEarly {
             turn.app.abort(id, Abort::Refused);
         }
+        let is_persistent = queued.is_persistent();
         if queued.exchange.is_ended() {
-            let is_persistent = queued.is_persistent();
             self.release_content(turn, id, is_persistent);
+        }
+        if is_last && !is_persistent {
+            self.read_no_request();
         }
     }
 
