@@ -20,6 +20,7 @@ SEEN: dict[str, Any] = {"closed": {}, "errors": {}, "first_steps": 0}
 GATES = {str(number): threading.Event() for number in range(16)}
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 KEPT: list[Any] = []
+LAST: dict[str, Any] = {}
 FILE_CLOSED = threading.Event()
 TEXT = [("Content-Type", "text/plain")]
 
@@ -69,6 +70,16 @@ def peek(environ: Environ, start_response: Start) -> list[bytes]:
     shown = [environ.get(name) for name in names]
     start_response("200 OK", [("Content-Type", "application/json")])
     return [json.dumps([*shown, id(environ)]).encode()]
+
+
+def again(environ: Environ, start_response: Start) -> list[bytes]:
+    """Tell which fields have the very value object of the last request: they are remembered."""
+    fields = {key: value for key, value in environ.items() if key.startswith("HTTP_")}
+    same = sorted(key for key, value in fields.items() if value is LAST.get(key))
+    LAST.clear()
+    LAST.update(fields)
+    start_response("200 OK", [("Content-Type", "application/json")])
+    return [json.dumps(same).encode()]
 
 
 def seen(environ: Environ, start_response: Start) -> list[bytes]:
@@ -459,6 +470,7 @@ KINDS: dict[str, Callable[[Environ, Start], Iterable[Any]]] = {
     name.replace("_", "-"): function
     for name, function in {
         "peek": peek,
+        "again": again,
         "seen": seen,
         "hello": hello,
         "status": status,

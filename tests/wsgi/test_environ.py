@@ -172,32 +172,35 @@ def test_49_names_with_an_underscore_are_dropped(client: Connection) -> None:
 
 def test_49_a_section_is_remembered_and_another_is_not_taken_for_it(client: Connection) -> None:
     for value in ("1", "1", "2", "1"):
-        shown = client.get("/p", f"X-A: {value}", f"X-{value}: x").json()
+        shown = client.get("/p", f"Accept: {value}", f"X-{value}: x").json()
         names = {key for key in shown if key.startswith("HTTP_X_")}
-        assert (shown["HTTP_X_A"], names) == (value, {"HTTP_X_A", f"HTTP_X_{value}"})
+        assert (shown["HTTP_ACCEPT"], names) == (value, {f"HTTP_X_{value}"})
 
 
 SECTIONS = [
     [],
-    ["X-A: 1"],
-    ["X-A: 2"],
-    ["X-A: 2", "Cookie: a=1"],
-    ["X-A: 2", "Cookie: b=2"],
-    ["X-A: 1", "Cookie: b=2", "X-B: 1"],
-    ["X-A: 1", "Cookie: b=2", "X-B: 2"],
-    ["Authorization: Basic x", "X-B: 2"],
-    ["Authorization: Basic y", "X-B: 3"],
-    ["x-a: 1", "X-B: 3"],
-    ["X-B: 3", "X-A: 1"],
-    ["X-A: 1", "X-A: 2"],
-    ["X-A: 2"],
-    ["X-A: " + "l" * 600],
-    ["X-A: 2"],
-    ["X-A: " + "m" * 600],
-    ["X-A: " + "m" * 600, "X-B: " + "n" * 6000],
-    ["X_A: 1", "X-B: 1"],
-    ["X_A: 2", "X-B: 2"],
-    ["X-A:", "X-B: 1"],
+    ["Accept: 1"],
+    ["Accept: 2"],
+    ["Accept: 2", "Cookie: a=1"],
+    ["Accept: 2", "Cookie: b=2"],
+    ["Accept: 1", "Cookie: b=2", "Pragma: 1"],
+    ["Accept: 1", "Cookie: b=2", "Pragma: 2"],
+    ["Authorization: Basic x", "Pragma: 2"],
+    ["Authorization: Basic y", "Pragma: 3"],
+    ["accept: 1", "Pragma: 3"],
+    ["Pragma: 3", "Accept: 1"],
+    ["Accept: 1", "Accept: 2"],
+    ["Accept: 2"],
+    ["Accept: " + "l" * 600],
+    ["Accept: 2"],
+    ["Accept: " + "m" * 600],
+    ["Accept: " + "m" * 600, "Pragma: " + "n" * 6000],
+    ["Accept_A: 1", "Pragma: 1"],
+    ["Accept_A: 2", "Pragma: 2"],
+    ["Accept:", "Pragma: 1"],
+    ["X-Api-Key: 1", "Pragma: 1"],
+    ["X-Api-Key: 2", "Pragma: 1"],
+    ["X-Api-Key: 2", "Pragma: 2"],
 ]
 
 
@@ -222,6 +225,30 @@ def test_49_credentials_are_not_given_to_another(client: Connection) -> None:
     assert client.get("/p", "Authorization: Basic x").json()["HTTP_AUTHORIZATION"] == "Basic x"
     assert "HTTP_AUTHORIZATION" not in client.get("/p").json()
     assert client.get("/p", "Authorization: Basic y").json()["HTTP_AUTHORIZATION"] == "Basic y"
+
+
+FIELDS = {
+    "User-Agent": "a browser",
+    "Accept": "text/html",
+    "X-Forwarded-Proto": "https",
+    "Sec-Fetch-Mode": "navigate",
+    "Referer": "http://a/?token=secret",
+    "X-Forwarded-For": "127.0.0.2",
+    "X-Api-Key": "secret",
+    "Cookie": "a=secret",
+    "Authorization": "Basic secret",
+    "Proxy-Authorization": "Basic secret",
+}
+HARMLESS = ["HTTP_ACCEPT", "HTTP_HOST", "HTTP_SEC_FETCH_MODE", "HTTP_USER_AGENT"]
+
+
+def test_49_only_harmless_fields_are_remembered(start: Any) -> None:
+    server = start("wsgi_plain.py", "--threads", "1")
+    for _ in range(2):
+        with server.connect() as client:
+            lines = [f"{name}: {value}" for name, value in FIELDS.items()]
+            remembered = [client.get("/again", *lines).json() for _ in range(3)]
+    assert remembered == [[*HARMLESS, "HTTP_X_FORWARDED_PROTO"]] * 3
 
 
 def test_59_what_is_said_of_threads_and_processes_is_true(

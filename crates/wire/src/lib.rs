@@ -25,6 +25,7 @@ pub mod error;
 pub mod field;
 pub mod framing;
 mod grammar;
+pub mod harmless;
 pub mod head;
 mod host;
 pub mod limits;
@@ -46,6 +47,7 @@ pub use error::{ErrorKind, ProtocolError};
 pub use field::{FieldLines, field_lines, is_field_name, is_field_value};
 pub use framing::{BodyDecoder, BodyLength, Decoded};
 pub use grammar::trim_ows;
+pub use harmless::is_harmless_field;
 pub use head::{
     Progress, RequestHead, parse_request, parse_request_with, within_limits, worth_parsing,
 };

@@ -3,8 +3,9 @@
 //! Clients send the same field lines with every request of a connection. Comparing them costs a
 //! tenth of reading them. What is remembered depends on nothing but the bytes.
 //!
-//! Remembered are the lines up to the first that frames a content, which is rarely the same twice,
-//! or that holds credentials: how long a comparison takes would tell a client about another's.
+//! Remembered are the lines up to the first that is not known to be harmless ([`crate::harmless`]):
+//! how long a comparison takes would tell a client about another's. No line that frames a content is
+//! harmless, so what those say is not kept here.
 
 use crate::head::{BeforePrivate, Control};
 use crate::method::Version;
@@ -136,16 +137,16 @@ mod tests {
             b"GET / HTTP/1.0\r\nHost:\r\nConnection: keep-alive\r\n\r\n",
             b"GET / HTTP/1.0\r\nHost:\r\nConnection: keep-alive\r\n\r\n",
             b"GET http://b/ HTTP/1.0\r\nHost:\r\nConnection: keep-alive\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: a\r\nA: b\r\nCookie: c\r\nConnection: close\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: a\r\nA: b\r\nCookie: d\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: a\r\nA: b\r\nCookie: d\r\n",
-            b"GET / HTTP/1.1\r\nHost: a\r\nA: b\r\nConnection: close\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: a\r\nA: b\r\nHost: a\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nAccept: b\r\nCookie: c\r\nConnection: close\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nAccept: b\r\nCookie: d\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nAccept: b\r\nCookie: d\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nAccept: b\r\nConnection: close\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nAccept: b\r\nHost: a\r\n\r\n",
             b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nX: y\r\n\r\nabc",
             b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
             b"GET / HTTP/1.1\r\nCookie: d\r\nHost: a\r\n\r\n",
-            b"GET / HTTP/1.1\r\nA: b\r\nCookie: d\r\nHost: a\r\nHost: a\r\n\r\n",
-            b"GET / HTTP/1.1\r\nA: b\r\nCookie: d\r\n\r\n",
+            b"GET / HTTP/1.1\r\nAccept: b\r\nCookie: d\r\nHost: a\r\nHost: a\r\n\r\n",
+            b"GET / HTTP/1.1\r\nAccept: b\r\nCookie: d\r\n\r\n",
             b"GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nCookie: d\r\n\r\n",
             b"GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nCookie: e\r\n\r\n",
             b"GET / HTTP/1.1\r\nHost: a\r\nCookie: e\r\nTE: trailers\r\n\r\n",
@@ -158,27 +159,41 @@ mod tests {
     }
 
     #[test]
-    fn content_and_credentials_are_not_remembered() {
+    fn only_what_is_harmless_is_remembered() {
         let limits = HeadLimits::default();
         for (line, is_kept) in [
             ("Accept: */*", true),
+            ("sec-fetch-mode: navigate", true),
             ("Content-Length: 3", false),
             ("Transfer-Encoding: chunked", false),
             ("Expect: 100-continue", false),
             ("cookie: a=b", false),
             ("Authorization: Basic eA==", false),
             ("Proxy-Authorization: Basic eA==", false),
+            ("X-Api-Key: 0123456789", false),
+            ("Referer: http://a/?token=b", false),
         ] {
             let mut memo = SectionMemo::new();
-            let before = "Host: a\r\nA: b\r\n";
-            let head = format!("GET / HTTP/1.1\r\n{before}{line}\r\nC: d\r\n\r\n");
-            assert!(parse_request_with(head.as_bytes(), &limits, &mut memo).is_ok());
-            let remembered = if is_kept {
-                format!("{before}{line}\r\nC: d\r\n")
-            } else {
-                before.to_owned()
-            };
-            assert_eq!(memo.bytes, remembered.as_bytes());
+            let before = "Host: a\r\nAccept-Language: b\r\n";
+            let head = format!("GET / HTTP/1.1\r\n{before}{line}\r\nUser-Agent: d\r\n\r\n");
+            for _ in 0..2 {
+                assert!(parse_request_with(head.as_bytes(), &limits, &mut memo).is_ok());
+                let remembered = if is_kept {
+                    format!("{before}{line}\r\nUser-Agent: d\r\n")
+                } else {
+                    before.to_owned()
+                };
+                assert_eq!(memo.bytes, remembered.as_bytes());
+            }
         }
+    }
+
+    #[test]
+    fn nothing_is_remembered_of_a_section_that_begins_with_what_is_not_harmless() {
+        let limits = HeadLimits::default();
+        let mut memo = SectionMemo::new();
+        let head = b"GET / HTTP/1.1\r\nX-Api-Key: a\r\nHost: a\r\n\r\n";
+        assert!(parse_request_with(head, &limits, &mut memo).is_ok());
+        assert_eq!(memo.bytes, b"");
     }
 }

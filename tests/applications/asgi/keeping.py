@@ -13,6 +13,8 @@ kinds = Kinds()
 app = kinds.app
 KEPT: list[tuple[Any, Any]] = []
 """What was kept, and how it looked."""
+LAST: dict[bytes, bytes] = {}
+"""The fields of the last request to `again`."""
 
 
 @kinds
@@ -35,6 +37,15 @@ async def keep(scope: Any, receive: Receive, send: Send) -> None:
     kept = things[word(scope, 2)]
     KEPT.append((kept, shown(kept)))
     await answer(send, b"kept")
+
+
+@kinds
+async def again(scope: Any, receive: Receive, send: Send) -> None:
+    """Tell which fields have the very pair of the last request: they are remembered."""
+    same = [name.decode() for name, value in scope["headers"] if LAST.get(name) is value]
+    LAST.clear()
+    LAST.update(scope["headers"])
+    await answer(send, json.dumps(sorted(same)).encode())
 
 
 class Own:

@@ -56,14 +56,13 @@ pub(crate) struct Sections {
     list: Option<Py<PyList>>,
 }
 
-/// A field line and its pair of name and value. Of one that holds credentials only the name is kept: they are for one client alone, and
-/// how long a comparison takes would tell another.
+/// A field line and its pair of name and value. Of one that is not known to be harmless ([`wire::harmless`]) only the name is kept.
 struct Line {
     /// As it was received, with its end; the name alone as long as there is no pair.
     bytes: Vec<u8>,
     name: Py<PyBytes>,
     name_bytes: usize,
-    holds_credentials: bool,
+    is_harmless: bool,
     pair: Option<Py<PyTuple>>,
 }
 
@@ -74,7 +73,6 @@ const LINES_MAX: usize = 32;
 const LINE_BYTES_MAX: usize = 512;
 /// Clients whose sections begin with the same lines are taken for one kind.
 const LINES_OF_KIND: usize = 2;
-const CREDENTIALS: [&[u8]; 3] = [b"cookie", b"authorization", b"proxy-authorization"];
 
 impl Default for Sections {
     fn default() -> Sections {
@@ -189,7 +187,7 @@ impl Line {
             bytes: name.to_vec(),
             name: lower_case.unbind(),
             name_bytes: name.len(),
-            holds_credentials: CREDENTIALS.iter().any(|own| name.eq_ignore_ascii_case(own)),
+            is_harmless: wire::is_harmless_field(name),
             pair: None,
         })
     }
@@ -198,9 +196,9 @@ impl Line {
         self.bytes.get(..self.name_bytes) == Some(name)
     }
 
-    /// Keeps a line of that name and its pair, unless they are nobody else's.
+    /// Keeps a line of that name and its pair, if it may be remembered.
     fn keep(&mut self, bytes: &[u8], pair: Py<PyTuple>) {
-        if self.holds_credentials || bytes.len() > LINE_BYTES_MAX {
+        if !self.is_harmless || bytes.len() > LINE_BYTES_MAX {
             self.pair = None;
             return;
         }

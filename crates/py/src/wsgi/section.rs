@@ -11,9 +11,7 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::ffi;
 
-/// Credentials, which only one client should know: the duration of a comparison must not disclose them to another.
-const CREDENTIALS: [&[u8]; 3] = [b"cookie", b"authorization", b"proxy-authorization"];
-/// Longer sections, and the values of longer lines, are read every time.
+/// Longer sections, and the values of longer lines, are read each time.
 const SECTION_BYTES_MAX: usize = 4096;
 const LINE_BYTES_MAX: usize = 512;
 /// Clients whose sections start with the same lines are considered of one kind.
@@ -38,14 +36,14 @@ pub(super) struct Section {
     pub(super) dropped: u64,
 }
 
-/// A field line. If it holds credentials or is long, only its name is remembered.
+/// A field line. Of one that is not known to be harmless ([`wire::harmless`]), or is long, only the name is remembered.
 struct Line {
     /// As received, with its line end.
     bytes: Vec<u8>,
     name_bytes: usize,
     /// The key of its item; `None` when it has none.
     key: Option<Py<PyString>>,
-    is_private: bool,
+    is_harmless: bool,
     /// Its bytes and its value are remembered.
     is_kept: bool,
 }
@@ -133,7 +131,7 @@ impl Line {
             bytes: name.to_vec(),
             name_bytes: name.len(),
             key,
-            is_private: CREDENTIALS.iter().any(|own| name.eq_ignore_ascii_case(own)),
+            is_harmless: wire::is_harmless_field(name),
             is_kept: false,
         }
     }
@@ -142,9 +140,9 @@ impl Line {
         self.bytes.get(..self.name_bytes) == Some(name)
     }
 
-    /// Remembers the line, unless it is private or too long.
+    /// Remembers the line, if it may be and is not too long.
     fn keep(&mut self, bytes: &[u8]) {
-        self.is_kept = !self.is_private && bytes.len() <= LINE_BYTES_MAX;
+        self.is_kept = self.is_harmless && bytes.len() <= LINE_BYTES_MAX;
         if self.is_kept {
             self.bytes.clear();
             self.bytes.extend_from_slice(bytes);
