@@ -154,6 +154,19 @@ TALKS = {
         (200,) * 4,
         b"DELETE /told  0",
     ),
+    "absolute target": Talk(
+        (head("GET", "http://other:81/host") + get("/host") + head("GET", "HTTP://third/host"),),
+        (200,) * 3,
+        b"\r\n\r\nother:81",
+    ),
+    "absolute target with other fields": Talk(
+        (head("GET", "http://other/host", "Accept: a", "X-Host: b") + get("/host"),),
+        (200, 200),
+        b"\r\n\r\nother",
+    ),
+    "1.0 absolute target without a host": Talk(
+        (b"GET http://other:81/host HTTP/1.0\r\n\r\n",), (200,), b"\r\n\r\nother:81"
+    ),
     "continue": Talk(
         (head("POST", "/echo", length(5), EXPECT), b"hello", get("/")), (200, 200), b"hello", True
     ),

@@ -72,6 +72,8 @@ struct Parts {
     path: Span,
     query: Option<Span>,
     authority: Span,
+    /// The authority is the target's, so that it replaces Host.
+    is_absolute: bool,
     fields: Span,
     is_http10: bool,
 }
@@ -86,6 +88,7 @@ impl Parts {
                 .authority
                 .or(head.host)
                 .map_or(Span::default(), |authority| span_of(head, authority)),
+            is_absolute: head.authority.is_some(),
             fields: span_of(head, head.field_section),
             is_http10: head.version == Version::Http10,
         }
@@ -340,7 +343,10 @@ impl Request {
     fn field_lines<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         self.with(py, |state| {
             let lines = PyList::empty(py);
-            for (name, value) in wire::field_lines(state.part(|parts| parts.fields)) {
+            let parts = state.parts();
+            let authority = parts.is_absolute.then(|| state.slice(parts.authority));
+            let fields = wire::effective_field_section(state.slice(parts.fields), authority);
+            for (name, value) in wire::field_lines(&fields) {
                 lines.append((latin1(&name.to_ascii_lowercase()), latin1(value)))?;
             }
             Ok(lines)

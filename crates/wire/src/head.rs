@@ -33,7 +33,8 @@ pub struct RequestHead<'a> {
     pub path: &'a [u8],
     /// The target's query, after the first `?`.
     pub query: Option<&'a [u8]>,
-    /// The authority of an absolute-form target; it replaces Host (RFC 9112 3.2.2).
+    /// The authority of an absolute-form target; it replaces Host (RFC 9112 3.2.2), see
+    /// [`crate::effective_field_section`].
     pub authority: Option<&'a [u8]>,
     /// The value of Host; HTTP/1.0 requests may lack it (RFC 9112 3.2).
     pub host: Option<&'a [u8]>,

@@ -1,4 +1,4 @@
-//! The value of Host and the authority of an absolute-form target.
+//! The value of Host and the authority of an absolute-form target, which replaces it.
 //!
 //! ```text
 //! Host     = uri-host [ ":" port ]                   RFC 9110 7.2
@@ -8,12 +8,54 @@
 //!
 //! Neither userinfo (RFC 9110 4.2.4) nor a path is part of it.
 
+use std::borrow::Cow;
+
+use crate::field::field_lines;
 use crate::grammar::{CRLF, is_reg_name_byte};
 use crate::scan;
 
-/// Reads the first field line if it is a Host of the usual kind: the exact spelling `Host: `, then
-/// letters, digits, dots and hyphens, then an optional port. Returns the value and what follows the
-/// line.
+/// The field section that an application gets: the authority of an absolute-form target replaces the
+/// value of Host, and a Host that is missing is added (RFC 9112 3.2.2).
+///
+/// Cost: a copy of the section if there is an authority, else nothing.
+#[inline]
+pub fn effective_field_section<'a>(
+    field_section: &'a [u8],
+    authority: Option<&[u8]>,
+) -> Cow<'a, [u8]> {
+    match authority {
+        None => Cow::Borrowed(field_section),
+        Some(authority) => Cow::Owned(with_host(field_section, authority)),
+    }
+}
+
+#[cold]
+fn with_host(field_section: &[u8], authority: &[u8]) -> Vec<u8> {
+    let mut section = Vec::with_capacity(field_section.len() + authority.len() + 8);
+    let mut has_host = false;
+    for (name, value) in field_lines(field_section) {
+        let is_host = name.eq_ignore_ascii_case(b"host");
+        has_host |= is_host;
+        push_line(&mut section, name, if is_host { authority } else { value });
+    }
+    if !has_host {
+        // A client should send it first (RFC 9110 7.2).
+        let rest = std::mem::take(&mut section);
+        push_line(&mut section, b"Host", authority);
+        section.extend_from_slice(&rest);
+    }
+    section
+}
+
+fn push_line(section: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for part in [name, b": ", value, CRLF] {
+        section.extend_from_slice(part);
+    }
+}
+
+/// Reads the first field line if it is a Host of the usual kind, and gives the value and what
+/// follows the line: the exact spelling `Host: `, then letters, digits, dots and hyphens, then
+/// perhaps a port.
 ///
 /// A client should send Host first (RFC 9110 7.2) and nearly every one does. So for most requests
 /// the name is not searched, and the value is scanned only once (bench: head, short).
@@ -81,4 +123,30 @@ fn is_reg_name(mut name: &[u8]) -> bool {
 /// `IP-literal = "[" ( IPv6address / IPvFuture ) "]"`; no IPvFuture has ever been defined.
 fn is_ip_literal(address: &[u8]) -> bool {
     core::str::from_utf8(address).is_ok_and(|text| text.parse::<core::net::Ipv6Addr>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::effective_field_section;
+
+    #[test]
+    fn the_authority_of_the_target_replaces_host() {
+        for (section, expected) in [
+            ("Host: a\r\n", "Host: b:81\r\n"),
+            (
+                "A: 1\r\nhOST:\t a\t\r\nB:2 \r\n",
+                "A: 1\r\nhOST: b:81\r\nB: 2\r\n",
+            ),
+            ("", "Host: b:81\r\n"),
+            ("X-Host: a\r\n", "Host: b:81\r\nX-Host: a\r\n"),
+        ] {
+            let effective = effective_field_section(section.as_bytes(), Some(b"b:81"));
+            assert_eq!(
+                effective.escape_ascii().to_string(),
+                expected.as_bytes().escape_ascii().to_string()
+            );
+            let same = effective_field_section(section.as_bytes(), None);
+            assert_eq!(*same, *section.as_bytes());
+        }
+    }
 }

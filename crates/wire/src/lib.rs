@@ -51,6 +51,7 @@ pub use harmless::is_harmless_field;
 pub use head::{
     Progress, RequestHead, parse_request, parse_request_with, within_limits, worth_parsing,
 };
+pub use host::effective_field_section;
 pub use limits::HeadLimits;
 pub use memo::SectionMemo;
 pub use method::{Method, Version};

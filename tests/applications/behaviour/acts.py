@@ -46,8 +46,10 @@ ACTS = {
 NOT_FOUND = Act(b"there is no such thing", 404)
 
 
-def act(method: str, path: str, query: bytes, content: bytes) -> Act:
-    """Say what a request is answered with."""
+def act(method: str, path: str, query: bytes, content: bytes, host: str) -> Act:
+    """Say what a request is answered with; `host` is its Host field."""
+    if path == "/host":
+        return Act(host.encode())
     if path == "/echo":
         return Act(content, fields=(BYTES,))
     if path == "/told":

@@ -15,7 +15,8 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
         message = await receive()
         content += message["body"]
         more = message["more_body"]
-    await answer(send, act(scope["method"], scope["path"], scope["query_string"], content))
+    host = b",".join(value for name, value in scope["headers"] if name == b"host").decode()
+    await answer(send, act(scope["method"], scope["path"], scope["query_string"], content, host))
 
 
 async def later(scope: Any, receive: Any, send: Any) -> None:

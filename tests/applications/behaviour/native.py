@@ -16,15 +16,20 @@ later = App()
 @app.route("/{path:path}", METHODS)
 def answer(request: Request) -> Response:
     """Answer at once."""
-    return response(act(request.method, request.path, request.query_string, request.body()))
+    return response(asked(request, request.body()))
 
 
 @later.route("/{path:path}", METHODS)
 async def answer_later(request: Request) -> Response:
     """Answer behind a suspension."""
     await asyncio.sleep(0)
-    content = await request.body()
-    return response(act(request.method, request.path, request.query_string, content))
+    return response(asked(request, await request.body()))
+
+
+def asked(request: Request, content: bytes) -> Act:
+    """Say what the request is answered with."""
+    host = ",".join(request.headers.getall("host"))
+    return act(request.method, request.path, request.query_string, content, host)
 
 
 def response(act: Act) -> Response:

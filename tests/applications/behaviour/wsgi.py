@@ -11,7 +11,8 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
     """Answer."""
     query = environ["QUERY_STRING"].encode("latin-1")
     content = environ["wsgi.input"].read()
-    said = act(environ["REQUEST_METHOD"], environ["PATH_INFO"], query, content)
+    host = environ.get("HTTP_HOST", "")
+    said = act(environ["REQUEST_METHOD"], environ["PATH_INFO"], query, content, host)
     if said.fails == "before":
         raise failure()
     start_response(f"{said.status} {HTTPStatus(said.status).phrase}", list(said.fields))

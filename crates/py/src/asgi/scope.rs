@@ -194,8 +194,9 @@ impl Scopes {
             target.renew(&keys.state, state.renewed(py, references)?)?;
         }
         let slot = request.id.connection() as usize;
-        let section = request.head.field_section;
-        let headers = self.sections.renewed(py, references, slot, section)?;
+        let head = request.head;
+        let section = wire::effective_field_section(head.field_section, head.authority);
+        let headers = self.sections.renewed(py, references, slot, &section)?;
         target.renew(&keys.headers, headers)?;
         if self.last.server != *request.server {
             self.last.server = *request.server;

@@ -122,14 +122,15 @@ impl Environs {
     ) -> PyResult<Bound<'py, PyDict>> {
         self.set_addresses(py, circumstances)?;
         self.given = None;
-        let is_known = self.recall(py, circumstances.connection, head.field_section)?;
+        let section = wire::effective_field_section(head.field_section, head.authority);
+        let is_known = self.recall(py, circumstances.connection, &section)?;
         let is_plain = is_known
             && head.method == Method::Get
             && head.version == Version::Http11
-            && head.authority.is_none()
             && head.body_length == BodyLength::None;
+        let unknown = (!is_known).then_some(&*section);
         let Peer::Internet(client) = circumstances.client else {
-            let environ = self.new_environ(py, head, circumstances, is_known)?;
+            let environ = self.new_environ(py, head, circumstances, unknown)?;
             set_input(&environ, input)?;
             environ.del_item(pyo3::intern!(py, "REMOTE_PORT"))?;
             return Ok(environ);
@@ -145,7 +146,7 @@ impl Environs {
             self.given = ffi::version(&environ);
             return Ok(environ);
         }
-        let environ = self.new_environ(py, head, circumstances, is_known)?;
+        let environ = self.new_environ(py, head, circumstances, unknown)?;
         set_input(&environ, input)?;
         environ.set_item(pyo3::intern!(py, "REMOTE_PORT"), self.port(py, port))?;
         if is_plain {
@@ -195,17 +196,18 @@ impl Environs {
         Ok(())
     }
 
-    /// Copies the template, and sets what is specific to this request except the client's port.
+    /// Copies the template, and sets what this request has of its own but the client's port. `unknown` is its section, unless that was
+    /// recalled.
     fn new_environ<'py>(
         &mut self,
         py: Python<'py>,
         head: &RequestHead<'_>,
         circumstances: &Circumstances<'_>,
-        is_known: bool,
+        unknown: Option<&[u8]>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let environ = match is_known {
-            true => self.recalled(py)?,
-            false => self.learned(py, head.field_section)?,
+        let environ = match unknown {
+            None => self.recalled(py)?,
+            Some(section) => self.learned(py, section)?,
         };
         if head.method != Method::Get {
             let method = method_name(py, head);
@@ -215,11 +217,6 @@ impl Environs {
         if head.version == Version::Http10 {
             let version = pyo3::intern!(py, "HTTP/1.0");
             environ.set_item(pyo3::intern!(py, "SERVER_PROTOCOL"), version)?;
-        }
-        if let Some(authority) = head.authority {
-            // It replaces Host (RFC 9112 section 3.2.2).
-            let authority = ffi::latin1(py, authority);
-            environ.set_item(pyo3::intern!(py, "HTTP_HOST"), authority)?;
         }
         if head.body_length == BodyLength::Chunked
             && let Some(content_bytes) = circumstances.content_bytes
