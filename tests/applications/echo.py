@@ -37,7 +37,7 @@ def anywhere(request: Request, rest: str) -> Response:
 
 @app.error_handler(404)
 def no_route(request: Request, error: HTTPError) -> Response:
-    """Answer where no route is, such as `OPTIONS *`."""
+    """Answer where no route is."""
     return echo(request)
 
 

@@ -47,3 +47,5 @@ def test_path_includes_the_root_path(start: Start) -> None:
         assert client.get("/").content == "/sh\u00f6p/1 /sh\u00f6p/1/ /".encode()
         for path, decoded in WITH_ROOT.items():
             assert client.get(path).content == f"/sh\u00f6p/1 {decoded} {path}".encode()
+        client.send(b"OPTIONS * HTTP/1.1\r\nHost: test\r\n\r\n")
+        assert client.read().content == "/sh\u00f6p/1 * *".encode(), "it is below no root path"

@@ -98,6 +98,12 @@ def test_3_the_raw_path_of_an_absolute_target_is_its_path(client: Connection) ->
     assert (scope["path"], scope["raw_path"]) == ("/a b", b"/a%20b")
 
 
+@pytest.mark.parametrize("target", ["*", "http://test"])
+def test_2_the_path_of_asterisk_form_is_not_the_root(client: Connection, target: str) -> None:
+    scope = scope_for(client, head("OPTIONS", target))
+    assert (scope["method"], scope["path"], scope["raw_path"]) == ("OPTIONS", "*", b"*")
+
+
 QUERIES = {"": b"", "?": b"", "?a=b": b"a=b", "?a%20b+c": b"a%20b+c", "?a?b": b"a?b", "??": b"?"}
 
 

@@ -104,6 +104,24 @@ def test_http_1_0_keep_alive_as_ab_asks_for_it(server: Server) -> None:
         assert client.is_closed()
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\r\n",
+        b"Content-Length: 5\r\n\r\nhello",
+        b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    ],
+)
+def test_options_of_the_server_as_a_whole_may_have_content(server: Server, content: bytes) -> None:
+    with server.connect() as client:
+        client.send(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n" + content)
+        reply = client.read("OPTIONS")
+        assert (reply.status, reply.content, reply.get("content-length")) == (204, b"", None)
+        assert "GET, HEAD, OPTIONS" in (reply.get("allow") or "")
+        if not reply.is_last:
+            assert client.get("/").content == b"hello"
+
+
 def test_pipelined_answers_come_in_order(server: Server) -> None:
     targets = [
         "/wait/60",

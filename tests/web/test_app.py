@@ -401,9 +401,28 @@ def test_a_hook_takes_the_application_or_nothing() -> None:
         app.on_startup(lambda app, other: None)
 
 
-def test_options_of_the_server_as_a_whole_is_a_ping() -> None:
-    """RFC 9110 section 9.3.7."""
-    with TestClient(App()) as client, client.connect() as sock:
+def about_server(app: App) -> tuple[bytes, bytes]:
+    """Ask about the server as a whole; give the status line and Allow."""
+    with TestClient(app) as client, client.connect() as sock:
         sock.sendall(b"OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         with sock.makefile("rb") as answer:
-            assert answer.readline() == b"HTTP/1.1 204 No Content\r\n"
+            status, *fields = answer.read().split(b"\r\n")
+    [allow] = [field for field in fields if field.startswith(b"Allow: ")]
+    return status, allow
+
+
+def test_options_of_the_server_as_a_whole_is_a_ping() -> None:
+    """RFC 9110 section 9.3.7."""
+    assert about_server(App()) == (b"HTTP/1.1 204 No Content", b"Allow: OPTIONS")
+
+
+def test_options_of_the_server_as_a_whole_reaches_no_route_and_no_handler() -> None:
+    app, seen = App(), []
+    app.options("/")(seen.append)
+    app.route("/{rest:path}", ("GET", "OPTIONS", "PURGE"))(lambda request, rest: seen.append(rest))
+    app.error_handler(404)(lambda request, error: seen.append(error))
+    app.error_handler(405)(lambda request, error: seen.append(error))
+    app.mount("/", lambda environ, start_response: seen.append(environ), interface="wsgi")
+    expected = (b"HTTP/1.1 204 No Content", b"Allow: GET, HEAD, OPTIONS, PURGE")
+    assert about_server(app) == expected
+    assert seen == []

@@ -90,10 +90,12 @@ def test_47_the_authority_of_the_target_replaces_host(client: Connection) -> Non
     assert shown["RAW_URI"] == "http://other:81/p"
 
 
-def test_47_asterisk_form_has_no_path(client: Connection) -> None:
-    client.send(b"OPTIONS * HTTP/1.1\r\nHost: test\r\n\r\n")
+@pytest.mark.parametrize("target", ["*", "http://test"])
+def test_47_the_path_of_asterisk_form_is_not_the_root(client: Connection, target: str) -> None:
+    client.send(f"OPTIONS {target} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
     shown = client.read().json()
-    assert (shown["REQUEST_METHOD"], shown["PATH_INFO"], shown["RAW_URI"]) == ("OPTIONS", "", "*")
+    asked = tuple(shown[name] for name in ("REQUEST_METHOD", "PATH_INFO", "RAW_URI"))
+    assert asked == ("OPTIONS", "*", target)
 
 
 def test_47_http_1_0(client: Connection) -> None:
@@ -119,7 +121,12 @@ def test_47_script_name_and_path_info(path: str, info: str) -> None:
     assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("/mount", info)
 
 
-async def environ_below(root_path: str, path: str) -> dict[str, Any]:
+def test_47_asterisk_form_is_below_no_root_path() -> None:
+    environ = asyncio.run(environ_below("/mount", "*", "OPTIONS"))
+    assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("/mount", "*")
+
+
+async def environ_below(root_path: str, path: str, method: str = "GET") -> dict[str, Any]:
     """Serve one request of an application below a root path; return its environ."""
     environs: list[dict[str, Any]] = []
 
@@ -132,7 +139,8 @@ async def environ_below(root_path: str, path: str) -> dict[str, Any]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         await service.start([listening.fileno()], own_selector=False)
         reader, writer = await asyncio.open_connection(*listening.getsockname())
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n".encode())
+        head = f"{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
+        writer.write(head.encode())
         assert (await reader.read()).startswith(b"HTTP/1.1 204 ")
         writer.close()
         await writer.wait_closed()

@@ -6,7 +6,7 @@ pub(crate) mod parts;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use server::{Content, ExchangeId, Match, Outcome, Parameters, Responder};
+use server::{Content, ExchangeId, Fields, Match, Outcome, Parameters, Responder};
 
 use self::outcome::plain_failure;
 use crate::ffi::{self, Sent};
@@ -83,6 +83,7 @@ impl Calls {
                 }
                 self.call_status(py, table, (405, allow), request, responder)
             }
+            Match::None if request.head.path == b"*" => about_server(table, responder),
             Match::None => {
                 if let Some(mounts) = mounts
                     && let Some(outcome) = mounts.call(&mut self.runner, request, responder)
@@ -307,6 +308,14 @@ impl Calls {
             self.spare.push(object);
         }
     }
+}
+
+/// Answers `OPTIONS *`, which is about the server and no application's resource (RFC 9110 section 9.3.7).
+#[cold]
+fn about_server(table: &Table, responder: &mut Responder<'_>) -> Outcome {
+    let allow = format!("Allow: {}\r\n", table.router.methods());
+    responder.respond(204, Fields::of_application(allow.as_bytes()), b"");
+    Outcome::Answered
 }
 
 fn call_with_parameters<'py>(

@@ -4,6 +4,8 @@
 //! `{name}`, then `{name:path}`, with a step back where a branch ends without a match. A request's path is percent-decoded segment by
 //! segment only if it holds a `%` (RFC 3986 section 6.2.2.2), so `%2F` in a segment stays data.
 
+use std::collections::BTreeSet;
+
 use wire::Method;
 
 use crate::literal::LiteralMap;
@@ -160,7 +162,7 @@ impl Router {
                 *entry = Some(route);
             }
         }
-        resource.allow = allow(&resource.methods);
+        resource.allow = allow(resource.methods.iter().map(|(name, _)| &**name));
         self.routes += 1;
         Ok((route, parameters))
     }
@@ -179,7 +181,9 @@ impl Router {
         parameters.count = 0;
         let found = match self.literal.get(path) {
             Some(resource) => Some(resource),
-            None => self.walk(0, path, 1, parameters),
+            None if path.starts_with(b"/") => self.walk(0, path, 1, parameters),
+            // `*` is no path (RFC 9112 section 3.2.4).
+            None => None,
         };
         let Some(resource) = found.and_then(|index| self.resources.get(index)) else {
             return Match::None;
@@ -188,6 +192,13 @@ impl Router {
             Some(route) => Match::Route(route),
             None => Match::OtherMethods(&resource.allow),
         }
+    }
+
+    /// The methods of all routes, and OPTIONS: the value of `Allow` for the server as a whole (RFC 9110 section 9.3.7).
+    pub fn methods(&self) -> String {
+        let resources = self.resources.iter();
+        let names = resources.flat_map(|resource| resource.methods.iter().map(|(name, _)| &**name));
+        allow(names.chain([&b"OPTIONS"[..]]))
     }
 
     /// Matches the rest of `path` from byte `at` (behind a slash) below `node`. Depth is bounded by the depth of the patterns.
@@ -380,16 +391,15 @@ fn parameters_of(
     Ok(parameters)
 }
 
-fn allow(methods: &[(Box<[u8]>, usize)]) -> String {
-    let mut names: Vec<&str> = methods
-        .iter()
-        .filter_map(|(name, _)| std::str::from_utf8(name).ok())
+/// The value of `Allow`: each method once. Where there is GET, there is HEAD.
+fn allow<'m>(methods: impl Iterator<Item = &'m [u8]>) -> String {
+    let mut names: BTreeSet<&str> = methods
+        .filter_map(|name| std::str::from_utf8(name).ok())
         .collect();
-    if names.contains(&"GET") && !names.contains(&"HEAD") {
-        names.push("HEAD");
+    if names.contains("GET") {
+        names.insert("HEAD");
     }
-    names.sort_unstable();
-    names.join(", ")
+    names.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 fn is_integer(segment: &[u8]) -> bool {

@@ -102,3 +102,28 @@ fn a_bad_pattern_is_one_plain_sentence() {
         [("y".to_string(), ParameterKind::Integer)]
     );
 }
+
+#[test]
+fn the_asterisk_is_no_path() {
+    let router = router(&[
+        ("OPTIONS", "/"),
+        ("OPTIONS", "/{name}"),
+        ("OPTIONS", "/{rest:path}"),
+        ("OPTIONS", "/*"),
+    ]);
+    assert_eq!(found(&router, "OPTIONS", "*"), "none");
+    assert_eq!(found(&router, "OPTIONS", "/*"), "3");
+    assert_eq!(found(&router, "OPTIONS", "/"), "0");
+}
+
+#[test]
+fn the_methods_of_a_router_are_those_of_all_routes_and_options() {
+    assert_eq!(Router::new().methods(), "OPTIONS");
+    let router = router(&[
+        ("GET", "/"),
+        ("PUT", "/a"),
+        ("GET", "/a"),
+        ("PURGE", "/{rest:path}"),
+    ]);
+    assert_eq!(router.methods(), "GET, HEAD, OPTIONS, PURGE, PUT");
+}

@@ -29,7 +29,8 @@ pub struct RequestHead<'a> {
     pub method_name: &'a [u8],
     /// The request target as received (RFC 9112 3.2).
     pub target: &'a [u8],
-    /// The target's path: `/` if an absolute-form target has none, `*` in asterisk-form.
+    /// The target's path: `/` if an absolute-form target has none, `*` in asterisk-form and of
+    /// OPTIONS for an authority alone.
     pub path: &'a [u8],
     /// The target's query, after the first `?`.
     pub query: Option<&'a [u8]>,

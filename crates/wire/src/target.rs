@@ -64,7 +64,7 @@ pub(crate) fn split_other_form(
             query: None,
             authority: None,
         }),
-        _ => split_absolute_form(target, path_len),
+        _ => split_absolute_form(method, target, path_len),
     }
 }
 
@@ -73,8 +73,12 @@ pub(crate) fn split_other_form(
 /// absolute-form = absolute-URI
 /// http-URI      = "http" "://" authority path-abempty [ "?" query ]
 /// ```
-/// Deviation: schemes other than http and https are refused, since nothing here could serve them.
-fn split_absolute_form(target: &[u8], path_len: usize) -> Result<Target<'_>, ErrorKind> {
+/// Deviation: schemes other than http and https are refused; nothing here could serve them.
+fn split_absolute_form(
+    method: Method,
+    target: &[u8],
+    path_len: usize,
+) -> Result<Target<'_>, ErrorKind> {
     let (before_query, query) = split_query(target, path_len);
     let Some(after_scheme) =
         strip_prefix(before_query, b"http://").or_else(|| strip_prefix(before_query, b"https://"))
@@ -89,7 +93,13 @@ fn split_absolute_form(target: &[u8], path_len: usize) -> Result<Target<'_>, Err
     if !host::is_host(authority) {
         return Err(ErrorKind::InvalidAuthority);
     }
-    let path = if path.is_empty() { b"/" } else { path };
+    let path = match path {
+        // RFC 9110 4.2.3: an empty path is the root, except for OPTIONS, which a proxy would make
+        // asterisk-form of (RFC 9112 3.2.4).
+        [] if method == Method::Options && query.is_none() => b"*",
+        [] => b"/",
+        path => path,
+    };
     Ok(Target {
         path,
         query,

@@ -55,6 +55,12 @@ fn a_target_is_split_by_its_form() {
     assert_eq!(parts("GET /?"), ("/".into(), some(""), None));
     assert_eq!(parts("GET /a?b?c"), ("/a".into(), some("b?c"), None));
     assert_eq!(parts("OPTIONS *"), ("*".into(), None, None));
+    assert_eq!(parts("OPTIONS http://x"), ("*".into(), None, some("x")));
+    assert_eq!(parts("OPTIONS http://x/"), ("/".into(), None, some("x")));
+    assert_eq!(
+        parts("OPTIONS http://x?q"),
+        ("/".into(), some("q"), some("x"))
+    );
     assert_eq!(parts("GET http://x"), ("/".into(), None, some("x")));
     assert_eq!(parts("GET http://x?q"), ("/".into(), some("q"), some("x")));
     assert_eq!(

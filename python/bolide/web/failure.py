@@ -67,14 +67,10 @@ class FailureTable:
     def answer_status(self, request: _core.Request, status: int, allow: str) -> Any:
         """Give what to send for a status that the router decided; `allow` is for 405, else "".
 
-        RFC 9110 §15.5.6: a 405 lists the methods in its Allow field. §9.3.7: `OPTIONS *` asks about
-        the server as a whole and finds no route; it is answered as a ping unless 404 is handled.
+        RFC 9110 §15.5.6: a 405 lists the methods in its Allow field.
         """
         headers = {"Allow": allow} if allow else {}
-        error = HTTPError(status, headers=headers)
-        if request.raw_path == b"*" and self._find(error)[0] is None:
-            return Response(status=204)
-        return self.answer(request, error)
+        return self.answer(request, HTTPError(status, headers=headers))
 
     def _find(self, error: BaseException) -> tuple[ErrorHandler | None, bool]:
         """Find the most specific handler, and whether it says that the error was expected.

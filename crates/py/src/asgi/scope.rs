@@ -267,10 +267,11 @@ impl Last {
     }
 }
 
-/// The decoded path, which includes the root path whether the proxy strips it or not.
+/// The decoded path, which includes the root path: a proxy took it off, or passed the path on whole. The asterisk of `OPTIONS *` is none,
+/// and stays as it is.
 fn path_of<'py>(py: Python<'py>, root_path: &str, raw: &[u8]) -> PyResult<Bound<'py, PyString>> {
     let path = decoded(py, raw);
-    if root_path.is_empty() {
+    if root_path.is_empty() || raw == b"*" {
         return Ok(path);
     }
     let text = path.to_str()?;

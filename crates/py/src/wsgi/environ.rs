@@ -230,7 +230,7 @@ impl Environs {
         let py = environ.py();
         let target = ffi::latin1(py, head.target);
         let is_plain = self.root_path.is_empty() && !head.path.contains(&b'%');
-        if is_plain && head.path.len() == head.target.len() && head.target != b"*" {
+        if is_plain && head.path.len() == head.target.len() {
             environ.set_item(pyo3::intern!(py, "PATH_INFO"), &target)?;
         } else {
             let path = path_info(head.path, &self.root_path);
@@ -386,12 +386,9 @@ fn set_length(environ: &Bound<'_, PyDict>, content_bytes: usize) -> PyResult<()>
     environ.del_item(pyo3::intern!(py, "HTTP_TRANSFER_ENCODING"))
 }
 
-/// The decoded path below the root path, whether the proxy strips the root path or not.
+/// The decoded path below the root path. The root path may be there (a proxy passed the path on) or not (it took it away). The asterisk of
+/// `OPTIONS *` is below none: an empty path would be the application's root.
 fn path_info(path: &[u8], root_path: &[u8]) -> Vec<u8> {
-    if path == b"*" {
-        // `OPTIONS *` concerns the server, not a resource: there is no path.
-        return Vec::new();
-    }
     let path = server::percent_decode(path);
     match path.strip_prefix(root_path) {
         Some(rest) if rest.is_empty() || rest.starts_with(b"/") => rest.to_vec(),
