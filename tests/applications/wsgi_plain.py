@@ -354,16 +354,23 @@ def file(environ: Environ, start_response: Start) -> Iterable[bytes]:
     """Send a file: /file/HOW."""
     how = argument(environ)
     stream = FILES.get(how, plain_file)()
-    said = {"short-part": "1000", "long-part": "200000", "too-long": "300000"}.get(how)
+    said = SAID.get(how)
     headers = [*TEXT, ("Content-Length", said)] if said else TEXT
     send = start_response("200 OK", headers)
-    if how == "behind-write":
+    if how.endswith("behind-write"):
         send(b"written,")
     KEPT.append(stream)
     return environ["wsgi.file_wrapper"](stream, 4096)  # type: ignore[no-any-return]
 
 
 CONTENT = bytes(range(256)) * 1000
+SAID = {
+    "short-part": "1000",
+    "long-part": "200000",
+    "small-part": "10",
+    "too-long": "300000",
+    "small-too-long": "1000",
+}
 
 
 def plain_file(kind: type[io.FileIO] = io.FileIO) -> io.FileIO:
@@ -380,6 +387,22 @@ def buffered_file() -> io.BufferedRandom:
     stream.write(CONTENT)
     stream.seek(100)
     return stream
+
+
+def small_file(size: int) -> io.BufferedReader:
+    """Make one of which that much is left, as `open` gives it."""
+    stream = open(os.memfd_create("content"), "rb")
+    os.write(stream.fileno(), CONTENT[: 100 + size])
+    stream.seek(100)
+    return stream
+
+
+def pipe_file() -> io.BufferedReader:
+    """Make one that has no place in a file."""
+    source, target = os.pipe()
+    os.write(target, b"piped")
+    os.close(target)
+    return open(source, "rb")
 
 
 def zipped_file() -> gzip.GzipFile:
@@ -418,6 +441,17 @@ FILES: dict[str, Callable[[], Any]] = {
     "zipped": zipped_file,
     "short-part": lambda: plain_file(ToldFile),
     "reader": lambda: OnlyRead([b"abc", b"de", b""]),
+    "small": lambda: small_file(900),
+    "small-part": lambda: small_file(900),
+    "small-too-long": lambda: small_file(900),
+    "small-behind-write": lambda: small_file(900),
+    "limit": lambda: small_file(65_536),
+    "one": lambda: small_file(1),
+    "end": lambda: small_file(0),
+    "empty": lambda: open(os.memfd_create("empty"), "rb"),
+    "made-up": lambda: open("/proc/self/comm", "rb"),
+    "pipe": pipe_file,
+    "bytes": lambda: io.BytesIO(b"bytes"),
 }
 
 

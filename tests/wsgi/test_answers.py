@@ -223,7 +223,15 @@ FILE = (bytes(range(256)) * 1000)[100:]
         ("buffered", FILE, "255900"),
         ("short-part", FILE[:1000], "1000"),
         ("long-part", FILE[:200_000], "200000"),
+        ("small", FILE[:900], "900"),
+        ("small-part", FILE[:10], "10"),
+        ("limit", FILE[:65_536], "65536"),
+        ("one", FILE[:1], "1"),
+        ("end", b"", "0"),
+        ("empty", b"", "0"),
         ("zipped", FILE, None),
+        ("bytes", b"bytes", None),
+        ("pipe", b"piped", None),
     ],
 )
 def test_58_a_file_is_sent_from_where_it_stands(
@@ -231,21 +239,35 @@ def test_58_a_file_is_sent_from_where_it_stands(
 ) -> None:
     reply = client.get(f"/file/{how}")
     assert (reply.content == content, reply.get("content-length")) == (True, length)
+    assert reply.get("transfer-encoding") == (None if length else "chunked")
     assert client.get("/hello").status == 200
     assert f"/file/{how}" not in "".join(server.lines)
     assert client.get("/file-closed").content == b"True"
 
 
-def test_58_a_file_behind_what_was_written(client: Connection, threads: str) -> None:
-    assert client.get("/file/behind-write").content == b"written," + FILE
+def test_58_a_file_that_the_system_makes_up_is_read_to_its_end(client: Connection) -> None:
+    reply = client.get("/file/made-up")
+    assert (reply.content[-1:], reply.get("content-length")) == (b"\n", None)
     assert client.get("/file-closed").content == b"True"
 
 
-def test_58_a_file_shorter_than_its_length_is_cut(server: Server, client: Connection) -> None:
-    client.send(request("GET", "/file/too-long"))
-    assert client.read_head().get("content-length") == "300000"
-    assert client.read_to_end() == FILE
-    server.wait_line("GET /file/too-long: its content is shorter than its Content-Length")
+@pytest.mark.parametrize(("how", "content"), [("", FILE), ("small-", FILE[:900])])
+def test_58_a_file_behind_what_was_written(client: Connection, how: str, content: bytes) -> None:
+    assert client.get(f"/file/{how}behind-write").content == b"written," + content
+    assert client.get("/file-closed").content == b"True"
+
+
+@pytest.mark.parametrize(
+    ("how", "length", "content"),
+    [("too-long", "300000", FILE), ("small-too-long", "1000", FILE[:900])],
+)
+def test_58_a_file_shorter_than_its_length_is_cut(
+    server: Server, client: Connection, how: str, length: str, content: bytes
+) -> None:
+    client.send(request("GET", f"/file/{how}"))
+    assert client.read_head().get("content-length") == length
+    assert client.read_to_end() == content
+    server.wait_line(f"GET /file/{how}: its content is shorter than its Content-Length")
     with server.connect() as other:
         assert other.get("/file-closed").content == b"True"
 
@@ -255,7 +277,10 @@ def test_58_a_reader_needs_not_be_a_file(client: Connection) -> None:
     assert client.get("/file-closed").content == b"cannot be closed"
 
 
-@pytest.mark.parametrize(("how", "length"), [("whole", "255900"), ("short-part", "1000")])
+HEADED = [("whole", "255900"), ("short-part", "1000"), ("small", "900"), ("end", "0")]
+
+
+@pytest.mark.parametrize(("how", "length"), HEADED)
 def test_58_head_of_a_file(client: Connection, how: str, length: str) -> None:
     client.send(request("HEAD", f"/file/{how}"))
     assert client.read("HEAD").get("content-length") == length

@@ -3,9 +3,8 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyList, PyTuple};
-use server::FilePart;
 
-use super::file_wrapper::FileWrapper;
+use super::file_wrapper::{FileWrapper, Remains};
 use super::log;
 
 /// The content of a response, as far as it is known after the first block.
@@ -14,8 +13,8 @@ pub(super) enum Returned<'py> {
     Whole(Content<'py>),
     /// Its first block, which is not empty; more may follow.
     Blocks(Bound<'py, PyBytes>, Blocks<'py>),
-    /// A file that the kernel sends.
-    File(Box<FilePart>),
+    /// What is left of a plain file.
+    File(Box<Remains>),
 }
 
 /// Content that is complete.
@@ -55,12 +54,12 @@ impl<'py> Returned<'py> {
 
     fn read_iterable(returned: Bound<'py, PyAny>) -> PyResult<Returned<'py>> {
         if let Ok(wrapper) = returned.cast_exact::<FileWrapper>() {
-            let part = wrapper.get().part(returned.py());
-            if !matches!(part, Ok(None)) {
+            let remains = wrapper.get().remains(returned.py());
+            if !matches!(remains, Ok(None)) {
                 close(&returned);
             }
-            if let Some(part) = part? {
-                return Ok(Returned::File(Box::new(part)));
+            if let Some(remains) = remains? {
+                return Ok(Answer::File(Box::new(remains)));
             }
         }
         let mut blocks = Blocks::of(returned)?;

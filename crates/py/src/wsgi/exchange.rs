@@ -5,8 +5,9 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
-use server::{Command, ExchangeId, FilePart, Response};
+use server::{Command, ExchangeId, Response};
 
+use super::file_wrapper::Remains;
 use super::head::Head;
 use super::lane::Lane;
 use crate::ffi::{self, Held};
@@ -203,18 +204,18 @@ pub(super) struct Ending {
 }
 
 impl State {
-    /// What to post for a response that ends with a part of a file.
+    /// What has to be posted for an answer that ends with what is left of a file.
     ///
     /// # Errors
     /// `RuntimeError` when there is no head to send.
-    pub(super) fn posts_of_file(&mut self, mut part: FilePart) -> PyResult<Vec<Command>> {
+    pub(super) fn posts_of_file(&mut self, remains: Remains) -> PyResult<Vec<Command>> {
         let mut posts = Vec::new();
         match self.progress {
             Progress::Over | Progress::Nothing => return Err(not_started()),
             Progress::Sent => {}
             Progress::Started => {
                 let mut response = self.head.to_response(Vec::new());
-                let whole = part.length + self.written.len() as u64;
+                let whole = remains.length() + self.written.len() as u64;
                 response.length = response.length.or(Some(whole));
                 self.progress = Progress::Sent;
                 self.owed = response.length;
@@ -232,10 +233,21 @@ impl State {
         }
         // An application may send less of a file than there is.
         let had_surplus = self.has_surplus;
-        let length = usize::try_from(part.length).unwrap_or(usize::MAX);
-        part.length = self.within_length(length) as u64;
+        let length = usize::try_from(remains.length()).unwrap_or(usize::MAX);
+        let within = self.within_length(length);
         self.has_surplus = had_surplus;
-        posts.extend([Command::WriteFile(part), Command::Finish]);
+        match remains {
+            Remains::Unread(mut part) => {
+                part.length = within as u64;
+                posts.push(Command::WriteFile(part));
+            }
+            Remains::Read(mut content) if within > 0 => {
+                content.truncate(within);
+                posts.push(Command::Write(content));
+            }
+            Remains::Read(_) => {}
+        }
+        posts.push(Command::Finish);
         Ok(posts)
     }
 

@@ -1,7 +1,7 @@
 //! `wsgi.file_wrapper`: a file as an iterable of blocks (PEP 3333, "Optional Platform-Specific File Handling").
 //!
-//! If the application returns one for a long plain file, the file is never read here: the kernel sends it, and the thread that called the
-//! application is free at once. Any other readable object is read block by block.
+//! Returned as it is, a plain file is sent with the length that is left of it. A long one is never read: the kernel sends it, and the
+//! thread that called the application is free at once. Whatever else can be read is read block by block.
 
 use std::fs::File;
 
@@ -11,7 +11,7 @@ use server::FilePart;
 
 use crate::ffi;
 
-/// A file that is no longer than this is read: preparing the kernel to send it would cost more than a copy.
+/// A file without more than this is read at once: the kernel's help costs more than a copy.
 const READ_BYTES_MAX: u64 = 65_536;
 
 /// Reads a file from its current position, block by block.
@@ -22,37 +22,75 @@ pub(crate) struct FileWrapper {
     block_bytes: usize,
 }
 
+/// What is left of a plain file.
+pub(super) enum Remains {
+    /// For the kernel to send.
+    Unread(FilePart),
+    /// Little enough to be read.
+    Read(Vec<u8>),
+}
+
+impl Remains {
+    pub(super) fn length(&self) -> u64 {
+        match self {
+            Remains::Unread(part) => part.length,
+            Remains::Read(content) => content.len() as u64,
+        }
+    }
+}
+
 impl FileWrapper {
-    /// The rest of the file, for the kernel to send, if it is long and a plain file.
+    /// What is left of the file, if it is a plain one.
     ///
     /// # Errors
-    /// Whatever the file's own methods raise.
-    pub(super) fn part(&self, py: Python<'_>) -> PyResult<Option<FilePart>> {
-        let file = self.file.bind(py);
-        if !is_plain(file)? {
+    /// What the file's own methods raise.
+    pub(super) fn remains(&self, py: Python<'_>) -> PyResult<Option<Remains>> {
+        let object = self.file.bind(py);
+        if !is_plain(object)? {
             return Ok(None);
         }
-        let offset: u64 = file.call_method0(pyo3::intern!(py, "tell"))?.extract()?;
-        let fd: i32 = file.call_method0(pyo3::intern!(py, "fileno"))?.extract()?;
+        let fd: i32 = object
+            .call_method0(pyo3::intern!(py, "fileno"))?
+            .extract()?;
         if fd < 0 {
             return Ok(None);
         }
         // A duplicate of the descriptor: the application may close its file before all of it has been sent.
         let file = File::from(ffi::borrow_fd(fd).try_clone_to_owned()?);
         let about = file.metadata()?;
+        // What the system makes up when it is read (procfs) has no size.
+        if !about.is_file() || about.len() == 0 {
+            return Ok(None);
+        }
+        let offset: u64 = object.call_method0(pyo3::intern!(py, "tell"))?.extract()?;
         let length = about.len().saturating_sub(offset);
-        Ok(
-            (about.is_file() && length > READ_BYTES_MAX).then_some(FilePart {
-                file,
-                offset,
-                length,
-            }),
-        )
+        if length <= READ_BYTES_MAX {
+            return read(object, length as usize).map(|content| Some(Remains::Read(content)));
+        }
+        Ok(Some(Remains::Unread(FilePart {
+            file,
+            offset,
+            length,
+        })))
     }
 }
 
-/// Whether reading returns exactly the bytes of the file: not for a decompressor, text, or a class of the application's. Flushes what was
-/// written to it.
+/// Reads that much of a file, or what there is of it.
+fn read(file: &Bound<'_, PyAny>, length: usize) -> PyResult<Vec<u8>> {
+    let name = pyo3::intern!(file.py(), "read");
+    let mut content = Vec::with_capacity(length);
+    while content.len() < length {
+        let block = file.call_method1(name, (length - content.len(),))?;
+        match block.cast::<PyBytes>()?.as_bytes() {
+            [] => break,
+            block => content.extend_from_slice(block),
+        }
+    }
+    Ok(content)
+}
+
+/// Whether what it reads is what the file holds: not a decompressor, nor text, nor anybody's own class. What was written to it is in the
+/// file then.
 fn is_plain(file: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = file.py();
     let io = py.import(pyo3::intern!(py, "io"))?;

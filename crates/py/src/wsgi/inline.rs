@@ -174,8 +174,8 @@ impl Inline {
                     }
                 }
             }
-            Returned::File(part) => {
-                let posts = exchange.with(py, |state| state.posts_of_file(*part));
+            Answer::File(remains) => {
+                let posts = exchange.with(py, |state| state.posts_of_file(*remains));
                 posts.and_then(|posts| posts).map(|posts| {
                     let shared = &runner.shared;
                     posts
