@@ -56,5 +56,5 @@ pub use limits::HeadLimits;
 pub use memo::SectionMemo;
 pub use method::{Method, Version};
 pub use response::{ResponseBodyLength, ResponseHead, ResponseProgress, parse_response};
-pub use scan::is_same;
+pub use scan::{is_same, is_same_throughout};
 pub use trailer::may_be_trailer;

@@ -281,9 +281,9 @@ fn path_of<'py>(py: Python<'py>, root_path: &str, raw: &[u8]) -> PyResult<Bound<
     }
 }
 
-/// Stores `value`; returns whether it differs from the stored one.
+/// Whether `value`, a part of a target, is not what is kept; then it is from now on.
 fn changes(kept: &mut Vec<u8>, value: &[u8]) -> bool {
-    if wire::is_same(kept, value) {
+    if wire::is_same_throughout(kept, value) {
         return false;
     }
     kept.clear();

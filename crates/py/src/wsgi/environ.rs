@@ -184,7 +184,7 @@ impl Environs {
             environ.set_item(pyo3::intern!(py, "REMOTE_PORT"), self.port(py, port))?;
             self.plain.port = port;
         }
-        if self.plain.target != head.target {
+        if !wire::is_same_throughout(&self.plain.target, head.target) {
             self.set_target(environ, head)?;
             if head.query.is_none() {
                 let key = pyo3::intern!(py, "QUERY_STRING");
