@@ -315,7 +315,7 @@ impl Calls {
 fn about_server(table: &Table, responder: &mut Responder<'_>) -> Outcome {
     let allow = format!("Allow: {}\r\n", table.router.methods());
     responder.respond(204, Fields::of_application(allow.as_bytes()), b"");
-    Outcome::Answered
+    Outcome::Responded
 }
 
 fn call_with_parameters<'py>(

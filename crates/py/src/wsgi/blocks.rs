@@ -59,7 +59,7 @@ impl<'py> Returned<'py> {
                 close(&returned);
             }
             if let Some(remains) = remains? {
-                return Ok(Answer::File(Box::new(remains)));
+                return Ok(Returned::File(Box::new(remains)));
             }
         }
         let mut blocks = Blocks::of(returned)?;

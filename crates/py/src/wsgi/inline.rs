@@ -174,7 +174,7 @@ impl Inline {
                     }
                 }
             }
-            Answer::File(remains) => {
+            Returned::File(remains) => {
                 let posts = exchange.with(py, |state| state.posts_of_file(*remains));
                 posts.and_then(|posts| posts).map(|posts| {
                     let shared = &runner.shared;

@@ -136,10 +136,10 @@ impl Thread {
         self.environs.give_back(environ);
         let exchange = lent.exchange.get();
         let posted = returned
-            .and_then(Answer::read)
+            .and_then(Returned::read)
             .and_then(|answer| match answer {
-                Answer::Whole(content) => self.post_whole(py, exchange, job.id, content.as_bytes()),
-                Answer::File(remains) => {
+                Returned::Whole(content) => self.post_whole(py, exchange, job.id, content.as_bytes()),
+                Returned::File(remains) => {
                     let posts = exchange.with(py, |state| state.posts_of_file(*remains))??;
                     for post in posts {
                         self.lane.post(job.id, post);
