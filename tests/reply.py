@@ -46,14 +46,22 @@ class Reply:
 class Connection:
     """A client's connection on which the test decides every byte."""
 
-    def __init__(self, address: tuple[str, int] | str, timeout_s: float = 10) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int] | str,
+        timeout_s: float = 10,
+        receive_buffer_bytes: int | None = None,
+    ) -> None:
         is_path = isinstance(address, str)
-        if is_path:
-            self.socket = socket.socket(socket.AF_UNIX)
-            self.socket.settimeout(timeout_s)
-            self.socket.connect(address)
-        else:
-            self.socket = socket.create_connection(address, timeout_s)
+        is_ipv6 = not is_path and ":" in address[0]
+        family = socket.AF_UNIX if is_path else socket.AF_INET6 if is_ipv6 else socket.AF_INET
+        self.socket = socket.socket(family)
+        self.socket.settimeout(timeout_s)
+        if receive_buffer_bytes is not None:
+            # Before the connection is made: its window is scaled by it.
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        self.socket.connect(address)
+        if not is_path:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = b""
 
@@ -106,6 +114,13 @@ class Connection:
         rest, self._received = self._received, b""
         return rest
 
+    def take(self, most_bytes: int) -> bytes:
+        """Read at most so many bytes of what comes next; none at the end."""
+        if not self._received:
+            return self.socket.recv(most_bytes)
+        taken, self._received = self._received[:most_bytes], self._received[most_bytes:]
+        return taken
+
     def read_until(self, mark: bytes) -> bytes:
         """Read up to a mark and with it."""
         while mark not in self._received:
@@ -157,10 +172,12 @@ class Connection:
         return line
 
     def _read_exactly(self, size: int) -> bytes:
-        while len(self._received) < size:
-            assert self._receive(), f"the connection ended {size - len(self._received)} bytes early"
-        content, self._received = self._received[:size], self._received[size:]
-        return content
+        content = bytearray()
+        while missing := size - len(content):
+            part = self.take(missing)
+            assert part, f"the connection ended {missing} bytes early"
+            content += part
+        return bytes(content)
 
     def _receive(self) -> bool:
         data = self.socket.recv(65536)
