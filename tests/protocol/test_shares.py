@@ -1,0 +1,105 @@
+"""One connection's batch of requests leaves the worker to other clients, timers and signals."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from conftest import Start
+from protocol.conftest import APPLICATION, head
+
+COUNT = 300
+BLOCKING_MS = 5
+SHARE_S_MAX = 0.5
+"""How long another client may wait; the whole batch takes 1.5 s."""
+
+KINDS = {
+    "native": (APPLICATION["native"], "/block"),
+    "native, coroutine": (APPLICATION["native"], "/block-later"),
+    "asgi": (APPLICATION["asgi"], "/block"),
+    "wsgi, inline": (APPLICATION["wsgi, inline"], "/block"),
+}
+"""What to serve, and the path of a handler that blocks the worker."""
+
+
+def batch(path: str, blocking_ms: int = BLOCKING_MS) -> bytes:
+    """Return pipelined requests, each with its number."""
+    return b"".join(head("GET", f"{path}/{blocking_ms}/{number}") for number in range(COUNT))
+
+
+NUMBERS = [b"%d" % number for number in range(COUNT)]
+
+
+def has_timer(kind: str) -> bool:
+    """Return whether the application runs a timer: one of WSGI has no event loop."""
+    return "wsgi" not in kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_client_and_timers_have_their_turn(start: Start, kind: str) -> None:
+    target, path = KINDS[kind]
+    server = start(*target)
+    with server.connect() as greedy, server.connect() as other:
+        greedy.get("/hello")
+        other.get("/gap" if has_timer(kind) else "/hello")
+        greedy.send(batch(path))
+        waits_s = []
+        for _ in range(3):
+            begin = time.monotonic()
+            assert other.get("/hello").content == b"hello"
+            waits_s.append(time.monotonic() - begin)
+        assert [greedy.read().content for _ in range(COUNT)] == NUMBERS
+        assert max(waits_s) < SHARE_S_MAX
+        assert not has_timer(kind) or float(other.get("/gap").content) < SHARE_S_MAX
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_client_that_connects_is_served_meanwhile(start: Start, kind: str) -> None:
+    target, path = KINDS[kind]
+    server = start(*target)
+    with server.connect() as greedy:
+        greedy.send(batch(path))
+        begin = time.monotonic()
+        with server.connect() as other:
+            assert other.get("/hello").content == b"hello"
+        assert time.monotonic() - begin < SHARE_S_MAX
+        assert [greedy.read().content for _ in range(COUNT)] == NUMBERS
+
+
+@pytest.mark.parametrize("kind", list(filter(has_timer, KINDS)))
+def test_a_batch_that_waited_for_a_response_leaves_others_their_turn(
+    start: Start, kind: str
+) -> None:
+    """The batch is in the server's memory already when it is begun."""
+    target, path = KINDS[kind]
+    server = start(*target)
+    with server.connect() as greedy, server.connect() as other:
+        other.get("/gap")
+        greedy.send(head("POST", "/early") + batch(path))
+        begin = time.monotonic()
+        assert other.get("/hello").content == b"hello"
+        assert time.monotonic() - begin < SHARE_S_MAX
+        assert greedy.read().content == b"early"
+        assert [greedy.read().content for _ in range(COUNT)] == NUMBERS
+        assert float(other.get("/gap").content) < SHARE_S_MAX
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_ends_when_the_server_drains(start: Start, kind: str) -> None:
+    target, path = KINDS[kind]
+    server = start(*target)
+    with server.connect() as greedy:
+        greedy.get("/hello")
+        greedy.send(batch(path, 2 * BLOCKING_MS))
+        server.signal(signal.SIGTERM)
+        contents = []
+        is_last = False
+        while not is_last:
+            reply = greedy.read()
+            contents.append(reply.content)
+            is_last = reply.is_last
+        assert contents == NUMBERS[: len(contents)]
+        assert len(contents) < COUNT
+    assert server.wait() == 0
