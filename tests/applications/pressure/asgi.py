@@ -57,6 +57,18 @@ async def held(receive: Receive, send: Send, size: str) -> None:
     await respond(send, b"h" * int(size))
 
 
+async def watch(receive: Receive, send: Send) -> None:
+    """Wait for a release or the client's end; respond with which of them came."""
+    await receive()
+    end = asyncio.ensure_future(receive())
+    let_go = asyncio.ensure_future(released.wait())
+    seen["held"] += 1
+    await asyncio.wait({end, let_go}, return_when=asyncio.FIRST_COMPLETED)
+    await respond(send, b"gone" if end.done() else b"released")
+    end.cancel()
+    let_go.cancel()
+
+
 async def release(receive: Receive, send: Send) -> None:
     """Let those go on that wait."""
     global released
@@ -120,6 +132,7 @@ KINDS: dict[str, Callable[..., Awaitable[None]]] = {
     "hello": hello,
     "early": early,
     "held": held,
+    "watch": watch,
     "release": release,
     "seen": show,
     "gap": gap,
