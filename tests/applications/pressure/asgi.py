@@ -111,16 +111,34 @@ async def parts(receive: Receive, send: Send, count: str) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
+async def part_held(receive: Receive, send: Send) -> None:
+    """Stream a part, and wait for a release before the next."""
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": PART, "more_body": True})
+    seen["held"] += 1
+    await released.wait()
+    await send({"type": "http.response.body", "body": PART})
+
+
 async def read(receive: Receive, send: Send) -> None:
     """Respond with the size of the content."""
+    await respond(send, b"%d" % await content_bytes(receive))
+
+
+async def read_big(receive: Receive, send: Send, size: str) -> None:
+    """Read the content, and respond with so many bytes."""
+    await content_bytes(receive)
+    await big(receive, send, size)
+
+
+async def content_bytes(receive: Receive) -> int:
+    """Read the content; return its size."""
     size, is_more = 0, True
     while is_more:
         message = await receive()
-        if message["type"] == "http.disconnect":
-            return
-        size += len(message["body"])
-        is_more = message["more_body"]
-    await respond(send, b"%d" % size)
+        size += len(message.get("body", b""))
+        is_more = message.get("more_body", False)
+    return size
 
 
 async def fork_child(receive: Receive, send: Send) -> None:
@@ -140,6 +158,8 @@ KINDS: dict[str, Callable[..., Awaitable[None]]] = {
     "wait": wait,
     "big": big,
     "parts": parts,
+    "part-held": part_held,
     "read": read,
+    "read-big": read_big,
     "fork": fork_child,
 }

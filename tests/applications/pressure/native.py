@@ -107,10 +107,30 @@ async def parts_later(request: Request, count: int) -> Response:
     return Response(iterate())
 
 
+@app.get("/part-held")
+async def part_held(request: Request) -> Response:
+    """Stream a part, and wait for a release before the next."""
+
+    async def iterate() -> AsyncIterator[bytes]:
+        yield PART
+        seen["held"] += 1
+        await released.wait()
+        yield PART
+
+    return Response(iterate())
+
+
 @app.post("/read")
 async def read(request: Request) -> str:
     """Respond with the size of the content."""
     return str(len(await request.body()))
+
+
+@app.post("/read-big/{size:int}")
+async def read_big(request: Request, size: int) -> bytes:
+    """Read the content, and respond with so many bytes."""
+    await request.body()
+    return b"b" * size
 
 
 @app.get("/fork")

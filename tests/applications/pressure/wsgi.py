@@ -68,9 +68,23 @@ def parts(environ: Environ, count: str) -> Iterable[bytes]:
     return (PART for _ in range(int(count)))
 
 
+def part_held(environ: Environ) -> Iterable[bytes]:
+    """Stream a part, and wait for a release before the next."""
+    yield PART
+    seen["held"] += 1
+    assert released.wait(20)
+    yield PART
+
+
 def read(environ: Environ) -> bytes:
     """Respond with the size of the content."""
     return b"%d" % len(environ["wsgi.input"].read())
+
+
+def read_big(environ: Environ, size: str) -> bytes:
+    """Read the content, and respond with so many bytes."""
+    environ["wsgi.input"].read()
+    return big(environ, size)
 
 
 def fork_child(environ: Environ) -> bytes:
@@ -87,6 +101,8 @@ KINDS: dict[str, Callable[..., bytes | Iterable[bytes]]] = {
     "block": block,
     "big": big,
     "parts": parts,
+    "part-held": part_held,
     "read": read,
+    "read-big": read_big,
     "fork": fork_child,
 }
