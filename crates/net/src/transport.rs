@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
+use std::time::Duration;
 
 use rustix::fs::sendfile;
 use rustix::io::{Errno, retry_on_intr};
@@ -197,6 +198,14 @@ impl Transport {
     /// Ends both sides at once, whoever else holds the descriptor (a child that was forked): the peer sees an ordinary end.
     pub fn shutdown_both(&self) {
         let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+
+    /// Whether the kernel resets the connection when it is closed, also by the end of the process: so that nobody takes that end for the end
+    /// of a response.
+    pub fn set_reset_on_close(&self, is_on: bool) {
+        // A failure leaves an ordinary end.
+        let linger = is_on.then_some(Duration::ZERO);
+        let _ = rustix::net::sockopt::set_socket_linger(&self.socket, linger);
     }
 
     /// Resets the connection, whoever else holds the descriptor: the peer cannot take its end for the end of a response, and what was not

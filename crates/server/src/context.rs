@@ -33,6 +33,8 @@ pub(crate) struct Context {
     pub(crate) content_bytes: usize,
     /// What all connections hold; see [`crate::connection::Connection::held_bytes`].
     pub(crate) held_bytes: u64,
+    /// As long as a response may be of which nothing is known: a long one that came lately. Of short ones nothing remains.
+    pub(crate) long_response_bytes: u64,
     sequence: u64,
 }
 
@@ -58,6 +60,7 @@ impl Context {
             draining_since_ms: None,
             content_bytes: 0,
             held_bytes: 0,
+            long_response_bytes: 0,
             sequence: 0,
         }
     }
@@ -71,6 +74,12 @@ impl Context {
         if let (Some(log), Some(record)) = (&mut self.log, record) {
             log.add(record, self.clock.unix_s(), self.clock.now_ms());
         }
+    }
+
+    /// Notes the length of a response that had to wait.
+    pub(crate) fn note_response(&mut self, bytes: u64) {
+        let faded = self.long_response_bytes - self.long_response_bytes.div_ceil(16);
+        self.long_response_bytes = faded.max(bytes);
     }
 
     #[inline]

@@ -262,7 +262,11 @@ impl H1 {
             Reading::Closing(_) => {}
             Reading::Idle | Reading::Head | Reading::Waiting(_) => {
                 let is_read = self.input.is_empty();
-                self.stop_reading(if is_read { Ending::Read } else { Ending::Unread });
+                self.stop_reading(if is_read {
+                    Ending::Read
+                } else {
+                    Ending::Unread
+                });
             }
         }
     }

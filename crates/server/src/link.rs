@@ -100,6 +100,8 @@ pub(crate) struct Link {
     receiving: Receiving,
     sending: Sending,
     watch: Watch,
+    /// The kernel resets the connection when the socket is closed.
+    is_guarded: bool,
     /// All bytes that the socket took.
     sent_bytes: u64,
     /// The last time the socket took bytes, or told that the peer sends no more.
@@ -121,6 +123,7 @@ impl Link {
             receiving: Receiving::Open,
             sending: Sending::Open,
             watch: Watch::None,
+            is_guarded: false,
             sent_bytes: 0,
             moved_ms: now_ms,
         }
@@ -384,6 +387,15 @@ impl Link {
     /// Whether the peer can be shown a reset; on a UNIX socket it sees an ordinary end.
     pub(crate) fn can_reset(&self) -> bool {
         matches!(self.client, Peer::Internet(_))
+    }
+
+    /// Whether the end of this process, however it ends, is to reset the connection: as long as its end would be taken for the end of a
+    /// response.
+    pub(crate) fn guard(&mut self, is_on: bool) {
+        if self.is_guarded != is_on {
+            self.is_guarded = is_on;
+            self.transport.set_reset_on_close(is_on);
+        }
     }
 
     /// First step: ends our sending side. True when the second has to wait, because closing now could reset away what the peer has not

@@ -138,7 +138,9 @@ impl Thread {
         let posted = returned
             .and_then(Returned::read)
             .and_then(|answer| match answer {
-                Returned::Whole(content) => self.post_whole(py, exchange, job.id, content.as_bytes()),
+                Returned::Whole(content) => {
+                    self.post_whole(py, exchange, job.id, content.as_bytes())
+                }
                 Returned::File(remains) => {
                     let posts = exchange.with(py, |state| state.posts_of_file(*remains))??;
                     for post in posts {

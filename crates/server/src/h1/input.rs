@@ -154,17 +154,18 @@ impl H1 {
         let limits = &turn.context.limits;
         let has_room = (self.queue.len() as u64) < limits.pipelined_exchanges_max;
         let is_safe = head.method.is_safe() && head.body_length == BodyLength::None;
-        let waiting_bytes = || -> usize {
-            let queued = self
-                .queue
-                .iter()
-                .map(|queued| queued.exchange.out.held_bytes());
-            queued.sum::<usize>() + turn.link.held_bytes()
+        // Those that are not there yet may be as long as others were.
+        let waiting_bytes = || -> u64 {
+            let length = |queued: &Queued| match queued.exchange.progress {
+                Progress::Waiting => turn.context.long_response_bytes,
+                _ => queued.exchange.out.held_bytes() as u64,
+            };
+            self.queue.iter().map(length).sum::<u64>() + turn.link.held_bytes() as u64
         };
         has_room
             && is_safe
             && self.queue.iter().all(|queued| queued.is_safe)
-            && (waiting_bytes() as u64) < limits.send_buffer_bytes_max
+            && waiting_bytes() < limits.send_buffer_bytes_max
     }
 
     /// Hands a request to the application. Gives how many of the bytes `after` it were its content.
@@ -335,6 +336,9 @@ impl H1 {
                 Content::Later => Ending::Unread,
                 Content::Whole(_) => Ending::Read,
             });
+        }
+        if queued.ends_with_connection() {
+            turn.link.guard(true);
         }
         if !is_call {
             self.queue.push_back(queued);

@@ -46,8 +46,13 @@ impl H1 {
         if queued.obey(&mut turn.context.stamp, command) == Obeyed::EndedEarly {
             turn.app.abort(id, Abort::Refused);
         }
+        let response_bytes = queued.exchange.out.held_bytes() as u64;
         let is_persistent = queued.is_persistent();
+        if queued.ends_with_connection() {
+            turn.link.guard(true);
+        }
         if queued.exchange.is_ended() {
+            turn.context.note_response(response_bytes);
             self.release_content(turn, id, is_persistent);
         }
         if is_last && !is_persistent {
@@ -171,6 +176,7 @@ impl H1 {
                     // Nobody waits for the room of a file that was cut.
                     turn.link.drop_file();
                 }
+                turn.link.guard(ended.ends_with_connection());
                 self.stop_reading(match ended.ends_with_connection() {
                     true => Ending::Cut,
                     false if !self.input.is_empty() => Ending::Unread,
