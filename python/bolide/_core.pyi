@@ -25,6 +25,7 @@ __all__ = [
     "Response",
     "Selector",
     "Server",
+    "Siblings",
     "Stream",
     "WsgiApp",
     "__version__",
@@ -203,6 +204,20 @@ class Request:
         """
 
 @final
+class Siblings:
+    """Processes that accept from the same listening sockets; made before they are forked."""
+
+    def __new__(cls, count: int) -> Self:
+        """Make room for so many, none of which accepts yet.
+
+        Raises:
+            OSError: No memory or descriptor is left.
+        """
+
+    def clear(self, index: int) -> None:
+        """Say that one has ended."""
+
+@final
 class Stream:
     """The sending side of a streamed answer."""
 
@@ -365,8 +380,19 @@ class Server:
         `workers` (counts).
         """
 
-    def add_listener(self, fd: int) -> None:
-        """Serve a listening socket; the descriptor is duplicated."""
+    def join(self, siblings: Siblings, index: int) -> None:
+        """Share the connections of its listeners with other processes, as one of them.
+
+        Raises:
+            IndexError: There are not so many.
+            OSError: The others cannot wake this one.
+        """
+
+    def add_listener(self, fd: int, backlog: int) -> None:
+        """Serve a listening socket, in which `backlog` connections may wait.
+
+        The descriptor is duplicated.
+        """
 
     def adopt(self, fd: int) -> None:
         """Serve a connection that is accepted already; the descriptor is duplicated."""

@@ -27,6 +27,7 @@ class Service:
             self.server = _core.Server(app.core(), settings.server_options(access_log_fd))
         except ValueError as error:
             raise ConfigError(str(error)) from None
+        self._backlog = settings.backlog
 
     async def start(self, listening: Iterable[int], *, own_selector: bool) -> None:
         """Run the application's startup, then accept connections from the listening descriptors.
@@ -37,7 +38,7 @@ class Service:
         self.server.attach(asyncio.get_running_loop(), own_selector=own_selector)
         await lifespan.startup(self._app)
         for fd in listening:
-            self.server.add_listener(fd)
+            self.server.add_listener(fd, self._backlog)
 
     async def stop(self, within_s: float) -> None:
         """Stop accepting, let the requests in flight finish, then run the application's shutdown.

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bolide import capacity, child, listener, loop, worker
+from bolide import _core, capacity, child, listener, loop, worker
 from bolide.errors import ConfigError, Error
 from bolide.lifespan import StartupError
 from bolide.logs import logger
@@ -83,6 +83,7 @@ class Supervisor:
             listeners=self._listeners,
             access_log_fd=access_log_fd,
             lifeline_fd=lifeline_fd,
+            siblings=_core.Siblings(settings.workers) if settings.workers > 1 else None,
         )
 
     def run(self) -> int:
@@ -145,7 +146,8 @@ class Supervisor:
         close_fds += [each.report_fd for each in self._living()]
         slot.due = None
         try:
-            slot.child = child.start(partial(worker.run, self._job), close_fds, self._actions)
+            work = partial(worker.run, self._job, slot.number - 1)
+            slot.child = child.start(work, close_fds, self._actions)
         except OSError as error:
             self._schedule(slot, 0.0, f"worker {slot.number} cannot start: {error.strerror}")
             return
@@ -181,6 +183,8 @@ class Supervisor:
             if slot.child is None or how is None:
                 continue
             ended, slot.child = slot.child, None
+            if self._job.siblings is not None:
+                self._job.siblings.clear(slot.number - 1)
             ended.read_report()
             if ended.report_fd in self._selector.get_map():
                 self._selector.unregister(ended.report_fd)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from bolide import importer, loop
+from bolide import _core, importer, loop
 from bolide.errors import ConfigError
 from bolide.interface.wsgi import WsgiApplication
 from bolide.lifespan import StartupError
@@ -49,10 +49,12 @@ class Job:
     access_log_fd: int | None
     lifeline_fd: int
     """Reading end of a pipe that nobody writes to: its end is the supervisor's end."""
+    siblings: _core.Siblings | None
+    """The workers among which connections are spread; None if there is one."""
 
 
-def run(job: Job, report_fd: int) -> int:
-    """Serve until told to stop; return the exit code."""
+def run(job: Job, index: int, report_fd: int) -> int:
+    """Serve as the worker at `index` until told to stop; return the exit code."""
     global is_worker
     is_worker = True
     try:
@@ -61,6 +63,8 @@ def run(job: Job, report_fd: int) -> int:
         else:
             app = job.source
         service = Service(app, job.settings, job.access_log_fd)
+        if job.siblings is not None:
+            service.server.join(job.siblings, index)
         if isinstance(app, WsgiApplication):
             # It runs no coroutine, and under a loop of its own the reactor needs no interpreter.
             job = replace(job, loop_name="asyncio")

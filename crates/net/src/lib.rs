@@ -1,11 +1,14 @@
 //! The reactor's parts: readiness, time, deadlines, listeners and transports.
 //!
-//! This crate deals with descriptors and bytes, and knows neither HTTP nor Python. Every system call goes through `rustix`, so there is
-//! no `unsafe` here. Read [`poller`] first: a backend for another kernel is one more file with the same six functions.
+//! This crate deals with descriptors and bytes, and knows neither HTTP nor Python. Every system call goes through `rustix`; `unsafe` is
+//! needed only in `sys.rs`, and in `shared.rs` for memory that processes share. Read [`poller`] first: a backend for another kernel is one
+//! more file with the same six functions.
 
 mod clock;
 mod listener;
 mod poller;
+mod shared;
+mod siblings;
 mod sys;
 mod timer;
 mod transport;
@@ -14,6 +17,7 @@ mod waker;
 pub use clock::{Clock, precise_ns};
 pub use listener::{Accepted, Listener};
 pub use poller::{Events, Interest, Interrupted, Poller, Readiness, Token};
+pub use siblings::{LATE_AFTER_MS, Seat, Siblings, Turn};
 pub use timer::{TICK_MS, TimerWheel};
 pub use transport::{FileSent, Peer, Received, Sent, Transport};
 pub use waker::Waker;

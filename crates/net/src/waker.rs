@@ -32,7 +32,15 @@ impl Waker {
     /// # Errors
     /// As [`Poller::add`].
     pub fn watch(&self, poller: &Poller) -> io::Result<()> {
-        poller.add_edge(&self.counter, WAKER, Interest::READ)
+        self.watch_as(poller, WAKER)
+    }
+
+    /// As [`Waker::watch`], with a token that says who woke.
+    ///
+    /// # Errors
+    /// As [`Poller::add`].
+    pub fn watch_as(&self, poller: &Poller, token: Token) -> io::Result<()> {
+        poller.add_edge(&self.counter, token, Interest::READ)
     }
 
     /// Ends the current wait, or the next one.

@@ -43,6 +43,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<wsgi::FileWrapper>()?;
     module.add_class::<interface::MountedApp>()?;
     module.add_class::<server::Server>()?;
+    module.add_class::<server::Siblings>()?;
     module.add_class::<selector::Selector>()?;
     Ok(())
 }

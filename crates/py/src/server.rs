@@ -1,5 +1,7 @@
 //! A worker's server as Python sees it.
 
+mod siblings;
+
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -16,7 +18,9 @@ use crate::selector::Selector;
 use crate::shared::Shared;
 use crate::wsgi::Placement;
 
-/// Amount of freed memory that a worker keeps for the next content.
+pub(crate) use siblings::Siblings;
+
+/// Freed memory that a worker keeps for the next content.
 const FREED_BYTES_KEPT: i32 = 8 << 20;
 
 /// One worker's reactor with HTTP on it.
@@ -74,9 +78,14 @@ impl Server {
         })
     }
 
-    /// Serves a listening socket; the descriptor is duplicated.
-    fn add_listener(&self, fd: i32) -> PyResult<()> {
-        Ok(self.worker()?.add_listener(duplicate(fd)?)?)
+    /// Shares the connections of its listeners with other processes, as the `index`-th of them.
+    fn join(&self, siblings: &Siblings, index: usize) -> PyResult<()> {
+        Ok(self.worker()?.join(siblings.seat(index)?)?)
+    }
+
+    /// Serves a listening socket in which up to `backlog` connections wait; the descriptor is duplicated.
+    fn add_listener(&self, fd: i32, backlog: usize) -> PyResult<()> {
+        Ok(self.worker()?.add_listener(duplicate(fd)?, backlog)?)
     }
 
     /// Serves a connection that has been accepted already; the descriptor is duplicated.

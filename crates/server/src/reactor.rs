@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use net::{Clock, Events, Interest, Interrupted, Peer, Poller, TimerWheel, Token, Transport};
 use slab::Slab;
 
-use self::accept::ListenerSlot;
+use self::accept::Accepting;
 use crate::access_log::AccessLog;
 use crate::app::App;
 use crate::batch;
@@ -48,6 +48,8 @@ const LEFT_OVER: &str = "one connection's responses must never reach another";
 /// Tokens of connections are below: a generation and a key, of 31 and 32 bits.
 const LISTENER: Token = 1 << 63;
 const FOREIGN: Token = LISTENER | 1 << 32;
+/// Another worker asks this one to accept.
+const ASKED: Token = FOREIGN + 1;
 const GENERATIONS: u32 = 1 << 31;
 
 /// What a worker is told when it is made.
@@ -70,7 +72,7 @@ pub struct Worker<A> {
     events: Events,
     /// The first of them that was not served.
     next_event: usize,
-    listeners: Vec<ListenerSlot>,
+    accepting: Accepting,
     connections: Slab<Connection>,
     generation: u32,
     open: Arc<AtomicUsize>,
@@ -119,7 +121,7 @@ impl<A: App> Worker<A> {
             poller: Arc::new(Poller::new()?),
             events: Events::default(),
             next_event: 0,
-            listeners: Vec::new(),
+            accepting: Accepting::new(),
             connections: Slab::new(),
             generation: 0,
             open: Arc::default(),
@@ -177,19 +179,29 @@ impl<A: App> Worker<A> {
         Ok(())
     }
 
+    /// Stops accepting, and lets every connection end with its next response, an idle one soon.
+    pub fn drain(&mut self) {
+        self.context.draining_since_ms = Some(self.context.clock.tick());
+        self.drain_listeners();
+        for key in self.keys() {
+            // Its deadline is another one now.
+            self.with_connection(key, |_, _, _, _| Fate::Open);
+        }
+    }
+
     /// Whether [`Worker::drain`] was called.
     pub fn is_draining(&self) -> bool {
         self.context.is_draining()
     }
 
-    /// Whether no connection is open.
+    /// Whether no connection is open, or waits to be taken in by a drain.
     pub fn is_empty(&self) -> bool {
-        self.connections.is_empty()
+        self.connections.is_empty() && !self.accepting.is_draining()
     }
 
     /// Closes everything now.
     pub fn stop(&mut self) {
-        self.stop_accepting();
+        self.accepting.end(&self.poller);
         self.send_batch();
         for key in self.keys() {
             self.with_connection(key, |connection, context, app, _| {
@@ -214,7 +226,9 @@ impl<A: App> Worker<A> {
         if has_mail || !self.turns.is_empty() || self.has_events() {
             return Some(0);
         }
-        self.timers.wait_ms(self.context.clock.now_ms())
+        let now_ms = self.context.clock.now_ms();
+        let waits_ms = [self.timers.wait_ms(now_ms), self.accepting.wait_ms(now_ms)];
+        waits_ms.into_iter().flatten().min()
     }
 
     /// Whether the last pass has left something to the next.
@@ -252,6 +266,7 @@ impl<A: App> Worker<A> {
         };
         entry.insert(Connection::new(transport, id, (client, server), now_ms));
         self.open.fetch_add(1, Ordering::Relaxed);
+        self.accepting.opened(key, self.connections.len(), now_ms);
         if self.reminders.len() <= key {
             self.reminders.resize(key + 1, u64::MAX);
         }
@@ -318,6 +333,7 @@ impl<A: App> Worker<A> {
         if let Some(connection) = self.connections.try_remove(key) {
             connection.close(&self.poller, &mut self.context, fate);
             self.open.fetch_sub(1, Ordering::Relaxed);
+            self.closed(key);
         }
     }
 }

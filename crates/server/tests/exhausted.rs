@@ -12,7 +12,7 @@ fn accepting_rests_without_a_descriptor_and_goes_on_with_one() {
     let mut server = Server::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    server.worker.add_listener(listener.into()).unwrap();
+    server.worker.add_listener(listener.into(), 16).unwrap();
     let mut served = server.connect();
 
     let mut waiting = Client::new(TcpStream::connect(address).unwrap().into());

@@ -5,7 +5,7 @@
 
 use net::{Readiness, Received, Token};
 
-use super::{AHEAD_BYTES, AHEAD_MAX, FOREIGN, LISTENER, Worker};
+use super::{AHEAD_BYTES, AHEAD_MAX, ASKED, FOREIGN, LISTENER, Worker};
 use crate::app::App;
 use crate::exchange::content::ROOM_BYTES_MAX;
 use crate::id::ConnectionId;
@@ -41,6 +41,9 @@ impl<A: App> Worker<A> {
         self.take_mail();
         if self.timers.is_due(self.context.clock.now_ms()) {
             self.expire();
+        }
+        if self.accepting.is_due(self.context.clock.now_ms()) {
+            self.resume();
         }
         is_foreign_ready
     }
@@ -136,11 +139,14 @@ impl<A: App> Worker<A> {
 
     /// Serves one event.
     fn serve(&mut self, event: Readiness) {
+        if event.token == ASKED {
+            return self.come();
+        }
         if event.token >= FOREIGN {
             return;
         }
         if event.token >= LISTENER {
-            return self.accept_from((event.token & !LISTENER) as usize);
+            return self.accept((event.token & !LISTENER) as usize);
         }
         let Some(key) = self.find(connection_of(event.token)) else {
             // Of a connection that is closed, and whose place another may have.

@@ -4,7 +4,6 @@
 //! is early asks anew.
 
 use super::Worker;
-use super::accept::LISTENER_KEY;
 use crate::app::App;
 use crate::link::Fate;
 
@@ -15,10 +14,6 @@ impl<A: App> Worker<A> {
         let mut due = std::mem::take(&mut self.due);
         self.timers.expire(now_ms, &mut due);
         for key in due.drain(..) {
-            if key >= LISTENER_KEY {
-                self.rest_is_over((key - LISTENER_KEY) as usize);
-                continue;
-            }
             match self.reminders.get_mut(key as usize) {
                 Some(standing) if *standing <= now_ms => *standing = u64::MAX,
                 // Overtaken by an earlier one, which has asked for the next.

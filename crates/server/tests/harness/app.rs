@@ -38,6 +38,8 @@ pub(crate) struct TestApp {
     /// The client's side of a connection, and what had arrived there whenever an answer had left.
     pub(crate) witness: Option<UnixStream>,
     pub(crate) witnessed: Vec<String>,
+    /// What else happens during each call.
+    pub(crate) on_call: Option<Box<dyn FnMut()>>,
 }
 
 fn no_fields() -> Fields<'static> {
@@ -61,6 +63,7 @@ impl TestApp {
             reads_on: true,
             witness: None,
             witnessed: Vec::new(),
+            on_call: None,
         }
     }
 
@@ -102,6 +105,9 @@ impl TestApp {
 
 impl App for TestApp {
     fn call(&mut self, request: &Request<'_>, responder: &mut Responder<'_>) -> Outcome {
+        if let Some(on_call) = &mut self.on_call {
+            on_call();
+        }
         let target = String::from_utf8_lossy(request.head.target).into_owned();
         let content = match request.content {
             Content::Whole(content) => Some(String::from_utf8_lossy(content).into_owned()),

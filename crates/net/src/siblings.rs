@@ -1,0 +1,309 @@
+//! Processes that accept from the same listening sockets, and who of them is to accept next.
+//!
+//! Nothing is handed over: a connection waits in the listening socket until somebody accepts it, so none is lost with a process. What
+//! the processes share is how many connections each has. Who has clearly more than another *leaves* the next one and *asks* that one to
+//! take it. Who was asked and has not come in time is late (a slow call keeps it, or it has ended) and does not count until it comes.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::poller::{Poller, Token};
+use crate::shared::{Words, shared_words};
+use crate::waker::Waker;
+
+/// Accepts nothing: it has not begun to, no longer does, or has ended.
+const ABSENT: u32 = 0;
+/// Accepts.
+const PRESENT: u32 = 1;
+/// Takes part, but can accept nothing now.
+const FULL: u32 = 2;
+
+/// How long who was asked to accept may take to come. Longer than a short call and than a processor's turn for another process; it is what
+/// a client waits for when the one with the fewest connections is kept by a slow call.
+pub const LATE_AFTER_MS: u64 = 10;
+/// Connections that one may have more than another before it leaves the next to that one: asking takes time too.
+const AHEAD_MAX: u32 = 1;
+/// And one for each so many that the other one has.
+const AHEAD_SHARE: u32 = 8;
+
+/// What the processes share. It is made before they are forked.
+#[derive(Clone)]
+pub struct Siblings {
+    words: &'static [Words],
+    wakers: Arc<[Waker]>,
+}
+
+/// Whose turn it is to accept a connection that waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// Ours, as far as can be told.
+    Ours,
+    /// That of the sibling with this index.
+    Sibling(usize),
+    /// Not ours, and those that could take it do not come now: a call keeps them.
+    Late,
+}
+
+impl Siblings {
+    /// Room for `count` processes, none of which accepts yet.
+    ///
+    /// # Errors
+    /// When the process or the system has no memory or descriptor left.
+    pub fn new(count: usize) -> io::Result<Siblings> {
+        let wakers: io::Result<Vec<Waker>> = (0..count).map(|_| Waker::new()).collect();
+        Ok(Siblings {
+            words: shared_words(count)?,
+            wakers: wakers?.into(),
+        })
+    }
+
+    /// Says that the process in this seat has ended.
+    pub fn clear(&self, index: usize) {
+        if let Some(words) = self.words.get(index) {
+            words.state.store(ABSENT, Release);
+        }
+    }
+
+    /// The seat of this process, which is absent there until [`Seat::take_part`]; `None` when there are fewer.
+    pub fn seat(&self, index: usize) -> Option<Seat> {
+        let own = self.words.get(index)?;
+        own.state.store(ABSENT, Release);
+        own.open.store(0, Relaxed);
+        own.asked_ms.store(0, Release);
+        Some(Seat {
+            siblings: self.clone(),
+            own,
+            index,
+        })
+    }
+}
+
+/// One process's place among its siblings.
+pub struct Seat {
+    siblings: Siblings,
+    own: &'static Words,
+    index: usize,
+}
+
+impl Seat {
+    /// Lets the siblings wake who waits for `poller`, with this token, to ask it to accept. Each time is reported once.
+    ///
+    /// # Errors
+    /// As [`Poller::add`].
+    pub fn watch(&self, poller: &Poller, token: Token) -> io::Result<()> {
+        match self.siblings.wakers.get(self.index) {
+            Some(waker) => waker.watch_as(poller, token),
+            None => Ok(()),
+        }
+    }
+
+    /// Says that this process accepts.
+    pub fn take_part(&self) {
+        self.own.state.store(PRESENT, Release);
+    }
+
+    /// Says that this process can accept nothing for a while.
+    pub fn pause(&self) {
+        self.own.state.store(FULL, Release);
+    }
+
+    /// Says that this process accepts no more.
+    pub fn leave(&self) {
+        self.own.state.store(ABSENT, Release);
+    }
+
+    /// Says how many connections are open here.
+    #[inline]
+    pub fn set_open(&self, open: usize) {
+        self.own
+            .open
+            .store(u32::try_from(open).unwrap_or(u32::MAX), Relaxed);
+    }
+
+    /// Whose turn it is to accept a connection that waits, when none may have more than `most`, and this one is allowed `ahead` more than
+    /// usual. It is ours too when all are full.
+    pub fn turn(&self, most: usize, ahead: u32, now_ms: u64) -> Turn {
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        let ahead = ahead.saturating_add(AHEAD_MAX);
+        let own = match self.own.state.load(Relaxed) {
+            FULL => u32::MAX,
+            _ => self.own.open.load(Relaxed),
+        };
+        if own <= ahead && own < most {
+            return Turn::Ours;
+        }
+        let (mut least, mut are_full) = (None, true);
+        for index in self.others() {
+            let Some(open) = self.room_of(index, most) else {
+                continue;
+            };
+            are_full = false;
+            if !self.is_late(index, now_ms) && least.is_none_or(|(fewest, _)| open < fewest) {
+                least = Some((open, index));
+            }
+        }
+        match least {
+            _ if are_full => Turn::Ours,
+            Some((open, index))
+                if own >= most || own.saturating_sub(open) > ahead + open / AHEAD_SHARE =>
+            {
+                Turn::Sibling(index)
+            }
+            None if own >= most => Turn::Late,
+            _ => Turn::Ours,
+        }
+    }
+
+    /// Asks a sibling to accept. It need not find anything: others may have come first.
+    ///
+    /// Cost: a system call, if it has not been asked already.
+    pub fn ask(&self, index: usize, now_ms: u64) {
+        let (words, wakers) = (self.siblings.words, &self.siblings.wakers);
+        let (Some(words), Some(waker)) = (words.get(index), wakers.get(index)) else {
+            return;
+        };
+        if words
+            .asked_ms
+            .compare_exchange(0, now_ms.max(1), AcqRel, Relaxed)
+            .is_ok()
+        {
+            waker.wake();
+        }
+    }
+
+    /// Says that this process has come, and will look for connections next.
+    pub fn come(&self) {
+        self.own.asked_ms.swap(0, AcqRel);
+    }
+
+    /// The others, from the next one on: so none is always the first of equals.
+    fn others(&self) -> impl Iterator<Item = usize> {
+        (self.index + 1..self.siblings.words.len()).chain(0..self.index)
+    }
+
+    /// How many connections one has that takes more; `None` for who does not.
+    fn room_of(&self, index: usize, most: u32) -> Option<u32> {
+        let words = self.siblings.words.get(index)?;
+        let open = words.open.load(Relaxed);
+        (words.state.load(Acquire) == PRESENT && open < most).then_some(open)
+    }
+
+    fn is_late(&self, index: usize, now_ms: u64) -> bool {
+        let words = self.siblings.words.get(index);
+        let asked_ms = words.map_or(0, |words| words.asked_ms.load(Acquire));
+        asked_ms != 0 && now_ms >= asked_ms + LATE_AFTER_MS
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poller::Events;
+
+    const MOST: usize = 1000;
+
+    fn seats(open: &[usize]) -> Vec<Seat> {
+        let siblings = Siblings::new(open.len()).unwrap();
+        let seats: Vec<Seat> = (0..open.len())
+            .map(|index| siblings.seat(index).unwrap())
+            .collect();
+        for (seat, open) in seats.iter().zip(open) {
+            seat.set_open(*open);
+            seat.take_part();
+        }
+        seats
+    }
+
+    #[test]
+    fn who_has_clearly_more_leaves_the_next_to_the_one_with_the_fewest() {
+        let cases = [
+            (vec![0, 0, 0], Turn::Ours),
+            (vec![1, 0, 0], Turn::Ours),
+            (vec![2, 0, 0], Turn::Sibling(1)),
+            (vec![2, 1, 1], Turn::Ours),
+            (vec![5, 4, 2], Turn::Sibling(2)),
+            (vec![90, 79, 80], Turn::Sibling(1)),
+            (vec![89, 79, 80], Turn::Ours),
+            (vec![91, 80, 80], Turn::Ours),
+            (vec![999, 1000, 1000], Turn::Ours),
+        ];
+        for (open, turn) in cases {
+            assert_eq!(seats(&open)[0].turn(MOST, 0, 1), turn, "{open:?}");
+        }
+        let seats = seats(&[8, 2]);
+        assert_eq!(seats[0].turn(MOST, 4, 1), Turn::Sibling(1));
+        assert_eq!(seats[0].turn(MOST, 5, 1), Turn::Ours);
+        assert_eq!(seats[0].turn(8, 5, 1), Turn::Sibling(1));
+    }
+
+    #[test]
+    fn a_full_one_takes_only_when_all_are_full() {
+        let all = seats(&[3, 2, 3]);
+        assert_eq!(all[0].turn(3, 0, 1), Turn::Sibling(1));
+        all[1].pause();
+        assert_eq!(all[0].turn(3, 0, 1), Turn::Ours);
+        assert_eq!(all[1].turn(4, 0, 1), Turn::Sibling(2));
+        all[1].take_part();
+        all[2].ask(1, 1);
+        assert_eq!(all[0].turn(3, 0, LATE_AFTER_MS), Turn::Sibling(1));
+        // It is late, but not full: its clients wait rather than be turned away.
+        assert_eq!(all[0].turn(3, 0, 1 + LATE_AFTER_MS), Turn::Late);
+        all[1].set_open(3);
+        assert_eq!(all[0].turn(3, 0, 1 + LATE_AFTER_MS), Turn::Ours);
+    }
+
+    #[test]
+    fn who_is_absent_or_late_does_not_count() {
+        let all = seats(&[5, 0, 3]);
+        assert_eq!(all[0].turn(MOST, 0, 1), Turn::Sibling(1));
+        all[0].ask(1, 1);
+        assert_eq!(all[0].turn(MOST, 0, 1 + LATE_AFTER_MS), Turn::Sibling(2));
+        all[1].come();
+        assert_eq!(all[0].turn(MOST, 0, 1 + LATE_AFTER_MS), Turn::Sibling(1));
+        all[1].leave();
+        assert_eq!(all[0].turn(MOST, 0, 1), Turn::Sibling(2));
+        all[0].siblings.clear(2);
+        assert_eq!(all[0].turn(MOST, 0, 1), Turn::Ours);
+    }
+
+    #[test]
+    fn whoever_is_asked_is_woken_once_until_it_comes() {
+        let all = seats(&[2, 0]);
+        let (poller, mut events) = (Poller::new().unwrap(), Events::default());
+        all[1].watch(&poller, 7).unwrap();
+        for _ in 0..2 {
+            all[0].ask(1, 1);
+            all[0].ask(1, 2);
+            // For ever, if nobody were woken.
+            poller.wait(&mut events, None).unwrap();
+            assert_eq!(events.get(0).map(|event| event.token), Some(7));
+            all[0].ask(1, 3);
+            poller.wait(&mut events, Some(0)).unwrap();
+            assert_eq!(events.iter().count(), 0);
+            all[1].come();
+        }
+    }
+
+    #[test]
+    fn a_forked_process_and_this_one_see_the_same() {
+        // A thread stands for it: what is shared between processes is shared between threads too. tests/server/test_fairness.py forks.
+        let siblings = Siblings::new(2).unwrap();
+        let (ours, theirs) = (siblings.seat(0).unwrap(), siblings.seat(1).unwrap());
+        ours.set_open(9);
+        std::thread::spawn(move || {
+            theirs.set_open(3);
+            theirs.take_part();
+            std::mem::forget(theirs);
+        })
+        .join()
+        .unwrap();
+        assert_eq!(ours.turn(MOST, 0, 1), Turn::Sibling(1));
+    }
+}

@@ -1,0 +1,33 @@
+//! What the workers of one supervisor share, as Python holds it.
+
+use net::{Seat, Siblings as Shared};
+use pyo3::exceptions::PyIndexError;
+use pyo3::prelude::*;
+
+/// The workers that accept from the same listening sockets: made before they are forked.
+#[pyclass(module = "bolide._core", frozen)]
+pub(crate) struct Siblings {
+    shared: Shared,
+}
+
+#[pymethods]
+impl Siblings {
+    #[new]
+    fn new(count: usize) -> PyResult<Siblings> {
+        Ok(Siblings {
+            shared: Shared::new(count)?,
+        })
+    }
+
+    /// Says that one has ended.
+    fn clear(&self, index: usize) {
+        self.shared.clear(index);
+    }
+}
+
+impl Siblings {
+    pub(crate) fn seat(&self, index: usize) -> PyResult<Seat> {
+        let seat = self.shared.seat(index);
+        seat.ok_or_else(|| PyIndexError::new_err("there are fewer siblings"))
+    }
+}

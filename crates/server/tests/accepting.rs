@@ -1,0 +1,284 @@
+//! Taking connections in: spread over the workers that share a listener, and all that wait when a drain begins.
+
+mod harness;
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use harness::{Client, PATIENCE, Server, get};
+use net::{LATE_AFTER_MS, Siblings};
+
+/// So many workers at one listener. Which of them runs when is for the test to say.
+struct Workers {
+    servers: Vec<Server>,
+    siblings: Siblings,
+    listener: TcpListener,
+}
+
+impl Workers {
+    fn new(count: usize, connections_max: u64) -> Workers {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let siblings = Siblings::new(count).expect("memory");
+        let mut workers = Workers {
+            servers: Vec::new(),
+            siblings,
+            listener,
+        };
+        for index in 0..count {
+            let server = Server::with(|config| config.limits.connections_max = connections_max);
+            workers.take_in(server, index);
+        }
+        workers
+    }
+
+    fn take_in(&mut self, mut server: Server, index: usize) {
+        let seat = self.siblings.seat(index).expect("a seat for each");
+        server.worker.join(seat).expect("an epoll set");
+        let socket = self.listener.try_clone().expect("a descriptor");
+        let watched = server.worker.add_listener(socket.into(), 128);
+        watched.expect("an epoll set");
+        self.servers.push(server);
+    }
+
+    fn connect(&self) -> Client {
+        connect(self.listener.local_addr().expect("a bound socket"))
+    }
+
+    fn open(&self) -> Vec<usize> {
+        let open = |server: &Server| server.worker.open_connections().load(Ordering::Relaxed);
+        self.servers.iter().map(open).collect()
+    }
+
+    /// Runs those that `runs` names until as many connections are open.
+    fn pass_until_open(&mut self, count: usize, runs: &[usize]) {
+        let end = Instant::now() + PATIENCE;
+        while self.open().iter().sum::<usize>() != count {
+            assert!(Instant::now() < end, "{:?} are open", self.open());
+            for index in runs {
+                self.servers[*index].pass_within(1);
+            }
+        }
+    }
+}
+
+fn connect(address: SocketAddr) -> Client {
+    Client::new(
+        TcpStream::connect(address)
+            .expect("a listening socket")
+            .into(),
+    )
+}
+
+fn listen(backlog: i32) -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    rustix::net::listen(&listener, backlog).expect("a bound socket");
+    let address = listener.local_addr().expect("a bound socket");
+    (listener, address)
+}
+
+#[test]
+fn connections_that_come_at_once_are_spread() {
+    let mut workers = Workers::new(4, 1000);
+    let clients: Vec<Client> = (0..16).map(|_| workers.connect()).collect();
+    workers.pass_until_open(16, &[0, 1, 2, 3]);
+    assert!(
+        workers.open().iter().all(|open| (3..=5).contains(open)),
+        "{:?}",
+        workers.open()
+    );
+    drop(clients);
+}
+
+#[test]
+fn connections_that_come_one_by_one_are_spread() {
+    let mut workers = Workers::new(4, 1000);
+    let mut clients = Vec::new();
+    for count in 1..=40 {
+        clients.push(workers.connect());
+        workers.pass_until_open(count, &[0, 1, 2, 3]);
+        let open = workers.open();
+        let (fewest, most) = (open.iter().min().unwrap(), open.iter().max().unwrap());
+        assert!(most - fewest <= 2 + fewest / 8, "{open:?}");
+    }
+}
+
+#[test]
+fn who_is_kept_by_a_call_gets_none_and_more_than_the_others_when_it_is_back() {
+    let mut workers = Workers::new(3, 1000);
+    let mut clients: Vec<Client> = (0..9).map(|_| workers.connect()).collect();
+    workers.pass_until_open(9, &[0, 1, 2]);
+    // The first runs no more: it is asked once, and the others wait for it once.
+    let before = workers.open();
+    let began = Instant::now();
+    for count in 10..=30 {
+        clients.push(workers.connect());
+        workers.pass_until_open(count, &[1, 2]);
+    }
+    assert!(began.elapsed() >= Duration::from_millis(LATE_AFTER_MS) || before[0] >= 3);
+    let (open, last) = (workers.open(), 31..=40);
+    assert_eq!(open[0], before[0]);
+    assert!(open[1].abs_diff(open[2]) <= 3, "{open:?}");
+    for count in last {
+        clients.push(workers.connect());
+        workers.pass_until_open(count, &[0, 1, 2]);
+    }
+    assert!(
+        workers.open()[0] >= before[0] + 6,
+        "{:?} after {open:?}",
+        workers.open()
+    );
+}
+
+#[test]
+fn a_full_worker_leaves_connections_to_the_others_and_turns_away_only_when_all_are_full() {
+    let mut workers = Workers::new(2, 10);
+    let mut clients: Vec<Client> = (0..20).map(|_| workers.connect()).collect();
+    workers.pass_until_open(20, &[0, 1]);
+    assert_eq!(workers.open(), [10, 10]);
+    let mut surplus = workers.connect();
+    let end = Instant::now() + PATIENCE;
+    let answer = loop {
+        assert!(Instant::now() < end);
+        workers
+            .servers
+            .iter_mut()
+            .for_each(|server| server.pass_within(1));
+        if let Some(answer) = surplus.take_answer("GET") {
+            break answer;
+        }
+    };
+    assert_eq!((answer.status, answer.is_last()), (503, true));
+    drop(surplus);
+    workers.pass_until_open(20, &[0, 1]);
+    // Whoever has room takes the next, also if it is the other one that runs first.
+    clients.truncate(17);
+    workers.pass_until_open(17, &[0, 1]);
+    clients.extend((0..3).map(|_| workers.connect()));
+    workers.pass_until_open(20, &[0, 1]);
+    assert_eq!(workers.open(), [10, 10]);
+}
+
+#[test]
+fn while_one_has_room_nobody_is_turned_away_even_if_it_does_not_come() {
+    let mut workers = Workers::new(2, 3);
+    let mut clients: Vec<Client> = (0..4).map(|_| workers.connect()).collect();
+    workers.pass_until_open(4, &[0, 1]);
+    assert_eq!(workers.open(), [2, 2]);
+    clients.extend((0..2).map(|_| workers.connect()));
+    for _ in 0..60 {
+        workers.servers[0].pass_within(1);
+    }
+    assert_eq!(workers.open(), [3, 2]);
+    // It does not spin, either.
+    assert!((0..20).any(|_| {
+        workers.servers[0].pass();
+        workers.servers[0]
+            .worker
+            .before_wait()
+            .is_some_and(|ms| ms > 0)
+    }));
+    workers.pass_until_open(6, &[0, 1]);
+    clients[4].send(&get("/served"));
+    clients[5].send(&get("/served"));
+    workers.servers.iter_mut().for_each(Server::settle);
+    for client in &mut clients[4..] {
+        assert_eq!(client.take_answer("GET").unwrap().status, 200);
+    }
+}
+
+#[test]
+fn the_others_take_what_waits_when_one_ends_or_drains() {
+    for ends in [true, false] {
+        let mut workers = Workers::new(2, 1000);
+        let mut clients: Vec<Client> = (0..6).map(|_| workers.connect()).collect();
+        workers.pass_until_open(6, &[0, 1]);
+        let gone = workers.open()[0];
+        if ends {
+            drop(workers.servers.remove(0));
+            workers.siblings.clear(0);
+        } else {
+            workers.servers.remove(0).worker.drain();
+        }
+        clients.extend((0..20).map(|_| workers.connect()));
+        workers.pass_until_open(26 - gone, &[0]);
+    }
+}
+
+#[test]
+fn who_comes_in_the_place_of_one_that_ended_is_asked_too() {
+    let mut workers = Workers::new(2, 1000);
+    let mut clients: Vec<Client> = (0..6).map(|_| workers.connect()).collect();
+    workers.pass_until_open(6, &[0, 1]);
+    drop(workers.servers.remove(1));
+    workers.take_in(Server::new(), 1);
+    let left = workers.open()[0];
+    clients.extend((0..left).map(|_| workers.connect()));
+    workers.pass_until_open(2 * left, &[0, 1]);
+    assert!(workers.open()[1] + 2 >= left, "{:?}", workers.open());
+}
+
+#[test]
+fn a_drain_takes_in_all_who_wait() {
+    let mut server = Server::new();
+    let (listener, address) = listen(2000);
+    server.worker.add_listener(listener.into(), 2000).unwrap();
+    let mut clients: Vec<Client> = (0..1500).map(|_| connect(address)).collect();
+    clients
+        .iter()
+        .for_each(|client| client.send(&get("/waited")));
+    server.worker.drain();
+    assert!(!server.is_empty());
+    server.pass_until(|server| server.is_empty());
+    for client in &mut clients {
+        assert_eq!(client.take_answer("GET").unwrap().content, "/waited");
+        assert!(client.is_ended() && !client.was_reset);
+    }
+    assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_drain_of_a_full_worker_turns_nobody_away() {
+    let mut server = Server::with(|config| config.limits.connections_max = 10);
+    let (listener, address) = listen(200);
+    server.worker.add_listener(listener.into(), 200).unwrap();
+    let mut idle: Vec<Client> = (0..10).map(|_| server.connect()).collect();
+    let mut clients: Vec<Client> = (0..100).map(|_| connect(address)).collect();
+    clients
+        .iter()
+        .for_each(|client| client.send(&get("/waited")));
+    server.worker.drain();
+    server.pass_until(|server| server.is_empty());
+    for client in &mut clients {
+        assert_eq!(client.take_answer("GET").unwrap().status, 200);
+    }
+    assert!(idle.iter_mut().all(Client::is_ended));
+}
+
+#[test]
+fn clients_that_go_on_coming_do_not_keep_a_drain_from_its_end() {
+    let mut server = Server::new();
+    let (listener, address) = listen(4);
+    server
+        .worker
+        .add_listener(listener.try_clone().unwrap().into(), 4)
+        .unwrap();
+    let clients: Vec<Client> = (0..4).map(|_| connect(address)).collect();
+    // Each that is accepted is followed by the next.
+    let mut followers = Vec::new();
+    server.worker.app.on_call = Some(Box::new(move || {
+        let next = connect(address);
+        next.send(&get("/next"));
+        followers.push(next);
+    }));
+    clients
+        .iter()
+        .for_each(|client| client.send(&get("/waited")));
+    server.worker.drain();
+    server.pass_until(|server| server.is_empty());
+    assert!(
+        server.targets().len() <= 5,
+        "{} were served",
+        server.targets().len()
+    );
+}
