@@ -1,11 +1,25 @@
 """What a server costs while nobody asks it anything."""
 
+import socket
+import struct
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from conftest import Start
+from running import Server
 
 WINDOW_S = 1.5
+SETTLE_S = 0.5
+"""After its last request a worker looks once whether it has memory to give back."""
 RSS_KIB_MAX = 30 * 1024
+GROWTH_KIB_MAX = 30 * 1024
+CONTENT = b"x" * (12 << 20)
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 def ticks(pid: int) -> int:
@@ -27,6 +41,7 @@ def test_idle_server_uses_no_processor_time(start: Start) -> None:
     server = start("basic.py", "--workers", "2")
     with server.connect() as client:
         assert client.get("/").status == 200
+        assert server.is_silent(SETTLE_S)
         processes = [server.pid, *server.workers()]
         used = [ticks(pid) for pid in processes]
         woken = [status(pid, "voluntary_ctxt_switches") for pid in processes]
@@ -42,3 +57,60 @@ def test_worker_is_small(start: Start) -> None:
         assert client.get("/").status == 200
     (worker,) = server.workers()
     assert status(worker, "VmRSS") <= RSS_KIB_MAX
+
+
+def resident_kib(server: Server) -> int:
+    """Return the resident memory of the only worker."""
+    (worker,) = server.workers()
+    return status(worker, "VmRSS")
+
+
+def becomes(server: Server, is_right: Callable[[int], bool], within_s: float = 8) -> bool:
+    """Watch the worker's resident memory; return whether it becomes right in time."""
+    end = time.monotonic() + within_s
+    while not is_right(resident_kib(server)):
+        if time.monotonic() > end or not server.is_silent(0.05):
+            return False
+    return True
+
+
+def abort_uploads(server: Server, count: int) -> None:
+    """Send a part of many contents, until the worker holds all of it; then reset."""
+    before = resident_kib(server)
+    announced = len(CONTENT) + 1
+    head = f"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: {announced}\r\n\r\n".encode()
+    with ExitStack() as clients:
+        for _ in range(count):
+            client = clients.enter_context(server.connect())
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+            client.send(head + CONTENT)
+        held_kib = count * len(CONTENT) // 1024
+        assert becomes(server, lambda now: now - before >= 0.9 * held_kib)
+
+
+@pytest.mark.parametrize("target", ["native", "asgi"])
+@pytest.mark.parametrize("name", ["asyncio", "uvloop"])
+def test_memory_of_aborted_uploads_is_given_back(start: Start, target: str, name: str) -> None:
+    server = start(f"behaviour/uploads.py:{target}", "--loop", name)
+    with server.connect() as client:
+        assert client.post("/", b"x").content == b"1"
+    before = resident_kib(server)
+    abort_uploads(server, 20)
+    assert becomes(server, lambda now: now - before <= GROWTH_KIB_MAX)
+    with server.connect() as client:
+        assert client.post("/", CONTENT).content == b"%d" % len(CONTENT)
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+def test_memory_that_threads_used_is_given_back(start: Start, threads: int) -> None:
+    server = start("behaviour/uploads.py:wsgi", "--threads", str(threads))
+    before = resident_kib(server)
+
+    def upload(_: int) -> bytes:
+        with server.connect() as client:
+            return client.post("/", CONTENT).content
+
+    with ThreadPoolExecutor(threads) as clients:
+        sizes = list(clients.map(upload, range(6 * threads)))
+    assert set(sizes) == {b"%d" % len(CONTENT)}
+    assert becomes(server, lambda now: now - before <= GROWTH_KIB_MAX)

@@ -7,6 +7,7 @@
 mod clock;
 mod listener;
 mod poller;
+mod rest;
 mod shared;
 mod siblings;
 mod sys;
@@ -17,6 +18,7 @@ mod waker;
 pub use clock::{Clock, precise_ns};
 pub use listener::{Accepted, Listener};
 pub use poller::{Events, Interest, Interrupted, Poller, Readiness, Token};
+pub use rest::Rest;
 pub use siblings::{LATE_AFTER_MS, Seat, Siblings, Turn};
 pub use timer::{TICK_MS, TimerWheel};
 pub use transport::{FileSent, Peer, Received, Sent, Transport};

@@ -3,6 +3,7 @@
 //! The only module of this crate that may contain `unsafe`. Comments state what a function requires beyond its types.
 #![allow(unsafe_code)]
 
+pub(crate) mod allocator;
 mod construction;
 mod held;
 mod slots;
@@ -419,31 +420,6 @@ pub(crate) fn length(object: &Bound<'_, PyAny>) -> usize {
 pub(crate) fn borrow_fd<'fd>(fd: i32) -> std::os::fd::BorrowedFd<'fd> {
     // SAFETY: `fd` is not negative (both callers check). One that was closed meanwhile, or reused for another file, touches no memory.
     unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) }
-}
-
-/// Makes the allocator keep this many freed bytes instead of returning them to the system and requesting them again: parts of contents are
-/// allocated and freed by the megabyte. No effect where the C library is not glibc.
-///
-/// It stops glibc from raising by itself the size from which it maps memory for a block alone. That size would stay below the 256 KiB that
-/// asyncio allocates for each read, which costs three system calls and a page fault (bench: loops). So it is set too.
-pub(crate) fn keep_freed(bytes: std::ffi::c_int) {
-    #[cfg(target_env = "gnu")]
-    {
-        const M_TRIM_THRESHOLD: std::ffi::c_int = -1;
-        const M_MMAP_THRESHOLD: std::ffi::c_int = -3;
-        const MAPPED_BYTES_MIN: std::ffi::c_int = 512 * 1024;
-        // SAFETY: the declaration is the C library's own (malloc.h).
-        unsafe extern "C" {
-            fn mallopt(parameter: std::ffi::c_int, value: std::ffi::c_int) -> std::ffi::c_int;
-        }
-        for (parameter, value) in [
-            (M_TRIM_THRESHOLD, bytes),
-            (M_MMAP_THRESHOLD, MAPPED_BYTES_MIN),
-        ] {
-            // SAFETY: any value may be passed; an invalid one has no effect.
-            unsafe { mallopt(parameter, value) };
-        }
-    }
 }
 
 /// The number of references to an object.

@@ -3,6 +3,7 @@
 //! `select` returns to the loop only for one of asyncio's own descriptors, a due timer, a signal, or because a handler has left work for
 //! the loop.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use net::{Events, Interest, Poller, Token};
@@ -13,7 +14,7 @@ use server::Worker;
 
 use crate::ffi::{self, borrow_fd};
 use crate::interface::Interface;
-use crate::server::Server;
+use crate::server::{Memory, Server};
 
 const EVENT_READ: u8 = 1;
 const EVENT_WRITE: u8 = 2;
@@ -101,9 +102,11 @@ impl Selector {
             Instant::now()
                 + Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX / 4)
         });
+        let mut memory = server.memory();
+        let memory: &mut Memory = &mut memory;
         if worker.app.is_pooled() {
             let has_work = watch.as_ref().map_or(Ok(false), LoopWatch::has_work)?;
-            return py.detach(|| detached_passes(server, worker, end, has_work));
+            return py.detach(|| detached_passes(server, worker, memory, end, has_work));
         }
         loop {
             server.before_pass(worker);
@@ -119,7 +122,7 @@ impl Selector {
             };
             let wait_ms = own_ms.into_iter().chain(loop_ms).min();
             let wait_ms = worker.app.wait_begins(wait_ms);
-            let interrupted = wait(py, worker, wait_ms)?;
+            let interrupted = wait(py, worker, memory, wait_ms)?;
             worker.app.wait_ends();
             let is_own_ready = worker.dispatch();
             let has_work = watch.as_ref().map_or(Ok(false), LoopWatch::has_work)?;
@@ -262,6 +265,7 @@ impl Selector {
 fn detached_passes(
     server: &Server,
     worker: &mut Worker<Interface>,
+    memory: &mut Memory,
     end: Option<Instant>,
     has_work: bool,
 ) -> PyResult<bool> {
@@ -277,7 +281,7 @@ fn detached_passes(
         };
         let wait_ms = own_ms.into_iter().chain(loop_ms).min();
         let wait_ms = worker.app.wait_begins(wait_ms);
-        let interrupted = worker.wait(wait_ms)?.0;
+        let interrupted = wait_detached(worker, memory, wait_ms)?;
         worker.app.wait_ends();
         let is_own_ready = worker.dispatch();
         let is_due = loop_ms == Some(0) || end.is_some_and(|end| Instant::now() >= end);
@@ -288,13 +292,29 @@ fn detached_passes(
 }
 
 /// Waits, and lets other threads run meanwhile.
-fn wait(py: Python<'_>, worker: &mut Worker<Interface>, wait_ms: Option<u64>) -> PyResult<bool> {
+fn wait(
+    py: Python<'_>,
+    worker: &mut Worker<Interface>,
+    memory: &mut Memory,
+    wait_ms: Option<u64>,
+) -> PyResult<bool> {
     let waited = if wait_ms == Some(0) {
-        worker.wait(wait_ms)
+        wait_detached(worker, memory, wait_ms)
     } else {
-        py.detach(|| worker.wait(wait_ms))
+        py.detach(|| wait_detached(worker, memory, wait_ms))
     };
-    Ok(waited?.0)
+    Ok(waited?)
+}
+
+/// Waits, without the interpreter or for no time. True when a signal cut it short.
+fn wait_detached(
+    worker: &mut Worker<Interface>,
+    memory: &mut Memory,
+    wait_ms: Option<u64>,
+) -> io::Result<bool> {
+    let interrupted = worker.wait(memory.limit(wait_ms))?.0;
+    memory.waited(wait_ms, !interrupted && !worker.has_events());
+    Ok(interrupted)
 }
 
 fn milliseconds_until(end: Instant) -> u64 {

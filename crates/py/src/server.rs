@@ -2,6 +2,8 @@
 
 mod siblings;
 
+mod memory;
+
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -12,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use server::{AccessLog, Config, Limits, LogFormat, Timeouts, Worker};
 
+pub(crate) use self::memory::Memory;
 use crate::ffi;
 use crate::interface::Interface;
 use crate::selector::Selector;
@@ -20,13 +23,12 @@ use crate::wsgi::Placement;
 
 pub(crate) use siblings::Siblings;
 
-/// Freed memory that a worker keeps for the next content.
-const FREED_BYTES_KEPT: i32 = 8 << 20;
-
 /// One worker's reactor with HTTP on it.
 #[pyclass(module = "bolide._core", frozen, weakref)]
 pub(crate) struct Server {
     worker: Mutex<Worker<Interface>>,
+    /// Locked by whoever has the worker, so nobody waits for it.
+    memory: Mutex<Memory>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) poller: Arc<Poller>,
     open: Arc<AtomicUsize>,
@@ -39,7 +41,7 @@ pub(crate) struct Server {
 impl Server {
     #[new]
     fn new(app: &Bound<'_, PyAny>, options: &Bound<'_, PyDict>) -> PyResult<Server> {
-        ffi::keep_freed(FREED_BYTES_KEPT);
+        let memory = Mutex::new(Memory::new());
         let config = config_of(options)?;
         let log_format = match options
             .get_item("access_log_format")?
@@ -71,6 +73,7 @@ impl Server {
             poller: worker.poller(),
             open: worker.open_connections(),
             worker: Mutex::new(worker),
+            memory,
             shared,
             limits: config.limits,
             drain_asked: AtomicBool::new(false),
@@ -138,6 +141,10 @@ impl Server {
             // A handler runs a nested loop: the outer pass will handle everything.
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
+        let is_resting = self.memory().wait_ends();
+        if is_resting {
+            py.detach(|| self.memory().give_back());
+        }
         let hidden = worker.app.hide_loop(py)?;
         let passing: &mut Worker<Interface> = &mut worker;
         let served = match passing.app.is_pooled() {
@@ -219,6 +226,7 @@ impl Server {
         worker.dispatch();
         let wait_ms = worker.before_wait();
         let wait_ms = worker.app.wait_begins(wait_ms);
+        let wait_ms = self.memory().wait_begins(wait_ms);
         Ok(self.poller.set_alarm(wait_ms)?)
     }
 
@@ -233,7 +241,12 @@ impl Server {
         }
     }
 
-    /// Whether a drain has completed and this has not been reported yet.
+    /// What is known of the memory, for whoever has the worker.
+    pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a drain has come to its end and nobody has been told.
     pub(crate) fn is_drained(&self, worker: &Worker<Interface>) -> bool {
         let is_over = worker.is_draining() && worker.is_empty();
         is_over

@@ -231,8 +231,8 @@ impl<A: App> Worker<A> {
         waits_ms.into_iter().flatten().min()
     }
 
-    /// Whether the last pass has left something to the next.
-    fn has_events(&self) -> bool {
+    /// Whether the last wait found something that was not served yet.
+    pub fn has_events(&self) -> bool {
         self.events.get(self.next_event).is_some()
     }
 
