@@ -25,6 +25,7 @@ LONG_FILES: dict[str, str] = {}
 
 UNSAFE = {
     "crates/net/src/shared.rs": 2,
+    "crates/net/src/sigpipe.rs": 2,
     "crates/net/src/sys.rs": 2,
     "crates/py/src/ffi.rs": 52,
     "crates/py/src/ffi/allocator.rs": 7,

@@ -1,7 +1,7 @@
 //! The reactor's parts: readiness, time, deadlines, listeners and transports.
 //!
 //! This crate deals with descriptors and bytes, and knows neither HTTP nor Python. Every system call goes through `rustix`; `unsafe` is
-//! needed only in `sys.rs`, and in `shared.rs` for memory that processes share. Read [`poller`] first: a backend for another kernel is one
+//! needed only in `sys.rs`, `sigpipe.rs`, and in `shared.rs` for memory that processes share. Read [`poller`] first: a backend for another kernel is one
 //! more file with the same six functions.
 
 mod clock;
@@ -10,6 +10,7 @@ mod poller;
 mod rest;
 mod shared;
 mod siblings;
+mod sigpipe;
 mod sys;
 mod timer;
 mod transport;

@@ -12,7 +12,7 @@ use rustix::fs::sendfile;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SendFlags, Shutdown, SocketAddrAny, getpeername, getsockname, send, shutdown};
 
-use crate::sys;
+use crate::{sigpipe, sys};
 
 /// A connected stream socket in non-blocking mode. Dropping it closes it.
 pub struct Transport {
@@ -127,10 +127,14 @@ impl Transport {
     /// Sends up to `length` bytes, which is not 0, of `file` from `offset` on, without reading them into memory if that can be done.
     /// What is not in the page cache is waited for.
     ///
-    /// A broken connection raises SIGPIPE, which CPython and Rust's programs ignore: this call cannot be told not to.
+    /// On a broken connection, sendfile raises SIGPIPE and cannot be asked not to. CPython and Rust's programs ignore it; where an
+    /// application has changed that, the file is read and sent.
     ///
-    /// Cost: one system call.
+    /// Cost: two system calls, of which one asks for that.
     pub fn send_file(&self, file: &File, offset: u64, length: u64) -> FileSent {
+        if !sigpipe::is_ignored() {
+            return self.send_file_by_reading(file, offset, length);
+        }
         let count = usize::try_from(length).unwrap_or(usize::MAX);
         let sent = retry_on_intr(|| {
             let mut at = offset;

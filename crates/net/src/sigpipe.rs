@@ -1,0 +1,22 @@
+//! What the process does at SIGPIPE, which is the application's to say, at any time.
+//!
+//! Holds the only `unsafe` of this crate: neither the standard library nor `rustix` asks for this.
+#![allow(unsafe_code)]
+
+use std::mem::MaybeUninit;
+use std::ptr;
+
+/// Whether the process ignores SIGPIPE. Otherwise it ends by it, or runs a handler, which might raise an exception anywhere.
+///
+/// Cost: one short system call.
+#[inline]
+pub(crate) fn is_ignored() -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: without a new action nothing is changed, and the present one is written to where there is room for it.
+    if unsafe { libc::sigaction(libc::SIGPIPE, ptr::null(), action.as_mut_ptr()) } != 0 {
+        return false;
+    }
+    // SAFETY: the call has succeeded, so it was written.
+    let action = unsafe { action.assume_init() };
+    action.sa_sigaction == libc::SIG_IGN
+}
