@@ -423,5 +423,5 @@ class Server:
         """The number of open connections."""
 
     @property
-    def memory_bound(self) -> tuple[int, int]:
-        """Bytes that one connection, and all of them, can make the server hold."""
+    def connection_bytes_max(self) -> int:
+        """Bytes that one connection can make the server hold."""

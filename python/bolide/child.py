@@ -28,7 +28,7 @@ class Child:
     report_fd: int
     born: float = field(default_factory=time.monotonic)
     report: dict[str, Any] = field(default_factory=dict)
-    """What it said: `ready` and `memory_bound`, or `code`, `message` and `details`."""
+    """What it said: `ready` and `connection_bytes_max`, or `code`, `message` and `details`."""
     _received: bytearray = field(default_factory=bytearray)
 
     @property

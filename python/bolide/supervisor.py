@@ -161,19 +161,18 @@ class Supervisor:
         if slot.child.report and not slot.child.is_ready:
             slot.child.kill(signal.SIGTERM)  # it has said why; nothing of it needs to go on
         elif not self._is_announced and self._are_all_ready():
-            self._announce(slot.child.report["memory_bound"])
+            self._announce(slot.child.report["connection_bytes_max"])
 
     def _are_all_ready(self) -> bool:
         return all(slot.child is not None and slot.child.is_ready for slot in self._slots)
 
-    def _announce(self, memory_bound: tuple[int, int]) -> None:
+    def _announce(self, connection_bytes_max: int) -> None:
         self._is_announced = True
         count = len(self._slots)
         processes = f"{count} worker{'' if count == 1 else 's'}, pid {os.getpid()}"
-        one, every = map(in_units, memory_bound)
         for line in capacity.shortfalls(self._settings):
             logger.warning(line)
-        logger.info("memory bound: %s for a connection, %s for all that a worker takes", one, every)
+        logger.info("a peer can make a connection hold up to %s", in_units(connection_bytes_max))
         # Last: who waits for this line finds everything said.
         listener.announce(self._name, self._listeners, processes)
 

@@ -84,7 +84,7 @@ async def _serve(job: Job, service: Service, report_fd: int) -> int:
     for each in sockets:
         each.close()  # the reactor has its own, which draining closes
     stop = _stop_event(job.lifeline_fd)
-    _report(report_fd, {"ready": True, "memory_bound": service.server.memory_bound})
+    _report(report_fd, {"ready": True, "connection_bytes_max": service.server.connection_bytes_max})
     await stop.wait()
     await service.stop(drain_s(job.settings.graceful_timeout_ms / 1000))
     # Told again while the loop closes, asyncio would complain of its closed wake-up pipe.

@@ -30,9 +30,12 @@ def test_serves_and_ends_with_zero(start: Start, workers: str) -> None:
     assert server.errors.count("startup ran") == server.errors.count("shutdown ran") == int(workers)
 
 
-def test_says_how_much_memory_a_peer_can_bind(start: Start) -> None:
-    server = start()
-    assert re.search("memory bound: .*iB for a connection, .*iB for all", server.errors)
+def test_says_how_much_a_peer_can_make_a_connection_hold(start: Start) -> None:
+    server = start("basic.py", "--body-bytes-max", "1048576", "--connections-max", "1000")
+    assert re.search(
+        r"a peer can make a connection hold up to 2\.\d+ MiB$", server.errors, re.MULTILINE
+    )
+    assert "GiB" not in server.errors
 
 
 def test_dead_worker_is_replaced(start: Start) -> None:

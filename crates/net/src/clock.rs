@@ -77,6 +77,12 @@ impl Clock {
         self.now_ms
     }
 
+    /// What [`Clock::now_ms`] of a clock of the kernel's would be after a reading now.
+    #[inline]
+    pub fn tick_ms() -> u64 {
+        Source::Kernel.now_ms()
+    }
+
     /// Milliseconds since an unknown start; never goes back.
     #[inline]
     pub fn now_ms(&self) -> u64 {

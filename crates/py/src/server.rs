@@ -210,11 +210,10 @@ impl Server {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// The number of bytes that one connection, and all of them, can make the server hold.
+    /// Bytes that one connection can make the server hold.
     #[getter]
-    fn memory_bound(&self) -> (u64, u64) {
-        let one = self.limits.connection_bytes_max();
-        (one, one.saturating_mul(self.limits.connections_max))
+    fn connection_bytes_max(&self) -> u64 {
+        self.limits.connection_bytes_max()
     }
 }
 
