@@ -347,9 +347,17 @@ impl App for ModelApp<'_> {
             return Pulled::Failed;
         };
         let (reply, now_ms) = (self.plan_of(index).handler.reply, self.now_ms);
-        if self.exchanges[index].state != State::Pulled {
-            self.violate(|| "pull() for a response that is not pulled".to_string());
-            return Pulled::Failed;
+        match self.exchanges[index].state {
+            State::Pulled => {}
+            // It has failed, which the server does not know yet.
+            State::Ending => {
+                self.exchanges[index].is_over_at(now_ms);
+                return Pulled::Failed;
+            }
+            _ => {
+                self.violate(|| "pull() for a response that is not pulled".to_string());
+                return Pulled::Failed;
+            }
         }
         let exchange = &mut self.exchanges[index];
         if exchange.pulled < reply.parts {

@@ -46,6 +46,9 @@ pub(crate) fn config(settings: Settings) -> Config {
         false => 0,
     };
     config.limits.body_bytes_max = BODY_BYTES_MAX as u64;
+    if settings.is_crowded {
+        config.limits.connections_max = 1;
+    }
     if settings.is_tight {
         config.limits.pipelined_exchanges_max = 2;
         config.limits.send_buffer_bytes_max = 4096;

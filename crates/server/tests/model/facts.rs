@@ -8,6 +8,8 @@ use crate::schedule::Conversation;
 pub(crate) struct Facts {
     pub(crate) is_tcp: bool,
     pub(crate) opened_ms: u64,
+    /// It was one too many when it came.
+    pub(crate) is_surplus: bool,
     /// Bytes that it sent, or would have sent if the server had read.
     pub(crate) offered: usize,
     /// When `offered` grew, and to what.
@@ -16,6 +18,8 @@ pub(crate) struct Facts {
     pub(crate) has_vanished: bool,
     /// It reads whatever comes.
     pub(crate) is_attentive: bool,
+    /// It did so from the beginning.
+    pub(crate) was_attentive: bool,
     /// When it last had taken all there was.
     pub(crate) caught_up_ms: u64,
     /// The longest time between two such moments.
@@ -35,6 +39,7 @@ impl Facts {
             opened_ms: now_ms,
             caught_up_ms: now_ms,
             is_attentive: conversation.is_attentive,
+            was_attentive: conversation.is_attentive,
             ..Facts::default()
         }
     }

@@ -7,7 +7,7 @@ use crate::bounds::{
     BODY_BYTES_MAX, BODY_GRACE_MS, DRAINING_IDLE_MS, HANDLER_TIMEOUT_MS, HEADER_TIMEOUT_MS,
     KEEP_ALIVE_TIMEOUT_MS, WRITE_TIMEOUT_MS,
 };
-use crate::exchange::{Closes, End, Exchange, State};
+use crate::exchange::{Closes, End, Exchange, Form, State};
 use crate::facts::Facts;
 use crate::render::Mark;
 use crate::schedule::{Content, Fault, Method, Request};
@@ -41,6 +41,9 @@ pub(crate) fn of_call(
     let name = format!("/{conversation}/{number}");
     if request.fault.head_status().is_some() {
         return Err(format!("{name} was called though it is malformed"));
+    }
+    if facts.is_surplus {
+        return Err(format!("{name} was called on a connection too many"));
     }
     if facts.offered < marks[number].head_end {
         return Err(format!("{name} was called before its head was sent"));
@@ -155,6 +158,9 @@ pub(crate) fn head_refusals(
     facts: &Facts,
     now_ms: u64,
 ) -> Vec<u16> {
+    if facts.is_surplus {
+        return vec![503];
+    }
     let mut statuses = Vec::new();
     if facts.offered <= mark.start {
         return statuses;
@@ -180,7 +186,9 @@ pub(crate) fn of_end(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> Re
     };
     let is_stuck = facts.stalled_ms(ended_ms) >= WRITE_TIMEOUT_MS;
     let was_cut = |it: &Exchange| {
-        let is_here = it.conversation == conversation && it.number <= walk.answered;
+        // A reset takes with it what a slow client has not read yet.
+        let is_reset = facts.was_reset && facts.is_tcp && !facts.was_attentive;
+        let is_here = it.conversation == conversation && (it.number <= walk.answered || is_reset);
         is_here && (it.aborted.is_some() || it.end == Some(End::Failed))
     };
     if walk.closes || facts.has_panicked || is_stuck || app.exchanges.iter().any(was_cut) {
@@ -300,7 +308,12 @@ fn of_quiet_exchange(app: &ModelApp<'_>, exchange: &Exchange, walk: &Walk) -> Re
         Content::Length(length) => (facts.offered - mark.head_end).min(length) > exchange.delivered,
         _ => has_all && !exchange.has_all,
     };
+    let is_until_end = exchange
+        .sent_head()
+        .is_some_and(|head| head.form == Form::Stream(None) && request.persistence.is_old());
     match exchange.state {
+        // It is cut by a reset, which waits until everything before it has arrived.
+        State::Over if is_until_end && facts.is_tcp => Ok(()),
         State::Over | State::Ending => Err("it has ended and its response has not come".into()),
         State::WantsContent if has_all => Err("its content is there, and it is not called".into()),
         State::Pulled => Err("it is not pulled".into()),

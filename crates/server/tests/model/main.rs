@@ -19,16 +19,22 @@ mod render;
 mod schedule;
 mod shown;
 mod strategy;
+mod subjects;
 mod walk;
 mod world;
 
+use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
-use crate::strategy::Profile;
+pub(crate) use crate::strategy::Profile;
 
-const CASES: u32 = 500;
+use crate::schedule::Schedule;
 
-const PLAIN: Profile = Profile {
+/// Schedules of each test.
+const CASES: u32 = 300;
+
+/// What most tests draw.
+pub(crate) const PLAIN: Profile = Profile {
     conversations_max: 2,
     requests_max: 4,
     steps_max: 20,
@@ -38,6 +44,8 @@ const PLAIN: Profile = Profile {
     old: 1,
     is_tcp: false,
     failures: 0,
+    suspends: 10,
+    waits: 10,
     ends: 1,
 };
 
@@ -52,6 +60,11 @@ fn number<T: std::str::FromStr>(name: &str, otherwise: T) -> T {
 }
 
 fn hold(name: &str, profile: Profile, share: u32) {
+    hold_about(name, profile, share, |_| ());
+}
+
+/// Runs as many schedules as are asked for, or a share of them, each made to be about something.
+pub(crate) fn hold_about(name: &str, profile: Profile, share: u32, about: fn(&mut Schedule)) {
     panics::watch();
     let seed: u64 = number("BOLIDE_MODEL_SEED", 0);
     let cases = number("BOLIDE_MODEL_CASES", CASES).div_ceil(share);
@@ -66,7 +79,11 @@ fn hold(name: &str, profile: Profile, share: u32) {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(config, rng);
     eprintln!("{name}: BOLIDE_MODEL_SEED={seed} BOLIDE_MODEL_CASES={cases}");
-    let held = runner.run(&strategy::schedule(profile), |schedule| {
+    let schedules = strategy::schedule(profile).prop_map(move |mut schedule| {
+        about(&mut schedule);
+        schedule
+    });
+    let held = runner.run(&schedules, |schedule| {
         world::run(&schedule).map_err(TestCaseError::fail)
     });
     match held {
@@ -113,11 +130,26 @@ fn malformed_requests() {
 #[test]
 fn clients_that_read_slowly() {
     let profile = Profile {
+        conversations_max: 1,
         contents: 2,
-        narrow: 10,
+        narrow: 20,
+        waits: 20,
         ..PLAIN
     };
     hold("clients_that_read_slowly", profile, 1);
+}
+
+#[test]
+fn clients_that_read_slowly_and_send_content() {
+    let profile = Profile {
+        conversations_max: 1,
+        contents: 10,
+        narrow: 30,
+        suspends: 2,
+        waits: 20,
+        ..PLAIN
+    };
+    hold("clients_that_read_slowly_and_send_content", profile, 1);
 }
 
 #[test]
@@ -141,6 +173,21 @@ fn old_clients_over_tcp() {
         ..PLAIN
     };
     hold("old_clients_over_tcp", profile, 10);
+}
+
+#[test]
+fn old_clients_over_tcp_that_read_slowly() {
+    let profile = Profile {
+        conversations_max: 1,
+        requests_max: 2,
+        contents: 1,
+        old: 10,
+        narrow: 30,
+        is_tcp: true,
+        waits: 20,
+        ..PLAIN
+    };
+    hold("old_clients_over_tcp_that_read_slowly", profile, 10);
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub(crate) struct Peer {
     pub(crate) sent: usize,
     /// The server does not take any more.
     is_broken: bool,
+    /// That was said to a send, and is not said to a read again.
+    was_reset: bool,
     wants_end: bool,
     pub(crate) received: Vec<u8>,
 }
@@ -49,6 +51,7 @@ impl Peer {
             is_tcp,
             sent: 0,
             is_broken: false,
+            was_reset: false,
             wants_end: false,
             received: Vec::new(),
         };
@@ -89,7 +92,10 @@ impl Peer {
                     is_any = count > 0;
                 }
                 Err(Errno::AGAIN) => {}
-                Err(_) => self.is_broken = true,
+                Err(error) => {
+                    self.is_broken = true;
+                    self.was_reset = error == Errno::CONNRESET;
+                }
             }
         }
         let has_sent = self.sent == facts.offered || self.is_broken;
@@ -115,6 +121,7 @@ impl Peer {
             match rustix::io::read(socket, room) {
                 Ok(0) => {
                     facts.ended_ms = Some(now_ms);
+                    facts.was_reset = self.was_reset;
                     is_any = true;
                 }
                 Ok(count) => {

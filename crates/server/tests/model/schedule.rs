@@ -16,6 +16,8 @@ pub(crate) struct Settings {
     pub(crate) times_handlers: bool,
     /// Few pipelined exchanges and little of what waits for a slow client.
     pub(crate) is_tight: bool,
+    /// One connection is all that it takes.
+    pub(crate) is_crowded: bool,
 }
 
 /// One connection: what its client sends, and how it reads.
@@ -227,6 +229,8 @@ pub(crate) enum Amount {
     Head,
     /// To the end of the next request.
     Request,
+    /// To the end of the next request, and so many bytes of the one behind it.
+    Beyond(usize),
     All,
 }
 

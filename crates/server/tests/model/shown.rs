@@ -54,7 +54,7 @@ impl Display for Request {
         let handler = &self.handler;
         write!(out, " -> {:?}", handler.first)?;
         let is_suspended = matches!(handler.first, First::Suspend | First::ReadContent);
-        if is_suspended {
+        if is_suspended || handler.first == First::Pull && !handler.moves.is_empty() {
             write!(out, " {:?}", handler.moves)?;
             write!(out, " ({} of them in the call)", handler.moves_at_call)?;
         }

@@ -27,6 +27,10 @@ pub(crate) struct Profile {
     pub(crate) is_tcp: bool,
     /// Panics, failures, forgotten responses.
     pub(crate) failures: u32,
+    /// Handlers that suspend, and their moves.
+    pub(crate) suspends: u32,
+    /// Time that passes.
+    pub(crate) waits: u32,
     /// Clients that end, vanish; draining.
     pub(crate) ends: u32,
 }
@@ -46,9 +50,11 @@ fn rarely(weight: u32) -> BoxedStrategy<bool> {
 }
 
 pub(crate) fn schedule(profile: Profile) -> BoxedStrategy<Schedule> {
-    let settings = (any::<bool>(), any::<bool>()).prop_map(|(times_handlers, is_tight)| Settings {
+    let settings = (any::<bool>(), any::<bool>(), rarely(1));
+    let settings = settings.prop_map(|(times_handlers, is_tight, is_crowded)| Settings {
         times_handlers,
         is_tight,
+        is_crowded,
     });
     let peers = weighted(&[
         (4, PeersEnd::Silent),
@@ -140,28 +146,28 @@ fn content(profile: Profile) -> BoxedStrategy<Content> {
     let some = prop_oneof![
         6 => weighted(&[
             (1, Content::Length(0)),
-            (3, Content::Length(1)),
+            (4, Content::Length(1)),
             (3, Content::Length(100)),
-            (1, Content::Length(5_000)),
+            (1, Content::Length(20_000)),
             (1, Content::Length(65_536)),
             (1, Content::Length(65_537)),
-            (2, Content::Length(100_000)),
+            (3, Content::Length(100_000)),
             (1, Content::Length(140_000)),
             (1, Content::Length(200_001)),
         ]),
         4 => (0..4_usize, weighted(&[(4, 1), (4, 50), (1, 20_000), (1, 70_000)]))
             .prop_map(|(count, bytes)| Content::Chunks { count, bytes }),
     ];
-    Union::new_weighted(vec![
-        (10, Just(Content::None).boxed()),
-        (profile.contents.max(1), some.boxed()),
-    ])
-    .boxed()
+    let none = Just(Content::None).boxed();
+    match profile.contents {
+        0 => none,
+        weight => Union::new_weighted(vec![(10, none), (weight, some.boxed())]).boxed(),
+    }
 }
 
 fn handler(profile: Profile) -> BoxedStrategy<Handler> {
     let first = weighted(&[
-        (10, First::Suspend),
+        (profile.suspends, First::Suspend),
         (4, First::Respond),
         (1, First::Ahead),
         (2, First::Pull),
@@ -256,6 +262,7 @@ fn step(profile: Profile) -> BoxedStrategy<Step> {
 fn act(profile: Profile) -> BoxedStrategy<Act> {
     let amount = weighted(&[
         (4, Amount::Request),
+        (2, Amount::Beyond(20)),
         (3, Amount::Head),
         (2, Amount::Bytes(1)),
         (2, Amount::Bytes(30)),
@@ -263,23 +270,24 @@ fn act(profile: Profile) -> BoxedStrategy<Act> {
         (1, Amount::Bytes(65_536)),
         (1, Amount::All),
     ]);
+    let receive = weighted(&[(1, 1_usize), (2, 4_000), (2, 100_000)]);
     let advance = weighted(&[
-        (3, 1_u64),
-        (3, 130),
-        (2, 700),
-        (2, 2_200),
-        (2, 5_200),
-        (2, 15_200),
+        (1, 1_u64),
+        (1, 130),
+        (1, 700),
+        (1, 2_200),
+        (3, 5_200),
+        (3, 15_200),
         (2, 30_200),
         (1, 60_200),
         (1, 75_200),
     ]);
     prop_oneof![
-        12 => amount.prop_map(Act::Offer),
-        10 => (0..3_usize).prop_map(Act::Move),
-        profile.narrow => weighted(&[(1, 1_usize), (2, 4_000), (2, 100_000)]).prop_map(Act::Receive),
-        4 => advance.prop_map(Act::Advance),
-        3 => Just(Act::Settle),
+        40 => amount.prop_map(Act::Offer),
+        3 * profile.suspends => (0..3_usize).prop_map(Act::Move),
+        profile.narrow.min(10) => receive.prop_map(Act::Receive),
+        profile.waits => advance.prop_map(Act::Advance),
+        6 => Just(Act::Settle),
         profile.ends => Just(Act::HalfClose),
         profile.ends => Just(Act::Vanish),
         profile.ends => Just(Act::Drain),

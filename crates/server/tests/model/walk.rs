@@ -71,7 +71,8 @@ pub(crate) fn walk(
     Ok(walk)
 }
 
-fn shown(bytes: &[u8]) -> String {
+/// The first bytes as text.
+pub(crate) fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes.get(..200).unwrap_or(bytes));
     format!("{text:?}")
 }
@@ -171,7 +172,8 @@ impl<'a> Place<'a, '_> {
 
     fn refusal_content<'b>(&self, behind: &'b [u8], length: usize) -> Taking<'b> {
         let start = self.mark().start;
-        let is_head = self.request().method == Method::Head;
+        // A connection too many is refused whatever it requests.
+        let is_head = self.request().method == Method::Head && !self.facts().is_surplus;
         let named_ms = self
             .facts()
             .took_ms(start + 1, start + "HEAD ".len(), u64::MAX);

@@ -1,5 +1,6 @@
 //! Runs a schedule: a worker by a clock that the schedule moves, its clients, and the checks behind each pass.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,8 +19,12 @@ use crate::render::{self, Stream};
 use crate::schedule::{Act, Amount, PeersEnd, Schedule, Step};
 use crate::walk::{self, START_S};
 
+const START_MS: u64 = START_S * 1000 + 123;
 /// Passes within which everything comes to rest that needs no time.
 const PASSES_MAX: usize = 5_000;
+/// How often and how long a rest that is not what it should be is waited for, over TCP.
+const PATIENCE: usize = 100;
+const PATIENCE_MS: i64 = 10;
 /// Times that a worker may wake up before nothing is left to do.
 const WAITS_MAX: usize = 500;
 
@@ -44,11 +49,8 @@ pub(crate) fn run(schedule: &Schedule) -> Result<(), String> {
         .map(|(index, conversation)| render::stream(index, conversation))
         .collect();
     let mut world = World::new(schedule, &streams);
-    world.open()?;
-    for step in &schedule.steps {
-        world.step(step)?;
-    }
-    world.end()
+    let ran = world.run();
+    ran.map_err(|text| format!("{text}\n{}", world.shown()))
 }
 
 /// Bytes that the worker holds for its connections.
@@ -59,10 +61,9 @@ fn held_bytes(worker: &Worker<ModelApp<'_>>) -> u64 {
 
 impl<'a> World<'a> {
     fn new(schedule: &'a Schedule, streams: &'a [Stream]) -> World<'a> {
-        let start_ms = START_S * 1000 + 123;
-        let clock = Arc::new(AtomicU64::new(start_ms));
+        let clock = Arc::new(AtomicU64::new(START_MS));
         let mailbox = Arc::new(Mailbox::default());
-        let app = ModelApp::new(schedule, streams, Arc::clone(&mailbox), start_ms);
+        let app = ModelApp::new(schedule, streams, Arc::clone(&mailbox), START_MS);
         let worker = Worker::with_clock(
             app,
             bounds::config(schedule.settings),
@@ -81,6 +82,36 @@ impl<'a> World<'a> {
         }
     }
 
+    fn run(&mut self) -> Result<(), String> {
+        self.open()?;
+        for step in &self.schedule.steps {
+            self.step(step)?;
+        }
+        self.end()
+    }
+
+    /// What the clients have seen so far.
+    fn shown(&self) -> String {
+        let mut text = format!("after {} ms:", self.now_ms() - START_MS);
+        for (index, peer) in self.peers.iter().enumerate() {
+            let facts = &self.worker.app.facts[index];
+            let end = match (facts.ended_ms, facts.was_reset) {
+                (None, _) => "open",
+                (Some(_), false) => "ended",
+                (Some(_), true) => "reset",
+            };
+            let _ = write!(
+                text,
+                "\n  /{index} offered {}, sent {}, received {} and is {end}: {}",
+                facts.offered,
+                peer.sent,
+                peer.received.len(),
+                walk::shown(&peer.received)
+            );
+        }
+        text
+    }
+
     fn now_ms(&self) -> u64 {
         self.clock.load(Ordering::Relaxed)
     }
@@ -89,7 +120,8 @@ impl<'a> World<'a> {
         let now_ms = self.now_ms();
         for conversation in &self.schedule.conversations {
             let (peer, theirs) = Peer::connect(conversation.is_tcp, conversation.is_narrow);
-            let facts = Facts::new(conversation, now_ms);
+            let mut facts = Facts::new(conversation, now_ms);
+            facts.is_surplus = self.schedule.settings.is_crowded && !self.peers.is_empty();
             self.worker.app.facts.push(facts);
             self.peers.push(peer);
             self.worker
@@ -144,6 +176,7 @@ impl<'a> World<'a> {
             Amount::Bytes(bytes) => offered + bytes,
             Amount::Head => next(|mark| mark.head_end),
             Amount::Request => next(|mark| mark.end),
+            Amount::Beyond(bytes) => next(|mark| mark.end) + bytes,
             Amount::All => stream.bytes.len(),
         };
         facts.offer(end.min(stream.bytes.len()) - offered, now_ms);
@@ -210,13 +243,13 @@ impl<'a> World<'a> {
         Ok((wait_ms, is_any))
     }
 
-    /// Whether the next wait would bring something. The kernel takes its time over TCP.
-    fn is_ready(&self) -> bool {
+    /// Whether the next wait would bring something within `patience_ms`.
+    fn is_ready(&self, patience_ms: i64) -> bool {
         let poller = self.worker.poller();
         let mut watched = [PollFd::new(&*poller, PollFlags::IN)];
         let patience = Timespec {
             tv_sec: 0,
-            tv_nsec: if self.has_tcp { 200_000 } else { 0 },
+            tv_nsec: patience_ms * 1_000_000,
         };
         poll(&mut watched, Some(&patience)).is_ok_and(|count| count > 0)
     }
@@ -239,14 +272,22 @@ impl<'a> World<'a> {
     /// Passes until nothing happens any more, and checks that what needs no time has happened. Gives how long the worker would wait.
     fn settle(&mut self) -> Result<Option<u64>, String> {
         let mut last_wait_ms = None;
+        let mut patience = PATIENCE;
         for _ in 0..PASSES_MAX {
             let events = self.worker.app.events;
             let (wait_ms, is_any) = self.pass()?;
             let is_quiet = !is_any && wait_ms != Some(0) && events == self.worker.app.events;
             last_wait_ms = wait_ms;
-            if is_quiet && !self.is_ready() {
-                self.check_rest(wait_ms)?;
-                return Ok(wait_ms);
+            if !is_quiet || self.is_ready(0) {
+                continue;
+            }
+            match self.check_rest(wait_ms) {
+                // The kernel takes its time over TCP.
+                Err(_) if self.has_tcp && patience > 0 => {
+                    patience -= 1;
+                    self.is_ready(PATIENCE_MS);
+                }
+                checked => return checked.map(|()| wait_ms),
             }
         }
         Err(format!(
