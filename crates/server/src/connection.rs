@@ -180,8 +180,13 @@ impl Connection {
         let link = &mut self.link;
         match &mut self.phase {
             Phase::H1(h1) => h1.peer_ended(&mut Turn { link, context, app }),
-            _ => {
+            Phase::Preface { .. } | Phase::Lingering { .. } => {
                 link.note_peer_end(context.clock.now_ms());
+            }
+            Phase::Cutting => {
+                link.note_peer_end(context.clock.now_ms());
+                // Its end acknowledged what it has received.
+                return self.cut(context);
             }
         }
         Fate::Open

@@ -154,7 +154,10 @@ impl<A: App> Worker<A> {
         };
         self.with_connection(key, |connection, context, app, receive| {
             if event.has_ended() && !event.is_readable() {
-                connection.peer_ended(context, app);
+                let fate = connection.peer_ended(context, app);
+                if fate != Fate::Open {
+                    return fate;
+                }
             }
             if event.is_writable() {
                 connection.writable(context, app)

@@ -400,8 +400,9 @@ impl<'a> World<'a> {
         let mut facts = app.facts.iter();
         let all_vanished = facts.all(|it| it.has_vanished);
         let mut facts = app.facts.iter();
-        let all_ended =
-            facts.all(|it| it.has_vanished || it.half_closed_ms.is_some() && it.is_attentive);
+        // Over TCP, a response that is cut waits for acknowledgements, which come by another clock.
+        let has_ended = |it: &Facts| it.half_closed_ms.is_some() && it.is_attentive && !it.is_tcp;
+        let all_ended = facts.all(|it| it.has_vanished || has_ended(it));
         let is_left = !self.worker.is_empty();
         if is_left && (all_vanished || all_ended && self.owing() == 0) {
             return Err("all clients have ended, and a connection is left".into());
