@@ -26,7 +26,8 @@ interfaces = pytest.mark.parametrize("interface", ["native", "asgi", "wsgi, inli
 @contextmanager
 def blocked(server: Server, client: Connection) -> Iterator[None]:
     """Block the worker by a request, with what the body of the statement does ready behind it."""
-    client.get("/hello")
+    for _ in range(2):
+        client.get("/hello")  # the second one is waited for when all that was ready before is done
     with stopped(server):
         client.send(head("GET", f"/block/{BLOCKING_MS}/1"))
         yield
