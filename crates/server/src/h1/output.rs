@@ -55,7 +55,7 @@ impl H1 {
             turn.context.note_response(response_bytes);
             self.release_content(turn, id, is_persistent);
         }
-        if is_last && !is_persistent {
+        if !is_persistent {
             self.read_no_request();
         }
     }

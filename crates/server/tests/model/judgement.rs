@@ -178,13 +178,28 @@ pub(crate) fn head_refusals(
     statuses
 }
 
+/// Whether a client that does not read all at once may have been taken for one that does not read: the kernel reports what it took in
+/// whole buffers (UNIX), or by acknowledgements of its own time (TCP).
+fn is_slow(app: &ModelApp<'_>, conversation: usize, walk: &Walk, ended_ms: u64) -> bool {
+    let number = walk.answered;
+    let last = app
+        .exchange(conversation, number)
+        .or_else(|| app.exchange(conversation, number.checked_sub(1)?));
+    let begun_ms = last
+        .and_then(|it| it.sent_head())
+        .map(|head| head.posted.at_ms);
+    let is_late = |begun_ms| ended_ms.saturating_sub(begun_ms) >= WRITE_TIMEOUT_MS;
+    !app.facts[conversation].was_attentive && begun_ms.is_some_and(is_late)
+}
+
 /// Whether the server may have ended a connection of which the client has received what was walked through.
 pub(crate) fn of_end(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> Result<(), String> {
     let facts = &app.facts[conversation];
     let Some(ended_ms) = facts.ended_ms.filter(|_| !facts.has_vanished) else {
         return Ok(());
     };
-    let is_stuck = facts.stalled_ms(ended_ms) >= WRITE_TIMEOUT_MS;
+    let is_stuck = facts.stalled_ms(ended_ms) >= WRITE_TIMEOUT_MS
+        || is_slow(app, conversation, walk, ended_ms);
     let was_cut = |it: &Exchange| {
         // A reset takes with it what a slow client has not read yet.
         let is_reset = facts.was_reset && facts.is_tcp && !facts.was_attentive;
