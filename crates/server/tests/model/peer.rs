@@ -127,6 +127,10 @@ impl Peer {
                 Ok(count) => {
                     left = left.saturating_sub(count);
                     is_any = true;
+                    if self.is_tcp {
+                        // The kernel would acknowledge later, by its own clock.
+                        let _ = rustix::net::sockopt::set_tcp_quickack(socket, true);
+                    }
                 }
                 Err(Errno::AGAIN) => {
                     facts.caught_up(now_ms);
