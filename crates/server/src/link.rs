@@ -221,10 +221,19 @@ impl Link {
             backlog.push(&mut context.out);
             return Ok(());
         }
+        self.note_arrival();
         let sent = self.transmit(&context.out, is_followed);
         let result = self.sent(context, sent);
         context.clear_out();
         result
+    }
+
+    /// If all that was under way has arrived, what is sent now has its own time.
+    #[inline]
+    fn note_arrival(&mut self) {
+        if self.is_arriving() && self.transport.unacknowledged_bytes() == 0 {
+            self.sending = Sending::Open;
+        }
     }
 
     #[inline]
@@ -308,6 +317,7 @@ impl Link {
         part: &FilePart,
         length: u64,
     ) -> FileSent {
+        self.note_arrival();
         let sent = self.transport.send_file(&part.file, part.offset, length);
         match sent {
             FileSent::Bytes(count) => self.took(context, count as usize),
