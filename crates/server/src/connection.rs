@@ -94,6 +94,10 @@ impl Connection {
         buffer: &mut [u8],
         has_ended: bool,
     ) -> Fate {
+        if !self.takes_input(context) {
+            self.note_unread(true);
+            return Fate::Open;
+        }
         if let Phase::H1(h1) = &mut self.phase
             && let Some(room) = h1.room(context, app)
         {
@@ -360,14 +364,26 @@ impl Connection {
         }
     }
 
-    /// Lets the poller watch what it waits for.
     #[inline]
-    pub(crate) fn update_watch(&mut self, poller: &Poller, context: &Context) {
-        let is_read = match &self.phase {
+    fn takes_input(&self, context: &Context) -> bool {
+        match &self.phase {
             Phase::H1(h1) => h1.takes_input(&self.link, context),
             Phase::Preface { .. } | Phase::Lingering { .. } => true,
             Phase::Cutting => false,
-        };
+        }
+    }
+
+    /// There is input that was reported and is not read now, if `is_left`: it has to be reported again.
+    pub(crate) fn note_unread(&mut self, is_left: bool) {
+        if is_left {
+            self.link.note_unread();
+        }
+    }
+
+    /// Lets the poller watch what it waits for.
+    #[inline]
+    pub(crate) fn update_watch(&mut self, poller: &Poller, context: &Context) {
+        let is_read = self.takes_input(context);
         self.link.update_watch(poller, is_read);
     }
 

@@ -154,10 +154,8 @@ impl Link {
     ) {
         match received {
             Received::Bytes(count) => {
-                if (has_ended || *count == room_bytes || self.transport.has_buffered())
-                    && let Watch::For(interest) = self.watch
-                {
-                    self.watch = Watch::Missed(interest);
+                if has_ended || *count == room_bytes || self.transport.has_buffered() {
+                    self.note_unread();
                 }
             }
             Received::End => {
@@ -165,6 +163,13 @@ impl Link {
                 self.receiving = Receiving::Ended;
             }
             Received::Blocked | Received::Broken(_) => {}
+        }
+    }
+
+    /// The socket may have input that was reported already.
+    pub(crate) fn note_unread(&mut self) {
+        if let Watch::For(interest) = self.watch {
+            self.watch = Watch::Missed(interest);
         }
     }
 

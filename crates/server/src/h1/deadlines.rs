@@ -158,6 +158,8 @@ impl H1 {
 
     /// Responds for every handler whose time is over.
     fn end_late_handlers<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        // Their responses are the last ones.
+        self.read_no_request();
         let now_ms = turn.now_ms();
         let timeout_ms = turn.context.timeouts.handler_timeout_ms;
         for queued in self.queue.iter_mut().filter(|queued| is_waiting(queued)) {

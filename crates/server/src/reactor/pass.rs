@@ -160,8 +160,13 @@ impl<A: App> Worker<A> {
                 }
             }
             if event.is_writable() {
-                connection.writable(context, app)
-            } else if event.is_readable() {
+                let fate = connection.writable(context, app);
+                if fate != Fate::Open || !event.is_readable() {
+                    connection.note_unread(event.is_readable());
+                    return fate;
+                }
+            }
+            if event.is_readable() {
                 let buffer = receive.get_mut(..RECEIVE_BYTES).unwrap_or_default();
                 connection.readable(context, app, buffer, event.has_ended())
             } else if event.has_ended() && !event.is_hung_up() {
