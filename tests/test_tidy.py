@@ -45,6 +45,17 @@ CRATES = {
 }
 """Which crates of ours a crate may depend on."""
 
+SERVER_LAYERS = (
+    {"reactor"},
+    {"connection"},
+    {"h1"},
+    {"exchange", "link"},
+    {"context", "mailbox"},
+    {"app", "batch", "timeouts", "limits"},
+    {"access_log", "id", "pace", "responder", "response", "router", "setting", "share"},
+)
+"""The modules of the server crate, from the top: each uses only what is in a layer below its own."""
+
 FRAMEWORK = {"_core", "errors", "web"}
 """What bolide.web may import of bolide."""
 
@@ -136,6 +147,25 @@ def test_crates_depend_in_one_direction(crate: str) -> None:
     used = set(manifest.get("dependencies", {}))
     assert used & CRATES.keys() <= CRATES[crate]
     assert crate == "py" or "pyo3" not in used
+
+
+def server_modules_used_by(path: Path) -> set[str]:
+    """Return the modules of the server crate that a file of it names in its code."""
+    code = "\n".join(line.split("//")[0] for line in path.read_text().splitlines())
+    return set(re.findall(r"\bcrate::([a-z][a-z0-9_]*)", code))
+
+
+def test_modules_of_the_server_depend_in_one_direction() -> None:
+    source = ROOT / "crates/server/src"
+    layer_of = {name: level for level, names in enumerate(SERVER_LAYERS) for name in names}
+    found = {path.relative_to(source).parts[0].removesuffix(".rs") for path in source.rglob("*.rs")}
+    assert found - {"lib"} == layer_of.keys()
+    for path in source.rglob("*.rs"):
+        module = path.relative_to(source).parts[0].removesuffix(".rs")
+        if module != "lib":
+            used = server_modules_used_by(path) - {module}
+            wrong = {each for each in used if layer_of[each] <= layer_of[module]}
+            assert not wrong, f"{name_of(path)} uses {wrong}"
 
 
 def test_framework_imports_nothing_of_the_servers_shell() -> None:

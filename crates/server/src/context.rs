@@ -31,7 +31,7 @@ pub(crate) struct Context {
     pub(crate) draining_since_ms: Option<u64>,
     /// Content handed over in this pass.
     pub(crate) content_bytes: usize,
-    /// What all connections hold; see [`crate::connection::Connection::held_bytes`].
+    /// What all connections hold, besides their own records.
     pub(crate) held_bytes: u64,
     /// As long as a response may be of which nothing is known: a long one that came lately. Of short ones nothing remains.
     pub(crate) long_response_bytes: u64,

@@ -15,7 +15,6 @@ mod h1;
 mod id;
 mod limits;
 mod link;
-mod literal;
 mod mailbox;
 mod pace;
 mod reactor;

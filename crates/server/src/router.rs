@@ -4,11 +4,13 @@
 //! `{name}`, then `{name:path}`, with a step back where a branch ends without a match. A request's path is percent-decoded segment by
 //! segment only if it holds a `%` (RFC 3986 section 6.2.2.2), so `%2F` in a segment stays data.
 
+mod literal;
+
 use std::collections::BTreeSet;
 
 use wire::Method;
 
-use crate::literal::LiteralMap;
+use self::literal::LiteralMap;
 
 /// The most parameters a pattern may have.
 const PARAMETERS_MAX: usize = 16;
