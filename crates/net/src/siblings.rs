@@ -121,16 +121,14 @@ impl Seat {
             .store(u32::try_from(open).unwrap_or(u32::MAX), Relaxed);
     }
 
-    /// Whose turn it is to accept a connection that waits, when none may have more than `most`, and this one is allowed `ahead` more than
-    /// usual. It is ours too when all are full.
-    pub fn turn(&self, most: usize, ahead: u32, now_ms: u64) -> Turn {
+    /// Whose turn it is to accept a connection that waits, when none may have more than `most`. It is ours too when all are full.
+    pub fn turn(&self, most: usize, now_ms: u64) -> Turn {
         let most = u32::try_from(most).unwrap_or(u32::MAX);
-        let ahead = ahead.saturating_add(AHEAD_MAX);
         let own = match self.own.state.load(Relaxed) {
             FULL => u32::MAX,
             _ => self.own.open.load(Relaxed),
         };
-        if own <= ahead && own < most {
+        if own <= AHEAD_MAX && own < most {
             return Turn::Ours;
         }
         let (mut least, mut are_full) = (None, true);
@@ -146,7 +144,7 @@ impl Seat {
         match least {
             _ if are_full => Turn::Ours,
             Some((open, index))
-                if own >= most || own.saturating_sub(open) > ahead + open / AHEAD_SHARE =>
+                if own >= most || own.saturating_sub(open) > AHEAD_MAX + open / AHEAD_SHARE =>
             {
                 Turn::Sibling(index)
             }
@@ -235,42 +233,38 @@ mod tests {
             (vec![999, 1000, 1000], Turn::Ours),
         ];
         for (open, turn) in cases {
-            assert_eq!(seats(&open)[0].turn(MOST, 0, 1), turn, "{open:?}");
+            assert_eq!(seats(&open)[0].turn(MOST, 1), turn, "{open:?}");
         }
-        let seats = seats(&[8, 2]);
-        assert_eq!(seats[0].turn(MOST, 4, 1), Turn::Sibling(1));
-        assert_eq!(seats[0].turn(MOST, 5, 1), Turn::Ours);
-        assert_eq!(seats[0].turn(8, 5, 1), Turn::Sibling(1));
     }
 
     #[test]
     fn a_full_one_takes_only_when_all_are_full() {
         let all = seats(&[3, 2, 3]);
-        assert_eq!(all[0].turn(3, 0, 1), Turn::Sibling(1));
+        assert_eq!(all[0].turn(3, 1), Turn::Sibling(1));
         all[1].pause();
-        assert_eq!(all[0].turn(3, 0, 1), Turn::Ours);
-        assert_eq!(all[1].turn(4, 0, 1), Turn::Sibling(2));
+        assert_eq!(all[0].turn(3, 1), Turn::Ours);
+        assert_eq!(all[1].turn(4, 1), Turn::Sibling(2));
         all[1].take_part();
         all[2].ask(1, 1);
-        assert_eq!(all[0].turn(3, 0, LATE_AFTER_MS), Turn::Sibling(1));
+        assert_eq!(all[0].turn(3, LATE_AFTER_MS), Turn::Sibling(1));
         // It is late, but not full: its clients wait rather than be turned away.
-        assert_eq!(all[0].turn(3, 0, 1 + LATE_AFTER_MS), Turn::Late);
+        assert_eq!(all[0].turn(3, 1 + LATE_AFTER_MS), Turn::Late);
         all[1].set_open(3);
-        assert_eq!(all[0].turn(3, 0, 1 + LATE_AFTER_MS), Turn::Ours);
+        assert_eq!(all[0].turn(3, 1 + LATE_AFTER_MS), Turn::Ours);
     }
 
     #[test]
     fn who_is_absent_or_late_does_not_count() {
         let all = seats(&[5, 0, 3]);
-        assert_eq!(all[0].turn(MOST, 0, 1), Turn::Sibling(1));
+        assert_eq!(all[0].turn(MOST, 1), Turn::Sibling(1));
         all[0].ask(1, 1);
-        assert_eq!(all[0].turn(MOST, 0, 1 + LATE_AFTER_MS), Turn::Sibling(2));
+        assert_eq!(all[0].turn(MOST, 1 + LATE_AFTER_MS), Turn::Sibling(2));
         all[1].come();
-        assert_eq!(all[0].turn(MOST, 0, 1 + LATE_AFTER_MS), Turn::Sibling(1));
+        assert_eq!(all[0].turn(MOST, 1 + LATE_AFTER_MS), Turn::Sibling(1));
         all[1].leave();
-        assert_eq!(all[0].turn(MOST, 0, 1), Turn::Sibling(2));
+        assert_eq!(all[0].turn(MOST, 1), Turn::Sibling(2));
         all[0].siblings.clear(2);
-        assert_eq!(all[0].turn(MOST, 0, 1), Turn::Ours);
+        assert_eq!(all[0].turn(MOST, 1), Turn::Ours);
     }
 
     #[test]
@@ -304,6 +298,6 @@ mod tests {
         })
         .join()
         .unwrap();
-        assert_eq!(ours.turn(MOST, 0, 1), Turn::Sibling(1));
+        assert_eq!(ours.turn(MOST, 1), Turn::Sibling(1));
     }
 }

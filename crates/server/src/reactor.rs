@@ -9,6 +9,7 @@
 mod accept;
 mod mail;
 mod pass;
+mod rush;
 mod timers;
 
 use std::collections::VecDeque;

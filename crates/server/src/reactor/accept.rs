@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use net::{Accepted, LATE_AFTER_MS, Listener, Peer, Poller, Seat, Token, Turn};
 
+use super::rush::Rush;
 use super::{ASKED, LISTENER, Worker};
 use crate::app::App;
 
@@ -20,10 +21,6 @@ const ACCEPTS_PER_PASS: usize = 256;
 const ACCEPTING_MAX: Duration = Duration::from_millis(10);
 /// How long accepting rests when the process has no descriptor left, or a listener cannot be watched.
 const EXHAUSTED_MS: u64 = 250;
-/// A connection that ends so soon was no load worth spreading.
-const SHORT_MS: u64 = 10;
-/// How many of those that ended lately count.
-const SHORT_MAX: u32 = 64;
 /// Nothing is to be done later.
 const NEVER_MS: u64 = u64::MAX;
 
@@ -34,18 +31,7 @@ pub(super) struct Accepting {
     state: State,
     /// When resting ends, or a drain goes on.
     resumes_ms: u64,
-    short: Short,
-}
-
-/// Connections that end as soon as they have come. A worker that serves such ones may go on ahead of the others: its next ones will be
-/// short too, and to have another worker woken for each costs more than to serve it (bench: churn).
-#[derive(Default)]
-struct Short {
-    /// When each connection was accepted, by its key.
-    accepted_ms: Vec<u64>,
-    /// How many have ended, less those that were accepted in their place.
-    ended: u32,
-    last_ms: u64,
+    rush: Rush,
 }
 
 struct Slot {
@@ -88,7 +74,7 @@ impl Accepting {
             seat: None,
             state: State::Open,
             resumes_ms: NEVER_MS,
-            short: Short::default(),
+            rush: Rush::default(),
         }
     }
 
@@ -112,6 +98,12 @@ impl Accepting {
         self.state == State::Draining && !self.slots.is_empty()
     }
 
+    /// Whether other workers accept from the same listeners.
+    #[inline]
+    pub(super) fn is_shared(&self) -> bool {
+        self.seat.is_some()
+    }
+
     /// Counts a connection in; `open` are there now.
     #[inline]
     pub(super) fn opened(&mut self, key: usize, open: usize, now_ms: u64) {
@@ -119,7 +111,7 @@ impl Accepting {
             return;
         };
         seat.set_open(open);
-        self.short.opened(key, open, now_ms);
+        self.rush.opened(key, open, now_ms);
     }
 
     fn watch(&mut self, poller: &Poller) -> io::Result<()> {
@@ -148,39 +140,6 @@ impl Accepting {
         self.resumes_ms = NEVER_MS;
         if let Some(seat) = &self.seat {
             seat.leave();
-        }
-    }
-}
-
-impl Short {
-    fn opened(&mut self, key: usize, open: usize, now_ms: u64) {
-        if self.accepted_ms.len() <= key {
-            self.accepted_ms.resize(key + 1, 0);
-        }
-        if let Some(accepted_ms) = self.accepted_ms.get_mut(key) {
-            *accepted_ms = now_ms;
-        }
-        // One that has hardly come together with others would have been ours anyway.
-        self.ended = self.ended.saturating_sub(u32::from(open > 1));
-    }
-
-    fn closed(&mut self, key: usize, now_ms: u64) {
-        let accepted_ms = self.accepted_ms.get(key).copied().unwrap_or_default();
-        if now_ms.saturating_sub(accepted_ms) > SHORT_MS {
-            return;
-        }
-        if now_ms.saturating_sub(self.last_ms) > SHORT_MS {
-            self.ended = 0;
-        }
-        self.ended = SHORT_MAX.min(self.ended + 1);
-        self.last_ms = now_ms;
-    }
-
-    /// How many more connections this worker may have for their sake.
-    fn ahead(&self, now_ms: u64) -> u32 {
-        match now_ms.saturating_sub(self.last_ms) <= SHORT_MS {
-            true => self.ended,
-            false => 0,
         }
     }
 }
@@ -250,9 +209,7 @@ impl<A: App> Worker<A> {
             return;
         };
         seat.set_open(self.connections.len());
-        self.accepting
-            .short
-            .closed(key, self.context.clock.now_ms());
+        self.accepting.rush.closed(key, self.context.clock.now_ms());
         if self.accepting.state == State::Resting && self.turn() == Turn::Ours {
             self.resume();
         }
@@ -333,22 +290,26 @@ impl<A: App> Worker<A> {
 
     /// Whether a drain may go on. Who has a connection gives it back soon, so that nobody needs to be turned away.
     fn has_room_for_the_last(&mut self) -> bool {
-        let has_room = self.connections.len() < self.context.limits.connections_max as usize;
+        let has_room = self.connections.len() < self.connections_max();
         if !has_room {
             self.accepting.resumes_ms = self.context.clock.now_ms() + LATE_AFTER_MS;
         }
         has_room
     }
 
+    fn connections_max(&self) -> usize {
+        self.context.limits.connections_max as usize
+    }
+
     fn turn(&self) -> Turn {
         let Some(seat) = &self.accepting.seat else {
             return Turn::Ours;
         };
-        let (most, now_ms) = (
-            self.context.limits.connections_max,
-            self.context.clock.now_ms(),
-        );
-        seat.turn(most as usize, self.accepting.short.ahead(now_ms), now_ms)
+        let (most, now_ms) = (self.connections_max(), self.context.clock.now_ms());
+        if self.accepting.rush.is_on(now_ms) && self.connections.len() < most {
+            return Turn::Ours;
+        }
+        seat.turn(most, now_ms)
     }
 
     /// Whether the next connection is for us to accept. If not, this worker rests.
@@ -389,5 +350,58 @@ impl<A: App> Worker<A> {
             seat.pause();
         }
         self.leave_to(self.turn());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::sync::Arc;
+
+    use net::Interest;
+
+    use super::*;
+    use crate::app::{Abort, Outcome, Pulled, Request};
+    use crate::id::ExchangeId;
+    use crate::{Config, Responder};
+
+    /// No request comes.
+    struct Nothing;
+
+    impl App for Nothing {
+        fn call(&mut self, _: &Request<'_>, _: &mut Responder<'_>) -> Outcome {
+            unreachable!()
+        }
+        fn pull(&mut self, _: ExchangeId, _: &mut Vec<u8>) -> Pulled {
+            unreachable!()
+        }
+        fn content(&mut self, _: ExchangeId, _: &[u8], _: bool) {}
+        fn writable(&mut self, _: ExchangeId) {}
+        fn abort(&mut self, _: ExchangeId, _: Abort) {}
+    }
+
+    #[test]
+    fn a_listener_that_cannot_be_watched_again_is_tried_until_it_can() {
+        let mut worker = Worker::new(Nothing, Config::default(), None, Arc::default()).unwrap();
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        worker.add_listener(socket.into(), 1).unwrap();
+        worker.rest(State::Resting, 0);
+        // The kernel refuses to watch what is watched.
+        let poller = worker.poller();
+        let watch = |worker: &Worker<Nothing>| {
+            let listener = &worker.accepting.slots.first().unwrap().listener;
+            poller.add(listener, 0, Interest::NONE).unwrap();
+        };
+        watch(&worker);
+        for _ in 0..3 {
+            worker.resume();
+            assert_eq!(worker.before_wait(), Some(EXHAUSTED_MS));
+        }
+        poller
+            .remove(&worker.accepting.slots.first().unwrap().listener)
+            .unwrap();
+        worker.resume();
+        assert!(worker.accepting.slots.first().unwrap().is_watched);
+        assert_eq!(worker.before_wait(), None);
     }
 }

@@ -33,6 +33,9 @@ impl<A: App> Worker<A> {
         }
         self.context.content_bytes = 0;
         self.context.batch.open();
+        if self.accepting.is_shared() {
+            self.accept_first();
+        }
         let is_foreign_ready = self.serve_events();
         if !self.turns.is_empty() {
             self.serve_turns();
@@ -139,14 +142,11 @@ impl<A: App> Worker<A> {
 
     /// Serves one event.
     fn serve(&mut self, event: Readiness) {
-        if event.token == ASKED {
-            return self.come();
-        }
-        if event.token >= FOREIGN {
-            return;
-        }
         if event.token >= LISTENER {
-            return self.accept((event.token & !LISTENER) as usize);
+            return match self.accepting.is_shared() {
+                true => (), // It was taken in first.
+                false => self.take_in(event.token),
+            };
         }
         let Some(key) = self.find(connection_of(event.token)) else {
             // Of a connection that is closed, and whose place another may have.
@@ -176,6 +176,25 @@ impl<A: App> Worker<A> {
             }
         });
         self.send_batch_if_due();
+    }
+
+    /// Takes in new connections before the calls of this pass: other workers take us to be at it, and none of them looks meanwhile.
+    fn accept_first(&mut self) {
+        for index in self.next_event.. {
+            let Some(event) = self.events.get(index) else {
+                return;
+            };
+            self.take_in(event.token);
+        }
+    }
+
+    /// Takes in connections if this is the token of a listener, or of another worker that asks.
+    fn take_in(&mut self, token: Token) {
+        if token == ASKED {
+            self.come();
+        } else if (LISTENER..FOREIGN).contains(&token) {
+            self.accept((token & !LISTENER) as usize);
+        }
     }
 
     fn send_batch_if_due(&mut self) {
