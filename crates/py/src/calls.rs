@@ -310,7 +310,7 @@ impl Calls {
     }
 }
 
-/// Answers `OPTIONS *`, which is about the server and no application's resource (RFC 9110 section 9.3.7).
+/// Responds to `OPTIONS *`, which is about the server and no application's resource (RFC 9110 section 9.3.7).
 #[cold]
 fn about_server(table: &Table, responder: &mut Responder<'_>) -> Outcome {
     let allow = format!("Allow: {}\r\n", table.router.methods());

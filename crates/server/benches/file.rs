@@ -19,7 +19,7 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n";
 const ROUNDS: usize = 9;
 const BYTES_PER_ROUND: u64 = 512 << 20;
 
-/// An application that answers with the file.
+/// An application that responses with the file.
 struct Sends {
     file: File,
     length: u64,

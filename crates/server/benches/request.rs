@@ -88,13 +88,13 @@ fn serve(rounds: usize) {
     let (mut client, socket) = UnixStream::pair().expect("a pair of sockets");
     worker.adopt(socket.into()).expect("a usable socket");
     let batch = REQUEST.repeat(PIPELINED);
-    let mut answers = vec![0; 65_536];
+    let mut responses = vec![0; 65_536];
     for _ in 0..rounds * SENDS_PER_ROUND {
         client.write_all(&batch).expect("the worker is there");
         worker.before_wait();
         worker.wait(Some(0)).expect("the epoll set works");
         worker.dispatch();
-        let count = client.read(&mut answers).expect("the worker has answered");
-        assert!(count > PIPELINED * 100, "one send with all answers");
+        let count = client.read(&mut responses).expect("the worker has served");
+        assert!(count > PIPELINED * 100, "one send with all responses");
     }
 }

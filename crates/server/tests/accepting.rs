@@ -138,17 +138,17 @@ fn a_full_worker_leaves_connections_to_the_others_and_turns_away_only_when_all_a
     assert_eq!(workers.open(), [10, 10]);
     let mut surplus = workers.connect();
     let end = Instant::now() + PATIENCE;
-    let answer = loop {
+    let response = loop {
         assert!(Instant::now() < end);
         workers
             .servers
             .iter_mut()
             .for_each(|server| server.pass_within(1));
-        if let Some(answer) = surplus.take_answer("GET") {
-            break answer;
+        if let Some(response) = surplus.take_response("GET") {
+            break response;
         }
     };
-    assert_eq!((answer.status, answer.is_last()), (503, true));
+    assert_eq!((response.status, response.is_last()), (503, true));
     drop(surplus);
     workers.pass_until_open(20, &[0, 1]);
     // Whoever has room takes the next, also if it is the other one that runs first.
@@ -183,7 +183,7 @@ fn while_one_has_room_nobody_is_turned_away_even_if_it_does_not_come() {
     clients[5].send(&get("/served"));
     workers.servers.iter_mut().for_each(Server::settle);
     for client in &mut clients[4..] {
-        assert_eq!(client.take_answer("GET").unwrap().status, 200);
+        assert_eq!(client.take_response("GET").unwrap().status, 200);
     }
 }
 
@@ -231,7 +231,7 @@ fn a_drain_takes_in_all_who_wait() {
     assert!(!server.is_empty());
     server.pass_until(|server| server.is_empty());
     for client in &mut clients {
-        assert_eq!(client.take_answer("GET").unwrap().content, "/waited");
+        assert_eq!(client.take_response("GET").unwrap().content, "/waited");
         assert!(client.is_ended() && !client.was_reset);
     }
     assert!(TcpStream::connect(address).is_err());
@@ -250,7 +250,7 @@ fn a_drain_of_a_full_worker_turns_nobody_away() {
     server.worker.drain();
     server.pass_until(|server| server.is_empty());
     for client in &mut clients {
-        assert_eq!(client.take_answer("GET").unwrap().status, 200);
+        assert_eq!(client.take_response("GET").unwrap().status, 200);
     }
     assert!(idle.iter_mut().all(Client::is_ended));
 }

@@ -26,12 +26,12 @@ fn content_is_whole_however_it_arrives() {
             server.settle();
             client.send(&(second.to_string() + &behind));
             assert_eq!(
-                server.answer(&mut client).content,
+                server.response(&mut client).content,
                 "abcdefg",
                 "cut at {cut}"
             );
             assert_eq!(
-                server.answer(&mut client).content,
+                server.response(&mut client).content,
                 "/behind",
                 "cut at {cut}"
             );
@@ -54,8 +54,8 @@ fn content_that_is_there_is_given_with_the_call() {
         .collect();
     assert_eq!(seen, [Some("all"), Some("here")]);
     server.respond(server.exchange("/later"), "");
-    server.answer(&mut client);
-    server.answer(&mut client);
+    server.response(&mut client);
+    server.response(&mut client);
 }
 
 #[test]
@@ -74,8 +74,8 @@ fn a_handler_reads_part_by_part() {
     server.settle();
     assert_eq!(server.worker.app.content_of(id), ("abcdef".into(), true));
     server.respond(id, "read");
-    assert_eq!(server.answer(&mut client).content, "read");
-    assert_eq!(server.answer(&mut client).content, "/next");
+    assert_eq!(server.response(&mut client).content, "read");
+    assert_eq!(server.response(&mut client).content, "/next");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn expect_whole(size: usize, is_chunked: bool, ends: bool) {
     }
     assert_eq!(server.worker.app.content_of(id).0.len(), size);
     server.respond(id, "read");
-    assert_eq!(server.answer(&mut client).content, "read");
+    assert_eq!(server.response(&mut client).content, "read");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn a_handler_that_does_not_read_stops_its_peer() {
     server.pass_until(|server| server.worker.app.content_of(id).1);
     assert_eq!(server.worker.app.content_of(id).0.len(), chunks * 1024);
     server.respond(id, "read");
-    assert_eq!(server.answer(&mut client).content, "read");
+    assert_eq!(server.response(&mut client).content, "read");
 }
 
 #[test]
@@ -171,15 +171,15 @@ fn a_continue_is_sent_when_the_application_first_reads() {
     assert_eq!(client.rest(), CONTINUE, "one is enough");
     assert_eq!(server.worker.app.content_of(id), ("abc".into(), true));
     server.respond(id, "read");
-    let answer = server.answer(&mut client);
-    assert_eq!((answer.is_last(), answer.interim), (false, vec![100]));
+    let response = server.response(&mut client);
+    assert_eq!((response.is_last(), response.interim), (false, vec![100]));
 
     client.send(&expecting("/read", 3));
     server.settle();
     client.receive();
     assert_eq!(client.rest(), CONTINUE);
     client.send("abc");
-    assert_eq!(server.answer(&mut client).content, "abc");
+    assert_eq!(server.response(&mut client).content, "abc");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn no_continue_is_sent_to_a_client_that_did_not_wait() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&(expecting("/read", 3) + "abc"));
-    assert_eq!(server.answer(&mut client).interim, []);
+    assert_eq!(server.response(&mut client).interim, []);
     client.send(&(expecting("/later", 3) + "ab"));
     server.settle();
     server.post(server.exchange("/later"), Command::Read);
@@ -196,7 +196,7 @@ fn no_continue_is_sent_to_a_client_that_did_not_wait() {
 }
 
 #[test]
-fn no_continue_gets_into_an_answer_that_has_begun() {
+fn no_continue_gets_into_an_response_that_has_begun() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&expecting("/push", 3));
@@ -209,19 +209,19 @@ fn no_continue_gets_into_an_answer_that_has_begun() {
     client.send("abc");
     server.settle();
     server.post(id, Command::Finish);
-    let answer = server.answer(&mut client);
-    assert_eq!(answer.content, "part");
-    assert!(answer.interim.is_empty() && answer.is_last());
+    let response = server.response(&mut client);
+    assert_eq!(response.content, "part");
+    assert!(response.interim.is_empty() && response.is_last());
     server.expect_end(&mut client);
 }
 
 #[test]
-fn an_early_answer_to_a_client_that_waits_to_send_ends_the_connection() {
+fn an_early_response_to_a_client_that_waits_to_send_ends_the_connection() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&expecting("/early", 3));
-    let answer = server.answer(&mut client);
-    assert!(answer.is_last() && answer.interim.is_empty());
+    let response = server.response(&mut client);
+    assert!(response.is_last() && response.interim.is_empty());
     // The client may send it all the same (RFC 9110 section 10.1.1): it is no request.
     client.send(&get("/hidden"));
     server.expect_end(&mut client);
@@ -241,7 +241,7 @@ fn short_content_that_nobody_read_is_discarded_and_the_connection_goes_on() {
         if target == "/later" {
             server.respond(server.exchange(target), "");
         }
-        assert!(!server.answer(&mut client).is_last());
+        assert!(!server.response(&mut client).is_last());
         let hidden = "GET /hidden HTTP/1.1\r\n".repeat(50);
         for _ in 0..60 {
             client.send(hidden.get(..1000).unwrap());
@@ -266,7 +266,7 @@ fn long_content_that_nobody_reads_ends_the_connection_without_a_reset() {
         }
         client.send("3\r\nabc\r\n0\r\n\r\n");
         client.send(&get("/hidden"));
-        assert!(server.answer(&mut client).is_last());
+        assert!(server.response(&mut client).is_last());
         server.expect_end(&mut client);
         assert_eq!(server.targets().len(), 1);
         drop(client);
@@ -281,8 +281,8 @@ fn content_that_is_announced_too_long_is_refused_at_once() {
         let mut client = server.connect();
         let head = format!("{method} /read HTTP/1.1\r\nHost: test\r\nContent-Length: 1001\r\n\r\n");
         client.send(&head);
-        let answer = server.answer_to(&mut client, method);
-        assert_eq!((answer.status, answer.is_last()), (413, true));
+        let response = server.response_to(&mut client, method);
+        assert_eq!((response.status, response.is_last()), (413, true));
         server.expect_end(&mut client);
     }
     assert!(server.targets().is_empty());
@@ -300,8 +300,8 @@ fn chunked_content_is_refused_where_it_gets_too_long() {
         server.settle();
         assert!(client.is_quiet());
         client.send("c");
-        let answer = server.answer(&mut client);
-        assert_eq!((answer.status, answer.is_last()), (413, true));
+        let response = server.response(&mut client);
+        assert_eq!((response.status, response.is_last()), (413, true));
         server.expect_end(&mut client);
         let expected = (target != "/read").then_some(Abort::Refused);
         assert_eq!(server.abort_of(target), expected);
@@ -309,7 +309,7 @@ fn chunked_content_is_refused_where_it_gets_too_long() {
 }
 
 #[test]
-fn malformed_content_is_refused_or_cuts_an_answer_that_has_begun() {
+fn malformed_content_is_refused_or_cuts_an_response_that_has_begun() {
     for begins in [false, true] {
         let mut server = Server::new();
         let mut client = server.connect();
@@ -322,7 +322,7 @@ fn malformed_content_is_refused_or_cuts_an_answer_that_has_begun() {
         client.send("1\r\nabc");
         server.pass_until(|_| client.is_ended());
         assert!(!client.was_reset);
-        let status = client.take_answer("GET").map(|answer| answer.status);
+        let status = client.take_response("GET").map(|response| response.status);
         assert_eq!(status, (!begins).then_some(400));
         assert_eq!(server.abort_of("/parts"), Some(Abort::Refused));
     }
@@ -334,21 +334,21 @@ fn content_that_is_cut_ends_its_exchange_only() {
     let mut client = server.connect();
     client.send(&(get("/before") + &post_chunked("/parts") + "5\r\nab"));
     client.end();
-    assert_eq!(server.answer(&mut client).content, "/before");
+    assert_eq!(server.response(&mut client).content, "/before");
     server.expect_end(&mut client);
     assert_eq!(server.abort_of("/parts"), Some(Abort::Disconnected));
     assert!(server.is_empty());
 }
 
 #[test]
-fn an_early_answer_reaches_a_client_that_ends_inside_its_content() {
+fn an_early_response_reaches_a_client_that_ends_inside_its_content() {
     let mut server = Server::new();
     let mut client = server.connect();
-    // More than the socket takes at once: the end of input is seen while most of the answer waits.
+    // More than the socket takes at once: the end of input is seen while most of the response waits.
     client.send("POST /big/2000000 HTTP/1.1\r\nHost: test\r\nContent-Length: 50\r\n\r\nabc");
     client.end();
     server.settle();
-    assert_eq!(server.answer(&mut client).content.len(), 2_000_000);
+    assert_eq!(server.response(&mut client).content.len(), 2_000_000);
     server.expect_end(&mut client);
 }
 

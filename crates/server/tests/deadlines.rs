@@ -22,13 +22,13 @@ fn server(set: impl FnOnce(&mut Timeouts)) -> Server {
 }
 
 fn expect_408(server: &mut Server, client: &mut Client) {
-    let answer = server.answer(client);
-    assert_eq!((answer.status, answer.is_last()), (408, true));
+    let response = server.response(client);
+    assert_eq!((response.status, response.is_last()), (408, true));
     server.expect_end(client);
 }
 
 #[test]
-fn a_head_that_takes_too_long_is_answered_408() {
+fn a_head_that_takes_too_long_is_served_408() {
     let mut server = server(|timeouts| timeouts.header_timeout_ms = 50);
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHo");
@@ -43,28 +43,28 @@ fn a_byte_now_and_then_does_not_extend_the_time_for_a_head() {
     let start = Instant::now();
     let mut sent = 0;
     server.pass_until(|_| {
-        let is_answered = !client.is_quiet();
-        if !is_answered && start.elapsed().as_millis() > sent * 20 {
+        let is_served = !client.is_quiet();
+        if !is_served && start.elapsed().as_millis() > sent * 20 {
             client.send("a");
             sent += 1;
         }
-        is_answered
+        is_served
     });
     assert!(start.elapsed().as_millis() >= 290, "{:?}", start.elapsed());
     expect_408(&mut server, &mut client);
 }
 
 #[test]
-fn a_head_behind_a_pending_answer_has_its_own_time() {
+fn a_head_behind_a_pending_response_has_its_own_time() {
     let mut server = server(|timeouts| timeouts.header_timeout_ms = 50);
     let mut client = server.connect();
     client.send(&(get("/later") + "GET /part"));
     server.pass_until(|server| server.worker.app.called.len() == 1);
-    // The refusal stands behind the answer that is owed.
+    // The refusal stands behind the response that is owed.
     server.pass_until(|server| server.worker.before_wait().is_none());
     assert!(client.is_quiet());
     server.respond(server.exchange("/later"), "first");
-    assert_eq!(server.answer(&mut client).content, "first");
+    assert_eq!(server.response(&mut client).content, "first");
     expect_408(&mut server, &mut client);
 }
 
@@ -83,7 +83,7 @@ fn a_connection_without_a_request_is_closed() {
 }
 
 #[test]
-fn content_below_the_minimum_rate_is_answered_408() {
+fn content_below_the_minimum_rate_is_served_408() {
     for target in ["/read", "/parts"] {
         let mut server = server(|timeouts| {
             timeouts.body_grace_ms = 50;
@@ -112,23 +112,23 @@ fn a_handler_that_does_not_read_costs_its_peer_no_time() {
         "nobody waits for the peer"
     );
     server.respond(server.exchange("/later"), "");
-    assert_eq!(server.answer(&mut client).status, 200);
+    assert_eq!(server.response(&mut client).status, 200);
 }
 
 #[test]
-fn discarding_has_a_time_as_well_and_the_answer_is_not_lost() {
+fn discarding_has_a_time_as_well_and_the_response_is_not_lost() {
     let mut server = server(|timeouts| {
         timeouts.body_grace_ms = 50;
         timeouts.body_rate_bytes_per_s_min = 1_000_000;
     });
     let mut client = server.connect();
     client.send("POST /early HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\n");
-    assert_eq!(server.answer(&mut client).content, "/early");
+    assert_eq!(server.response(&mut client).content, "/early");
     server.expect_end(&mut client);
 }
 
 #[test]
-fn an_early_answer_is_sent_to_its_end_though_the_content_never_comes() {
+fn an_early_response_is_sent_to_its_end_though_the_content_never_comes() {
     let mut server = server(|timeouts| {
         timeouts.body_grace_ms = 50;
         timeouts.body_rate_bytes_per_s_min = 1_000_000;
@@ -137,12 +137,12 @@ fn an_early_answer_is_sent_to_its_end_though_the_content_never_comes() {
     client.send("POST /big/2000000 HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\n");
     server.settle();
     server.pass_until(|server| server.worker.before_wait().is_none());
-    assert_eq!(server.answer(&mut client).content.len(), 2_000_000);
+    assert_eq!(server.response(&mut client).content.len(), 2_000_000);
     server.expect_end(&mut client);
 }
 
 #[test]
-fn an_answer_of_which_the_peer_takes_nothing_is_given_up() {
+fn a_response_of_which_the_peer_takes_nothing_is_given_up() {
     let mut server = server(|timeouts| timeouts.write_timeout_ms = 50);
     let client = server.connect();
     client.send(&get("/big/9000000"));
@@ -155,17 +155,17 @@ fn a_peer_that_goes_on_taking_is_not_given_up() {
     let mut server = server(|timeouts| timeouts.write_timeout_ms = 400);
     let mut client = server.connect();
     client.send(&get("/big/9000000"));
-    let answer = server.answer(&mut client);
-    assert_eq!(answer.content.len(), 9_000_000);
+    let response = server.response(&mut client);
+    assert_eq!(response.content.len(), 9_000_000);
 }
 
 #[test]
-fn a_handler_that_takes_too_long_is_aborted_and_answered_for() {
+fn a_handler_that_takes_too_long_is_aborted_and_served_for() {
     let mut server = server(|timeouts| timeouts.handler_timeout_ms = 50);
     let mut client = server.connect();
     client.send(&(get("/later/1") + &get("/later/2") + &get("/behind")));
-    let answer = server.answer(&mut client);
-    assert_eq!((answer.status, answer.is_last()), (503, true));
+    let response = server.response(&mut client);
+    assert_eq!((response.status, response.is_last()), (503, true));
     server.expect_end(&mut client);
     let late = Some(Abort::HandlerTimeout);
     assert_eq!(
@@ -190,7 +190,7 @@ fn a_handler_that_has_begun_may_take_its_time() {
     server.settle();
     server.pass_until(|server| server.worker.before_wait().is_none());
     server.post(id, Command::Finish);
-    assert_eq!(server.answer(&mut client).status, 200);
+    assert_eq!(server.response(&mut client).status, 200);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn a_handlers_time_stands_still_while_it_waits_for_its_peer() {
         "the peer's time was counted as the handler's"
     );
     client.send("1\r\na\r\n0\r\n\r\n");
-    assert_eq!(server.answer(&mut client).status, 503);
+    assert_eq!(server.response(&mut client).status, 503);
     assert_eq!(server.abort_of("/parts"), Some(Abort::HandlerTimeout));
 }
 
@@ -239,12 +239,12 @@ fn a_handler_has_its_whole_time_again_when_content_reaches_it() {
     server.pass_until(|server| server.worker.before_wait().is_none());
     client.send("1\r\na\r\n0\r\n\r\n");
     let given = Instant::now();
-    assert_eq!(server.answer(&mut client).status, 503);
+    assert_eq!(server.response(&mut client).status, 503);
     assert!(given.elapsed().as_millis() > 350, "{:?}", given.elapsed());
 }
 
 #[test]
-fn answers_do_not_extend_the_time_for_the_head_behind_them() {
+fn responses_do_not_extend_the_time_for_the_head_behind_them() {
     let mut server = server(|timeouts| timeouts.header_timeout_ms = 400);
     let mut client = server.connect();
     let targets = ["/later/1", "/later/2", "/later/3", "/later/4", "/later/5"];
@@ -253,15 +253,11 @@ fn answers_do_not_extend_the_time_for_the_head_behind_them() {
         let start = Instant::now();
         server.pass_until(|_| start.elapsed().as_millis() > 120);
         server.respond(server.exchange(target), "");
-        assert_eq!(server.answer(&mut client).status, 200);
+        assert_eq!(server.response(&mut client).status, 200);
     }
-    let answered = Instant::now();
+    let served = Instant::now();
     expect_408(&mut server, &mut client);
-    assert!(
-        answered.elapsed().as_millis() < 250,
-        "{:?}",
-        answered.elapsed()
-    );
+    assert!(served.elapsed().as_millis() < 250, "{:?}", served.elapsed());
 }
 
 #[test]
@@ -269,22 +265,22 @@ fn a_peer_that_stays_after_its_end_is_left() {
     let mut server = server(|timeouts| timeouts.linger_timeout_ms = 50);
     let mut client = server.connect();
     client.send("garbage\r\n\r\n");
-    assert_eq!(server.answer(&mut client).status, 400);
+    assert_eq!(server.response(&mut client).status, 400);
     assert!(!server.is_empty(), "the peer is given time to read it");
     server.pass_until(|server| server.is_empty());
     assert!(client.is_ended());
 }
 
 #[test]
-fn a_peer_that_takes_its_last_answer_slowly_has_the_time_to_linger() {
+fn a_peer_that_takes_its_last_response_slowly_has_the_time_to_linger() {
     let mut server = server(|timeouts| timeouts.linger_timeout_ms = 400);
     let mut client = server.connect();
     let last = get("/big/3000000").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
     client.send(&(last + "garbage"));
     let start = Instant::now();
-    // Longer than lingering may take, before the rest of the answer is sent at all.
+    // Longer than lingering may take, before the rest of the response is sent at all.
     server.pass_until(|_| start.elapsed().as_millis() > 600);
-    assert!(server.answer(&mut client).is_last());
+    assert!(server.response(&mut client).is_last());
     let sent = Instant::now();
     server.pass_until(|server| server.is_empty());
     assert!(sent.elapsed().as_millis() > 300, "{:?}", sent.elapsed());
@@ -303,7 +299,7 @@ fn reminders_do_not_pile_up() {
         client.send(request.get(..9).unwrap());
         server.settle();
         client.send(request.get(9..).unwrap());
-        server.answer(&mut client);
+        server.response(&mut client);
         let start = Instant::now();
         let mut passes = 0;
         server.pass_until(|_| {

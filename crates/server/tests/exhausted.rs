@@ -40,7 +40,7 @@ fn accepting_rests_without_a_descriptor_and_goes_on_with_one() {
     assert_eq!(server.ask(&mut served, &get("/served")).content, "/served");
 
     setrlimit(Resource::Nofile, before).unwrap();
-    assert_eq!(server.answer(&mut waiting).content, "/waited");
+    assert_eq!(server.response(&mut waiting).content, "/waited");
     let late = TcpStream::connect(address).unwrap();
     late.shutdown(Shutdown::Write).unwrap();
     server.expect_end(&mut Client::new(late.into()));

@@ -1,4 +1,4 @@
-//! Answers with parts of files.
+//! Responses with parts of files.
 
 mod harness;
 
@@ -70,7 +70,7 @@ fn head(length: Option<u64>) -> Command {
     })
 }
 
-/// Asks for `/push` and begins its answer.
+/// Asks for `/push` and begins its response.
 fn begin(server: &mut Server, client: &Client, length: Option<u64>) -> ExchangeId {
     client.send(&get("/push"));
     server.settle();
@@ -99,7 +99,7 @@ fn content_of(rest: &str) -> &str {
 }
 
 #[test]
-fn a_part_of_a_file_is_sent_between_bytes_and_the_next_answer_follows() {
+fn a_part_of_a_file_is_sent_between_bytes_and_the_next_response_follows() {
     for by_tcp in [false, true] {
         let mut server = Server::new();
         let mut client = match by_tcp {
@@ -117,10 +117,10 @@ fn a_part_of_a_file_is_sent_between_bytes_and_the_next_answer_follows() {
         server.post(id, Command::Write(b"so".into()));
         server.post(id, Command::Finish);
         client.send(&get("/next"));
-        let answer = server.answer(&mut client);
-        assert_eq!(answer.get("content-length"), Some("14"));
-        assert_eq!(answer.content, "before It isso");
-        assert_eq!(server.answer(&mut client).content, "/next");
+        let response = server.response(&mut client);
+        assert_eq!(response.get("content-length"), Some("14"));
+        assert_eq!(response.content, "before It isso");
+        assert_eq!(server.response(&mut client).content, "/next");
         assert_eq!(server.abort_of("/push"), None);
     }
     assert!(!is_open("between"));
@@ -163,21 +163,21 @@ fn files_leave_in_the_order_of_the_requests() {
         assert_eq!(client.is_quiet(), number != "1", "a file overtook another");
     }
     for content in ["file 1", "file 2", "/text", "file 3"] {
-        assert_eq!(server.answer(&mut client).content, content);
+        assert_eq!(server.response(&mut client).content, content);
     }
     assert!(!is_open("order"));
 }
 
 #[test]
-fn a_call_that_posts_a_file_is_answered_in_the_same_pass() {
+fn a_call_that_posts_a_file_is_served_in_the_same_pass() {
     let mut server = Server::new();
     let mut client = server.connect_by_tcp();
     for content in ["first", "second"] {
         server.worker.app.files = vec![part("call", content.as_bytes())];
         client.send(&get("/file"));
         server.pass_within(PATIENCE.as_millis() as u64);
-        let answer = client.take_answer("GET").expect("it is there at once");
-        assert_eq!(answer.content, content);
+        let response = client.take_response("GET").expect("it is there at once");
+        assert_eq!(response.content, content);
     }
     assert!(!is_open("call"));
 }
@@ -195,13 +195,13 @@ fn what_a_call_posts_is_done_though_no_socket_caused_the_call() {
         client.receive();
     }
     for content_bytes in [140_000, 4] {
-        let answer = client.take_answer("GET").expect("it is there");
-        assert_eq!(answer.content.len(), content_bytes);
+        let response = client.take_response("GET").expect("it is there");
+        assert_eq!(response.content.len(), content_bytes);
     }
 }
 
 #[test]
-fn an_answer_without_content_closes_its_files_unsent() {
+fn a_response_without_content_closes_its_files_unsent() {
     for (method, status) in [("HEAD", 200), ("GET", 204), ("GET", 304)] {
         let mut server = Server::new();
         let mut client = server.connect();
@@ -216,13 +216,13 @@ fn an_answer_without_content_closes_its_files_unsent() {
         server.post(id, Command::Begin(begin));
         server.post(id, Command::WriteFile(part));
         server.post(id, Command::Finish);
-        let answer = server.answer_to(&mut client, method);
+        let response = server.response_to(&mut client, method);
         let length = (status != 204).then_some("7");
         assert_eq!(
-            (answer.status, answer.get("content-length")),
+            (response.status, response.get("content-length")),
             (status, length)
         );
-        assert_eq!(server.answer(&mut client).content, "/next");
+        assert_eq!(server.response(&mut client).content, "/next");
         assert!(!is_open("without"));
     }
 }
@@ -236,7 +236,7 @@ fn no_more_of_a_file_is_sent_than_was_said() {
         server.post(id, Command::WriteFile(part("more", content.as_bytes())));
     }
     server.post(id, Command::Finish);
-    assert_eq!(server.answer(&mut client).content, "files");
+    assert_eq!(server.response(&mut client).content, "files");
     assert_eq!(server.ask(&mut client, &get("/next")).content, "/next");
     assert!(!is_open("more"));
 }
@@ -251,7 +251,7 @@ fn a_file_to_http_1_0_ends_with_the_connection() {
     server.post(id, head(None));
     server.post(id, Command::WriteFile(part("old", b"old")));
     server.post(id, Command::Finish);
-    assert_eq!(server.answer(&mut client).content, "old");
+    assert_eq!(server.response(&mut client).content, "old");
     server.expect_end(&mut client);
     assert!(server.is_empty());
 }
@@ -340,8 +340,8 @@ fn a_file_of_which_the_kernel_sends_nothing_is_read() {
     };
     server.post(id, Command::WriteFile(part));
     server.post(id, Command::Finish);
-    let answer = server.answer(&mut client);
-    assert_eq!(answer.content.as_bytes(), content);
+    let response = server.response(&mut client);
+    assert_eq!(response.content.as_bytes(), content);
 }
 
 #[test]
@@ -353,8 +353,8 @@ fn a_big_file_arrives_whole_and_its_writer_is_told_once() {
     let mut client = server.connect_by_tcp();
     let id = begin(&mut server, &client, Some(content.len() as u64));
     server.post(id, Command::WriteFile(part("whole", &content)));
-    let answer = server.answer(&mut client);
-    assert_eq!(answer.content.as_bytes(), content);
+    let response = server.response(&mut client);
+    assert_eq!(response.content.as_bytes(), content);
     server.settle();
     assert_eq!(server.worker.app.writables, [id]);
     server.post(id, Command::Finish);

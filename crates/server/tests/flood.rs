@@ -35,33 +35,33 @@ fn a_flood_of_requests_from_a_client_that_never_reads_is_bounded() {
         server.targets().len()
     );
     assert_eq!(server.ask(&mut other, &get("/other")).content, "/other");
-    // Now it reads: every answer, in order.
+    // Now it reads: every response, in order.
     for number in 0..REQUESTS {
-        let mut answer = flooding.take_answer("GET");
-        while answer.is_none() {
+        let mut response = flooding.take_response("GET");
+        while response.is_none() {
             if sent < REQUESTS / 1000 * batch.len() {
                 send(&flooding, &mut sent);
             }
             server.pass();
-            answer = flooding.take_answer("GET");
+            response = flooding.take_response("GET");
         }
-        assert_eq!(answer.unwrap().content, format!("/{:03}", number % 1000));
+        assert_eq!(response.unwrap().content, format!("/{:03}", number % 1000));
     }
 }
 
 #[test]
-fn big_answers_to_a_client_that_never_reads_are_bounded() {
+fn big_responses_to_a_client_that_never_reads_are_bounded() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&get("/big/100000").repeat(1000));
     server.settle();
     assert!(
         server.targets().len() < 10,
-        "{} answers are held",
+        "{} responses are held",
         server.targets().len()
     );
     for _ in 0..1000 {
-        assert_eq!(server.answer(&mut client).content.len(), 100_000);
+        assert_eq!(server.response(&mut client).content.len(), 100_000);
     }
 }
 
@@ -73,8 +73,8 @@ fn a_stream_to_a_client_that_never_reads_is_bounded() {
     client.send(&(get("/pull/1000") + &get("/next")));
     server.settle();
     assert_eq!(server.targets().len(), 2, "a safe request runs beside it");
-    assert_eq!(server.answer(&mut client).content.len(), 10_000_000);
-    assert_eq!(server.answer(&mut client).content, "/next");
+    assert_eq!(server.response(&mut client).content.len(), 10_000_000);
+    assert_eq!(server.response(&mut client).content, "/next");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_head_in_single_bytes_costs_linear_time() {
             client.send_some(byte);
             server.pass();
         }
-        assert_eq!(server.answer(&mut client).status, 200);
+        assert_eq!(server.response(&mut client).status, 200);
         start.elapsed().as_secs_f64() / request.len() as f64
     };
     let (short, long) = (seconds(1, 1000), seconds(1, 30_000));
@@ -134,7 +134,7 @@ fn content_in_single_bytes_costs_linear_time() {
             client.send("x");
             server.pass();
         }
-        assert_eq!(server.answer(&mut client).content.len(), size);
+        assert_eq!(server.response(&mut client).content.len(), size);
         start.elapsed().as_secs_f64() / size as f64
     };
     let (short, long) = (seconds(2000), seconds(40_000));

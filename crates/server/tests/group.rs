@@ -8,7 +8,7 @@ use harness::{Server, get, post};
 const CONNECTIONS: usize = 21;
 
 #[test]
-fn each_of_many_connections_gets_its_own_answer() {
+fn each_of_many_connections_gets_its_own_response() {
     let mut server = Server::new();
     let mut clients: Vec<_> = (0..CONNECTIONS).map(|_| server.connect()).collect();
     for turn in 0..3 {
@@ -17,7 +17,7 @@ fn each_of_many_connections_gets_its_own_answer() {
         }
         server.pass();
         for (index, client) in clients.iter_mut().enumerate() {
-            assert_eq!(server.answer(client).content, format!("/{turn}/{index}"));
+            assert_eq!(server.response(client).content, format!("/{turn}/{index}"));
         }
     }
 }
@@ -42,15 +42,15 @@ fn connections_of_every_kind_share_a_group() {
     last.send("GET /last HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
     server.pass();
     halved.send(end);
-    assert_eq!(server.answer(&mut plain).content, "/plain");
-    assert_eq!(server.answer(&mut halved).content, "/halved");
-    assert_eq!(server.answer(&mut pipelined).content, "/one");
-    assert_eq!(server.answer(&mut pipelined).content.len(), 5000);
-    assert_eq!(server.answer(&mut pipelined).content, "/two");
-    assert_eq!(server.answer(&mut refused).status, 400);
-    assert_eq!(server.answer(&mut posting).content, "content");
-    let answer = server.answer(&mut last);
-    assert!(answer.is_last() && answer.content == "/last");
+    assert_eq!(server.response(&mut plain).content, "/plain");
+    assert_eq!(server.response(&mut halved).content, "/halved");
+    assert_eq!(server.response(&mut pipelined).content, "/one");
+    assert_eq!(server.response(&mut pipelined).content.len(), 5000);
+    assert_eq!(server.response(&mut pipelined).content, "/two");
+    assert_eq!(server.response(&mut refused).status, 400);
+    assert_eq!(server.response(&mut posting).content, "content");
+    let response = server.response(&mut last);
+    assert!(response.is_last() && response.content == "/last");
 }
 
 #[test]
@@ -64,13 +64,13 @@ fn more_than_is_read_ahead_of_one_connection_is_served_too() {
     }
     for client in &mut clients {
         for number in 0..1200 {
-            assert_eq!(server.answer(client).content, format!("/{number}"));
+            assert_eq!(server.response(client).content, format!("/{number}"));
         }
     }
 }
 
 #[test]
-fn a_panic_takes_no_other_answer_of_its_group_along() {
+fn a_panic_takes_no_other_response_of_its_group_along() {
     let mut server = Server::new();
     let mut clients: Vec<_> = (0..5).map(|_| server.connect()).collect();
     for (index, client) in clients.iter().enumerate() {
@@ -81,13 +81,13 @@ fn a_panic_takes_no_other_answer_of_its_group_along() {
     for (index, client) in clients.iter_mut().enumerate() {
         match index {
             2 => server.expect_end(client),
-            _ => assert_eq!(server.answer(client).content, "/calm"),
+            _ => assert_eq!(server.response(client).content, "/calm"),
         }
     }
 }
 
 #[test]
-fn an_answer_with_more_to_do_has_left_before_that_is_done() {
+fn a_response_with_more_to_do_has_left_before_that_is_done() {
     let mut server = Server::new();
     let client = server.connect_with_witness();
     let others: Vec<_> = (0..3).map(|_| server.connect()).collect();
@@ -100,29 +100,29 @@ fn an_answer_with_more_to_do_has_left_before_that_is_done() {
     server.pass();
     let witnessed = &server.worker.app.witnessed;
     assert_eq!(witnessed.len(), 2);
-    for (index, answer) in witnessed.iter().enumerate() {
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    for (index, response) in witnessed.iter().enumerate() {
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
         assert!(
-            answer.ends_with(&format!("\r\n\r\n/ahead/{}", index + 1)),
-            "{answer}"
+            response.ends_with(&format!("\r\n\r\n/ahead/{}", index + 1)),
+            "{response}"
         );
     }
 }
 
 #[test]
-fn an_answer_behind_others_does_not_leave_ahead() {
+fn a_response_behind_others_does_not_leave_ahead() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&(get("/later/1") + &get("/ahead/2")));
     server.settle();
     assert!(client.is_quiet());
     server.respond(server.exchange("/later/1"), "one");
-    assert_eq!(server.answer(&mut client).content, "one");
-    assert_eq!(server.answer(&mut client).content, "/ahead/2");
+    assert_eq!(server.response(&mut client).content, "one");
+    assert_eq!(server.response(&mut client).content, "/ahead/2");
 }
 
 #[test]
-fn a_client_that_is_gone_when_an_answer_leaves_ahead_ends_alone() {
+fn a_client_that_is_gone_when_an_response_leaves_ahead_ends_alone() {
     let mut server = Server::new();
     let client = server.connect_with_witness();
     let mut other = server.connect();

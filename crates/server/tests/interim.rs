@@ -1,4 +1,4 @@
-//! Interim responses before an answer (RFC 9110 section 15.2, RFC 8297).
+//! Interim responses before a response (RFC 9110 section 15.2, RFC 8297).
 
 mod harness;
 
@@ -13,7 +13,7 @@ fn inform(server: &Server, id: ExchangeId, status: u16) {
 }
 
 #[test]
-fn interim_responses_leave_at_once_and_before_the_answer() {
+fn interim_responses_leave_at_once_and_before_the_response() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&get("/later"));
@@ -26,9 +26,9 @@ fn interim_responses_leave_at_once_and_before_the_answer() {
     assert_eq!(server.worker.app.writables, [id]);
     inform(&server, id, 103);
     server.respond(id, "done");
-    let answer = server.answer(&mut client);
+    let response = server.response(&mut client);
     assert_eq!(
-        (answer.interim.as_slice(), answer.content.as_str()),
+        (response.interim.as_slice(), response.content.as_str()),
         (&[103, 103][..], "done")
     );
     assert_eq!(server.ask(&mut client, &get("/next")).content, "/next");
@@ -42,16 +42,19 @@ fn interim_responses_keep_the_order_of_the_requests() {
     server.settle();
     inform(&server, server.exchange("/later/2"), 103);
     server.settle();
-    assert!(client.is_quiet(), "it overtook the answer before it");
+    assert!(client.is_quiet(), "it overtook the response before it");
     server.respond(server.exchange("/later/1"), "one");
-    let answer = server.answer(&mut client);
-    assert_eq!((answer.interim.len(), answer.content.as_str()), (0, "one"));
+    let response = server.response(&mut client);
+    assert_eq!(
+        (response.interim.len(), response.content.as_str()),
+        (0, "one")
+    );
     client.receive();
     assert_eq!(client.rest(), EARLY, "it waits for nothing else");
     server.respond(server.exchange("/later/2"), "two");
-    let answer = server.answer(&mut client);
+    let response = server.response(&mut client);
     assert_eq!(
-        (answer.interim.as_slice(), answer.content.as_str()),
+        (response.interim.as_slice(), response.content.as_str()),
         (&[103][..], "two")
     );
 }
@@ -67,11 +70,11 @@ fn http_1_0_is_sent_no_interim_response() {
     server.settle();
     assert!(client.is_quiet());
     server.respond(id, "done");
-    assert_eq!(server.answer(&mut client).interim, []);
+    assert_eq!(server.response(&mut client).interim, []);
 }
 
 #[test]
-fn an_answer_that_has_begun_is_not_interrupted() {
+fn a_response_that_has_begun_is_not_interrupted() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&get("/push"));
@@ -86,8 +89,11 @@ fn an_answer_that_has_begun_is_not_interrupted() {
     server.post(id, Command::Write(b"part".into()));
     server.post(id, Command::Finish);
     inform(&server, id, 103);
-    let answer = server.answer(&mut client);
-    assert_eq!((answer.interim.len(), answer.content.as_str()), (0, "part"));
+    let response = server.response(&mut client);
+    assert_eq!(
+        (response.interim.len(), response.content.as_str()),
+        (0, "part")
+    );
     assert_eq!(server.ask(&mut client, &get("/next")).interim, []);
 }
 
@@ -102,7 +108,7 @@ fn only_what_is_interim_and_harmless_is_sent() {
         inform(&server, id, status);
     }
     server.respond(id, "");
-    assert_eq!(server.answer(&mut client).interim, [102, 199]);
+    assert_eq!(server.response(&mut client).interim, [102, 199]);
 }
 
 #[test]
@@ -119,5 +125,5 @@ fn a_continue_may_follow_an_interim_response() {
     client.send("0\r\n\r\n");
     server.settle();
     server.respond(id, "");
-    assert_eq!(server.answer(&mut client).interim, [103, 100]);
+    assert_eq!(server.response(&mut client).interim, [103, 100]);
 }

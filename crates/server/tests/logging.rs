@@ -60,7 +60,7 @@ fn the_bytes_of_a_file_are_those_that_were_sent() {
 }
 
 #[test]
-fn every_answer_has_its_line() {
+fn every_response_has_its_line() {
     let (mut server, lines) = logging();
     let mut client = server.connect();
     client.send(&(get("/a") + &get("/later") + &get("/pull/2") + &get("/push")));
@@ -71,12 +71,12 @@ fn every_answer_has_its_line() {
     server.post(pushed, Command::Write(b"part".into()));
     server.post(pushed, Command::Finish);
     for _ in 0..4 {
-        server.answer(&mut client);
+        server.response(&mut client);
     }
     server.ask(&mut client, &post("/read", "x"));
     let named = "Host: test\r\nUser-Agent: me\r\nReferer: there\r\n\r\n";
     client.send(&format!("HEAD /named HTTP/1.1\r\n{named}"));
-    server.answer_to(&mut client, "HEAD");
+    server.response_to(&mut client, "HEAD");
     assert_eq!(
         lines(server),
         [
@@ -142,7 +142,7 @@ fn a_log_does_not_split_a_batch() {
     let batch = (get("/a") + &post("/read", "x")).repeat(20);
     client.send(&batch);
     for _ in 0..40 {
-        server.answer(&mut client);
+        server.response(&mut client);
     }
     assert_eq!(client.reads, 1);
     assert_eq!(lines(server).len(), 40);

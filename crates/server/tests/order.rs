@@ -1,4 +1,4 @@
-//! Persistence, pipelining and the order of answers (RFC 9112 section 9).
+//! Persistence, pipelining and the order of responses (RFC 9112 section 9).
 
 mod harness;
 
@@ -10,9 +10,9 @@ fn a_connection_serves_one_request_after_the_other() {
     let mut server = Server::new();
     let mut client = server.connect();
     for target in ["/a", "/b", "/c"] {
-        let answer = server.ask(&mut client, &get(target));
-        assert_eq!((answer.status, answer.content.as_str()), (200, target));
-        assert!(!answer.is_last());
+        let response = server.ask(&mut client, &get(target));
+        assert_eq!((response.status, response.content.as_str()), (200, target));
+        assert!(!response.is_last());
     }
 }
 
@@ -23,13 +23,13 @@ fn what_a_batch_of_pipelined_requests_produces_leaves_in_one_send() {
     let batch: String = (0..24).map(|number| get(&format!("/{number}"))).collect();
     client.send(&batch);
     for number in 0..24 {
-        assert_eq!(server.answer(&mut client).content, format!("/{number}"));
+        assert_eq!(server.response(&mut client).content, format!("/{number}"));
     }
     assert_eq!(client.reads, 1);
 }
 
 #[test]
-fn answers_that_come_later_leave_in_one_send_too() {
+fn responses_that_come_later_leave_in_one_send_too() {
     let mut server = Server::new();
     let mut client = server.connect_by_packets();
     client.send(&(get("/later/1") + &get("/later/2") + &get("/now") + &get("/later/3")));
@@ -39,13 +39,13 @@ fn answers_that_come_later_leave_in_one_send_too() {
         server.respond(server.exchange(target), target);
     }
     for target in ["/later/1", "/later/2", "/now", "/later/3"] {
-        assert_eq!(server.answer(&mut client).content, target);
+        assert_eq!(server.response(&mut client).content, target);
     }
     assert_eq!(client.reads, 1);
 }
 
 #[test]
-fn answers_leave_in_the_order_of_the_requests() {
+fn responses_leave_in_the_order_of_the_requests() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&(get("/later/1") + &get("/later/2") + &get("/fast")));
@@ -53,15 +53,15 @@ fn answers_leave_in_the_order_of_the_requests() {
     assert_eq!(server.targets(), ["/later/1", "/later/2", "/fast"]);
     server.respond(server.exchange("/later/2"), "two");
     server.settle();
-    assert!(client.is_quiet(), "an answer overtook the first");
+    assert!(client.is_quiet(), "a response overtook the first");
     server.respond(server.exchange("/later/1"), "one");
     for content in ["one", "two", "/fast"] {
-        assert_eq!(server.answer(&mut client).content, content);
+        assert_eq!(server.response(&mut client).content, content);
     }
 }
 
 #[test]
-fn an_unsafe_request_waits_for_the_answers_before_it() {
+fn an_unsafe_request_waits_for_the_responses_before_it() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&(get("/later") + &post("/read", "x") + &get("/behind")));
@@ -69,7 +69,7 @@ fn an_unsafe_request_waits_for_the_answers_before_it() {
     assert_eq!(server.targets(), ["/later"]);
     server.respond(server.exchange("/later"), "first");
     for content in ["first", "x", "/behind"] {
-        assert_eq!(server.answer(&mut client).content, content);
+        assert_eq!(server.response(&mut client).content, content);
     }
 }
 
@@ -81,8 +81,8 @@ fn nothing_is_started_behind_a_pending_unsafe_request() {
     server.settle();
     assert_eq!(server.targets(), ["/later"]);
     server.respond(server.exchange("/later"), "posted");
-    assert_eq!(server.answer(&mut client).content, "posted");
-    assert_eq!(server.answer(&mut client).content, "/behind");
+    assert_eq!(server.response(&mut client).content, "posted");
+    assert_eq!(server.response(&mut client).content, "/behind");
 }
 
 #[test]
@@ -94,8 +94,8 @@ fn a_safe_request_with_content_overtakes_nothing() {
     server.settle();
     assert_eq!(server.targets(), ["/later"]);
     server.respond(server.exchange("/later"), "");
-    server.answer(&mut client);
-    assert_eq!(server.answer(&mut client).content, "x");
+    server.response(&mut client);
+    assert_eq!(server.response(&mut client).content, "x");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn pipelined_requests_in_work_are_bounded_and_then_reading_pauses() {
     }
     for number in 0..10 {
         server.respond(server.exchange(&format!("/later/{number}")), "");
-        assert_eq!(server.answer(&mut client).status, 200);
+        assert_eq!(server.response(&mut client).status, 200);
         assert!(
             server
                 .targets()
@@ -141,7 +141,7 @@ fn a_clients_end_is_told_while_requests_wait_behind() {
         let id = server.exchange(&format!("/later/{number}"));
         server.pass_until(|server| server.worker.app.half_closed.contains(&id));
         server.respond(id, "");
-        assert_eq!(server.answer(&mut client).status, 200);
+        assert_eq!(server.response(&mut client).status, 200);
     }
     server.expect_end(&mut client);
 }
@@ -152,9 +152,9 @@ fn nothing_behind_the_last_request_is_served() {
     let mut client = server.connect();
     let last = get("/last").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
     client.send(&(last + &get("/never") + "garbage\0"));
-    let answer = server.answer(&mut client);
-    assert_eq!(answer.content, "/last");
-    assert!(answer.is_last());
+    let response = server.response(&mut client);
+    assert_eq!(response.content, "/last");
+    assert!(response.is_last());
     server.expect_end(&mut client);
     assert_eq!(server.targets(), ["/last"]);
     drop(client);
@@ -162,13 +162,13 @@ fn nothing_behind_the_last_request_is_served() {
 }
 
 #[test]
-fn a_last_answer_that_comes_later_ends_the_connection_as_well() {
+fn a_last_response_that_comes_later_ends_the_connection_as_well() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&get("/later").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
     server.settle();
     server.respond(server.exchange("/later"), "bye");
-    assert!(server.answer(&mut client).is_last());
+    assert!(server.response(&mut client).is_last());
     server.expect_end(&mut client);
     assert!(server.is_empty());
 }
@@ -179,11 +179,11 @@ fn http_1_0_is_persistent_only_when_the_client_asks() {
     let mut client = server.connect();
     let kept = "GET /kept HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n";
     for _ in 0..2 {
-        let answer = server.ask(&mut client, kept);
-        assert_eq!(answer.get("connection"), Some("keep-alive"));
+        let response = server.ask(&mut client, kept);
+        assert_eq!(response.get("connection"), Some("keep-alive"));
     }
-    let answer = server.ask(&mut client, "GET /last HTTP/1.0\r\n\r\n");
-    assert!(answer.is_last());
+    let response = server.ask(&mut client, "GET /last HTTP/1.0\r\n\r\n");
+    assert!(response.is_last());
     server.expect_end(&mut client);
     assert!(server.is_empty());
 }
@@ -193,9 +193,9 @@ fn a_stream_to_http_1_0_ends_with_the_connection() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send("GET /pull/3 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-    let answer = server.answer(&mut client);
-    assert_eq!(answer.get("transfer-encoding"), None);
-    assert_eq!(answer.content, "p".repeat(15));
+    let response = server.response(&mut client);
+    assert_eq!(response.get("transfer-encoding"), None);
+    assert_eq!(response.content, "p".repeat(15));
     assert!(server.is_empty());
 }
 
@@ -208,7 +208,7 @@ fn a_cut_stream_cannot_be_taken_for_a_complete_one() {
         server.pass_until(|_| client.is_ended());
         match version {
             "1.1" => assert!(
-                client.take_answer("GET").is_none(),
+                client.take_response("GET").is_none(),
                 "the last chunk is there"
             ),
             // A pair of UNIX sockets knows no reset; that it is asked for is proved by tests/protocol.
@@ -219,7 +219,7 @@ fn a_cut_stream_cannot_be_taken_for_a_complete_one() {
 }
 
 #[test]
-fn a_client_that_ended_its_side_is_still_answered() {
+fn a_client_that_ended_its_side_is_still_served() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&(get("/later") + &get("/b") + &get("/pull/2")));
@@ -228,7 +228,7 @@ fn a_client_that_ended_its_side_is_still_answered() {
     assert!(client.is_quiet());
     server.respond(server.exchange("/later"), "a");
     for content in ["a", "/b", "pppppppppp"] {
-        assert_eq!(server.answer(&mut client).content, content);
+        assert_eq!(server.response(&mut client).content, content);
     }
     server.expect_end(&mut client);
     assert!(server.is_empty());
@@ -270,12 +270,12 @@ fn a_stream_of_known_length_is_delimited_by_it() {
         }
         server.post(id, Command::Finish);
         if is_whole {
-            let answer = server.answer(&mut client);
+            let response = server.response(&mut client);
             assert_eq!(
-                (answer.get("content-length"), answer.content.as_str()),
+                (response.get("content-length"), response.content.as_str()),
                 (Some("5"), "parts")
             );
-            assert_eq!(server.answer(&mut client).content, "/next");
+            assert_eq!(server.response(&mut client).content, "/next");
         } else {
             server.pass_until(|_| client.is_ended());
             assert!(client.rest().ends_with("Content-Length: 5\r\n\r\npart"));
@@ -295,7 +295,7 @@ fn a_connection_without_a_request_ends_with_its_client() {
 }
 
 #[test]
-fn a_head_answer_is_followed_by_the_next_one() {
+fn a_head_response_is_followed_by_the_next_one() {
     let mut server = Server::new();
     let mut client = server.connect();
     for target in ["/some", "/pull/3", "/later"] {
@@ -304,8 +304,8 @@ fn a_head_answer_is_followed_by_the_next_one() {
         if target == "/later" {
             server.respond(server.exchange(target), "not to be seen");
         }
-        assert_eq!(server.answer_to(&mut client, "HEAD").content, "");
-        assert_eq!(server.answer(&mut client).content, "/next");
+        assert_eq!(server.response_to(&mut client, "HEAD").content, "");
+        assert_eq!(server.response(&mut client).content, "/next");
     }
 }
 
@@ -324,9 +324,9 @@ fn parts_that_a_handler_writes_leave_as_they_come() {
     assert!(client.rest().ends_with("\r\n\r\n3\r\none\r\n"));
     server.post(id, Command::Write(b"two".into()));
     server.post(id, Command::Finish);
-    let answer = server.answer(&mut client);
-    assert_eq!(answer.content, "onetwo");
-    assert_eq!(server.answer(&mut client).content, "/next");
+    let response = server.response(&mut client);
+    assert_eq!(response.content, "onetwo");
+    assert_eq!(server.response(&mut client).content, "/next");
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn an_exchange_is_aborted_once_and_only_if_it_did_not_end() {
     server.respond(server.exchange("/later/done"), "done");
     server.post(server.exchange("/push"), Command::Begin(response(200, "")));
     server.settle();
-    server.answer(&mut client);
+    server.response(&mut client);
     drop(client);
     server.pass_until(|server| server.is_empty());
     let reasons = ["/later/done", "/later/open", "/push", "/pull/9", "/now"]
@@ -360,7 +360,7 @@ fn what_is_said_for_an_exchange_that_is_over_is_ignored() {
     server.respond(id, "twice");
     server.post(id, Command::Write(b"part".into()));
     server.post(id, Command::Finish);
-    assert_eq!(server.answer(&mut client).content, "once");
+    assert_eq!(server.response(&mut client).content, "once");
     server.post(id, Command::Begin(response(200, "")));
     server.post(id, Command::Fail);
     server.post(id, Command::Read);
@@ -377,16 +377,16 @@ fn what_is_said_for_an_exchange_that_is_over_is_ignored() {
 }
 
 #[test]
-fn an_application_that_keeps_no_promise_is_answered_for() {
+fn an_application_that_keeps_no_promise_is_served_for() {
     let mut server = Server::new();
     let mut client = server.connect();
     for target in ["/silent", "/forgetful"] {
-        let answer = server.ask(&mut client, &get(target));
-        assert_eq!(answer.status, 500);
-        assert!(!answer.is_last());
+        let response = server.ask(&mut client, &get(target));
+        assert_eq!(response.status, 500);
+        assert!(!response.is_last());
     }
     client.send(&get("/later"));
     server.settle();
     server.post(server.exchange("/later"), Command::Fail);
-    assert_eq!(server.answer(&mut client).status, 500);
+    assert_eq!(server.response(&mut client).status, 500);
 }

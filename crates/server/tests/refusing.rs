@@ -30,15 +30,15 @@ fn limits_hold_however_the_bytes_arrive() {
                 }
             }
             assert!(sent <= most + size, "{status} behind {sent} bytes only");
-            let answer = server.answer(&mut client);
-            assert_eq!((answer.status, answer.is_last()), (status, true));
+            let response = server.response(&mut client);
+            assert_eq!((response.status, response.is_last()), (status, true));
             server.expect_end(&mut client);
         }
     }
 }
 
 #[test]
-fn the_answer_survives_whatever_the_client_goes_on_sending() {
+fn the_response_survives_whatever_the_client_goes_on_sending() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send("malformed\r\n\r\n");
@@ -47,7 +47,7 @@ fn the_answer_survives_whatever_the_client_goes_on_sending() {
         client.send_some(&[b'x'; 10_000]);
         server.pass();
     }
-    assert_eq!(server.answer(&mut client).status, 400);
+    assert_eq!(server.response(&mut client).status, 400);
     server.expect_end(&mut client);
     // But not for ever.
     let mut sent = 0;
@@ -59,16 +59,16 @@ fn the_answer_survives_whatever_the_client_goes_on_sending() {
 }
 
 #[test]
-fn answers_before_a_malformed_request_are_not_lost() {
+fn responses_before_a_malformed_request_are_not_lost() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&(get("/later") + &get("/b") + "GET nonsense\r\n\r\n" + &get("/never")));
     server.settle();
     server.respond(server.exchange("/later"), "a");
-    assert_eq!(server.answer(&mut client).content, "a");
-    assert_eq!(server.answer(&mut client).content, "/b");
-    let answer = server.answer(&mut client);
-    assert_eq!((answer.status, answer.is_last()), (400, true));
+    assert_eq!(server.response(&mut client).content, "a");
+    assert_eq!(server.response(&mut client).content, "/b");
+    let response = server.response(&mut client);
+    assert_eq!((response.status, response.is_last()), (400, true));
     server.expect_end(&mut client);
     assert_eq!(server.targets(), ["/later", "/b"]);
 }
@@ -80,9 +80,9 @@ fn connections_over_the_limit_are_told_so_and_others_go_on() {
     for _ in 0..5 {
         let mut surplus = server.connect();
         surplus.send(&get("/never"));
-        let answer = server.answer(&mut surplus);
-        assert_eq!((answer.status, answer.is_last()), (503, true));
-        assert_eq!(answer.get("retry-after"), Some("1"));
+        let response = server.response(&mut surplus);
+        assert_eq!((response.status, response.is_last()), (503, true));
+        assert_eq!(response.get("retry-after"), Some("1"));
         server.expect_end(&mut surplus);
     }
     for client in &mut clients {
@@ -122,8 +122,8 @@ fn a_panic_ends_its_connection_and_nothing_of_it_reaches_another() {
         let mut third = server.connect();
         assert_eq!(server.ask(&mut third, &get("/third")).content, "/third");
         server.respond(server.exchange("/later"), "a");
-        assert_eq!(server.answer(&mut other).content, "a");
-        assert_eq!(server.answer(&mut other).content, "/b");
+        assert_eq!(server.response(&mut other).content, "a");
+        assert_eq!(server.response(&mut other).content, "/b");
     }
 }
 
@@ -137,7 +137,7 @@ fn a_panic_over_what_a_handler_posted_reaches_no_other_connection_either() {
     server.pass_until(|_| client.is_ended());
     assert_eq!(server.abort_of("/parts"), Some(Abort::Disconnected));
     server.respond(server.exchange("/later"), "a");
-    assert_eq!(server.answer(&mut other).content, "a");
+    assert_eq!(server.response(&mut other).content, "a");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_panic_behind_content_that_a_handler_fetched_reaches_no_other_connection() {
     assert_eq!(server.targets(), ["/later/x", "/later/y"]);
     server.post(server.exchange("/later/x"), Command::Read);
     server.respond(server.exchange("/later/y"), "y");
-    assert_eq!(server.answer(&mut other).content, "y");
+    assert_eq!(server.response(&mut other).content, "y");
     server.pass_until(|_| client.is_ended());
     assert_eq!(client.rest(), "");
     assert_eq!(server.abort_of("/later/x"), Some(Abort::Disconnected));
@@ -172,12 +172,12 @@ fn draining_closes_idle_connections_and_finishes_the_others() {
     server.worker.drain();
     server.expect_end(&mut idle);
     server.respond(server.exchange("/later"), "");
-    assert_eq!(server.answer(&mut busy).status, 200);
-    assert_eq!(server.answer(&mut busy).content, "/behind");
+    assert_eq!(server.response(&mut busy).status, 200);
+    assert_eq!(server.response(&mut busy).content, "/behind");
     server.expect_end(&mut busy);
     partial.send("/1.1\r\nHost: test\r\n\r\n");
-    let answer = server.answer(&mut partial);
-    assert!(answer.is_last());
+    let response = server.response(&mut partial);
+    assert!(response.is_last());
     server.expect_end(&mut partial);
     drop((busy, partial));
     server.pass_until(|server| server.is_empty());
@@ -191,8 +191,11 @@ fn a_client_that_sends_on_an_idle_connection_while_the_server_drains_is_served()
     server.worker.drain();
     server.settle();
     for client in [&mut fresh, &mut used] {
-        let answer = server.ask(client, &get("/late"));
-        assert_eq!((answer.content.as_str(), answer.is_last()), ("/late", true));
+        let response = server.ask(client, &get("/late"));
+        assert_eq!(
+            (response.content.as_str(), response.is_last()),
+            ("/late", true)
+        );
         server.expect_end(client);
     }
     // But it is not waited for long.
@@ -202,7 +205,7 @@ fn a_client_that_sends_on_an_idle_connection_while_the_server_drains_is_served()
 }
 
 #[test]
-fn an_answer_after_draining_began_says_that_it_is_the_last() {
+fn a_response_after_draining_began_says_that_it_is_the_last() {
     let mut server = Server::new();
     let mut clients = [server.connect(), server.connect(), server.connect()];
     for (client, target) in clients.iter().zip(["/later", "/push", "/parts"]) {
@@ -215,7 +218,7 @@ fn an_answer_after_draining_began_says_that_it_is_the_last() {
     server.post(server.exchange("/push"), Command::Finish);
     server.post(server.exchange("/parts"), Command::Fail);
     for client in &mut clients {
-        assert!(server.answer(client).is_last());
+        assert!(server.response(client).is_last());
         server.expect_end(client);
     }
     assert!(server.is_empty());
@@ -228,16 +231,16 @@ fn a_request_that_was_in_the_socket_when_draining_began_has_responded() {
     server.ask(&mut client, &get("/"));
     client.send(&get("/in/time"));
     server.worker.drain();
-    let answer = server.answer(&mut client);
+    let response = server.response(&mut client);
     assert_eq!(
-        (answer.content.as_str(), answer.is_last()),
+        (response.content.as_str(), response.is_last()),
         ("/in/time", true)
     );
     server.expect_end(&mut client);
 }
 
 #[test]
-fn answers_that_were_begun_before_draining_end_their_connections_too() {
+fn responses_that_were_begun_before_draining_end_their_connections_too() {
     let mut server = Server::new();
     let mut pushed = server.connect();
     pushed.send(&get("/push"));
@@ -256,7 +259,7 @@ fn answers_that_were_begun_before_draining_end_their_connections_too() {
     server.post(id, Command::Finish);
     discarding.send("123456789");
     for client in [&mut pushed, &mut pulled, &mut slow, &mut discarding] {
-        assert_eq!(server.answer(client).status, 200);
+        assert_eq!(server.response(client).status, 200);
         server.expect_end(client);
     }
     drop((pushed, pulled, slow, discarding));

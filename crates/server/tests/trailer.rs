@@ -1,12 +1,12 @@
-//! Trailer sections behind an answer (RFC 9110 section 6.5, RFC 9112 section 7.1.2).
+//! Trailer sections behind a response (RFC 9110 section 6.5, RFC 9112 section 7.1.2).
 
 mod harness;
 
 use harness::{Server, get, response};
 use server::{Command, Response};
 
-/// What an answer of one part and one trailer line looks like behind its head.
-fn answered(version: &str, length: Option<u64>) -> String {
+/// What a response of one part and one trailer line looks like behind its head.
+fn served(version: &str, length: Option<u64>) -> String {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&get("/push").replace("HTTP/1.1", version));
@@ -34,17 +34,17 @@ fn answered(version: &str, length: Option<u64>) -> String {
 #[test]
 fn a_trailer_section_follows_the_last_chunk() {
     let chunks = "4\r\npart\r\n0\r\nETag: \"a\"\r\n\r\n";
-    assert_eq!(answered("HTTP/1.1", None), chunks);
+    assert_eq!(served("HTTP/1.1", None), chunks);
 }
 
 #[test]
 fn a_trailer_section_is_dropped_where_it_has_no_place() {
-    assert_eq!(answered("HTTP/1.1", Some(4)), "part");
-    assert_eq!(answered("HTTP/1.0", None), "part");
+    assert_eq!(served("HTTP/1.1", Some(4)), "part");
+    assert_eq!(served("HTTP/1.0", None), "part");
 }
 
 #[test]
-fn an_answer_without_content_has_no_trailer_section() {
+fn a_response_without_content_has_no_trailer_section() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&get("/push").replace("GET", "HEAD"));
@@ -52,6 +52,6 @@ fn an_answer_without_content_has_no_trailer_section() {
     let id = server.exchange("/push");
     server.post(id, Command::Begin(response(200, "")));
     server.post(id, Command::FinishWith(b"ETag: \"a\"\r\n".into()));
-    assert_eq!(server.answer_to(&mut client, "HEAD").status, 200);
+    assert_eq!(server.response_to(&mut client, "HEAD").status, 200);
     assert_eq!(server.ask(&mut client, &get("/next")).content, "/next");
 }

@@ -204,7 +204,7 @@ pub(super) struct Ending {
 }
 
 impl State {
-    /// What has to be posted for an answer that ends with what is left of a file.
+    /// What has to be posted for a response that ends with what is left of a file.
     ///
     /// # Errors
     /// `RuntimeError` when there is no head to send.

@@ -137,7 +137,7 @@ impl Thread {
         let exchange = lent.exchange.get();
         let posted = returned
             .and_then(Returned::read)
-            .and_then(|answer| match answer {
+            .and_then(|returned| match returned {
                 Returned::Whole(content) => {
                     self.post_whole(py, exchange, job.id, content.as_bytes())
                 }

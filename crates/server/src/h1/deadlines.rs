@@ -166,7 +166,7 @@ impl H1 {
             if Timeouts::end_ms(queued.exchange.started_ms, timeout_ms) <= now_ms {
                 turn.app.abort(queued.exchange.id, Abort::HandlerTimeout);
                 queued.encoding.framing.persistent = false;
-                let response = Response::error(503, "The request took too long to answer.");
+                let response = Response::error(503, "The request took too long.");
                 queued.respond(&mut turn.context.stamp, &response);
             }
         }

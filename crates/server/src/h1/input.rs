@@ -149,7 +149,7 @@ impl H1 {
         }
     }
 
-    /// Whether a request may run beside unanswered ones: all are safe, it has no content, and they are neither too many nor hold too much.
+    /// Whether a request may run beside others: all are safe, it has no content, and they are neither too many nor hold too much.
     fn may_overtake<A: App>(&self, turn: &Turn<'_, A>, head: &RequestHead<'_>) -> bool {
         let limits = &turn.context.limits;
         let has_room = (self.queue.len() as u64) < limits.pipelined_exchanges_max;

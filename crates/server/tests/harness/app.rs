@@ -16,9 +16,9 @@ pub(crate) struct Called {
     pub(crate) content: Option<String>,
 }
 
-/// What it does, by the first segment of the path: `later` and `push` answer through the mailbox when the test says so, `parts` asks
-/// for content at once and again with each part, `read` needs the whole content, `big/N` answers N bytes, `pull/N` streams N parts,
-/// `ahead` answers and has more to do for it, `file` posts the next of `files` during the call, `early` answers whatever comes, `panic*` panics; everything else is answered with its target.
+/// What it does, by the first segment of the path: `later` and `push` response through the mailbox when the test says so, `parts` asks
+/// for content at once and again with each part, `read` needs the whole content, `big/N` responses N bytes, `pull/N` streams N parts,
+/// `ahead` responses and has more to do for it, `file` posts the next of `files` during the call, `early` responses whatever comes, `panic*` panics; everything else is served with its target.
 pub(crate) struct TestApp {
     mailbox: Arc<Mailbox>,
     pub(crate) called: Vec<Called>,
@@ -35,7 +35,7 @@ pub(crate) struct TestApp {
     pub(crate) forgotten_bytes: usize,
     /// Reading goes on by itself after each part.
     pub(crate) reads_on: bool,
-    /// The client's side of a connection, and what had arrived there whenever an answer had left.
+    /// The client's side of a connection, and what had arrived there whenever a response had left.
     pub(crate) witness: Option<UnixStream>,
     pub(crate) witnessed: Vec<String>,
     /// What else happens during each call.
@@ -143,7 +143,7 @@ impl App for TestApp {
                 false => Outcome::Responded,
             },
             ("panic", _) => {
-                responder.respond(200, no_fields(), b"half of an answer");
+                responder.respond(200, no_fields(), b"half of a response");
                 panic!("as the test wants it")
             }
             ("ahead", _) => {
@@ -192,7 +192,7 @@ impl App for TestApp {
     fn response_sent(&mut self) {
         let mut buffer = [0; 4096];
         let witness = self.witness.as_mut().expect("a client's side");
-        let count = witness.read(&mut buffer).expect("an answer");
+        let count = witness.read(&mut buffer).expect("a response");
         let arrived = String::from_utf8_lossy(&buffer[..count]).into_owned();
         self.witnessed.push(arrived);
     }

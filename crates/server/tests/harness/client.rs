@@ -1,4 +1,4 @@
-//! The other end of a connection: sends bytes as they are, reads answers strictly.
+//! The other end of a connection: sends bytes as they are, reads responses strictly.
 
 use std::os::fd::OwnedFd;
 
@@ -16,14 +16,14 @@ pub(crate) struct Client {
 
 /// A final response, and the statuses of those before it.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ClientResponse {
     pub(crate) status: u16,
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) content: String,
     pub(crate) interim: Vec<u16>,
 }
 
-impl Answer {
+impl ClientResponse {
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let field = self.fields.iter().find(|(each, _)| each == name)?;
         Some(&field.1)
@@ -122,30 +122,30 @@ impl Client {
     }
 
     /// Takes the next final response, once all of it is there.
-    pub(crate) fn take_answer(&mut self, method: &str) -> Option<Answer> {
+    pub(crate) fn take_response(&mut self, method: &str) -> Option<ClientResponse> {
         self.receive();
         let mut interim = Vec::new();
         let mut at = 0;
         loop {
             let rest = self.received.get(at..)?;
             let head_bytes = find(rest, b"\r\n\r\n")? + 4;
-            let mut answer = head(rest.get(..head_bytes)?);
+            let mut response = head(rest.get(..head_bytes)?);
             at += head_bytes;
-            if answer.status < 200 {
-                interim.push(answer.status);
+            if response.status < 200 {
+                interim.push(response.status);
                 continue;
             }
             let (content, used) =
-                content(&answer, method, self.received.get(at..)?, self.has_ended)?;
-            answer.content = String::from_utf8_lossy(&content).into_owned();
-            answer.interim = interim;
+                content(&response, method, self.received.get(at..)?, self.has_ended)?;
+            response.content = String::from_utf8_lossy(&content).into_owned();
+            response.interim = interim;
             self.received.drain(..at + used);
-            return Some(answer);
+            return Some(response);
         }
     }
 }
 
-fn head(bytes: &[u8]) -> Answer {
+fn head(bytes: &[u8]) -> ClientResponse {
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.split("\r\n");
     let status_line = lines.next().unwrap_or("");
@@ -160,7 +160,7 @@ fn head(bytes: &[u8]) -> Answer {
     let fields = fields
         .map(|(name, value)| (name.to_lowercase(), value.to_string()))
         .collect();
-    Answer {
+    ClientResponse {
         status,
         fields,
         content: String::new(),
@@ -170,23 +170,23 @@ fn head(bytes: &[u8]) -> Answer {
 
 /// The content, and how many bytes it took; `None` while it is not complete.
 fn content(
-    answer: &Answer,
+    response: &ClientResponse,
     method: &str,
     rest: &[u8],
     has_ended: bool,
 ) -> Option<(Vec<u8>, usize)> {
-    if method == "HEAD" || matches!(answer.status, 204 | 304) {
+    if method == "HEAD" || matches!(response.status, 204 | 304) {
         return Some((Vec::new(), 0));
     }
-    if answer.get("transfer-encoding") == Some("chunked") {
-        assert_eq!(answer.get("content-length"), None);
+    if response.get("transfer-encoding") == Some("chunked") {
+        assert_eq!(response.get("content-length"), None);
         return chunks(rest);
     }
-    if let Some(length) = answer.get("content-length") {
+    if let Some(length) = response.get("content-length") {
         let length: usize = length.parse().expect("a length");
         return Some((rest.get(..length)?.to_vec(), length));
     }
-    assert!(answer.is_last(), "no length on a connection that goes on");
+    assert!(response.is_last(), "no length on a connection that goes on");
     has_ended.then(|| (rest.to_vec(), rest.len()))
 }
 

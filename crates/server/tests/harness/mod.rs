@@ -9,7 +9,7 @@ mod app;
 mod client;
 
 pub(crate) use app::TestApp;
-pub(crate) use client::{Answer, Client};
+pub(crate) use client::{Client, ClientResponse};
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -121,24 +121,24 @@ impl Server {
         }
     }
 
-    /// Serves what `client` has sent and reads an answer to a GET.
-    pub(crate) fn answer(&mut self, client: &mut Client) -> Answer {
-        self.answer_to(client, "GET")
+    /// Serves what `client` has sent and reads a response to a GET.
+    pub(crate) fn response(&mut self, client: &mut Client) -> ClientResponse {
+        self.response_to(client, "GET")
     }
 
-    pub(crate) fn answer_to(&mut self, client: &mut Client, method: &str) -> Answer {
-        let mut answer = None;
+    pub(crate) fn response_to(&mut self, client: &mut Client, method: &str) -> ClientResponse {
+        let mut response = None;
         self.pass_until(|_| {
-            answer = client.take_answer(method);
-            answer.is_some()
+            response = client.take_response(method);
+            response.is_some()
         });
-        answer.expect("pass_until has waited for it")
+        response.expect("pass_until has waited for it")
     }
 
-    /// Sends and reads the answer.
-    pub(crate) fn ask(&mut self, client: &mut Client, request: &str) -> Answer {
+    /// Sends and reads the response.
+    pub(crate) fn ask(&mut self, client: &mut Client, request: &str) -> ClientResponse {
         client.send(request);
-        self.answer(client)
+        self.response(client)
     }
 
     /// Waits for the server's end of the connection, which must come without a reset and without more bytes.
@@ -153,7 +153,7 @@ impl Server {
         self.mailbox.post(id, command);
     }
 
-    /// Posts a whole answer with that content.
+    /// Posts a whole response with that content.
     pub(crate) fn respond(&self, id: ExchangeId, content: &str) {
         self.post(id, Command::Respond(response(200, content)));
     }

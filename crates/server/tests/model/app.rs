@@ -394,7 +394,7 @@ impl App for ModelApp<'_> {
         self.events += 1;
         match self.left_ahead.checked_sub(1) {
             Some(left) => self.left_ahead = left,
-            None => self.violate(|| "response_sent() without an answer that is ahead".to_string()),
+            None => self.violate(|| "response_sent() without a response that is ahead".to_string()),
         }
     }
 

@@ -181,7 +181,7 @@ pub(crate) fn head_refusals(
 /// Whether a client that does not read all at once may have been taken for one that does not read: the kernel reports what it took in
 /// whole buffers (UNIX), or by acknowledgements of its own time (TCP).
 fn is_slow(app: &ModelApp<'_>, conversation: usize, walk: &Walk, ended_ms: u64) -> bool {
-    let number = walk.answered;
+    let number = walk.served;
     let last = app
         .exchange(conversation, number)
         .or_else(|| app.exchange(conversation, number.checked_sub(1)?));
@@ -203,13 +203,13 @@ pub(crate) fn of_end(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> Re
     let was_cut = |it: &Exchange| {
         // A reset takes with it what a slow client has not read yet.
         let is_reset = facts.was_reset && facts.is_tcp && !facts.was_attentive;
-        let is_here = it.conversation == conversation && (it.number <= walk.answered || is_reset);
+        let is_here = it.conversation == conversation && (it.number <= walk.served || is_reset);
         is_here && (it.aborted.is_some() || it.end == Some(End::Failed))
     };
     if walk.closes || facts.has_panicked || is_stuck || app.exchanges.iter().any(was_cut) {
         return Ok(());
     }
-    let number = walk.answered;
+    let number = walk.served;
     let marks = &app.streams[conversation].marks;
     if let Some(exchange) = app.exchange(conversation, number) {
         let is_cut_content =
@@ -284,7 +284,7 @@ pub(crate) fn of_quiet(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> 
     if facts.ended_ms.is_some() || facts.has_vanished || !facts.is_attentive {
         return Ok(());
     }
-    let number = walk.answered;
+    let number = walk.served;
     let name = format!("/{conversation}/{number}");
     let stays_open =
         |it: &Exchange| it.conversation == conversation && it.number < number && !it.is_over();

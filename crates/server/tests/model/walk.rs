@@ -16,7 +16,7 @@ const START_OF_DAY_S: u64 = 784_080_000;
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Walk {
     /// Requests whose responses are complete.
-    pub(crate) answered: usize,
+    pub(crate) served: usize,
     /// The last of them ends the connection.
     pub(crate) closes: bool,
     /// Content of the next one, which is not complete.
@@ -43,7 +43,7 @@ pub(crate) fn walk(
     let mut rest = received;
     let count = app.streams[conversation].marks.len();
     while !rest.is_empty() {
-        let number = walk.answered;
+        let number = walk.served;
         if walk.closes || number == count {
             return Err(format!(
                 "/{conversation}: bytes behind the last response ({number}): {}",
@@ -59,7 +59,7 @@ pub(crate) fn walk(
         match taken.map_err(|text| format!("/{conversation}/{number}: {text}"))? {
             Taken::Complete(behind, closes) => {
                 rest = behind;
-                walk.answered += 1;
+                walk.served += 1;
                 walk.closes = closes;
             }
             Taken::Partial(content_bytes) => {
