@@ -196,7 +196,7 @@ fn no_continue_is_sent_to_a_client_that_did_not_wait() {
 }
 
 #[test]
-fn no_continue_gets_into_an_response_that_has_begun() {
+fn no_continue_gets_into_a_response_that_has_begun() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&expecting("/push", 3));

@@ -225,7 +225,7 @@ fn a_response_after_draining_began_says_that_it_is_the_last() {
 }
 
 #[test]
-fn a_request_that_was_in_the_socket_when_draining_began_has_responded() {
+fn a_request_that_was_in_the_socket_when_draining_began_is_served() {
     let mut server = Server::new();
     let mut client = server.connect();
     server.ask(&mut client, &get("/"));
