@@ -12,7 +12,7 @@ use crate::exchange::{End, Exchange, Form, Interim, Moment, State, Wait};
 use crate::facts::Facts;
 use crate::judgement;
 use crate::render::{self, Mark, Stream};
-use crate::schedule::{self, Content, First, PullEnd, Schedule};
+use crate::schedule::{self, Content, First, Move, PullEnd, Schedule};
 
 /// What every panic of the schedule says.
 pub(crate) const PANIC: &str = "as the schedule wants it";
@@ -36,6 +36,8 @@ pub(crate) struct ModelApp<'a> {
     pub(crate) events: usize,
     /// The first thing that was wrong.
     pub(crate) violation: Option<String>,
+    /// Since when time passes only as the worker waits.
+    pub(crate) waits_since_ms: Option<u64>,
     /// Responses that left ahead and of which the application was not told.
     pub(crate) left_ahead: usize,
     room: Vec<MaybeUninit<u8>>,
@@ -59,6 +61,7 @@ impl<'a> ModelApp<'a> {
             untaken: Vec::new(),
             events: 0,
             violation: None,
+            waits_since_ms: None,
             left_ahead: 0,
             room: Vec::new(),
         }
@@ -437,21 +440,32 @@ impl App for ModelApp<'_> {
     }
 
     fn writable(&mut self, id: ExchangeId) {
-        self.meant(id, "writable()");
+        if let Some(index) = self.meant(id, "writable()") {
+            self.exchanges[index].awaits_writable = false;
+        }
     }
 
     fn peer_ended(&mut self, id: ExchangeId) {
         let Some(index) = self.meant(id, "peer_ended()") else {
             return;
         };
+        self.exchanges[index].was_told_end = true;
         let facts = &self.facts[self.exchanges[index].conversation];
         if facts.half_closed_ms.is_none() && !facts.has_vanished {
             self.violate(|| "peer_ended() for a client that did not".to_string());
         }
     }
 
-    fn file_was_short(&mut self, _: ExchangeId, _: u64) {
-        self.violate(|| "file_was_short() without a file".to_string());
+    fn file_was_short(&mut self, id: ExchangeId, missing_bytes: u64) {
+        // It may have ended, and its response be on its way.
+        let index = self.exchanges.iter().rposition(|it| it.id == id);
+        let Some(index) = index.filter(|index| {
+            let moves = &self.plan_of(*index).handler.moves;
+            moves.contains(&Move::WriteShortFile) && missing_bytes == 1
+        }) else {
+            return self.violate(|| "file_was_short() for a file that was not".to_string());
+        };
+        self.exchanges[index].was_short = true;
     }
 
     fn abort(&mut self, id: ExchangeId, why: Abort) {

@@ -129,6 +129,13 @@ pub(crate) struct Exchange {
     pub(crate) written: usize,
     pub(crate) pulled: usize,
     pub(crate) end: Option<End>,
+    pub(crate) has_trailer: bool,
+    /// A file had less than it wrote of it.
+    pub(crate) was_short: bool,
+    /// It wrote since it was last told that it may write again.
+    pub(crate) awaits_writable: bool,
+    /// It was told that its client sends no more.
+    pub(crate) was_told_end: bool,
     pub(crate) ended_ms: u64,
     pub(crate) aborted: Option<Abort>,
     pub(crate) has_panicked: bool,
@@ -158,6 +165,10 @@ impl Exchange {
             written: 0,
             pulled: 0,
             end: None,
+            has_trailer: false,
+            was_short: false,
+            awaits_writable: false,
+            was_told_end: false,
             ended_ms: now_ms,
             aborted: None,
             has_panicked: false,
@@ -166,6 +177,16 @@ impl Exchange {
 
     pub(crate) fn is_over(&self) -> bool {
         self.state == State::Over
+    }
+
+    /// Whether its response is complete, as far as the application goes.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.end == Some(End::Complete) && self.aborted.is_none() && !self.was_short
+    }
+
+    /// Whether its response was cut, so that its connection ends with it.
+    pub(crate) fn cuts(&self) -> bool {
+        self.aborted.is_some() || self.end == Some(End::Failed) || self.was_short
     }
 
     /// Whether it, and not its client, has to do something.

@@ -77,6 +77,10 @@ impl Facts {
 
     /// The longest time for which the client has not taken what there was.
     pub(crate) fn stalled_ms(&self, now_ms: u64) -> u64 {
+        if self.is_tcp && !self.was_attentive {
+            // What a client takes from its kernel's buffer is not seen by the server at once.
+            return now_ms.saturating_sub(self.opened_ms);
+        }
         match self.is_attentive {
             true => self.longest_stall_ms,
             false => self

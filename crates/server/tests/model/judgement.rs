@@ -5,9 +5,9 @@ use server::Abort;
 use crate::app::ModelApp;
 use crate::bounds::{
     BODY_BYTES_MAX, BODY_GRACE_MS, DRAINING_IDLE_MS, HANDLER_TIMEOUT_MS, HEADER_TIMEOUT_MS,
-    KEEP_ALIVE_TIMEOUT_MS, WRITE_TIMEOUT_MS,
+    KEEP_ALIVE_TIMEOUT_MS, TICK_MS, WRITE_TIMEOUT_MS,
 };
-use crate::exchange::{Closes, End, Exchange, Form, State};
+use crate::exchange::{Closes, Exchange, Form, State};
 use crate::facts::Facts;
 use crate::render::Mark;
 use crate::schedule::{Content, Fault, Method, Request};
@@ -89,8 +89,10 @@ pub(crate) fn of_abort(app: &ModelApp<'_>, index: usize, why: Abort) -> Result<A
     let may = match why {
         Abort::HandlerTimeout => {
             let has_begun = exchange.head.is_some_and(|head| head.taken.is_some());
-            let is_late = app.now_ms - exchange.progress_ms >= HANDLER_TIMEOUT_MS;
-            app.schedule.settings.times_handlers && !has_begun && !exchange.asks && is_late
+            let due_ms = exchange.progress_ms + HANDLER_TIMEOUT_MS;
+            is_too_late(app, due_ms, app.now_ms)?;
+            let is_due = app.now_ms >= due_ms;
+            app.schedule.settings.times_handlers && !has_begun && !exchange.asks && is_due
         }
         Abort::Refused => !refusals.is_empty(),
         Abort::Disconnected => {
@@ -98,8 +100,7 @@ pub(crate) fn of_abort(app: &ModelApp<'_>, index: usize, why: Abort) -> Result<A
             let is_behind_end = app.exchanges.iter().any(|it| {
                 let is_before =
                     it.conversation == exchange.conversation && it.number < exchange.number;
-                is_before
-                    && (it.aborted.is_some() || it.end == Some(End::Failed) || closes(app, it))
+                is_before && (it.cuts() || closes(app, it))
             });
             let has_gone = facts.half_closed_ms.is_some_and(|at_ms| {
                 let is_silent = app.now_ms - at_ms >= WRITE_TIMEOUT_MS
@@ -108,7 +109,8 @@ pub(crate) fn of_abort(app: &ModelApp<'_>, index: usize, why: Abort) -> Result<A
                 !facts.has_offered_all(mark) || is_silent
             });
             let is_stuck = facts.stalled_ms(app.now_ms) >= WRITE_TIMEOUT_MS;
-            has_gone || is_behind_end || is_stuck || facts.has_vanished || facts.has_panicked
+            let has_failed = exchange.was_short || facts.has_panicked;
+            has_gone || is_behind_end || is_stuck || facts.has_vanished || has_failed
         }
     };
     match may {
@@ -117,6 +119,17 @@ pub(crate) fn of_abort(app: &ModelApp<'_>, index: usize, why: Abort) -> Result<A
             "/{}/{} was aborted ({why:?}) without cause",
             exchange.conversation, exchange.number
         )),
+    }
+}
+
+/// A timeout acts at most a tick late, as far as that can be told: when time passed as the worker waits.
+fn is_too_late(app: &ModelApp<'_>, due_ms: u64, at_ms: u64) -> Result<(), String> {
+    let is_exact = app
+        .waits_since_ms
+        .is_some_and(|since_ms| due_ms >= since_ms);
+    match is_exact && at_ms > due_ms + TICK_MS {
+        true => Err(format!("{} ms later than it had to be", at_ms - due_ms)),
+        false => Ok(()),
     }
 }
 
@@ -203,8 +216,8 @@ pub(crate) fn of_end(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> Re
     let was_cut = |it: &Exchange| {
         // A reset takes with it what a slow client has not read yet.
         let is_reset = facts.was_reset && facts.is_tcp && !facts.was_attentive;
-        let is_here = it.conversation == conversation && (it.number <= walk.served || is_reset);
-        is_here && (it.aborted.is_some() || it.end == Some(End::Failed))
+        let is_here = it.conversation == conversation && (it.number <= walk.answered || is_reset);
+        is_here && it.cuts()
     };
     if walk.closes || facts.has_panicked || is_stuck || app.exchanges.iter().any(was_cut) {
         return Ok(());
@@ -236,14 +249,11 @@ pub(crate) fn of_end(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> Re
         Some(mark) => facts.offered_ms(mark.start + 1).unwrap_or(ended_ms),
         None => ended_ms,
     };
-    let since_ms = match number.checked_sub(1) {
-        Some(before) => app
-            .exchange(conversation, before)
-            .map_or(facts.opened_ms, |it| it.ended_ms),
-        None => facts.opened_ms,
-    };
-    if is_idle_too_long(facts, number, since_ms, until_ms) {
-        return Ok(());
+    let here = |it: &&Exchange| it.conversation == conversation;
+    let ends = app.exchanges.iter().filter(here).map(|it| it.ended_ms);
+    let since_ms = ends.fold(facts.opened_ms, u64::max);
+    if until_ms >= idle_until_ms(facts, number, since_ms) {
+        return check_idle_time(app, conversation, number, since_ms);
     }
     let before = number.checked_sub(1).map(|before| marks[before]);
     let is_slow = before
@@ -266,21 +276,55 @@ fn last_response_hides_end(app: &ModelApp<'_>, conversation: usize, number: usiz
     head.is_some_and(|head| head.posted.is_draining) && facts.half_closed_ms.is_none()
 }
 
-fn is_idle_too_long(facts: &Facts, number: usize, since_ms: u64, until_ms: u64) -> bool {
+/// When a connection is closed that has been idle since then.
+fn idle_until_ms(facts: &Facts, number: usize, since_ms: u64) -> u64 {
     let timeout_ms = match number {
         0 => HEADER_TIMEOUT_MS,
         _ => KEEP_ALIVE_TIMEOUT_MS,
     };
-    let idle_since = |start_ms: u64| until_ms.saturating_sub(start_ms);
-    let is_drained = facts
+    let drained = facts
         .drained_ms
-        .is_some_and(|drained_ms| idle_since(since_ms.max(drained_ms)) >= DRAINING_IDLE_MS);
-    is_drained || idle_since(since_ms) >= timeout_ms
+        .map(|at_ms| since_ms.max(at_ms) + DRAINING_IDLE_MS);
+    drained.unwrap_or(u64::MAX).min(since_ms + timeout_ms)
+}
+
+/// Whether an idle connection was closed in time, where it is known since when it was idle.
+fn check_idle_time(
+    app: &ModelApp<'_>,
+    conversation: usize,
+    number: usize,
+    since_ms: u64,
+) -> Result<(), String> {
+    let facts = &app.facts[conversation];
+    let before = number.checked_sub(1);
+    let is_plain = before.is_none_or(|before| !has_content(app.plan(conversation, before)));
+    let mark = app.streams[conversation].marks.get(number);
+    let is_idle = mark.is_none_or(|mark| facts.offered <= mark.start);
+    match facts.ended_ms {
+        Some(ended_ms) if is_plain && is_idle && facts.was_attentive => {
+            let due_ms = idle_until_ms(facts, number, since_ms);
+            let name = format!("/{conversation}: idle behind request {number}");
+            is_too_late(app, due_ms, ended_ms).map_err(|text| format!("{name}, closed {text}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether everything that needs no time has happened on a connection whose client reads what comes.
 pub(crate) fn of_quiet(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> Result<(), String> {
     let facts = &app.facts[conversation];
+    // Over TCP the end may be behind what the server has no room for.
+    let has_ended = facts.has_vanished || facts.half_closed_ms.is_some() && !facts.is_tcp;
+    let is_untold =
+        |it: &&Exchange| it.conversation == conversation && !it.is_over() && !it.was_told_end;
+    if has_ended && let Some(it) = app.exchanges.iter().find(is_untold) {
+        let number = it.number;
+        if it.state != State::WantsContent {
+            return Err(format!(
+                "/{conversation}/{number} is not told of its client's end"
+            ));
+        }
+    }
     if facts.ended_ms.is_some() || facts.has_vanished || !facts.is_attentive {
         return Ok(());
     }
@@ -335,6 +379,9 @@ fn of_quiet_exchange(app: &ModelApp<'_>, exchange: &Exchange, walk: &Walk) -> Re
         _ if exchange.asks && has_more => Err("content is there that it asked for".into()),
         State::Pushed if walk.content_bytes < exchange.due_bytes(request) => {
             Err("what it wrote has not come".into())
+        }
+        State::Pushed | State::Waiting if exchange.awaits_writable => {
+            Err("what it wrote has come, and it is not told that it may write again".into())
         }
         _ => Ok(()),
     }

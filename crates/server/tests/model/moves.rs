@@ -1,6 +1,6 @@
 //! The moves of suspended handlers: what they post.
 
-use server::{Command, Response};
+use server::{Command, FilePart, Response};
 
 use crate::app::{FIELD, ModelApp};
 use crate::exchange::{End, Form, Interim, State, Wait};
@@ -9,6 +9,8 @@ use crate::schedule::{Move, Reply};
 
 /// Nobody writes more.
 const WRITTEN_BYTES_MAX: usize = 500_000;
+/// The trailer section of a response that has one.
+pub(crate) const TRAILER: &[u8] = b"T: u\r\n";
 const EARLY_HINTS: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
 
 impl Reply {
@@ -98,7 +100,13 @@ impl ModelApp<'_> {
             }
             (Move::Stream, State::Waiting) => self.begin(index, Command::Stream, State::Pulled),
             (Move::Write(bytes), State::Pushed) => self.write(index, bytes),
-            (Move::Finish, State::Pushed) => self.finish(index),
+            (Move::WriteFile(bytes), State::Pushed) => self.write_file(index, bytes),
+            (Move::WriteShortFile, State::Pushed) => self.write_short_file(index),
+            (Move::Finish, State::Pushed) => self.finish(index, Command::Finish),
+            (Move::FinishWith, State::Pushed) => {
+                self.exchanges[index].has_trailer = true;
+                self.finish(index, Command::FinishWith(TRAILER.to_vec()));
+            }
             (Move::Fail, State::Waiting) => {
                 self.begin_later(index, 500, Form::Failure);
                 self.end(index, End::Complete, Command::Fail);
@@ -139,6 +147,7 @@ impl ModelApp<'_> {
                 must_come: true,
             });
         }
+        self.exchanges[index].awaits_writable = true;
         let fields = b"Link: </a>\r\n".to_vec();
         self.post(
             index,
@@ -181,23 +190,55 @@ impl ModelApp<'_> {
         self.post(index, command(reply.response()));
     }
 
-    fn write(&mut self, index: usize, bytes: usize) {
+    /// Notes so many bytes as written. False if that is too much.
+    fn note_written(&mut self, index: usize, bytes: usize) -> bool {
         let (now_ms, request) = (self.now_ms, self.plan_of(index));
         let exchange = &mut self.exchanges[index];
-        let (before, due_before) = (exchange.written, exchange.due_bytes(request));
-        if before + bytes > WRITTEN_BYTES_MAX {
-            return;
+        let due_before = exchange.due_bytes(request);
+        if exchange.written + bytes > WRITTEN_BYTES_MAX {
+            return false;
         }
+        exchange.awaits_writable = true;
         exchange.written += bytes;
         if exchange.due_bytes(request) > due_before {
             exchange.wrote_ms = now_ms;
         }
-        let content =
-            render::response_content(exchange.conversation, exchange.number, exchange.written);
-        self.post(index, Command::Write(content[before..].to_vec()));
+        true
     }
 
-    fn finish(&mut self, index: usize) {
+    fn write(&mut self, index: usize, bytes: usize) {
+        let before = self.exchanges[index].written;
+        if self.note_written(index, bytes) {
+            let it = &self.exchanges[index];
+            let content = render::response_content(it.conversation, it.number, it.written);
+            self.post(index, Command::Write(content[before..].to_vec()));
+        }
+    }
+
+    fn write_file(&mut self, index: usize, bytes: usize) {
+        let it = &self.exchanges[index];
+        let offset = render::response_offset(it.conversation, it.number) + it.written;
+        if self.note_written(index, bytes) {
+            let part = FilePart {
+                file: render::response_file(),
+                offset: offset as u64,
+                length: bytes as u64,
+            };
+            self.post(index, Command::WriteFile(part));
+        }
+    }
+
+    fn write_short_file(&mut self, index: usize) {
+        self.exchanges[index].awaits_writable = true;
+        let part = FilePart {
+            file: render::response_file(),
+            offset: 2 * render::PATTERN_BYTES as u64,
+            length: 1,
+        };
+        self.post(index, Command::WriteFile(part));
+    }
+
+    fn finish(&mut self, index: usize, command: Command) {
         let plan = self.plan_of(index);
         let exchange = &self.exchanges[index];
         let is_without = exchange.head.is_some_and(|head| head.has_no_content(plan));
@@ -207,7 +248,7 @@ impl ModelApp<'_> {
             true => End::Failed,
             false => End::Complete,
         };
-        self.end(index, end, Command::Finish);
+        self.end(index, end, command);
     }
 
     /// Posts for an exchange that is over: nobody must take it.

@@ -1,13 +1,17 @@
 //! Bytes: those a client sends for a schedule, and contents, all cut from two patterns.
 
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
 use std::sync::OnceLock;
+
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::schedule::{Content, Conversation, Fault, Method, Persistence, Request};
 
 /// A request that no client ever sends as one. Contents are made of it, so that whatever of a content is taken for a request is served.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: test\r\n\r\n";
-const PATTERN_BYTES: usize = 1 << 20;
+pub(crate) const PATTERN_BYTES: usize = 1 << 20;
 /// More than the limit of a header section.
 const LONG_FIELD_BYTES: usize = 33_000;
 
@@ -106,10 +110,31 @@ pub(crate) fn request_content(index: usize, number: usize, content: Content) -> 
     part(pattern, index, number, content.bytes())
 }
 
+fn letters() -> impl Iterator<Item = u8> {
+    (0..PATTERN_BYTES).map(|at| b'a' + ((at * at + at / 26) % 26) as u8)
+}
+
+/// A file of which the contents of responses are parts.
+pub(crate) fn response_file() -> File {
+    static FILE: OnceLock<File> = OnceLock::new();
+    let file = FILE.get_or_init(|| {
+        let fd = memfd_create("responses", MemfdFlags::CLOEXEC).expect("a file in memory");
+        let mut file = File::from(fd);
+        let letters: Vec<u8> = letters().collect();
+        file.write_all(&letters).expect("memory");
+        file
+    });
+    file.try_clone().expect("a descriptor")
+}
+
+/// Where a response's content begins in that file.
+pub(crate) fn response_offset(index: usize, number: usize) -> usize {
+    (index * 5 + number) * 7 * SMUGGLED.len()
+}
+
 /// The first bytes of a response's content.
 pub(crate) fn response_content(index: usize, number: usize, bytes: usize) -> &'static [u8] {
     static PATTERN: OnceLock<Vec<u8>> = OnceLock::new();
-    let letters = || (0..PATTERN_BYTES).map(|at| b'a' + ((at * at + at / 26) % 26) as u8);
     part(
         PATTERN.get_or_init(|| letters().collect()),
         index,
@@ -120,6 +145,6 @@ pub(crate) fn response_content(index: usize, number: usize, bytes: usize) -> &'s
 
 /// A part that begins elsewhere for each request.
 fn part(pattern: &'static [u8], index: usize, number: usize, bytes: usize) -> &'static [u8] {
-    let start = (index * 5 + number) * 7 * SMUGGLED.len();
+    let start = response_offset(index, number);
     &pattern[start..start + bytes]
 }

@@ -169,7 +169,13 @@ pub(crate) enum Move {
     /// Begins a stream that the server pulls.
     Stream,
     Write(usize),
+    /// Writes so many bytes from a file.
+    WriteFile(usize),
+    /// Writes from a file that does not have them.
+    WriteShortFile,
     Finish,
+    /// Finishes with a trailer section.
+    FinishWith,
     Fail,
 }
 

@@ -213,7 +213,12 @@ fn next_move(profile: Profile) -> BoxedStrategy<Move> {
         (2, Move::Write(5)),
         (1, Move::Write(0)),
         (2, Move::Write(20_000)),
+        (1, Move::WriteFile(0)),
+        (1, Move::WriteFile(5)),
+        (1, Move::WriteFile(50_000)),
+        (profile.failures, Move::WriteShortFile),
         (2, Move::Finish),
+        (1, Move::FinishWith),
         (profile.failures, Move::Fail),
     ])
     .boxed()

@@ -147,6 +147,7 @@ fn reading_behind_a_response_without_content() {
 fn cut_responses_that_the_end_of_the_connection_would_end() {
     let profile = Profile {
         is_tcp: true,
+        contents: 5,
         narrow: 5,
         ..ONE
     };
@@ -157,6 +158,9 @@ fn cut_responses_that_the_end_of_the_connection_would_end() {
         |schedule| {
             for request in requests(schedule) {
                 request.persistence = Persistence::OldKept;
+                if matches!(request.content, Content::Chunks { .. }) {
+                    request.content = Content::None;
+                }
                 request.handler.reply.knows_length = false;
                 request.handler.reply.pull_end = PullEnd::Panic;
                 request.method = Method::Post;
@@ -198,6 +202,24 @@ fn complete_responses_before_a_cut_one() {
             }
         },
     );
+}
+
+/// Whoever is called after the client has ended its side is told so too, not only those who were at work by then.
+#[test]
+fn handlers_that_are_called_behind_their_clients_end() {
+    let profile = Profile {
+        contents: 10,
+        ..ONE
+    };
+    let name = "handlers_that_are_called_behind_their_clients_end";
+    hold_about(name, profile, 1, |schedule| {
+        schedule.ending.peers = PeersEnd::HalfClose;
+        for request in requests(schedule) {
+            suspend(request, &[]);
+            request.method = Method::Get;
+            request.expects = false;
+        }
+    });
 }
 
 /// While the server does not read, because its client does not, the client's time does not run.

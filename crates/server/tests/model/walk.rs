@@ -2,9 +2,10 @@
 
 use crate::app::ModelApp;
 use crate::bounds::HEADER_TIMEOUT_MS;
-use crate::exchange::{Closes, End, Exchange, Form, Head, State};
+use crate::exchange::{Closes, Exchange, Form, Head, State};
 use crate::facts::Facts;
 use crate::judgement::{content_refusals, head_refusals};
+use crate::moves::TRAILER;
 use crate::render::{self, Mark};
 use crate::schedule::{Method, Request};
 
@@ -208,13 +209,13 @@ impl<'a> Place<'a, '_> {
         }
         let written = exchange.written;
         let content = render::response_content(self.conversation, self.number, written);
-        let is_complete = exchange.end == Some(End::Complete) && exchange.aborted.is_none();
+        let is_complete = exchange.is_complete();
         let taken = match head.form {
             Form::Whole(length) | Form::Stream(Some(length)) => known(content, length, behind)?,
             Form::Stream(None) if request.persistence.is_old() => {
                 until_end(content, behind, is_complete, self.facts())?
             }
-            _ => chunked(content, behind, is_complete)?,
+            _ => chunked(content, behind, exchange)?,
         };
         Ok(match taken {
             Taken::Complete(rest, _) => Taken::Complete(rest, closes),
@@ -369,7 +370,7 @@ fn until_end<'b>(content: &[u8], rest: &'b [u8], is_complete: bool, facts: &Fact
     }
 }
 
-fn chunked<'b>(content: &[u8], received: &'b [u8], is_complete: bool) -> Taking<'b> {
+fn chunked<'b>(content: &[u8], received: &'b [u8], exchange: &Exchange) -> Taking<'b> {
     let (mut rest, mut bytes) = (received, 0);
     loop {
         let Some(line_end) = rest.windows(2).take(20).position(|it| it == b"\r\n") else {
@@ -388,6 +389,12 @@ fn chunked<'b>(content: &[u8], received: &'b [u8], is_complete: bool) -> Taking<
         }
         bytes += taken;
         rest = &rest[taken..];
+        if size == 0 && exchange.has_trailer {
+            if TRAILER.starts_with(rest) {
+                return Ok(Taken::Partial(bytes));
+            }
+            rest = rest.strip_prefix(TRAILER).unwrap_or_default();
+        }
         if rest.len() < 2 {
             return Ok(Taken::Partial(bytes));
         }
@@ -396,7 +403,7 @@ fn chunked<'b>(content: &[u8], received: &'b [u8], is_complete: bool) -> Taking<
         };
         rest = behind;
         if size == 0 {
-            return match is_complete && bytes == content.len() {
+            return match exchange.is_complete() && bytes == content.len() {
                 true => Ok(Taken::Complete(rest, false)),
                 false => Err("a response that is not complete has a last chunk".into()),
             };

@@ -23,7 +23,7 @@ const START_MS: u64 = START_S * 1000 + 123;
 /// Passes within which everything comes to rest that needs no time.
 const PASSES_MAX: usize = 5_000;
 /// How often and how long a rest that is not what it should be is waited for, over TCP.
-const PATIENCE: usize = 100;
+const PATIENCE: usize = 30;
 const PATIENCE_MS: i64 = 10;
 /// Times that a worker may wake up before nothing is left to do.
 const WAITS_MAX: usize = 500;
@@ -142,9 +142,7 @@ impl<'a> World<'a> {
             }
             Act::Advance(ms) => {
                 self.settle()?;
-                self.advance(ms);
-                // Time passes while the worker waits, and it looks at the clock when it wakes up.
-                self.pass()?;
+                self.advance(ms)?;
             }
             Act::Settle => {
                 self.settle()?;
@@ -190,9 +188,11 @@ impl<'a> World<'a> {
         }
     }
 
-    fn advance(&mut self, ms: u64) {
+    /// Lets time pass while the worker waits; it looks at the clock when it wakes up.
+    fn advance(&mut self, ms: u64) -> Result<(), String> {
         let now_ms = self.clock.fetch_add(ms, Ordering::Relaxed) + ms;
         self.worker.app.now_ms = now_ms;
+        self.pass().map(|_| ())
     }
 
     fn vanish(&mut self, index: usize) {
@@ -349,7 +349,7 @@ impl<'a> World<'a> {
             if !self.worker.is_empty() {
                 stayed_ms = self.now_ms() - start_ms;
             }
-            self.advance(wait_ms.max(1));
+            self.advance(wait_ms.max(1))?;
         }
         let now_ms = self.now_ms();
         Err(format!(
@@ -381,6 +381,7 @@ impl<'a> World<'a> {
         }
         self.complete(false)?;
         self.check_ended_peers()?;
+        self.worker.app.waits_since_ms = Some(now_ms);
         let is_owing = self.owing() > 0;
         let waited_ms = self.wait_out(false)?;
         let life_ms = match self.worker.is_draining() && !is_owing {
