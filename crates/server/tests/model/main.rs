@@ -33,6 +33,9 @@ use crate::schedule::Schedule;
 /// Schedules of each test.
 const CASES: u32 = 300;
 
+/// Schedules that are tried to make a failing one smaller.
+const SHRINKS_MAX: u32 = 20_000;
+
 /// What most tests draw.
 pub(crate) const PLAIN: Profile = Profile {
     conversations_max: 2,
@@ -59,26 +62,26 @@ fn number<T: std::str::FromStr>(name: &str, otherwise: T) -> T {
     })
 }
 
-fn hold(name: &str, profile: Profile, share: u32) {
-    hold_about(name, profile, share, |_| ());
+fn hold(profile: Profile, share: u32) {
+    hold_about(profile, share, |_| ());
 }
 
 /// Runs as many schedules as are asked for, or a share of them, each made to be about something.
-pub(crate) fn hold_about(name: &str, profile: Profile, share: u32, about: fn(&mut Schedule)) {
+pub(crate) fn hold_about(profile: Profile, share: u32, about: fn(&mut Schedule)) {
     panics::watch();
     let seed: u64 = number("BOLIDE_MODEL_SEED", 0);
-    let cases = number("BOLIDE_MODEL_CASES", CASES).div_ceil(share);
+    let cases: u32 = number("BOLIDE_MODEL_CASES", CASES);
     let config = Config {
-        cases,
+        cases: cases.div_ceil(share),
         failure_persistence: None,
-        max_shrink_iters: 20_000,
+        max_shrink_iters: SHRINKS_MAX,
         ..Config::default()
     };
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(config, rng);
-    eprintln!("{name}: BOLIDE_MODEL_SEED={seed} BOLIDE_MODEL_CASES={cases}");
+    eprintln!("BOLIDE_MODEL_SEED={seed} BOLIDE_MODEL_CASES={cases}");
     let schedules = strategy::schedule(profile).prop_map(move |mut schedule| {
         about(&mut schedule);
         schedule
@@ -88,15 +91,14 @@ pub(crate) fn hold_about(name: &str, profile: Profile, share: u32, about: fn(&mu
     });
     match held {
         Ok(()) => {}
-        Err(TestError::Fail(reason, schedule)) => panic!("{name}: {reason}\n{schedule}"),
-        Err(error) => panic!("{name}: {error}"),
+        Err(TestError::Fail(reason, schedule)) => panic!("{reason}\n{schedule}"),
+        Err(error) => panic!("{error}"),
     }
 }
 
 #[test]
 fn requests_without_content() {
     hold(
-        "requests_without_content",
         Profile {
             contents: 0,
             ..PLAIN
@@ -108,7 +110,6 @@ fn requests_without_content() {
 #[test]
 fn requests_with_content() {
     hold(
-        "requests_with_content",
         Profile {
             contents: 20,
             ..PLAIN
@@ -124,7 +125,7 @@ fn malformed_requests() {
         faults: 3,
         ..PLAIN
     };
-    hold("malformed_requests", profile, 1);
+    hold(profile, 1);
 }
 
 #[test]
@@ -136,7 +137,7 @@ fn clients_that_read_slowly() {
         waits: 20,
         ..PLAIN
     };
-    hold("clients_that_read_slowly", profile, 1);
+    hold(profile, 1);
 }
 
 #[test]
@@ -149,7 +150,7 @@ fn clients_that_read_slowly_and_send_content() {
         waits: 20,
         ..PLAIN
     };
-    hold("clients_that_read_slowly_and_send_content", profile, 1);
+    hold(profile, 1);
 }
 
 #[test]
@@ -159,7 +160,7 @@ fn applications_that_fail() {
         failures: 3,
         ..PLAIN
     };
-    hold("applications_that_fail", profile, 1);
+    hold(profile, 1);
 }
 
 #[test]
@@ -172,7 +173,7 @@ fn old_clients_over_tcp() {
         failures: 1,
         ..PLAIN
     };
-    hold("old_clients_over_tcp", profile, 10);
+    hold(profile, 10);
 }
 
 #[test]
@@ -187,7 +188,7 @@ fn old_clients_over_tcp_that_read_slowly() {
         waits: 20,
         ..PLAIN
     };
-    hold("old_clients_over_tcp_that_read_slowly", profile, 10);
+    hold(profile, 10);
 }
 
 #[test]
@@ -201,5 +202,5 @@ fn everything_at_once() {
         failures: 1,
         ..PLAIN
     };
-    hold("everything_at_once", profile, 1);
+    hold(profile, 1);
 }

@@ -29,56 +29,41 @@ fn suspend(request: &mut Request, moves: &[Move]) {
 /// ends the connection.
 #[test]
 fn content_that_was_read_ahead_and_is_not_wanted() {
-    hold_about(
-        "content_that_was_read_ahead_and_is_not_wanted",
-        ONE,
-        1,
-        |schedule| {
-            schedule.settings.is_tight = false;
-            for request in requests(schedule) {
-                suspend(request, &[]);
-                request.method = Method::Post;
-                request.content = Content::Length(100_000);
-                request.expects = false;
-                request.handler.has_room = true;
-            }
-        },
-    );
+    hold_about(ONE, 1, |schedule| {
+        schedule.settings.is_tight = false;
+        for request in requests(schedule) {
+            suspend(request, &[]);
+            request.method = Method::Post;
+            request.content = Content::Length(100_000);
+            request.expects = false;
+            request.handler.has_room = true;
+        }
+    });
 }
 
 /// Content that nobody reads and that never comes must not keep its connection.
 #[test]
 fn content_that_never_comes_and_is_not_wanted() {
-    hold_about(
-        "content_that_never_comes_and_is_not_wanted",
-        ONE,
-        1,
-        |schedule| {
-            schedule.ending.offers_rest = false;
-            schedule.ending.peers = PeersEnd::Silent;
-            for request in requests(schedule) {
-                suspend(request, &[]);
-                request.method = Method::Get;
-                request.content = Content::Length(1);
-                request.handler.has_room = false;
-            }
-        },
-    );
+    hold_about(ONE, 1, |schedule| {
+        schedule.ending.offers_rest = false;
+        schedule.ending.peers = PeersEnd::Silent;
+        for request in requests(schedule) {
+            suspend(request, &[]);
+            request.method = Method::Get;
+            request.content = Content::Length(1);
+            request.handler.has_room = false;
+        }
+    });
 }
 
 /// A response to HEAD has no content, whoever gives it (RFC 9110 section 9.3.2).
 #[test]
 fn refusals_of_head() {
-    hold_about(
-        "refusals_of_head",
-        Profile { faults: 3, ..ONE },
-        1,
-        |schedule| {
-            for request in requests(schedule) {
-                request.method = Method::Head;
-            }
-        },
-    );
+    hold_about(Profile { faults: 3, ..ONE }, 1, |schedule| {
+        for request in requests(schedule) {
+            request.method = Method::Head;
+        }
+    });
 }
 
 /// The last response is not lost to what the client has sent behind its request meanwhile (RFC 9112 section 9.6).
@@ -88,37 +73,27 @@ fn last_responses_and_what_is_sent_behind_their_requests() {
         is_tcp: true,
         ..ONE
     };
-    hold_about(
-        "last_responses_and_what_is_sent_behind_their_requests",
-        profile,
-        2,
-        |schedule| {
-            for request in requests(schedule) {
-                suspend(request, &[]);
-                request.method = Method::Post;
-                request.persistence = Persistence::Closed;
-                request.fault = Fault::None;
-            }
-        },
-    );
+    hold_about(profile, 2, |schedule| {
+        for request in requests(schedule) {
+            suspend(request, &[]);
+            request.method = Method::Post;
+            request.persistence = Persistence::Closed;
+            request.fault = Fault::None;
+        }
+    });
 }
 
 /// Nothing is served behind a response that ends the connection, also where its request did not say so.
 #[test]
 fn requests_behind_a_response_that_ends_the_connection() {
-    hold_about(
-        "requests_behind_a_response_that_ends_the_connection",
-        ONE,
-        1,
-        |schedule| {
-            for request in requests(schedule) {
-                suspend(request, &[Move::Begin]);
-                request.method = Method::Get;
-                request.persistence = Persistence::OldKept;
-                request.handler.reply.knows_length = false;
-            }
-        },
-    );
+    hold_about(ONE, 1, |schedule| {
+        for request in requests(schedule) {
+            suspend(request, &[Move::Begin]);
+            request.method = Method::Get;
+            request.persistence = Persistence::OldKept;
+            request.handler.reply.knows_length = false;
+        }
+    });
 }
 
 /// A stream without content ends with its head, and what its handler asks for afterwards is not given.
@@ -128,18 +103,13 @@ fn reading_behind_a_response_without_content() {
         contents: 50,
         ..ONE
     };
-    hold_about(
-        "reading_behind_a_response_without_content",
-        profile,
-        1,
-        |schedule| {
-            for request in requests(schedule) {
-                suspend(request, &[Move::Begin, Move::Read]);
-                request.method = Method::Head;
-                request.fault = Fault::None;
-            }
-        },
-    );
+    hold_about(profile, 1, |schedule| {
+        for request in requests(schedule) {
+            suspend(request, &[Move::Begin, Move::Read]);
+            request.method = Method::Head;
+            request.fault = Fault::None;
+        }
+    });
 }
 
 /// A response that the end of the connection ends must not be ended so when it is not complete.
@@ -147,30 +117,26 @@ fn reading_behind_a_response_without_content() {
 fn cut_responses_that_the_end_of_the_connection_would_end() {
     let profile = Profile {
         is_tcp: true,
-        contents: 5,
+        contents: 10,
         narrow: 5,
+        ends: 4,
         ..ONE
     };
-    hold_about(
-        "cut_responses_that_the_end_of_the_connection_would_end",
-        profile,
-        2,
-        |schedule| {
-            for request in requests(schedule) {
-                request.persistence = Persistence::OldKept;
-                if matches!(request.content, Content::Chunks { .. }) {
-                    request.content = Content::None;
-                }
-                request.handler.reply.knows_length = false;
-                request.handler.reply.pull_end = PullEnd::Panic;
-                request.method = Method::Post;
-                match request.handler.first {
-                    First::Respond => request.handler.first = First::Pull,
-                    _ => suspend(request, &[Move::Begin, Move::Write(5)]),
-                }
+    hold_about(profile, 2, |schedule| {
+        for request in requests(schedule) {
+            request.persistence = Persistence::OldKept;
+            if matches!(request.content, Content::Chunks { .. }) {
+                request.content = Content::None;
             }
-        },
-    );
+            request.handler.reply.knows_length = false;
+            request.handler.reply.pull_end = PullEnd::Panic;
+            request.method = Method::Post;
+            match request.handler.first {
+                First::Respond => request.handler.first = First::Pull,
+                _ => suspend(request, &[Move::Begin, Move::Write(5)]),
+            }
+        }
+    });
 }
 
 /// The reset that cuts a response does not take with it the complete ones before it.
@@ -180,28 +146,26 @@ fn complete_responses_before_a_cut_one() {
         is_tcp: true,
         ..ONE
     };
-    hold_about(
-        "complete_responses_before_a_cut_one",
-        profile,
-        2,
-        |schedule| {
-            for conversation in &mut schedule.conversations {
-                let last = conversation.requests.len() - 1;
-                for (number, request) in conversation.requests.iter_mut().enumerate() {
-                    request.method = Method::Get;
-                    request.fault = Fault::None;
-                    if number < last {
-                        suspend(request, &[]);
-                        continue;
-                    }
-                    request.persistence = Persistence::OldKept;
-                    request.handler.first = First::Pull;
-                    request.handler.reply.knows_length = false;
-                    request.handler.reply.pull_end = PullEnd::Fail;
+    hold_about(profile, 2, |schedule| {
+        for conversation in &mut schedule.conversations {
+            let last = conversation.requests.len() - 1;
+            for (number, request) in conversation.requests.iter_mut().enumerate() {
+                request.method = Method::Get;
+                request.fault = Fault::None;
+                if number < last {
+                    suspend(request, &[]);
+                    continue;
+                }
+                request.persistence = Persistence::OldKept;
+                request.handler.reply.knows_length = false;
+                request.handler.reply.pull_end = PullEnd::Fail;
+                match request.handler.first {
+                    First::Respond => request.handler.first = First::Pull,
+                    _ => suspend(request, &[Move::Begin, Move::Write(5), Move::Fail]),
                 }
             }
-        },
-    );
+        }
+    });
 }
 
 /// Whoever is called after the client has ended its side is told so too, not only those who were at work by then.
@@ -211,8 +175,7 @@ fn handlers_that_are_called_behind_their_clients_end() {
         contents: 10,
         ..ONE
     };
-    let name = "handlers_that_are_called_behind_their_clients_end";
-    hold_about(name, profile, 1, |schedule| {
+    hold_about(profile, 1, |schedule| {
         schedule.ending.peers = PeersEnd::HalfClose;
         for request in requests(schedule) {
             suspend(request, &[]);
@@ -232,20 +195,15 @@ fn time_of_clients_that_are_not_read_from() {
         waits: 20,
         ..ONE
     };
-    hold_about(
-        "time_of_clients_that_are_not_read_from",
-        profile,
-        1,
-        |schedule| {
-            for request in requests(schedule) {
-                request.handler.first = First::Respond;
-                request.handler.reply.status = 200;
-                request.handler.reply.bytes = 50_000;
-                request.fault = Fault::None;
-                if request.method == Method::Head {
-                    request.method = Method::Get;
-                }
+    hold_about(profile, 1, |schedule| {
+        for request in requests(schedule) {
+            request.handler.first = First::Respond;
+            request.handler.reply.status = 200;
+            request.handler.reply.bytes = 50_000;
+            request.fault = Fault::None;
+            if request.method == Method::Head {
+                request.method = Method::Get;
             }
-        },
-    );
+        }
+    });
 }
