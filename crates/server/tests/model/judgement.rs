@@ -216,7 +216,7 @@ pub(crate) fn of_end(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> Re
     let was_cut = |it: &Exchange| {
         // A reset takes with it what a slow client has not read yet.
         let is_reset = facts.was_reset && facts.is_tcp && !facts.was_attentive;
-        let is_here = it.conversation == conversation && (it.number <= walk.answered || is_reset);
+        let is_here = it.conversation == conversation && (it.number <= walk.served || is_reset);
         is_here && it.cuts()
     };
     if walk.closes || facts.has_panicked || is_stuck || app.exchanges.iter().any(was_cut) {
