@@ -46,6 +46,8 @@ enum Arrived {
 pub(crate) struct Connection {
     link: Link,
     phase: Phase,
+    /// It is in the reactor's queue of turns.
+    has_turn: bool,
     /// What the context's sum holds for it.
     accounted_bytes: usize,
 }
@@ -65,6 +67,7 @@ impl Connection {
         Connection {
             link: Link::new(transport, id, peers, now_ms),
             phase: Phase::Preface { since_ms: now_ms },
+            has_turn: false,
             accounted_bytes: 0,
         }
     }
@@ -207,8 +210,14 @@ impl Connection {
         self.serve(context, app, |h1, turn| h1.settle(turn))
     }
 
+    /// It is to have another turn. True when it is not in the queue of turns already.
+    pub(crate) fn asks_turn(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_turn, true)
+    }
+
     /// The turn that it asked for with [`Fate::Again`] has come.
     pub(crate) fn go_on<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
+        self.has_turn = false;
         self.serve(context, app, |h1, turn| h1.go_on(turn))
     }
 

@@ -316,7 +316,7 @@ impl<A: App> Worker<A> {
         if !matches!(fate, Fate::Open | Fate::Again) {
             return self.close(key, fate);
         }
-        if fate == Fate::Again {
+        if fate == Fate::Again && connection.asks_turn() {
             self.turns.push_back(connection.id());
         }
         connection.account(context);

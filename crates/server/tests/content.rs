@@ -309,7 +309,7 @@ fn chunked_content_is_refused_where_it_gets_too_long() {
 }
 
 #[test]
-fn malformed_content_is_refused_or_cuts_an_response_that_has_begun() {
+fn malformed_content_is_refused_or_cuts_a_response_that_has_begun() {
     for begins in [false, true] {
         let mut server = Server::new();
         let mut client = server.connect();

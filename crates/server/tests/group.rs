@@ -122,7 +122,7 @@ fn a_response_behind_others_does_not_leave_ahead() {
 }
 
 #[test]
-fn a_client_that_is_gone_when_an_response_leaves_ahead_ends_alone() {
+fn a_client_that_is_gone_when_a_response_leaves_ahead_ends_alone() {
     let mut server = Server::new();
     let client = server.connect_with_witness();
     let mut other = server.connect();

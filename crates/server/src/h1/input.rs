@@ -341,6 +341,9 @@ impl H1 {
             turn.link.guard(true);
         }
         if !is_call {
+            if turn.link.is_half_closed() {
+                turn.app.peer_ended(queued.exchange.id);
+            }
             self.queue.push_back(queued);
         }
     }

@@ -125,10 +125,6 @@ impl H1 {
             }
             _ => return Step::Over(self.fate(turn)),
         }
-        if turn.link.is_half_closed() {
-            // Handlers that were begun just now.
-            self.peer_ended(turn);
-        }
         match self.input.len() < unused || !turn.context.out.is_empty() {
             true => Step::Again,
             false => Step::Over(self.fate(turn)),

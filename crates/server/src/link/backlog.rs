@@ -6,7 +6,9 @@
 use crate::pace::Pace;
 use crate::timeouts::Timeouts;
 
-/// Looks in one longest pause: a peer that takes nothing is noticed by a quarter of it late at most.
+/// When it is looked for the first time; each time is twice as late as the one before ...
+const FIRST_CHECK_MS: u64 = 100;
+/// ... until there are so many in one longest pause: a peer that takes nothing is noticed by a quarter of it late at most.
 const CHECKS_PER_PAUSE: u64 = 4;
 /// What more than this is refused of a send buffer is kept in that buffer instead of copied.
 const COPIED_BYTES_MAX: usize = 1 << 20;
@@ -21,6 +23,7 @@ pub(super) struct Backlog {
     /// What the peer had acknowledged then.
     acknowledged: i64,
     check_ms: u64,
+    step_ms: u64,
 }
 
 impl Backlog {
@@ -37,6 +40,7 @@ impl Backlog {
             checked_ms: now_ms,
             acknowledged,
             check_ms: u64::MAX,
+            step_ms: FIRST_CHECK_MS,
         };
         backlog.plan_check(timeouts);
         backlog
@@ -112,7 +116,8 @@ impl Backlog {
     }
 
     fn plan_check(&mut self, timeouts: &Timeouts) {
-        let step_ms = (timeouts.write_timeout_ms / CHECKS_PER_PAUSE).max(1);
+        let step_ms = (timeouts.write_timeout_ms / CHECKS_PER_PAUSE).clamp(1, self.step_ms);
+        self.step_ms = step_ms.saturating_mul(2);
         let end_ms = self.pace.map_or(u64::MAX, |pace| pace.end_ms(u64::MAX));
         self.check_ms = match self.pace {
             Some(_) => end_ms.min(self.checked_ms.saturating_add(step_ms)),

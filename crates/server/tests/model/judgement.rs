@@ -302,7 +302,8 @@ fn check_idle_time(
     let is_idle = mark.is_none_or(|mark| facts.offered <= mark.start);
     match facts.ended_ms {
         Some(ended_ms) if is_plain && is_idle && facts.was_attentive => {
-            let due_ms = idle_until_ms(facts, number, since_ms);
+            // Whether a long response has arrived is looked up some time after it was sent.
+            let due_ms = idle_until_ms(facts, number, since_ms) + 2 * TICK_MS;
             let name = format!("/{conversation}: idle behind request {number}");
             is_too_late(app, due_ms, ended_ms).map_err(|text| format!("{name}, closed {text}"))
         }
@@ -372,7 +373,7 @@ fn of_quiet_exchange(app: &ModelApp<'_>, exchange: &Exchange, walk: &Walk) -> Re
         .is_some_and(|head| head.form == Form::Stream(None) && request.persistence.is_old());
     match exchange.state {
         // It is cut by a reset, which waits until everything before it has arrived.
-        State::Over if is_until_end && facts.is_tcp => Ok(()),
+        State::Over | State::Ending if is_until_end && facts.is_tcp => Ok(()),
         State::Over | State::Ending => Err("it has ended and its response has not come".into()),
         State::WantsContent if has_all => Err("its content is there, and it is not called".into()),
         State::Pulled => Err("it is not pulled".into()),
