@@ -341,7 +341,7 @@ impl H1 {
             turn.link.guard(true);
         }
         if !is_call {
-            if turn.link.is_half_closed() {
+            if turn.link.is_half_closed() && !queued.exchange.is_ended() {
                 turn.app.peer_ended(queued.exchange.id);
             }
             self.queue.push_back(queued);

@@ -303,7 +303,7 @@ fn check_idle_time(
     match facts.ended_ms {
         Some(ended_ms) if is_plain && is_idle && facts.was_attentive => {
             // Whether a long response has arrived is looked up some time after it was sent.
-            let due_ms = idle_until_ms(facts, number, since_ms) + 2 * TICK_MS;
+            let due_ms = idle_until_ms(facts, number, since_ms) + WRITE_TIMEOUT_MS / 4;
             let name = format!("/{conversation}: idle behind request {number}");
             is_too_late(app, due_ms, ended_ms).map_err(|text| format!("{name}, closed {text}"))
         }
