@@ -121,6 +121,11 @@ impl Events {
         self.ready.get(index).copied()
     }
 
+    /// Whether the last wait may have left some out.
+    pub fn is_full(&self) -> bool {
+        self.ready.len() >= EVENTS_MAX
+    }
+
     /// The results of the last wait.
     pub fn iter(&self) -> impl Iterator<Item = &Readiness> {
         self.ready.iter()

@@ -20,8 +20,9 @@ use crate::link::{Delivery, Fate, Link, Turn};
 use crate::mailbox::Command;
 use crate::timeouts::Timeouts;
 
-/// Input discarded from a peer that goes on sending after its connection ended.
-const LINGER_BYTES_MAX: u64 = 1 << 20;
+/// How long input is discarded from a peer that goes on sending: as long as an upload of some size may take whose sender looks for a
+/// response only at its end, as proxies do.
+const LINGER_MS_MAX: u64 = 30_000;
 
 enum Phase {
     Preface {
@@ -30,8 +31,9 @@ enum Phase {
     H1(H1),
     Lingering {
         discarded_bytes: u64,
-        /// When to look whether everything has arrived, and since when it has.
+        /// When to look whether everything has arrived, or the last time that the peer sent anything since it has.
         arrived: Arrived,
+        until_ms: u64,
     },
     Cutting,
 }
@@ -46,6 +48,8 @@ enum Arrived {
 pub(crate) struct Connection {
     link: Link,
     phase: Phase,
+    /// It was one too many, and is only told so.
+    is_turned_away: bool,
     /// It is in the reactor's queue of turns.
     has_turn: bool,
     /// What the context's sum holds for it.
@@ -67,6 +71,7 @@ impl Connection {
         Connection {
             link: Link::new(transport, id, peers, now_ms),
             phase: Phase::Preface { since_ms: now_ms },
+            is_turned_away: false,
             has_turn: false,
             accounted_bytes: 0,
         }
@@ -168,12 +173,17 @@ impl Connection {
             }
             (
                 Phase::Lingering {
-                    discarded_bytes, ..
+                    discarded_bytes,
+                    arrived,
+                    ..
                 },
                 Received::Bytes(count),
             ) => {
                 *discarded_bytes += count as u64;
-                match *discarded_bytes > LINGER_BYTES_MAX {
+                if let Arrived::Since(since_ms) = arrived {
+                    *since_ms = context.clock.now_ms();
+                }
+                match *discarded_bytes > context.limits.body_bytes_max {
                     true => Fate::Close,
                     false => Fate::Open,
                 }
@@ -210,6 +220,11 @@ impl Connection {
         self.serve(context, app, |h1, turn| h1.settle(turn))
     }
 
+    #[inline]
+    pub(crate) fn is_turned_away(&self) -> bool {
+        self.is_turned_away
+    }
+
     /// It is to have another turn. True when it is not in the queue of turns already.
     pub(crate) fn asks_turn(&mut self) -> bool {
         !std::mem::replace(&mut self.has_turn, true)
@@ -231,7 +246,10 @@ impl Connection {
                 Delivery::UnderWay if self.link.delivery_check_ms() < u64::MAX => Fate::Open,
                 _ => Fate::Reset,
             },
-            Phase::Lingering { arrived, .. } => match arrived {
+            Phase::Lingering {
+                arrived, until_ms, ..
+            } => match arrived {
+                _ if *until_ms <= context.clock.now_ms() => Fate::Close,
                 Arrived::Since(_) => Fate::Close,
                 Arrived::CheckedAt(_) => {
                     let delivery = self.link.check_delivery(context);
@@ -274,6 +292,7 @@ impl Connection {
     /// Begins to refuse a connection that is one too many.
     pub(crate) fn turn_away<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
         let reason = "This server has as many connections as it takes; try again shortly.";
+        self.is_turned_away = true;
         let mut h1 = H1::new(context.clock.now_ms());
         h1.refuse_unread(
             &mut Turn {
@@ -317,9 +336,15 @@ impl Connection {
         if !self.link.shut(has_unread) || context.timeouts.linger_timeout_ms == 0 {
             return Fate::End { has_unread };
         }
+        let now_ms = context.clock.now_ms();
+        let arrived = match self.link.check_delivery(context) {
+            Delivery::Complete => Arrived::Since(now_ms),
+            Delivery::UnderWay | Delivery::Stuck => Arrived::CheckedAt(now_ms),
+        };
         self.phase = Phase::Lingering {
             discarded_bytes: 0,
-            arrived: Arrived::CheckedAt(context.clock.now_ms()),
+            arrived,
+            until_ms: now_ms.saturating_add(LINGER_MS_MAX),
         };
         Fate::Open
     }
@@ -346,9 +371,12 @@ impl Connection {
                     None => end_ms,
                 }
             }
-            Phase::Lingering { arrived, .. } => {
+            Phase::Lingering {
+                arrived, until_ms, ..
+            } => {
                 let (Arrived::CheckedAt(since_ms) | Arrived::Since(since_ms)) = arrived;
                 let end_ms = since_ms.saturating_add(context.timeouts.linger_timeout_ms);
+                let end_ms = end_ms.min(*until_ms);
                 match arrived {
                     Arrived::CheckedAt(_) => end_ms.min(self.link.delivery_check_ms()),
                     Arrived::Since(_) => end_ms,
@@ -365,7 +393,8 @@ impl Connection {
 
     /// A turn took from one time to another: what began in it began at its end.
     #[cold]
-    pub(crate) fn turn_took(&mut self, from_ms: u64, to_ms: u64) {
+    pub(crate) fn turn_took(&mut self, from_ms: u64, to_ms: u64, context: &Context) {
+        self.link.turn_took(from_ms, to_ms, context);
         match &mut self.phase {
             Phase::H1(h1) => h1.turn_took(from_ms, to_ms),
             Phase::Preface { since_ms } if *since_ms >= from_ms => *since_ms = to_ms,

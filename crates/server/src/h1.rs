@@ -253,6 +253,9 @@ impl H1 {
         if self.since_ms >= from_ms {
             self.since_ms = to_ms;
         }
+        if let Reading::Content(incoming) = &mut self.reading {
+            incoming.inbound.turn_took(from_ms, to_ms);
+        }
     }
 
     /// Reads no further request, but the rest of a content whose handler may still ask for it.

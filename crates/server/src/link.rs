@@ -369,6 +369,16 @@ impl Link {
         }
     }
 
+    /// A turn took from one time to another: what began in it began at its end.
+    pub(crate) fn turn_took(&mut self, from_ms: u64, to_ms: u64, context: &Context) {
+        if self.moved_ms >= from_ms {
+            self.moved_ms = to_ms;
+        }
+        if let Sending::Full(backlog) | Sending::Arriving(backlog) = &mut self.sending {
+            backlog.skip(from_ms, to_ms, &context.timeouts);
+        }
+    }
+
     // Watching.
 
     /// Watches the socket for reading if `is_read`, for room if it is full, and for the peer's end until that is known.

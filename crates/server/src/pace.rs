@@ -56,6 +56,14 @@ impl Pace {
         self.credit_us = self.credit_us.min(most_us.max(1));
     }
 
+    /// What took from one time to another was not the peer's: a wait that began in it began at its end.
+    pub(crate) fn skip(&mut self, from_ms: u64, to_ms: u64) {
+        self.runs = self.runs.map(|since_ms| match since_ms >= from_ms {
+            true => since_ms.max(to_ms),
+            false => since_ms,
+        });
+    }
+
     fn account(&mut self, now_ms: u64) {
         if let Some(since_ms) = &mut self.runs {
             let spent_ms = now_ms.saturating_sub(*since_ms);

@@ -73,9 +73,13 @@ pub struct Worker<A> {
     events: Events,
     /// The first of them that was not served.
     next_event: usize,
+    /// Passes since the last one that had read all there was.
+    unread_passes: u32,
     accepting: Accepting,
     connections: Slab<Connection>,
     generation: u32,
+    /// Connections among them that were one too many, and take nobody's place.
+    turned_away: usize,
     open: Arc<AtomicUsize>,
     receive: Box<[u8]>,
     mailbox: Arc<Mailbox>,
@@ -122,9 +126,11 @@ impl<A: App> Worker<A> {
             poller: Arc::new(Poller::new()?),
             events: Events::default(),
             next_event: 0,
+            unread_passes: 0,
             accepting: Accepting::new(),
             connections: Slab::new(),
             generation: 0,
+            turned_away: 0,
             open: Arc::default(),
             receive: vec![0; RECEIVE_BYTES.max(AHEAD_MAX * AHEAD_BYTES)].into(),
             mailbox,
@@ -251,11 +257,11 @@ impl<A: App> Worker<A> {
 
     /// Takes a connection in, and reads at once: a new client has mostly sent its request already.
     fn open(&mut self, transport: Transport, client: Peer, server: Peer) {
-        let surplus = (self.connections.len() + 1)
-            .saturating_sub(self.context.limits.connections_max as usize);
-        if surplus > TURNED_AWAY_MAX {
+        let is_surplus = self.admitted() as u64 >= self.context.limits.connections_max;
+        if is_surplus && self.turned_away >= TURNED_AWAY_MAX {
             return;
         }
+        self.turned_away += usize::from(is_surplus);
         // Whatever was served before it in this pass took its time.
         let now_ms = self.context.clock.tick();
         self.generation = (self.generation + 1) % GENERATIONS;
@@ -267,18 +273,25 @@ impl<A: App> Worker<A> {
         };
         entry.insert(Connection::new(transport, id, (client, server), now_ms));
         self.open.fetch_add(1, Ordering::Relaxed);
-        self.accepting.opened(key, self.connections.len(), now_ms);
+        self.accepting.opened(key, self.admitted(), now_ms);
         if self.reminders.len() <= key {
             self.reminders.resize(key + 1, u64::MAX);
         }
         self.with_connection(key, |connection, context, app, receive| {
-            if surplus > 0 {
+            if is_surplus {
                 connection.turn_away(context, app)
             } else {
                 let buffer = receive.get_mut(..RECEIVE_BYTES).unwrap_or_default();
                 connection.readable(context, app, buffer, false)
             }
         });
+        self.send_batch_if_due();
+    }
+
+    /// Connections that are served.
+    #[inline]
+    fn admitted(&self) -> usize {
+        self.connections.len() - self.turned_away
     }
 
     /// The place of a connection, if it is still open.
@@ -310,7 +323,7 @@ impl<A: App> Worker<A> {
         context.out.clear();
         let now_ms = context.clock.tick();
         if now_ms != began_ms {
-            connection.turn_took(began_ms, now_ms);
+            connection.turn_took(began_ms, now_ms, context);
         }
         let fate = if has_left_over { Fate::Reset } else { fate };
         if !matches!(fate, Fate::Open | Fate::Again) {
@@ -332,6 +345,7 @@ impl<A: App> Worker<A> {
 
     fn close(&mut self, key: usize, fate: Fate) {
         if let Some(connection) = self.connections.try_remove(key) {
+            self.turned_away -= usize::from(connection.is_turned_away());
             connection.close(&self.poller, &mut self.context, fate);
             self.open.fetch_sub(1, Ordering::Relaxed);
             self.closed(key);

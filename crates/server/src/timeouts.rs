@@ -9,17 +9,17 @@ settings! {
         header_timeout_ms: 15000, "milliseconds",
             "From a request's first byte (or the connection's start) to the end of its header section; then 408. Absolute: a byte now and then does not extend it.";
         body_grace_ms: 5000, "milliseconds",
-            "Time a content may take before its minimum rate counts; 0 switches the rate off.";
+            "Time a content may take before its minimum rate counts; 0 switches both the rate and the bound of pauses off.";
         body_rate_bytes_per_s_min: 240, "bytes per second",
             "Slowest content after the grace, measured only while the server is willing to read; below it the response is 408.";
         body_pause_ms_max: 30000, "milliseconds",
-            "Longest pause of a content that was faster before, so that speed at its start buys no hours at its end; then 408. While the server drains, the grace is the bound. 0: the grace always is.";
+            "Longest pause of a content that was faster before, so that speed at its start buys no hours at its end; then 408. Not less than body_grace_ms, which is the bound while the server drains.";
         keep_alive_timeout_ms: 75000, "milliseconds",
             "A connection without a request, from the moment its client has the last response; then it is closed. Longer than the 60 s that load balancers keep their side open.";
         write_timeout_ms: 30000, "milliseconds",
             "Longest pause of a client that takes a response, by what its kernel acknowledges; then the connection is reset.";
         response_rate_bytes_per_s_min: 240, "bytes per second",
-            "Slowest client that takes a response: each byte buys it time at this rate, up to write_timeout_ms; 0 counts pauses only.";
+            "Slowest client that takes a response: one that is slower for long is reset, after write_timeout_ms at the earliest; 0 counts pauses only.";
         handler_timeout_ms: 60000, "milliseconds",
             "A handler that has not begun to respond, asynchronous or in a thread; then the response is 503 and it is cancelled (a thread cannot be: its view runs on).";
         queue_timeout_ms: 30000, "milliseconds",

@@ -39,7 +39,7 @@ fn limits_hold_however_the_bytes_arrive() {
 
 #[test]
 fn the_response_survives_whatever_the_client_goes_on_sending() {
-    let mut server = Server::new();
+    let mut server = Server::with(|config| config.limits.body_bytes_max = 2_000_000);
     let mut client = server.connect();
     client.send("malformed\r\n\r\n");
     server.pass();

@@ -121,6 +121,11 @@ impl Inbound {
         is_wanted && !self.is_complete
     }
 
+    /// See [`Pace::skip`].
+    pub(crate) fn turn_took(&mut self, from_ms: u64, to_ms: u64) {
+        self.pace.skip(from_ms, to_ms);
+    }
+
     /// Whether a handler waits for its peer: then the peer's time runs, not the handler's.
     pub(crate) fn has_reader_waiting(&self) -> bool {
         matches!(

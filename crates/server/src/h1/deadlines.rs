@@ -124,7 +124,10 @@ impl H1 {
             Late::Delivery => match turn.link.check_delivery(turn.context) {
                 Delivery::Stuck => return self.abandon(turn, Abort::Disconnected),
                 // From now on it has all it was sent, and the time for its next request runs.
-                Delivery::Complete => self.since_ms = turn.now_ms(),
+                Delivery::Complete if matches!(self.reading, Reading::Idle) => {
+                    self.since_ms = turn.now_ms();
+                }
+                Delivery::Complete => {}
                 Delivery::UnderWay => {}
             },
             Late::Request => match self.late_request(turn) {

@@ -63,11 +63,16 @@ impl H1 {
                     if !self.head(turn, &mut rest) {
                         break;
                     }
-                    self.stop_for_others(turn, rest);
+                    if self.waits_for_request() {
+                        self.stop_for_others(turn, rest);
+                    }
                 }
                 Reading::Content(_) => {
                     if !self.content(turn, &mut rest) {
                         break;
+                    }
+                    if self.waits_for_request() {
+                        self.stop_for_others(turn, rest);
                     }
                 }
                 Reading::Head | Reading::Waiting(_) => break,
@@ -102,7 +107,7 @@ impl H1 {
         if is_much {
             self.send_now(turn);
         }
-        if rest.is_empty() || !self.waits_for_request() {
+        if rest.is_empty() {
             return;
         }
         if turn.link.is_full() {

@@ -101,8 +101,9 @@ impl H1 {
             }
             self.tell_writer(turn);
             if self.pull(turn.app, &mut pull_budget) {
-                if pull_budget == 0 {
-                    return Fate::Again;
+                let context = &mut *turn.context;
+                if pull_budget == 0 || context.share.is_used_by_request(&mut context.clock) {
+                    return self.settle_later(turn);
                 }
                 continue;
             }
@@ -110,6 +111,17 @@ impl H1 {
                 Step::Again => {}
                 Step::Over(fate) => return fate,
             }
+        }
+    }
+
+    /// Sends what was pulled, and leaves the rest to the next turn.
+    fn settle_later<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        self.emit(turn);
+        let is_followed = self.is_followed();
+        match turn.link.flush(turn.context, is_followed) {
+            Err(Broken) => self.abandon(turn, Abort::Disconnected),
+            Ok(()) if turn.link.is_full() => Fate::Open,
+            Ok(()) => Fate::Again,
         }
     }
 
@@ -188,7 +200,10 @@ impl H1 {
     pub(super) fn is_followed(&self) -> bool {
         match self.queue.front() {
             Some(front) => front.exchange.out.has_file(),
-            None => matches!(self.reading, Reading::Closing(_)),
+            None => matches!(
+                self.reading,
+                Reading::Closing(Ending::Read | Ending::Unread)
+            ),
         }
     }
 

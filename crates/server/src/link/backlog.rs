@@ -99,6 +99,18 @@ impl Backlog {
         }
     }
 
+    /// See [`Pace::skip`].
+    pub(super) fn skip(&mut self, from_ms: u64, to_ms: u64, timeouts: &Timeouts) {
+        if let Some(pace) = &mut self.pace
+            && self.checked_ms >= from_ms
+        {
+            pace.skip(from_ms, to_ms);
+            self.checked_ms = to_ms;
+            self.step_ms = FIRST_CHECK_MS;
+            self.plan_check(timeouts);
+        }
+    }
+
     pub(super) fn check_ms(&self) -> u64 {
         self.check_ms
     }

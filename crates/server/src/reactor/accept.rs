@@ -151,7 +151,7 @@ impl<A: App> Worker<A> {
     /// When they cannot wake this one.
     pub fn join(&mut self, seat: Seat) -> io::Result<()> {
         seat.watch(&self.poller, ASKED)?;
-        seat.set_open(self.connections.len());
+        seat.set_open(self.admitted());
         self.accepting.seat = Some(seat);
         Ok(())
     }
@@ -208,7 +208,7 @@ impl<A: App> Worker<A> {
         let Some(seat) = &self.accepting.seat else {
             return;
         };
-        seat.set_open(self.connections.len());
+        seat.set_open(self.admitted());
         self.accepting.rush.closed(key, self.context.clock.now_ms());
         if self.accepting.state == State::Resting && self.turn() == Turn::Ours {
             self.resume();
@@ -277,7 +277,7 @@ impl<A: App> Worker<A> {
                     }
                 }
                 Accepted::None => return Ended::Empty,
-                Accepted::Lost => {}
+                Accepted::Lost => slot.drained_max -= usize::from(is_draining),
                 Accepted::Exhausted(_) => {
                     self.exhausted();
                     return Ended::Rests;
@@ -290,7 +290,7 @@ impl<A: App> Worker<A> {
 
     /// Whether a drain may go on. Who has a connection gives it back soon, so that nobody needs to be turned away.
     fn has_room_for_the_last(&mut self) -> bool {
-        let has_room = self.connections.len() < self.connections_max();
+        let has_room = self.admitted() < self.connections_max();
         if !has_room {
             self.accepting.resumes_ms = self.context.clock.now_ms() + LATE_AFTER_MS;
         }
@@ -306,7 +306,7 @@ impl<A: App> Worker<A> {
             return Turn::Ours;
         };
         let (most, now_ms) = (self.connections_max(), self.context.clock.now_ms());
-        if self.accepting.rush.is_on(now_ms) && self.connections.len() < most {
+        if self.accepting.rush.is_on(now_ms) && self.admitted() < most {
             return Turn::Ours;
         }
         seat.turn(most, now_ms)

@@ -2,8 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::pass::PASS_MS;
 use super::{Worker, panicked};
 use crate::app::App;
+use crate::link::Fate;
 
 /// Rounds of handlers that post at once when they are told something, before sockets have their turn.
 const MAILS_PER_PASS: usize = 16;
@@ -19,6 +21,8 @@ impl<A: App> Worker<A> {
                 self.commands = commands;
                 return false;
             }
+            // The loop may have run for long since the last event.
+            let began_ms = self.context.clock.tick();
             for (id, command) in commands.drain(..) {
                 let key = id.connection() as usize;
                 let Some(connection) = self.connections.get_mut(key) else {
@@ -36,11 +40,15 @@ impl<A: App> Worker<A> {
             }
             self.commands = commands;
             for id in std::mem::take(&mut self.touched) {
-                if let Some(key) = self.find(id) {
-                    self.with_connection(key, |connection, context, app, _| {
-                        connection.settle(context, app)
-                    });
-                }
+                let Some(key) = self.find(id) else {
+                    continue;
+                };
+                // Others have waited for their turn.
+                let is_late = self.context.clock.now_ms() >= began_ms + PASS_MS;
+                self.with_connection(key, |connection, context, app, _| match is_late {
+                    true => Fate::Again,
+                    false => connection.settle(context, app),
+                });
             }
         }
         true

@@ -19,7 +19,10 @@ const SINGLE_BYTES_MAX: usize = 768;
 /// take it, and its memory serves the next part (bench: asgi-upload).
 const CONTENT_BYTES_PER_PASS: usize = 2 * ROOM_BYTES_MAX;
 /// How long a pass serves events, and then turns that were left. Longer than a turn, so that one slow client is not alone in it.
-const PASS_MS: u64 = 2 * TURN_MS;
+pub(super) const PASS_MS: u64 = 2 * TURN_MS;
+
+/// Passes after which deadlines count although there is more to read: some seconds of a pass each.
+const UNREAD_PASSES_MAX: u32 = 64;
 
 /// What was read ahead.
 type Ahead = [Option<(Readiness, Received)>; AHEAD_MAX];
@@ -31,6 +34,7 @@ impl<A: App> Worker<A> {
             let unix_s = self.context.clock.unix_s();
             self.context.stamp.refresh(unix_s);
         }
+        let waited_ms = self.context.clock.now_ms();
         self.context.content_bytes = 0;
         self.context.batch.open();
         if self.accepting.is_shared() {
@@ -42,13 +46,24 @@ impl<A: App> Worker<A> {
         }
         self.send_batch();
         self.take_mail();
-        if self.timers.is_due(self.context.clock.now_ms()) {
-            self.expire();
+        if self.timers.is_due(waited_ms) && self.has_read_all() {
+            self.expire(waited_ms);
         }
         if self.accepting.is_due(self.context.clock.now_ms()) {
             self.resume();
         }
         is_foreign_ready
+    }
+
+    /// Whether all that had arrived when the wait ended is read: before that, nobody is too late. After some passes in which there was always
+    /// more, it is time nevertheless.
+    fn has_read_all(&mut self) -> bool {
+        let may_be_more = self.has_events() || self.events.is_full();
+        self.unread_passes = match may_be_more && self.unread_passes < UNREAD_PASSES_MAX {
+            true => self.unread_passes + 1,
+            false => 0,
+        };
+        self.unread_passes == 0
     }
 
     fn serve_events(&mut self) -> bool {
@@ -197,7 +212,7 @@ impl<A: App> Worker<A> {
         }
     }
 
-    fn send_batch_if_due(&mut self) {
+    pub(super) fn send_batch_if_due(&mut self) {
         if self.context.batch.is_due(self.context.clock.now_ms()) {
             self.send_batch();
             self.context.batch.open();

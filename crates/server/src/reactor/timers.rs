@@ -8,9 +8,8 @@ use crate::app::App;
 use crate::link::Fate;
 
 impl<A: App> Worker<A> {
-    /// Acts on every deadline that has passed.
-    pub(super) fn expire(&mut self) {
-        let now_ms = self.context.clock.now_ms();
+    /// Acts on every deadline that had passed at `now_ms`, of which everything that had arrived is read.
+    pub(super) fn expire(&mut self, now_ms: u64) {
         let mut due = std::mem::take(&mut self.due);
         self.timers.expire(now_ms, &mut due);
         for key in due.drain(..) {
@@ -20,7 +19,7 @@ impl<A: App> Worker<A> {
                 _ => continue,
             }
             self.with_connection(key as usize, |connection, context, app, _| {
-                if connection.deadline_ms(context) <= context.clock.now_ms() {
+                if connection.deadline_ms(context) <= now_ms {
                     connection.expire(context, app)
                 } else {
                     Fate::Open

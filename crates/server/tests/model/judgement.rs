@@ -122,6 +122,9 @@ pub(crate) fn of_abort(app: &ModelApp<'_>, index: usize, why: Abort) -> Result<A
     }
 }
 
+/// A response of more bytes may fill a socket, or is long.
+const LOOKED_UP_BYTES: usize = 4_000;
+
 /// A timeout acts at most a tick late, as far as that can be told: when time passed as the worker waits.
 fn is_too_late(app: &ModelApp<'_>, due_ms: u64, at_ms: u64) -> Result<(), String> {
     let is_exact = app
@@ -297,13 +300,17 @@ fn check_idle_time(
 ) -> Result<(), String> {
     let facts = &app.facts[conversation];
     let before = number.checked_sub(1);
-    let is_plain = before.is_none_or(|before| !has_content(app.plan(conversation, before)));
+    // Whether a long response has arrived is looked up some time after it was sent.
+    let is_long = |request: &Request| request.handler.reply.bytes > LOOKED_UP_BYTES;
+    let is_plain = before.is_none_or(|before| {
+        let request = app.plan(conversation, before);
+        !has_content(request) && !is_long(request)
+    });
     let mark = app.streams[conversation].marks.get(number);
     let is_idle = mark.is_none_or(|mark| facts.offered <= mark.start);
     match facts.ended_ms {
         Some(ended_ms) if is_plain && is_idle && facts.was_attentive => {
-            // Whether a long response has arrived is looked up some time after it was sent.
-            let due_ms = idle_until_ms(facts, number, since_ms) + WRITE_TIMEOUT_MS / 4;
+            let due_ms = idle_until_ms(facts, number, since_ms);
             let name = format!("/{conversation}: idle behind request {number}");
             is_too_late(app, due_ms, ended_ms).map_err(|text| format!("{name}, closed {text}"))
         }
