@@ -79,7 +79,8 @@ impl Siblings {
     }
 }
 
-/// One process's place among its siblings.
+/// One process's place among its siblings. That it is no more says nothing: a child that the application forks has a copy of it too.
+/// [`Siblings::clear`] says that the process has ended.
 pub struct Seat {
     siblings: Siblings,
     own: &'static Words,
@@ -194,12 +195,6 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.leave();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,7 +289,6 @@ mod tests {
         std::thread::spawn(move || {
             theirs.set_open(3);
             theirs.take_part();
-            std::mem::forget(theirs);
         })
         .join()
         .unwrap();
