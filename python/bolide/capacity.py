@@ -24,16 +24,22 @@ def raise_descriptor_limit(settings: Settings) -> None:
     nobody has to use that.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = settings.core["connections_max"] + DESCRIPTOR_RESERVE
+    needed = descriptors_needed(settings)
     if hard != resource.RLIM_INFINITY:
         needed = min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
+def descriptors_needed(settings: Settings) -> int:
+    """Return how many descriptors one worker may have open."""
+    # A worker can wake each of the others, so it has a descriptor of each.
+    return settings.core["connections_max"] + DESCRIPTOR_RESERVE + settings.workers - 1
+
+
 def shortfalls(settings: Settings) -> list[str]:
     """Name each limit of the settings that the machine does not let the server have."""
-    found = [_backlog(settings.backlog), _descriptors(settings.core["connections_max"])]
+    found = [_backlog(settings.backlog), _descriptors(settings)]
     return [line for line in found if line]
 
 
@@ -50,9 +56,9 @@ def _backlog(asked: int) -> str:
     )
 
 
-def _descriptors(connections_max: int) -> str:
+def _descriptors(settings: Settings) -> str:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = connections_max + DESCRIPTOR_RESERVE
+    needed, connections_max = descriptors_needed(settings), settings.core["connections_max"]
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return ""
     if hard == resource.RLIM_INFINITY or hard >= needed:

@@ -59,6 +59,12 @@ def test_too_few_descriptors(machine: pytest.MonkeyPatch, hard: int, mend: str) 
     ]
 
 
+def test_each_worker_has_a_descriptor_of_each_other(machine: pytest.MonkeyPatch) -> None:
+    assert capacity.descriptors_needed(settings()) == 1064
+    many = resolve({"workers": 33}, environ={})
+    assert capacity.descriptors_needed(many) == many.core["connections_max"] + 64 + 32
+
+
 @pytest.mark.parametrize(
     ("hard", "raised"), [(2000, [(1065, 2000)]), (1064, []), (UNLIMITED, [(1065, UNLIMITED)])]
 )
