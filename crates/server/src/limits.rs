@@ -24,7 +24,7 @@ settings! {
         whole_content_bytes_max: 1048576, "bytes",
             "Content of known length that is read before a thread calls a WSGI application with it, so that a slow upload holds no thread; a longer one is read by the application as it arrives. Chunked content is always read before.";
         connections_max: 16384, "count",
-            "Open connections of one worker; for one more the response is 503, and it is closed.";
+            "Open connections of one worker. One more waits for another worker that has room; if all are full, the response is 503, and it is closed.";
     }
 }
 
