@@ -29,6 +29,12 @@ def batch(path: str, blocking_ms: int = BLOCKING_MS) -> bytes:
     return b"".join(head("GET", f"{path}/{blocking_ms}/{number}") for number in range(COUNT))
 
 
+def with_content(requests: bytes) -> bytes:
+    """Return the requests, each with an empty chunked content."""
+    chunked = b"\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    return requests.replace(b"\r\n\r\n", chunked)
+
+
 NUMBERS = [b"%d" % number for number in range(COUNT)]
 
 
@@ -53,6 +59,18 @@ def test_another_client_and_timers_have_their_turn(start: Start, kind: str) -> N
         assert [greedy.read().content for _ in range(COUNT)] == NUMBERS
         assert max(waits_s) < SHARE_S_MAX
         assert not has_timer(kind) or float(other.get("/gap").content) < SHARE_S_MAX
+
+
+def test_requests_with_content_leave_others_their_turn(start: Start) -> None:
+    target, path = KINDS["native"]
+    server = start(*target)
+    with server.connect() as greedy, server.connect() as other:
+        other.get("/hello")
+        greedy.send(with_content(batch(path)))
+        begin = time.monotonic()
+        assert other.get("/hello").content == b"hello"
+        assert time.monotonic() - begin < SHARE_S_MAX
+        assert [greedy.read().content for _ in range(COUNT)] == NUMBERS
 
 
 @pytest.mark.parametrize("kind", KINDS)

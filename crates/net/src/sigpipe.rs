@@ -1,6 +1,6 @@
 //! What the process does at SIGPIPE, which is the application's to say, at any time.
 //!
-//! Holds the only `unsafe` of this crate: neither the standard library nor `rustix` asks for this.
+//! With `unsafe`: neither the standard library nor `rustix` asks for this.
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;

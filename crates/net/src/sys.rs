@@ -1,4 +1,4 @@
-//! System calls that `rustix` has no safe form of. The only file of this crate with unsafe code.
+//! What the kernel says about a socket's queue, which `rustix` has no safe form of.
 
 #![allow(
     unsafe_code,

@@ -8,7 +8,7 @@
 //! | `Cutting` | the peer has received what was sent; it is stuck | reset |
 //!
 //! Two laws hold: every open connection has a deadline, or an application that owes a response, or a turn that is due; and when all
-//! applications have responded and all peers have ended, nothing is left (`tests/model.rs`).
+//! applications have responded and all peers have ended, nothing is left (`tests/model/main.rs`).
 
 use net::{Peer, Poller, Received, Transport};
 

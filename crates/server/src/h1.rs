@@ -7,9 +7,10 @@
 //! | `Idle` | part of a head arrives | `Head` |
 //! | `Idle`, `Head` | a whole head arrives; the request may begin | `Idle` (the response is there, or an exchange is queued), `Content`, or `Closing` |
 //! | `Idle`, `Head` | a whole head arrives; the request may not begin yet | `Waiting` for what stops it |
-//! | `Idle`, `Head` | malformed input, `header_timeout_ms`, `keep_alive_timeout_ms` | `Closing` |
-//! | `Waiting` | an exchange ends, the socket has room, the next turn comes | `Head`, and on |
-//! | `Content` | its end is read and taken | `Idle`, or `Closing` after the last request |
+//! | `Idle`, `Head` | malformed input, `header_timeout_ms` | `Closing` |
+//! | `Idle` | `keep_alive_timeout_ms` | the link is closed |
+//! | `Waiting` | an exchange ends, the socket has room, the next turn comes | `Idle`, and on |
+//! | `Content` | its end is read and taken | `Idle`, `Waiting` if the next request is there, or `Closing` after the last one |
 //! | `Content` | it is too long, malformed, too slow, or cut by the peer's end | `Closing` |
 //! | any | a response that says `close`, or is cut, has left | `Closing` |
 //! | `Closing` | all responses have left | the link is closed |
@@ -51,7 +52,7 @@ const QUEUE_KEPT: usize = 4;
 /// What a request that has arrived waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum For {
-    /// An exchange before it, or room for its response.
+    /// An exchange before it, or room for its response; or nothing any more, so that it is next when this turn goes on.
     Exchange,
     /// The socket.
     Socket,
@@ -192,6 +193,7 @@ impl H1 {
     pub(crate) fn abandon<A: App>(&mut self, turn: &mut Turn<'_, A>, why: Abort) -> Fate {
         let mut is_owed =
             turn.link.is_full() || matches!(self.reading, Reading::Closing(Ending::Cut));
+        self.log_uncalled(turn);
         for mut queued in std::mem::take(&mut self.queue) {
             let exchange = &mut queued.exchange;
             is_owed |= exchange.progress != Progress::Waiting;

@@ -78,6 +78,32 @@ fn a_stream_to_a_client_that_never_reads_is_bounded() {
 }
 
 #[test]
+fn a_client_gets_no_more_turns_than_another_by_sending() {
+    let mut server = Server::new();
+    server.worker.app.pull_bytes = 1000;
+    let mut clients = [server.connect_by_tcp(), server.connect_by_tcp()];
+    for client in &clients {
+        client.send(&get("/pull/9000000"));
+    }
+    let mut received = [0, 0];
+    for byte in get("/next").chars().take(30) {
+        clients[0].send(&byte.to_string());
+        for _ in 0..3 {
+            server.pass();
+            for (client, received) in clients.iter_mut().zip(&mut received) {
+                client.receive();
+                *received += client.rest_bytes();
+                client.forget();
+            }
+        }
+    }
+    assert!(
+        received[1] > 0 && received[0] < 2 * received[1],
+        "{received:?}"
+    );
+}
+
+#[test]
 fn an_endless_stream_leaves_others_their_turn() {
     let mut server = Server::new();
     server.worker.app.pull_bytes = 1000;

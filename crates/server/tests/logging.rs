@@ -136,6 +136,18 @@ fn a_client_that_left_has_its_line() {
 }
 
 #[test]
+fn a_client_that_left_inside_its_content_has_its_line() {
+    let (mut server, lines) = logging();
+    let client = server.connect();
+    let request = post("/read", "content");
+    client.send(&request[..request.len() - 1]);
+    server.settle();
+    drop(client);
+    server.pass_until(|server| server.is_empty());
+    assert_eq!(lines(server), ["\"POST /read HTTP/1.1\" 499 0 \"-\" \"-\""]);
+}
+
+#[test]
 fn a_log_does_not_split_a_batch() {
     let (mut server, lines) = logging();
     let mut client = server.connect_by_packets();

@@ -109,6 +109,21 @@ fn a_crowd_over_the_limit_is_bounded() {
 }
 
 #[test]
+fn those_that_are_turned_away_take_nobodys_place() {
+    let mut server = Server::with(|config| config.limits.connections_max = 1);
+    let first = server.connect();
+    let mut crowd: Vec<Client> = (0..10).map(|_| server.connect()).collect();
+    for client in &mut crowd {
+        // They stay, and say nothing.
+        assert_eq!(server.response(client).status, 503);
+    }
+    drop(first);
+    server.settle();
+    let mut next = server.connect();
+    assert_eq!(server.ask(&mut next, &get("/next")).content, "/next");
+}
+
+#[test]
 fn a_panic_ends_its_connection_and_nothing_of_it_reaches_another() {
     for panicking in [get("/panic"), get("/before") + &get("/panic")] {
         let mut server = Server::new();

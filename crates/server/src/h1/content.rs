@@ -6,7 +6,7 @@ use wire::{BodyDecoder, BodyLength, Decoded, Progress as Parsed, ProtocolError};
 
 use super::input::{CONTENT_TOO_LONG, Refused};
 use super::queue::Queued;
-use super::{Ending, For, H1, Reading, log_abandoned};
+use super::{CLIENT_CLOSED_REQUEST, Ending, For, H1, Reading, log_abandoned};
 use crate::app::{Abort, App, Content};
 use crate::context::Context;
 use crate::exchange::Progress;
@@ -239,7 +239,22 @@ impl H1 {
             }
             log_abandoned(turn.context, &mut cut);
         }
+        self.log_uncalled(turn);
         self.stop_reading(ending);
+    }
+
+    /// Writes the access log's line of a request that was to be called with its content, which will not come.
+    #[cold]
+    pub(super) fn log_uncalled<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        if let Reading::Content(incoming) = &mut self.reading
+            && turn.context.log.is_some()
+            && let Some((bytes, _)) = incoming.inbound.take_call()
+            && let Ok(Parsed::Complete(head)) =
+                wire::parse_request(&bytes, &turn.context.head_limits)
+        {
+            let record = self.record(turn, Some(&head), CLIENT_CLOSED_REQUEST, 0);
+            turn.context.log(record.as_deref());
+        }
     }
 
     /// Whether a handler waits for its peer: then the peer's time runs, not the handler's.
