@@ -301,11 +301,9 @@ fn check_idle_time(
     let facts = &app.facts[conversation];
     let before = number.checked_sub(1);
     // Whether a long response has arrived is looked up some time after it was sent.
-    let is_long = |request: &Request| request.handler.reply.bytes > LOOKED_UP_BYTES;
-    let is_plain = before.is_none_or(|before| {
-        let request = app.plan(conversation, before);
-        !has_content(request) && !is_long(request)
-    });
+    let is_long = |before| app.plan(conversation, before).handler.reply.bytes > LOOKED_UP_BYTES;
+    let is_plain = before.is_none_or(|before| !has_content(app.plan(conversation, before)))
+        && !(0..number).any(is_long);
     let mark = app.streams[conversation].marks.get(number);
     let is_idle = mark.is_none_or(|mark| facts.offered <= mark.start);
     match facts.ended_ms {
