@@ -20,9 +20,11 @@ use crate::link::{Delivery, Fate, Link, Turn};
 use crate::mailbox::Command;
 use crate::timeouts::Timeouts;
 
-/// How long input is discarded from a peer that goes on sending: as long as an upload of some size may take whose sender looks for a
-/// response only at its end, as proxies do.
-const LINGER_MS_MAX: u64 = 30_000;
+/// How many times `linger_timeout_ms` input is discarded from a peer that goes on sending: as long as an upload of some size may take
+/// whose sender looks for a response only at its end, as proxies do.
+const LINGERS_MAX: u64 = 15;
+/// So much is discarded at least, and `body_bytes_max` if that is more.
+const LINGER_BYTES: u64 = 1 << 20;
 
 enum Phase {
     Preface {
@@ -183,7 +185,7 @@ impl Connection {
                 if let Arrived::Since(since_ms) = arrived {
                     *since_ms = context.clock.now_ms();
                 }
-                match *discarded_bytes > context.limits.body_bytes_max {
+                match *discarded_bytes > context.limits.body_bytes_max.max(LINGER_BYTES) {
                     true => Fate::Close,
                     false => Fate::Open,
                 }
@@ -336,6 +338,7 @@ impl Connection {
         if !self.link.shut(has_unread) || context.timeouts.linger_timeout_ms == 0 {
             return Fate::End { has_unread };
         }
+        let linger_ms = context.timeouts.linger_timeout_ms;
         let now_ms = context.clock.now_ms();
         let arrived = match self.link.check_delivery(context) {
             Delivery::Complete => Arrived::Since(now_ms),
@@ -344,7 +347,7 @@ impl Connection {
         self.phase = Phase::Lingering {
             discarded_bytes: 0,
             arrived,
-            until_ms: now_ms.saturating_add(LINGER_MS_MAX),
+            until_ms: now_ms.saturating_add(LINGERS_MAX.saturating_mul(linger_ms)),
         };
         Fate::Open
     }
