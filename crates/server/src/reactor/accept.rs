@@ -111,7 +111,7 @@ impl Accepting {
             return;
         };
         seat.set_open(open);
-        self.rush.opened(key, open, now_ms);
+        self.rush.opened(key, now_ms);
     }
 
     fn watch(&mut self, poller: &Poller) -> io::Result<()> {
@@ -210,7 +210,7 @@ impl<A: App> Worker<A> {
         };
         seat.set_open(self.admitted());
         self.accepting.rush.closed(key, self.context.clock.now_ms());
-        if self.accepting.state == State::Resting && self.turn() == Turn::Ours {
+        if self.accepting.state == State::Resting && (self.is_rush() || self.turn() == Turn::Ours) {
             self.resume();
         }
     }
@@ -305,11 +305,13 @@ impl<A: App> Worker<A> {
         let Some(seat) = &self.accepting.seat else {
             return Turn::Ours;
         };
-        let (most, now_ms) = (self.connections_max(), self.context.clock.now_ms());
-        if self.accepting.rush.is_on(now_ms) && self.admitted() < most {
-            return Turn::Ours;
-        }
-        seat.turn(most, now_ms)
+        seat.turn(self.connections_max(), self.context.clock.now_ms())
+    }
+
+    /// Whether the next connection is likely to be none to be spread.
+    fn is_rush(&self) -> bool {
+        let now_ms = self.context.clock.now_ms();
+        self.accepting.rush.is_on(now_ms) && self.admitted() < self.connections_max()
     }
 
     /// Whether the next connection is for us to accept. If not, this worker rests.
@@ -319,6 +321,10 @@ impl<A: App> Worker<A> {
         }
         let turn = self.turn();
         if turn == Turn::Ours {
+            return true;
+        }
+        if self.is_rush() {
+            self.accepting.rush.go_ahead();
             return true;
         }
         self.leave_to(turn);
