@@ -54,7 +54,7 @@ SERVER_LAYERS = (
     {"app", "batch", "timeouts", "limits"},
     {"access_log", "id", "pace", "responder", "response", "router", "setting", "share"},
 )
-"""The modules of the server crate, from the top: each uses only what is in a layer below its own."""
+"""The modules of the server crate, from the top: each uses only those below its own layer."""
 
 FRAMEWORK = {"_core", "errors", "web"}
 """What bolide.web may import of bolide."""
