@@ -15,6 +15,8 @@ pub struct TimerWheel {
     /// The first tick that has not fired yet.
     next_tick: u64,
     count: usize,
+    /// No slot before this tick's holds a reminder: so that a wait need not look through them.
+    nearest_tick: u64,
 }
 
 impl TimerWheel {
@@ -24,6 +26,7 @@ impl TimerWheel {
             slots: vec![Vec::new(); SLOTS],
             next_tick: now_ms / TICK_MS,
             count: 0,
+            nearest_tick: u64::MAX,
         }
     }
 
@@ -35,6 +38,7 @@ impl TimerWheel {
         if let Some(slot) = self.slots.get_mut(tick as usize % SLOTS) {
             slot.push((tick, key));
             self.count += 1;
+            self.nearest_tick = self.nearest_tick.min(tick);
         }
     }
 
@@ -42,14 +46,17 @@ impl TimerWheel {
     ///
     /// If the nearest reminder belongs to a later turn of the wheel, this is too short, which costs one idle pass.
     pub fn wait_ms(&self, now_ms: u64) -> Option<u64> {
-        if self.count == 0 {
-            return None;
-        }
+        let at_ms = self.nearest_tick.saturating_mul(TICK_MS);
+        (self.count > 0).then(|| at_ms.saturating_sub(now_ms))
+    }
+
+    /// The tick of the first slot that holds a reminder.
+    fn find_nearest(&self) -> u64 {
         let ahead = (0..SLOTS as u64).find(|ahead| {
             let slot = self.slots.get((self.next_tick + ahead) as usize % SLOTS);
             slot.is_some_and(|slot| !slot.is_empty())
-        })?;
-        Some(((self.next_tick + ahead) * TICK_MS).saturating_sub(now_ms))
+        });
+        ahead.map_or(u64::MAX, |ahead| self.next_tick + ahead)
     }
 
     /// Whether a tick has passed since the last [`TimerWheel::expire`]: a cheap check for every pass.
@@ -77,6 +84,7 @@ impl TimerWheel {
             }
         }
         self.next_tick = self.next_tick.max(last + 1);
+        self.nearest_tick = self.find_nearest();
     }
 }
 

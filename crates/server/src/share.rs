@@ -46,9 +46,9 @@ impl Share {
         self.unclocked == 0 && self.is_used(clock)
     }
 
-    /// Reads the clock.
+    /// Reads the clock. True when the turn is over.
     #[inline(never)]
-    fn is_used(&mut self, clock: &mut Clock) -> bool {
+    pub(crate) fn is_used(&mut self, clock: &mut Clock) -> bool {
         self.unclocked = (self.requests * 2).min(UNCLOCKED_MAX);
         self.requests += self.unclocked;
         let is_late = clock.tick().saturating_sub(self.began_ms) >= TURN_MS;

@@ -63,17 +63,13 @@ impl H1 {
                     if !self.head(turn, &mut rest) {
                         break;
                     }
-                    if self.waits_for_request() {
-                        self.stop_for_others(turn, rest);
-                    }
+                    self.stop_for_others(turn, rest);
                 }
                 Reading::Content(_) => {
                     if !self.content(turn, &mut rest) {
                         break;
                     }
-                    if self.waits_for_request() {
-                        self.stop_for_others(turn, rest);
-                    }
+                    self.stop_after_content(turn, rest);
                 }
                 Reading::Head | Reading::Waiting(_) => break,
                 Reading::Closing(ending) => {
@@ -102,12 +98,24 @@ impl H1 {
         }
     }
 
+    /// As [`H1::stop_for_others`], when a content may have come to its end, and its request has been called.
+    #[inline(never)]
+    fn stop_after_content<A: App>(&mut self, turn: &mut Turn<'_, A>, rest: &[u8]) {
+        if self.waits_for_request() {
+            let context = &mut *turn.context;
+            let is_much = context.out.len() as u64 >= context.limits.send_buffer_bytes_max;
+            if context.share.is_used(&mut context.clock) || is_much {
+                self.pause(turn, rest, is_much);
+            }
+        }
+    }
+
     #[cold]
     fn pause<A: App>(&mut self, turn: &mut Turn<'_, A>, rest: &[u8], is_much: bool) {
         if is_much {
             self.send_now(turn);
         }
-        if rest.is_empty() {
+        if rest.is_empty() || !self.waits_for_request() {
             return;
         }
         if turn.link.is_full() {
