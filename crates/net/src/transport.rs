@@ -1,4 +1,4 @@
-//! A connected socket, behind the functions that TLS will have too: receive, send, what it holds back, and a close in two steps.
+//! A connected socket, with the functions that TLS will have too: receive, send, what it holds back, and a close in two steps.
 
 use std::fs::File;
 use std::io;

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `Preface` | the first bytes arrive, which choose the protocol; `header_timeout_ms` | the protocol; end |
 //! | `H1` | the protocol says that all is said ([`Fate::End`]) or cut ([`Fate::Cut`]) | `Lingering`, `Cutting`, or closed |
-//! | `Lingering` | the peer ends its side; `linger_timeout_ms` after it has received everything; it is stuck, or sends too much | closed |
+//! | `Lingering` | the peer ends its side, or has received everything and is silent for `linger_timeout_ms`; it is stuck, or sends too much or too long | closed |
 //! | `Cutting` | the peer has received what was sent; it is stuck | reset |
 //!
 //! Two laws hold: every open connection has a deadline, or an application that owes a response, or a turn that is due; and when all

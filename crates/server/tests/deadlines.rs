@@ -60,7 +60,7 @@ fn a_head_behind_a_pending_response_has_its_own_time() {
     let mut client = server.connect();
     client.send(&(get("/later") + "GET /part"));
     server.pass_until(|server| server.worker.app.called.len() == 1);
-    // The refusal stands behind the response that is owed.
+    // The refusal follows the response that is owed.
     server.pass_until(|server| server.worker.before_wait().is_none());
     assert!(client.is_quiet());
     server.respond(server.exchange("/later"), "first");

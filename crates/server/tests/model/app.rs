@@ -239,7 +239,7 @@ impl<'a> ModelApp<'a> {
         Outcome::Responded
     }
 
-    /// Ends with no response: the server's own stands in.
+    /// Ends with no response: the server sends its own.
     fn forget(&mut self, index: usize) -> Outcome {
         self.begin_in_call(index, 500, Form::Failure);
         let now_ms = self.now_ms;

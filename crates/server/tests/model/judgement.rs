@@ -60,7 +60,7 @@ pub(crate) fn of_call(
         let head = before.head.filter(|head| head.taken.is_some());
         let closes = head.map_or(Closes::Either, |head| head.closes(plan, earlier_mark));
         if !plan.persistence.is_kept() || closes == Closes::Yes || before.is_cut() {
-            return Err(format!("{name} was called behind the last request"));
+            return Err(format!("{name} was called after the last request"));
         }
         let may_run_beside = is_safe(plan) && is_safe(request) && !has_content(request);
         let is_complete = before.is_over() || before.state == State::Ending;
@@ -264,7 +264,7 @@ pub(crate) fn of_end(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> Re
     match is_slow {
         true => Ok(()),
         false => Err(format!(
-            "/{conversation} was ended at request {number}, {} ms behind the one before, for no reason",
+            "/{conversation} was ended at request {number}, {} ms after the one before, for no reason",
             until_ms.saturating_sub(since_ms)
         )),
     }
@@ -351,7 +351,7 @@ pub(crate) fn of_quiet(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> 
     }
     let Some(mark) = app.streams[conversation].marks.get(number) else {
         return match facts.half_closed_ms {
-            Some(_) => Err(format!("/{conversation} is open behind its client's end")),
+            Some(_) => Err(format!("/{conversation} is open after its client's end")),
             None => Ok(()),
         };
     };
@@ -359,7 +359,7 @@ pub(crate) fn of_quiet(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> 
         return Err(format!("{name} is sent and not served"));
     }
     match facts.half_closed_ms {
-        Some(_) => Err(format!("/{conversation} is open behind its client's end")),
+        Some(_) => Err(format!("/{conversation} is open after its client's end")),
         None => Ok(()),
     }
 }

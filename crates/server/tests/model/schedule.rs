@@ -100,7 +100,7 @@ pub(crate) enum Fault {
     Version,
     /// 431.
     LongSection,
-    /// 400, behind the first chunk; only of chunked content.
+    /// 400, after the first chunk; only of chunked content.
     ChunkSize,
 }
 
@@ -235,7 +235,7 @@ pub(crate) enum Amount {
     Head,
     /// To the end of the next request.
     Request,
-    /// To the end of the next request, and so many bytes of the one behind it.
+    /// To the end of the next request, and so many bytes of the one after it.
     Beyond(usize),
     All,
 }

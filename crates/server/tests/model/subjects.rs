@@ -66,7 +66,7 @@ fn refusals_of_head() {
     });
 }
 
-/// The last response is not lost to what the client has sent behind its request meanwhile (RFC 9112 section 9.6).
+/// The last response is not lost to what the client has sent after its request meanwhile (RFC 9112 section 9.6).
 #[test]
 fn last_responses_and_what_is_sent_behind_their_requests() {
     let profile = Profile {
@@ -83,7 +83,7 @@ fn last_responses_and_what_is_sent_behind_their_requests() {
     });
 }
 
-/// Nothing is served behind a response that ends the connection, also where its request did not say so.
+/// Nothing is served after a response that ends the connection, also where its request did not say so.
 #[test]
 fn requests_behind_a_response_that_ends_the_connection() {
     hold_about(ONE, 1, |schedule| {
