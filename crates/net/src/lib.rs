@@ -1,10 +1,11 @@
 //! The reactor's parts: readiness, time, deadlines, listeners and transports.
 //!
 //! This crate deals with descriptors and bytes, and knows neither HTTP nor Python. Every system call goes through `rustix`; `unsafe` is
-//! needed only in `sys.rs`, `sigpipe.rs`, and in `shared.rs` for memory that processes share. Read [`poller`] first: a backend for another kernel is one
+//! needed only in `sys.rs`, `sigpipe.rs`, `fork.rs`, and in `shared.rs` for memory that processes share. Read [`poller`] first: a backend for another kernel is one
 //! more file with the same six functions.
 
 mod clock;
+mod fork;
 mod listener;
 mod poller;
 mod rest;
@@ -17,6 +18,7 @@ mod transport;
 mod waker;
 
 pub use clock::{Clock, precise_ns};
+pub use fork::{has_forked, watch_forks};
 pub use listener::{Accepted, Listener};
 pub use poller::{Events, Interest, Interrupted, Poller, Readiness, Token};
 pub use rest::Rest;

@@ -36,7 +36,7 @@ use net::Received;
 use self::content::Incoming;
 pub(crate) use self::deadlines::DRAINING_IDLE_MS;
 use self::input::Refused;
-use self::queue::Queued;
+use self::queue::{Queued, Window};
 use crate::app::{Abort, App};
 use crate::context::Context;
 use crate::exchange::Progress;
@@ -92,6 +92,7 @@ pub(crate) struct H1 {
     input: Vec<u8>,
     /// Requests whose responses have not left, in order.
     queue: VecDeque<Queued>,
+    window: Window,
     /// Start of the current wait for a request (`Idle`) or its head (`Head`).
     since_ms: u64,
 }
@@ -102,6 +103,7 @@ impl H1 {
             reading: Reading::Idle,
             input: Vec::new(),
             queue: VecDeque::new(),
+            window: Window::FIRST,
             since_ms: now_ms,
         }
     }

@@ -426,25 +426,31 @@ impl Link {
     /// First step: ends our sending side. True when the second has to wait, because closing now could reset away what the peer has not
     /// read: it sent more than was read, or much is still on its way.
     pub(crate) fn shut(&mut self, has_unread: bool) -> bool {
-        let has_unread = has_unread || (!self.has_ended() && self.transport.unread_bytes() > 0);
-        self.transport.shutdown_send();
+        let has_unread = || has_unread || self.transport.unread_bytes() > 0;
         let is_on_its_way = || {
             let may_be = self.sent_bytes > PROMPT_BYTES;
             may_be && self.transport.unacknowledged_bytes() > PROMPT_BYTES
         };
-        !self.has_ended() && (has_unread || is_on_its_way())
+        let waits = !self.has_ended() && (has_unread() || is_on_its_way());
+        if waits || net::has_forked() {
+            self.transport.shutdown_send();
+        }
+        waits
     }
 
-    /// Second step: the socket is let go, so that no event and no copy of its descriptor in another process keeps it.
+    /// Second step: the socket is let go. Where a child may hold a copy of its descriptor, that neither keeps it open nor has its events
+    /// reported here.
     pub(crate) fn close(self, poller: &Poller, fate: Fate) {
-        if self.watch != Watch::None {
+        let is_copied = net::has_forked();
+        if is_copied && self.watch != Watch::None {
             let _ = poller.remove(self.transport.as_fd());
         }
         match fate {
             Fate::Reset => self.transport.reset(),
             // The first step was taken, and the second need not wait.
             Fate::End { .. } => {}
-            _ => self.transport.shutdown_both(),
+            _ if is_copied => self.transport.shutdown_both(),
+            _ => {}
         }
     }
 }

@@ -118,6 +118,7 @@ impl<A: App> Worker<A> {
         mailbox: Arc<Mailbox>,
         clock: Clock,
     ) -> io::Result<Worker<A>> {
+        net::watch_forks();
         let stamp = Stamp::new(!config.omits_server_field, clock.unix_s());
         let now_ms = clock.now_ms();
         Ok(Worker {

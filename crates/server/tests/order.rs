@@ -131,6 +131,35 @@ fn pipelined_requests_in_work_are_bounded_and_then_reading_pauses() {
 }
 
 #[test]
+fn more_requests_are_begun_together_as_responses_prove_short() {
+    let mut server = Server::new();
+    let mut client = server.connect_by_tcp();
+    let requests: String = (0..40)
+        .map(|number| get(&format!("/later/{number}")))
+        .collect();
+    client.send(&requests);
+    let mut in_work = |server: &mut Server, responded: usize, length: usize| {
+        let id = server.exchange(&format!("/later/{}", responded - 1));
+        server.respond(id, &"x".repeat(length));
+        let response = server.response(&mut client);
+        assert_eq!((response.status, response.content.len()), (200, length));
+        server.settle();
+        server.targets().len() - responded
+    };
+    server.settle();
+    assert_eq!(server.targets().len(), 4);
+    assert_eq!(in_work(&mut server, 1, 16), 8);
+    assert_eq!(in_work(&mut server, 2, 16), 16);
+    assert_eq!(in_work(&mut server, 3, 16), 16);
+    // One of 16 that would fill the send buffer (256 KiB).
+    for responded in 4..19 {
+        let left = 19 - responded;
+        assert_eq!(in_work(&mut server, responded, 17_000), left.max(1));
+    }
+    assert_eq!(in_work(&mut server, 19, 16), 2);
+}
+
+#[test]
 fn a_clients_end_is_told_while_requests_wait_behind() {
     let mut server = Server::new();
     let mut client = server.connect();

@@ -165,7 +165,7 @@ impl H1 {
     /// Whether a request may run beside others: all are safe, it has no content, and they are neither too many nor hold too much.
     fn may_overtake<A: App>(&self, turn: &Turn<'_, A>, head: &RequestHead<'_>) -> bool {
         let limits = &turn.context.limits;
-        let has_room = (self.queue.len() as u64) < limits.pipelined_exchanges_max;
+        let has_room = self.window.has_room(self.queue.len(), limits);
         let is_safe = head.method.is_safe() && head.body_length == BodyLength::None;
         // Those that are not there yet may be as long as others were.
         let waiting_bytes = || -> u64 {

@@ -53,6 +53,8 @@ impl H1 {
         }
         if queued.exchange.is_ended() {
             turn.context.note_response(response_bytes);
+            self.window
+                .note_response(response_bytes, &turn.context.limits);
             self.release_content(turn, id, is_persistent);
         }
         if !is_persistent {

@@ -4,6 +4,7 @@ use wire::Version;
 
 use crate::exchange::output::Output;
 use crate::exchange::{Encoder, Exchange, Obeyed, Progress};
+use crate::limits::Limits;
 use crate::mailbox::Command;
 use crate::responder::{Delimiter, Fields, Framing, Responder, Stamp};
 use crate::response::{FilePart, Response};
@@ -39,6 +40,31 @@ impl Queued {
             Progress::Pushed | Progress::Pulled | Progress::Cut
         );
         is_begun && self.encoding.delimiter == Delimiter::End
+    }
+}
+
+/// How many requests of a connection may be in work together: few until their responses proved short, as nobody knows how long a
+/// response gets before it is there.
+#[derive(Clone, Copy)]
+pub(super) struct Window(u8);
+
+impl Window {
+    pub(super) const FIRST: Window = Window(4);
+
+    /// Whether one more may begin beside so many.
+    #[inline]
+    pub(super) fn has_room(self, count: usize, limits: &Limits) -> bool {
+        count < usize::from(self.0) && (count as u64) < limits.pipelined_exchanges_max
+    }
+
+    /// Notes the length of a response that came later: short is one of which as many as may wait are within the send buffer.
+    pub(super) fn note_response(&mut self, bytes: u64, limits: &Limits) {
+        let is_short =
+            bytes.saturating_mul(limits.pipelined_exchanges_max) <= limits.send_buffer_bytes_max;
+        self.0 = match is_short {
+            true => self.0.saturating_mul(2),
+            false => 1,
+        };
     }
 }
 
