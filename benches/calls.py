@@ -20,7 +20,7 @@ PIPELINED = 240
 def serve(target: str, rounds: int) -> None:
     """Run the rounds."""
     server = _core.Server(app.core(), {})
-    loop = asyncio.SelectorEventLoop(server.selector())
+    loop = asyncio.SelectorEventLoop(_core.selector(server))
     server.attach(loop, own_selector=True)
     client, connection = socket.socketpair()
     server.adopt(connection.fileno())

@@ -34,6 +34,7 @@ __all__ = [
     "field_line",
     "is_release_build",
     "settings",
+    "selector",
 ]
 
 _FieldLines = Mapping[str, str] | Iterable[tuple[str, str]]
@@ -299,6 +300,9 @@ class Selector:
     def get_map(self) -> Mapping[int, SelectorKey]: ...
     def close(self) -> None: ...
 
+def selector(server: Server) -> BaseSelector:
+    """Give the server's reactor as a selector for `asyncio.SelectorEventLoop`."""
+
 @final
 class AsgiApp:
     """An ASGI application, and what the scopes of its requests begin with."""
@@ -396,9 +400,6 @@ class Server:
 
     def adopt(self, fd: int) -> None:
         """Serve a connection that is accepted already; the descriptor is duplicated."""
-
-    def selector(self) -> BaseSelector:
-        """Give the reactor as a selector for `asyncio.SelectorEventLoop`."""
 
     def attach(self, event_loop: asyncio.AbstractEventLoop, *, own_selector: bool) -> None:
         """Bind it to the running loop; without our selector the loop watches `fileno()`."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from bolide import _core
 from bolide.errors import ConfigError
-
-if TYPE_CHECKING:
-    from bolide import _core
 
 
 def choose(name: str) -> str:
@@ -30,7 +28,7 @@ def choose(name: str) -> str:
 def new(name: str, server: _core.Server) -> asyncio.AbstractEventLoop:
     """Make the loop that `choose` returned."""
     if has_own_selector(name):
-        return asyncio.SelectorEventLoop(server.selector())
+        return asyncio.SelectorEventLoop(_core.selector(server))
     return _uvloop_factory()()
 
 

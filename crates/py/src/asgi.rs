@@ -1,10 +1,10 @@
 //! ASGI applications (specification 2.5, protocol "http").
 
+mod arguments;
 mod exchange;
 mod extensions;
 mod fresh;
-mod kit;
-mod known;
+mod last_start;
 mod memo;
 mod message;
 mod posting;
@@ -18,14 +18,16 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use server::{Abort, App, ExchangeId, Outcome, Pulled, Responder};
 
-use self::exchange::{Direct, Exchange, failure};
-use self::kit::{Kit, Kits};
+use self::arguments::{Arguments, SpareArguments};
+use self::exchange::{Direct, Exchange};
 use self::receive::Receiving;
 use self::scope::Scopes;
-use crate::driver::{After, Purpose, ends_task, log_failure};
 use crate::ffi::{self, Sent};
-use crate::runner::Runner;
-use crate::shared::Shared;
+use crate::run::coroutine::{After, Completion, ends_task};
+use crate::run::exchanges::Exchanges;
+use crate::run::failure::fail;
+use crate::run::log::log_failure;
+use crate::run::runner::Runner;
 
 /// An ASGI application and the constant parts of its scopes.
 #[pyclass(module = "bolide._core", frozen)]
@@ -72,20 +74,20 @@ pub(crate) struct Asgi {
     app: Py<PyAny>,
     as_coroutine: Py<PyAny>,
     scopes: Scopes,
-    kits: Kits,
+    spare: SpareArguments,
     pub(crate) runner: Runner,
 }
 
 impl Asgi {
-    pub(crate) fn new(app: &Bound<'_, AsgiApp>, shared: Arc<Shared>) -> PyResult<Asgi> {
+    pub(crate) fn new(app: &Bound<'_, AsgiApp>, exchanges: Arc<Exchanges>) -> PyResult<Asgi> {
         let (py, own) = (app.py(), app.get());
         let state = own.state.as_ref().map(|state| state.clone_ref(py));
         Ok(Asgi {
             app: own.app.clone_ref(py),
             as_coroutine: own.as_coroutine.clone_ref(py),
             scopes: Scopes::new(py, &own.root_path, state)?,
-            kits: Kits::default(),
-            runner: Runner::new(shared),
+            spare: SpareArguments::default(),
+            runner: Runner::new(exchanges),
         })
     }
 
@@ -97,15 +99,15 @@ impl Asgi {
     ) -> PyResult<Outcome> {
         self.runner.call_begins(py)?;
         let scope = self.scopes.scope(py, request)?;
-        let kit = self.kits.take(py, &self.runner.shared, request)?;
-        let result = self.first_step(py, &kit, &scope);
+        let arguments = self.spare.take(py, &self.runner.exchanges, request)?;
+        let result = self.first_step(py, &arguments, &scope);
         self.scopes.give_back(scope);
         let result = result?;
-        let exchange = kit.exchange.get();
+        let exchange = arguments.exchange.get();
         let outcome = match result {
             Step::Suspended(coroutine, future) => {
                 exchange.keep_title(py, request)?;
-                return self.suspended(py, &kit, coroutine, future, responder);
+                return self.suspended(py, &arguments, coroutine, future, responder);
             }
             Step::Ended(result) => {
                 if result.is_err() || !exchange.is_complete(py) {
@@ -115,7 +117,7 @@ impl Asgi {
             }
         };
         if outcome == Outcome::Responded {
-            self.kits.give_back(py, kit);
+            self.spare.give_back(py, arguments);
         }
         Ok(outcome)
     }
@@ -124,10 +126,14 @@ impl Asgi {
     fn first_step<'py>(
         &mut self,
         py: Python<'py>,
-        kit: &Kit,
+        arguments: &Arguments,
         scope: &Bound<'py, PyDict>,
     ) -> PyResult<Step<'py>> {
-        let arguments = [scope.as_any(), kit.receive.bind(py), kit.send.bind(py)];
+        let arguments = [
+            scope.as_any(),
+            arguments.receive.bind(py),
+            arguments.send.bind(py),
+        ];
         let called = match ffi::call(py, &self.app, arguments) {
             Ok(called) if !ffi::is_coroutine(&called) => {
                 ffi::call(py, &self.as_coroutine, [&called])
@@ -155,15 +161,15 @@ impl Asgi {
     fn suspended(
         &mut self,
         py: Python<'_>,
-        kit: &Kit,
+        arguments: &Arguments,
         coroutine: Bound<'_, PyAny>,
         future: Bound<'_, PyAny>,
         responder: &mut Responder<'_>,
     ) -> PyResult<Outcome> {
-        let exchange = kit.exchange.clone_ref(py);
+        let exchange = arguments.exchange.clone_ref(py);
         let running = Box::new(Running { exchange });
         let task = self.runner.suspended(py, coroutine, future, running)?;
-        let exchange = kit.exchange.get();
+        let exchange = arguments.exchange.get();
         if let Direct::Written = exchange.first_step_ends(py, responder)? {
             return Ok(Outcome::Responded);
         }
@@ -191,7 +197,7 @@ impl Asgi {
             Direct::Written => Ok(Outcome::Responded),
             Direct::Nothing => {
                 exchange.close(py);
-                Ok(failure(responder))
+                Ok(fail(responder))
             }
             Direct::Posted => {
                 if !exchange.is_complete(py) {
@@ -216,8 +222,8 @@ impl App for Asgi {
         let py = ffi::attached();
         let outcome = self.begin(py, request, responder).unwrap_or_else(|error| {
             log_failure(py, &error, None);
-            self.runner.shared.close(request.id);
-            failure(responder)
+            self.runner.exchanges.close(request.id);
+            fail(responder)
         });
         self.runner.call_ends(py);
         outcome
@@ -229,7 +235,7 @@ impl App for Asgi {
 
     fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
         let py = ffi::attached();
-        self.runner.shared.take_content(py, id, content, is_last);
+        self.runner.exchanges.take_content(py, id, content, is_last);
     }
 
     fn content_room(&mut self, _: ExchangeId, bytes: usize) -> Option<&mut [MaybeUninit<u8>]> {
@@ -242,11 +248,11 @@ impl App for Asgi {
     }
 
     fn writable(&mut self, id: ExchangeId) {
-        self.runner.shared.writable(ffi::attached(), id);
+        self.runner.exchanges.writable(ffi::attached(), id);
     }
 
     fn peer_ended(&mut self, id: ExchangeId) {
-        self.runner.shared.peer_ended(ffi::attached(), id);
+        self.runner.exchanges.peer_ended(ffi::attached(), id);
     }
 
     fn abort(&mut self, id: ExchangeId, why: Abort) {
@@ -259,7 +265,7 @@ struct Running {
     exchange: Py<Exchange>,
 }
 
-impl Purpose for Running {
+impl Completion for Running {
     fn returned(&mut self, py: Python<'_>, _: &Py<PyAny>, _: &Bound<'_, PyAny>) -> PyResult<After> {
         let exchange = self.exchange.get();
         if !exchange.is_complete(py) {

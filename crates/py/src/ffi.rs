@@ -4,8 +4,8 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod allocator;
+mod cell;
 mod construction;
-mod held;
 mod slots;
 
 use std::mem::MaybeUninit;
@@ -16,8 +16,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
 
+pub(crate) use cell::GilCell;
 pub(crate) use construction::{Arguments, Construction, construct_directly};
-pub(crate) use held::Held;
 pub(crate) use slots::{Awaitable, Method, method, step_directly};
 
 /// What a coroutine did with a value it was sent.
@@ -354,23 +354,23 @@ unsafe extern "C" {
 }
 
 /// A bytes object that no other code has seen and that is still uninitialized.
-pub(crate) struct Room {
+pub(crate) struct UnwrittenBytes {
     bytes: Py<PyBytes>,
 }
 
-impl Room {
-    /// Room for `length` bytes.
+impl UnwrittenBytes {
+    /// UnwrittenBytes for `length` bytes.
     ///
     /// # Errors
     /// `MemoryError`.
-    pub(crate) fn new(py: Python<'_>, length: usize) -> PyResult<Room> {
+    pub(crate) fn new(py: Python<'_>, length: usize) -> PyResult<UnwrittenBytes> {
         let length = ffi::Py_ssize_t::try_from(length)?;
         // SAFETY: without a source the bytes stay uninitialized.
         let bytes = unsafe { ffi::PyBytes_FromStringAndSize(ptr::null(), length) };
         // SAFETY: a new reference, or null with the error set.
         let bytes = unsafe { Bound::from_owned_ptr_or_err(py, bytes) }?;
         let bytes = bytes.cast_into::<PyBytes>()?.unbind();
-        Ok(Room { bytes })
+        Ok(UnwrittenBytes { bytes })
     }
 
     pub(crate) fn length(&self, py: Python<'_>) -> usize {

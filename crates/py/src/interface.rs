@@ -8,14 +8,14 @@ use std::mem::MaybeUninit;
 use pyo3::prelude::*;
 use server::{Abort, App, Config, ExchangeId, Outcome, Pulled, Request, Responder};
 
+pub(crate) use self::mounted::MountedApp;
 use self::mounted::{Mount, Mounted};
-pub(crate) use self::mounted::{MountedApp, Mounts};
 use crate::asgi::{Asgi, AsgiApp};
-use crate::driver::log_short_file;
-use crate::native::Native;
-use crate::runner::Runner;
-use crate::shared::Shared;
-use crate::table::NativeApp;
+use crate::native::app::Native;
+use crate::native::table::NativeApp;
+use crate::run::exchanges::Exchanges;
+use crate::run::log::log_short_file;
+use crate::run::runner::Runner;
 use crate::wsgi::{HiddenLoop, Placement, Wsgi, WsgiApp};
 
 /// An application of any kind. A worker serves one.
@@ -35,22 +35,24 @@ impl Interface {
     /// `TypeError` for anything but a `NativeApp`, an `AsgiApp`, a `WsgiApp` or a `MountedApp`.
     pub(crate) fn of(
         app: &Bound<'_, PyAny>,
-        shared: std::sync::Arc<Shared>,
+        exchanges: std::sync::Arc<Exchanges>,
         placement: Placement,
         config: &Config,
     ) -> PyResult<Interface> {
         if let Ok(app) = app.cast::<AsgiApp>() {
-            return Ok(Interface::Asgi(Asgi::new(app, shared)?));
+            return Ok(Interface::Asgi(Asgi::new(app, exchanges)?));
         }
         if let Ok(app) = app.cast::<WsgiApp>() {
-            return Ok(Interface::Wsgi(Wsgi::new(app, shared, placement, config)?));
+            return Ok(Interface::Wsgi(Wsgi::new(
+                app, exchanges, placement, config,
+            )?));
         }
         if let Ok(app) = app.cast::<MountedApp>() {
-            let mounted = Mounted::new(app, &shared, placement, config)?;
+            let mounted = Mounted::new(app, &exchanges, placement, config)?;
             return Ok(Interface::Mounted(Box::new(mounted)));
         }
         let native = app.cast::<NativeApp>()?.clone().unbind();
-        Ok(Interface::Native(Native::new(native, shared)))
+        Ok(Interface::Native(Native::new(native, exchanges)))
     }
 
     /// The exception that informs an application that its client has disconnected.

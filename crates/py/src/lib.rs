@@ -1,22 +1,12 @@
 //! The Python module `bolide._core`: what the Rust half provides to the Python half.
 
 mod asgi;
-mod calls;
-mod context;
-mod driver;
 mod ffi;
 mod interface;
 mod native;
-mod request;
-mod response;
-mod runner;
+mod run;
 mod selector;
 mod server;
-mod shared;
-mod stream;
-mod suspended;
-mod table;
-mod task;
 mod tools;
 mod wsgi;
 
@@ -25,19 +15,23 @@ use pyo3::prelude::*;
 /// The compiled half of Bolide.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    stream::prepare(module.py());
+    run::awaitable::prepare(module.py());
+    native::stream::prepare(module.py());
     asgi::prepare(module.py());
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("is_release_build", !cfg!(debug_assertions))?;
     module.add_function(wrap_pyfunction!(server::settings, module)?)?;
-    module.add_function(wrap_pyfunction!(response::field_line, module)?)?;
-    module.add_function(wrap_pyfunction!(response::complete_response, module)?)?;
+    module.add_function(wrap_pyfunction!(native::response::field_line, module)?)?;
+    module.add_function(wrap_pyfunction!(
+        native::response::complete_response,
+        module
+    )?)?;
     module.add_function(wrap_pyfunction!(tools::ceiling, module)?)?;
     module.add_class::<tools::Load>()?;
-    module.add_class::<response::Response>()?;
-    module.add_class::<request::Request>()?;
-    module.add_class::<stream::Stream>()?;
-    module.add_class::<table::NativeApp>()?;
+    module.add_class::<native::response::Response>()?;
+    module.add_class::<native::request::Request>()?;
+    module.add_class::<native::stream::Stream>()?;
+    module.add_class::<native::table::NativeApp>()?;
     module.add_class::<asgi::AsgiApp>()?;
     module.add_class::<wsgi::WsgiApp>()?;
     module.add_class::<wsgi::FileWrapper>()?;
@@ -45,5 +39,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<server::Server>()?;
     module.add_class::<server::Siblings>()?;
     module.add_class::<selector::Selector>()?;
+    module.add_function(wrap_pyfunction!(selector::selector, module)?)?;
     Ok(())
 }

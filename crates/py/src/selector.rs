@@ -63,8 +63,14 @@ impl<'py> LoopWatch<'py> {
     }
 }
 
+/// The reactor of `server` as a selector for `asyncio.SelectorEventLoop`.
+#[pyfunction]
+pub(crate) fn selector(py: Python<'_>, server: Py<Server>) -> PyResult<Selector> {
+    Selector::new(py, server)
+}
+
 impl Selector {
-    pub(crate) fn new(py: Python<'_>, server: Py<Server>) -> PyResult<Selector> {
+    fn new(py: Python<'_>, server: Py<Server>) -> PyResult<Selector> {
         let own = Poller::new()?;
         server.get().worker()?.watch_foreign(&own)?;
         Ok(Selector {
@@ -93,7 +99,7 @@ impl Selector {
     ) -> PyResult<bool> {
         let server = self.server.get();
         let watch = server
-            .shared
+            .exchanges
             .event_loop
             .get(py)
             .map(|event_loop| LoopWatch::new(event_loop.bind(py).clone()))

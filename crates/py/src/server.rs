@@ -17,8 +17,7 @@ use server::{AccessLog, Config, Limits, LogFormat, Timeouts, Worker};
 pub(crate) use self::memory::Memory;
 use crate::ffi;
 use crate::interface::Interface;
-use crate::selector::Selector;
-use crate::shared::Shared;
+use crate::run::exchanges::Exchanges;
 use crate::wsgi::Placement;
 
 pub(crate) use siblings::Siblings;
@@ -29,7 +28,7 @@ pub(crate) struct Server {
     worker: Mutex<Worker<Interface>>,
     /// Locked by whoever has the worker, so nobody waits for it.
     memory: Mutex<Memory>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) exchanges: Arc<Exchanges>,
     pub(crate) poller: Arc<Poller>,
     open: Arc<AtomicUsize>,
     limits: Limits,
@@ -65,8 +64,9 @@ impl Server {
         let disconnected = Interface::disconnected(app)?;
         // The mailbox belongs to the worker, and the application needs it before the worker is created.
         let mailbox = Arc::default();
-        let shared = Arc::new(Shared::new(Arc::clone(&mailbox), disconnected));
-        let interface = Interface::of(app, Arc::clone(&shared), placement_of(options)?, &config)?;
+        let exchanges = Arc::new(Exchanges::new(Arc::clone(&mailbox), disconnected));
+        let interface =
+            Interface::of(app, Arc::clone(&exchanges), placement_of(options)?, &config)?;
         let worker = Worker::new(interface, config, log, mailbox)?;
         worker.app.watch(&worker.poller())?;
         Ok(Server {
@@ -74,7 +74,7 @@ impl Server {
             open: worker.open_connections(),
             worker: Mutex::new(worker),
             memory,
-            shared,
+            exchanges,
             limits: config.limits,
             drain_asked: AtomicBool::new(false),
             on_drained: Mutex::new(None),
@@ -100,11 +100,6 @@ impl Server {
         self.after_pass(py, worker)
     }
 
-    /// The reactor as a selector for `asyncio.SelectorEventLoop`.
-    fn selector(slf: Py<Self>, py: Python<'_>) -> PyResult<Selector> {
-        Selector::new(py, slf)
-    }
-
     /// Binds the server to the loop that runs its coroutines.
     #[pyo3(signature = (event_loop, *, own_selector))]
     fn attach(
@@ -117,13 +112,13 @@ impl Server {
             runner.tasks.attach(event_loop, own_selector)?;
         }
         let _ = server
-            .shared
+            .exchanges
             .event_loop
             .set(py, event_loop.clone().unbind());
         if !own_selector {
             let poll = slf.getattr("poll")?;
             event_loop.call_method1("add_reader", (server.fileno(), &poll))?;
-            drop(server.shared.set_wake(Some(poll.unbind())));
+            drop(server.exchanges.set_wake(Some(poll.unbind())));
         }
         Ok(())
     }
@@ -162,7 +157,7 @@ impl Server {
         if let Ok(mut worker) = self.worker.try_lock() {
             let hidden = worker.app.hide_loop(py)?;
             // The next pass may now be due sooner, so a foreign loop has to be notified.
-            let drained = match self.shared.is_guest() {
+            let drained = match self.exchanges.is_guest() {
                 true => self.pass(&mut worker),
                 false => {
                     self.before_pass(&mut worker);
@@ -196,8 +191,8 @@ impl Server {
         worker.app.runners().for_each(|runner| runner.stop(py));
         drop(worker);
         // The wake function is a method of ours; keeping it would keep this object alive.
-        let was_guest = self.shared.set_wake(None).is_some();
-        if let (Some(event_loop), true) = (self.shared.event_loop.get(py), was_guest)
+        let was_guest = self.exchanges.set_wake(None).is_some();
+        if let (Some(event_loop), true) = (self.exchanges.event_loop.get(py), was_guest)
             && !event_loop.call_method0(py, "is_closed")?.is_truthy(py)?
         {
             event_loop.call_method1(py, "remove_reader", (self.fileno(),))?;
@@ -258,7 +253,7 @@ impl Server {
 
     pub(crate) fn before_pass(&self, worker: &mut Worker<Interface>) {
         worker.app.wait_ends();
-        self.shared.pass_begins();
+        self.exchanges.pass_begins();
         worker.app.pass_begins();
         if self.drain_asked.swap(false, Ordering::Relaxed) {
             worker.drain();

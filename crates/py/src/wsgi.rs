@@ -6,6 +6,7 @@
 
 mod blocks;
 mod environ;
+mod environ_memo;
 mod exchange;
 mod file_wrapper;
 mod head;
@@ -17,7 +18,6 @@ mod log;
 mod outbox;
 mod pool;
 mod reports;
-mod section;
 mod thread;
 mod unclosed;
 
@@ -37,10 +37,10 @@ use self::inline::Inline;
 use self::input::Input;
 use self::pool::{Intake, Pool};
 use self::thread::Thread;
-use crate::driver::log_short_file;
 use crate::ffi;
-use crate::runner::Runner;
-use crate::shared::Shared;
+use crate::run::exchanges::Exchanges;
+use crate::run::log::log_short_file;
+use crate::run::runner::Runner;
 
 /// A WSGI application and the constant parts of its environs.
 #[pyclass(module = "bolide._core", frozen)]
@@ -182,12 +182,12 @@ struct Limits {
 impl Wsgi {
     pub(crate) fn new(
         app: &Bound<'_, WsgiApp>,
-        shared: Arc<Shared>,
+        exchanges: Arc<Exchanges>,
         placement: Placement,
         config: &Config,
     ) -> PyResult<Wsgi> {
         let calls = if placement.threads > 1 {
-            let pool = Arc::new(Pool::new(placement.threads, &shared)?);
+            let pool = Arc::new(Pool::new(placement.threads, &exchanges)?);
             let serving = (Arc::clone(&pool), placement);
             if app.get().serving.set(serving).is_err() {
                 let message = "this application is served by another server already";
@@ -201,7 +201,7 @@ impl Wsgi {
             Calls::Inline(Box::new(Inline::new(app, placement)?))
         };
         Ok(Wsgi {
-            runner: Runner::new(shared),
+            runner: Runner::new(exchanges),
             calls,
         })
     }

@@ -233,7 +233,7 @@ class _Worker:
     def _run(self) -> None:
         try:
             self._server = _core.Server(_core_of(self._app), _server_options(self._options))
-            selector = self._server.selector()
+            selector = _core.selector(self._server)
             make_loop = lambda: asyncio.SelectorEventLoop(selector)  # noqa: E731
             with asyncio.Runner(loop_factory=make_loop) as runner:
                 runner.run(self._serve())

@@ -6,22 +6,22 @@ use std::sync::Arc;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use server::{Command, Content, ExchangeId, Fields, Outcome, Responder, Response};
+use server::{Command, Content, ExchangeId, Responder, Response};
 
-use super::known::Known;
+use super::last_start::LastStart;
 use super::message::{Head, Message, Start};
 use super::receive::Receiving;
-use crate::ffi::{Held, Method};
-use crate::shared::{OpenExchange, STREAM_AHEAD_BYTES, Shared};
+use crate::ffi::{GilCell, Method};
+use crate::run::exchanges::{Exchanges, OpenExchange, STREAM_AHEAD_BYTES};
 
 /// A field section that grew beyond this is not kept for the next request.
 const KEPT_BYTES: usize = 4096;
 
-/// The exchange of an application. It is reused for one request after another as long as nothing else references it (`kit.rs`).
+/// The exchange of an application. It is reused for one request after another as long as nothing else references it (`arguments.rs`).
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Exchange {
-    shared: Arc<Shared>,
-    state: Held<State>,
+    exchanges: Arc<Exchanges>,
+    state: GilCell<State>,
 }
 
 /// What is filled in for each request.
@@ -44,7 +44,7 @@ pub(super) struct State {
     /// The head of the response or, before its start, that of the last one.
     pub(super) head: Head,
     /// The start that the head was read from, if it is likely to repeat.
-    known: Known,
+    known: LastStart,
     /// The content that was sent in the first step.
     pub(super) parts: Vec<Py<PyBytes>>,
     pub(super) parts_bytes: usize,
@@ -89,10 +89,10 @@ pub(crate) enum Direct {
 }
 
 impl Exchange {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Exchange {
+    pub(crate) fn new(exchanges: &Arc<Exchanges>) -> Exchange {
         Exchange {
-            shared: Arc::clone(shared),
-            state: Held::default(),
+            exchanges: Arc::clone(exchanges),
+            state: GilCell::default(),
         }
     }
 
@@ -102,7 +102,7 @@ impl Exchange {
     /// `RuntimeError` when it is in use.
     pub(crate) fn fill(&self, py: Python<'_>, request: &server::Request<'_>) -> PyResult<()> {
         if request.content == Content::Later {
-            self.shared.open(request.id, |_| {});
+            self.exchanges.open(request.id, |_| {});
         }
         let content = match request.content {
             Content::Whole(b"") => Incoming::Whole(None),
@@ -158,19 +158,19 @@ impl Exchange {
         change: impl FnOnce(&mut OpenExchange) -> T,
     ) -> PyResult<T> {
         self.with(py, |state| state.is_open = true)?;
-        Ok(self.shared.open(self.id(py)?, change))
+        Ok(self.exchanges.open(self.id(py)?, change))
     }
 
     /// Wakes tasks in `receive()`, since the response is complete.
     pub(super) fn wake_readers(&self, py: Python<'_>) -> PyResult<()> {
         if self.with(py, |state| state.is_open)? {
-            self.shared.wake_readers(py, self.id(py)?);
+            self.exchanges.wake_readers(py, self.id(py)?);
         }
         Ok(())
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    pub(crate) fn exchanges(&self) -> &Arc<Exchanges> {
+        &self.exchanges
     }
 
     /// The first step has ended: writes a complete response; posts what there is of any other.
@@ -218,7 +218,7 @@ impl Exchange {
             id.map(|id| (id, state.progress == Progress::Complete))
         });
         if let Ok(Some((id, is_complete))) = open {
-            self.shared.end(py, id, is_complete);
+            self.exchanges.end(py, id, is_complete);
         }
     }
 
@@ -232,23 +232,23 @@ impl Exchange {
     /// The response cannot be completed.
     pub(crate) fn fail(&self, py: Python<'_>) {
         if let Ok(id) = self.id(py) {
-            self.shared.post(py, id, Command::Fail);
+            self.exchanges.post(py, id, Command::Fail);
         }
     }
 
     /// The application raised.
     pub(crate) fn log_raised(&self, py: Python<'_>, error: &PyErr) {
-        if self.shared.stems_from_disconnection(py, error) {
-            crate::driver::log_disconnected(py, &self.title(py), error);
+        if self.exchanges.stems_from_disconnection(py, error) {
+            crate::run::log::log_disconnected(py, &self.title(py), error);
         } else {
-            crate::driver::log_application(py, &self.title(py), Some(error));
+            crate::run::log::log_application(py, &self.title(py), Some(error));
         }
     }
 
     /// The application returned before its response was complete.
     pub(crate) fn log_incomplete(&self, py: Python<'_>) {
         if !self.is_gone(py) {
-            crate::driver::log_application(py, &self.title(py), None);
+            crate::run::log::log_application(py, &self.title(py), None);
         }
     }
 
@@ -268,7 +268,7 @@ impl Exchange {
             Ok((false, Some(id))) => id,
             _ => return false,
         };
-        let exchanges = self.shared.exchanges();
+        let exchanges = self.exchanges.lock();
         exchanges.get(&id).is_some_and(|open| open.is_disconnected)
     }
 
@@ -369,7 +369,7 @@ impl Exchange {
             return Ok(None);
         }
         self.leave_first_step(py)?;
-        self.shared.wait_to_write(py, self.id(py)?).map(Some)
+        self.exchanges.wait_to_write(py, self.id(py)?).map(Some)
     }
 }
 
@@ -466,7 +466,7 @@ impl Method for Exchange {
         message: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         if self.is_gone(py) {
-            return Err(self.shared.disconnection(py));
+            return Err(self.exchanges.disconnection(py));
         }
         let awaitable = match Message::read(message)? {
             Message::Start(start) => {
@@ -476,7 +476,7 @@ impl Method for Exchange {
             Message::Body { body, more } => self.body(py, body, more)?,
             Message::Extension(kind, message) => self.extension(kind, &message)?,
         };
-        awaitable.map_or_else(|| self.shared.done(py), Ok)
+        awaitable.map_or_else(|| self.exchanges.done(py), Ok)
     }
 }
 
@@ -490,13 +490,4 @@ impl Exchange {
 
 fn started_before() -> PyErr {
     PyRuntimeError::new_err("send(): http.response.start was sent before")
-}
-
-/// The response for an application that failed before it started one.
-pub(crate) fn failure(responder: &mut Responder<'_>) -> Outcome {
-    if !responder.has_responded() {
-        let fields = Fields::constant(crate::response::TEXT);
-        responder.respond(500, fields, b"500 Internal Server Error\n");
-    }
-    Outcome::Responded
 }

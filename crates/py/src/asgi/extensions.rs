@@ -85,7 +85,7 @@ impl Exchange {
         self.content_ends(py)?;
         if more && is_sent {
             // Files that wait to be sent hold descriptors, so the next one has to wait until this one has been sent.
-            return self.shared().wait_to_write(py, self.id(py)?).map(Some);
+            return self.exchanges().wait_to_write(py, self.id(py)?).map(Some);
         }
         Ok(None)
     }

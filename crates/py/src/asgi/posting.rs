@@ -35,7 +35,7 @@ impl Exchange {
     }
 
     pub(super) fn post(&self, py: Python<'_>, command: Command) -> PyResult<()> {
-        self.shared().post(py, self.id(py)?, command);
+        self.exchanges().post(py, self.id(py)?, command);
         Ok(())
     }
 
@@ -60,9 +60,9 @@ impl Exchange {
             return Ok(None);
         }
         let id = self.id(py)?;
-        let is_discarded = self.shared().change(id, |open| open.is_discarding) == Some(true);
+        let is_discarded = self.exchanges().change(id, |open| open.is_discarding) == Some(true);
         if more && !is_discarded {
-            return self.shared().write(py, id, part.to_vec()).map(Some);
+            return self.exchanges().write(py, id, part.to_vec()).map(Some);
         }
         if !part.is_empty() && !is_discarded {
             self.post(py, Command::Write(part.to_vec()))?;
@@ -119,7 +119,7 @@ impl Exchange {
             self.begin(py, response)?;
         }
         let id = self.id(py)?;
-        Ok(self.shared().change(id, |open| open.is_discarding) != Some(true))
+        Ok(self.exchanges().change(id, |open| open.is_discarding) != Some(true))
     }
 
     /// If the last of the content was sent, the response is complete, unless a trailer section follows.

@@ -6,7 +6,7 @@ use server::Command;
 
 use super::exchange::Exchange;
 use crate::ffi::{Awaitable, Sent};
-use crate::stream::awaitable;
+use crate::run::awaitable::awaitable;
 
 /// The awaitable that `receive()` returns. It takes its message when it resumes, so that none is lost if it is cancelled.
 #[pyclass(module = "bolide._core", frozen)]
@@ -39,7 +39,7 @@ awaitable!(Receiving);
 fn next_message<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Option<Bound<'py, PyDict>>> {
     let is_over = exchange.is_over(py)?;
     let id = exchange.id(py)?;
-    let state = exchange.shared().change(id, |open| {
+    let state = exchange.exchanges().change(id, |open| {
         let part = open.content.pop_front();
         let is_last = open.content_ended && open.content.is_empty();
         (part, is_last, open.is_disconnected, open.peer_ended)
@@ -83,9 +83,9 @@ fn disconnect(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 fn wait<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Bound<'py, PyAny>> {
     let id = exchange.id(py)?;
     exchange.open(py, |_| {})?;
-    let future = exchange.shared().wait_to_read(py, id)?;
+    let future = exchange.exchanges().wait_to_read(py, id)?;
     if exchange.has_more(py)? {
-        exchange.shared().post(py, id, Command::Read);
+        exchange.exchanges().post(py, id, Command::Read);
     }
     Ok(future)
 }

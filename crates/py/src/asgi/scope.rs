@@ -9,7 +9,7 @@ use super::extensions;
 use super::fresh::{Extensions, Fresh};
 use super::memo::{Addresses, Sections};
 use crate::ffi;
-use crate::request::decoded;
+use crate::run::target::decoded;
 
 /// Makes scopes. What repeats from request to request is made once.
 pub(crate) struct Scopes {

@@ -1,7 +1,7 @@
 //! A native application with ASGI and WSGI applications mounted below prefixes.
 //!
 //! A route of the native application comes first, whatever its method. A path without a route goes to the mount with the longest prefix.
-//! All applications share one reactor, one loop and the open exchanges ([`Shared`]), so events for an exchange need no owner; only a stream
+//! All applications share one reactor, one loop and the open exchanges ([`Exchanges`]), so events for an exchange need no owner; only a stream
 //! that is pulled from has one. Each application lends its own task and context, and the one called before steps aside for the next.
 
 use std::mem::MaybeUninit;
@@ -10,15 +10,17 @@ use std::sync::Arc;
 use net::Poller;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use server::{Abort, App, Config, ExchangeId, Fields, Outcome, Pulled, Responder};
+use server::{Abort, App, Config, ExchangeId, Outcome, Pulled, Responder};
 
 use crate::asgi::{Asgi, AsgiApp};
-use crate::driver::log_failure;
 use crate::ffi;
-use crate::native::Native;
-use crate::runner::Runner;
-use crate::shared::Shared;
-use crate::table::NativeApp;
+use crate::native::app::Native;
+use crate::native::calls::Fallback;
+use crate::native::table::NativeApp;
+use crate::run::exchanges::Exchanges;
+use crate::run::failure::fail;
+use crate::run::log::log_failure;
+use crate::run::runner::Runner;
 use crate::wsgi::{HiddenLoop, Placement, Wsgi, WsgiApp};
 
 /// A native application, and others by prefix.
@@ -72,20 +74,20 @@ enum Guest {
 impl Mounted {
     pub(super) fn new(
         app: &Bound<'_, MountedApp>,
-        shared: &Arc<Shared>,
+        exchanges: &Arc<Exchanges>,
         placement: Placement,
         config: &Config,
     ) -> PyResult<Mounted> {
         let (py, own) = (app.py(), app.get());
         let mut all = Vec::with_capacity(own.mounts.len());
         for (prefix, guest) in &own.mounts {
-            let guest = Guest::of(guest.bind(py), shared, placement, config)?;
+            let guest = Guest::of(guest.bind(py), exchanges, placement, config)?;
             let prefix = segments(prefix.as_bytes()).map(<[u8]>::to_vec).collect();
             all.push(Mount { prefix, guest });
         }
         all.sort_by_key(|mount| std::cmp::Reverse(mount.prefix.len()));
         Ok(Mounted {
-            native: Native::new(own.native.clone_ref(py), Arc::clone(shared)),
+            native: Native::new(own.native.clone_ref(py), Arc::clone(exchanges)),
             mounts: Mounts { all, last: None },
         })
     }
@@ -159,7 +161,7 @@ impl Mounted {
         bytes: usize,
     ) -> Option<&mut [MaybeUninit<u8>]> {
         let runner = &self.native.calls.runner;
-        let is_shared = runner.shared.exchanges().contains_key(&id);
+        let is_shared = runner.exchanges.lock().contains_key(&id);
         is_shared.then_some(())?;
         self.native.content_room(id, bytes)
     }
@@ -175,8 +177,8 @@ impl Mounted {
 
     pub(super) fn peer_ended(&mut self, id: ExchangeId) {
         // Only ASGI applications wait for this.
-        let shared = &self.native.calls.runner.shared;
-        shared.peer_ended(ffi::attached(), id);
+        let exchanges = &self.native.calls.runner.exchanges;
+        exchanges.peer_ended(ffi::attached(), id);
         let wsgi = self.mounts.wsgi_mut();
         wsgi.for_each(|wsgi| wsgi.peer_ended(id));
     }
@@ -200,12 +202,11 @@ impl Mounted {
     }
 }
 
-impl Mounts {
-    /// Handles a request that has no route.
+impl Fallback for Mounts {
     #[inline(never)]
-    pub(crate) fn call(
+    fn call(
         &mut self,
-        native: &mut Runner,
+        runner: &mut Runner,
         request: &server::Request<'_>,
         responder: &mut Responder<'_>,
     ) -> Option<Outcome> {
@@ -214,11 +215,19 @@ impl Mounts {
             self.step_aside(py);
             return None;
         };
-        native.steps_aside(py);
+        runner.steps_aside(py);
         let mount = self.turn_to(py, index)?;
         Some(mount.guest.call(py, request, responder))
     }
 
+    fn step_aside(&mut self, py: Python<'_>) {
+        if let Some(mount) = self.last.take().and_then(|last| self.all.get_mut(last)) {
+            mount.runner().steps_aside(py);
+        }
+    }
+}
+
+impl Mounts {
     /// The mount whose prefix the path is below.
     fn find(&self, path: &[u8]) -> Option<usize> {
         let mut all = self.all.iter();
@@ -238,13 +247,6 @@ impl Mounts {
             Guest::Wsgi(wsgi) => Some(wsgi),
             Guest::Asgi(_) => None,
         })
-    }
-
-    /// Another application than the last mount is about to be called.
-    pub(crate) fn step_aside(&mut self, py: Python<'_>) {
-        if let Some(mount) = self.last.take().and_then(|last| self.all.get_mut(last)) {
-            mount.runner().steps_aside(py);
-        }
     }
 
     /// Selects a mount before it is called, so that what it lends is taken back even after a panic.
@@ -269,18 +271,18 @@ impl Mount {
 impl Guest {
     fn of(
         app: &Bound<'_, PyAny>,
-        shared: &Arc<Shared>,
+        exchanges: &Arc<Exchanges>,
         placement: Placement,
         config: &Config,
     ) -> PyResult<Guest> {
-        let shared = Arc::clone(shared);
+        let exchanges = Arc::clone(exchanges);
         if let Ok(app) = app.cast::<AsgiApp>() {
-            return Ok(Guest::Asgi(Asgi::new(app, shared)?));
+            return Ok(Guest::Asgi(Asgi::new(app, exchanges)?));
         }
         let Ok(app) = app.cast::<WsgiApp>() else {
             return Err(PyTypeError::new_err("only AsgiApp and WsgiApp are mounted"));
         };
-        Ok(Guest::Wsgi(Wsgi::new(app, shared, placement, config)?))
+        Ok(Guest::Wsgi(Wsgi::new(app, exchanges, placement, config)?))
     }
 
     fn call(
@@ -296,9 +298,7 @@ impl Guest {
                 Ok(_hidden) => wsgi.call(request, responder),
                 Err(error) => {
                     log_failure(py, &error, None);
-                    let fields = Fields::constant(crate::response::TEXT);
-                    responder.respond(500, fields, b"500 Internal Server Error\n");
-                    Outcome::Responded
+                    fail(responder)
                 }
             },
         }

@@ -1,13 +1,13 @@
 //! What the workers of one supervisor share, as Python holds it.
 
-use net::{Seat, Siblings as Shared};
+use net::{Seat, Siblings as Exchanges};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 
 /// The workers that accept from the same listening sockets: made before they are forked.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Siblings {
-    shared: Shared,
+    exchanges: Exchanges,
 }
 
 #[pymethods]
@@ -15,19 +15,19 @@ impl Siblings {
     #[new]
     fn new(count: usize) -> PyResult<Siblings> {
         Ok(Siblings {
-            shared: Shared::new(count)?,
+            exchanges: Exchanges::new(count)?,
         })
     }
 
     /// Says that one has ended.
     fn clear(&self, index: usize) {
-        self.shared.clear(index);
+        self.exchanges.clear(index);
     }
 }
 
 impl Siblings {
     pub(crate) fn seat(&self, index: usize) -> PyResult<Seat> {
-        let seat = self.shared.seat(index);
+        let seat = self.exchanges.seat(index);
         seat.ok_or_else(|| PyIndexError::new_err("there are fewer siblings"))
     }
 }

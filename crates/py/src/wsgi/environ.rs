@@ -13,8 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use wire::{BodyLength, Method, RequestHead, Version};
 
+use super::environ_memo::{Item, Keys, Section};
 use super::input::Input;
-use super::section::{Item, Keys, Section};
 use crate::ffi;
 
 /// Number of field sections that are remembered, by connection, several of which share a slot: about 5 KB each with a browser's fields.

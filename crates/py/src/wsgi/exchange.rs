@@ -10,7 +10,7 @@ use server::{Command, ExchangeId, Response};
 use super::file_wrapper::Remains;
 use super::head::Head;
 use super::lane::Lane;
-use crate::ffi::{self, Held};
+use crate::ffi::{self, GilCell};
 
 /// How many bytes `write` may keep on the reactor's thread.
 const WRITTEN_BYTES_MAX: usize = 64 << 20;
@@ -18,7 +18,7 @@ const WRITTEN_BYTES_MAX: usize = 64 << 20;
 /// One call of the application. Its method is `start_response`; called, it is `write`.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Exchange {
-    state: Held<State>,
+    state: GilCell<State>,
     /// The thread's side of the pool; `None` on the reactor's thread.
     lane: Option<Arc<Lane>>,
 }
@@ -140,7 +140,7 @@ struct Posts {
 impl Exchange {
     fn new(lane: Option<Arc<Lane>>) -> Exchange {
         Exchange {
-            state: Held::default(),
+            state: GilCell::default(),
             lane,
         }
     }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use pyo3::prelude::*;
-use server::{Content, ExchangeId, Fields, Outcome, Pulled, Responder};
+use server::{Content, ExchangeId, Outcome, Pulled, Responder};
 use wire::Method;
 
 use super::blocks::{Blocks, KeptBlocks, Returned};
@@ -14,10 +14,11 @@ use super::exchange::{Exchange, Framing, Lender, Progress, not_started};
 use super::input::Input;
 use super::unclosed::Unclosed;
 use super::{Placement, WsgiApp, log};
-use crate::context::run_in;
-use crate::driver::ends_task;
 use crate::ffi;
-use crate::runner::Runner;
+use crate::run::context::run_in;
+use crate::run::coroutine::ends_task;
+use crate::run::failure::fail;
+use crate::run::runner::Runner;
 
 /// What calls the application.
 pub(super) struct Inline {
@@ -83,7 +84,7 @@ impl Inline {
             } else {
                 log::raised(py, &log::title(request.head), &error);
             }
-            failure(responder)
+            fail(responder)
         })
     }
 
@@ -177,10 +178,10 @@ impl Inline {
             Returned::File(remains) => {
                 let posts = exchange.with(py, |state| state.posts_of_file(*remains));
                 posts.and_then(|posts| posts).map(|posts| {
-                    let shared = &runner.shared;
+                    let exchanges = &runner.exchanges;
                     posts
                         .into_iter()
-                        .for_each(|post| shared.post(py, request.id, post));
+                        .for_each(|post| exchanges.post(py, request.id, post));
                     Outcome::Pending
                 })
             }
@@ -374,13 +375,4 @@ impl Stream {
             error.write_unraisable(py, None);
         }
     }
-}
-
-/// The response of last resort.
-pub(super) fn failure(responder: &mut Responder<'_>) -> Outcome {
-    if !responder.has_responded() {
-        let fields = Fields::constant(crate::response::TEXT);
-        responder.respond(500, fields, b"500 Internal Server Error\n");
-    }
-    Outcome::Responded
 }

@@ -9,12 +9,12 @@ use pyo3::types::{PyBytes, PyList};
 use server::ExchangeId;
 
 use super::lane::Lane;
-use crate::ffi::Held;
+use crate::ffi::GilCell;
 
 /// The content of a request. At its end, reading returns `b""`, as for a file.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Input {
-    state: Held<State>,
+    state: GilCell<State>,
     /// Where the rest comes from; `None` when all of it has arrived.
     source: Option<(Arc<Lane>, ExchangeId)>,
 }
@@ -68,7 +68,7 @@ impl Input {
             has_ended: true,
         };
         Input {
-            state: Held::of(state),
+            state: GilCell::of(state),
             source: None,
         }
     }
@@ -76,7 +76,7 @@ impl Input {
     /// Content that is fetched as it is read.
     pub(super) fn later(lane: Arc<Lane>, id: ExchangeId) -> Input {
         Input {
-            state: Held::default(),
+            state: GilCell::default(),
             source: Some((lane, id)),
         }
     }

@@ -7,14 +7,14 @@ use pyo3::prelude::*;
 use server::{Command, ExchangeId, Response};
 
 use super::outbox::Outbox;
-use crate::shared::{STREAM_AHEAD_BYTES, Shared};
+use crate::run::exchanges::{Exchanges, STREAM_AHEAD_BYTES};
 
 /// One thread's connection to the reactor. The thread waits in it, detached from the interpreter; the reactor only ever changes its state.
 pub(super) struct Lane {
     state: Mutex<State>,
     changed: Condvar,
     outbox: Arc<Outbox>,
-    shared: Arc<Shared>,
+    exchanges: Arc<Exchanges>,
 }
 
 #[derive(Default)]
@@ -43,12 +43,12 @@ impl State {
 }
 
 impl Lane {
-    pub(super) fn new(outbox: Arc<Outbox>, shared: Arc<Shared>) -> Lane {
+    pub(super) fn new(outbox: Arc<Outbox>, exchanges: Arc<Exchanges>) -> Lane {
         Lane {
             state: Mutex::default(),
             changed: Condvar::new(),
             outbox,
-            shared,
+            exchanges,
         }
     }
 
@@ -99,7 +99,7 @@ impl Lane {
             )
         };
         if is_gone {
-            return Err(self.shared.disconnection(py));
+            return Err(self.exchanges.disconnection(py));
         }
         if !part.is_empty() {
             self.post(id, Command::Write(part));
@@ -115,7 +115,7 @@ impl Lane {
         });
         match is_open {
             true => Ok(()),
-            false => Err(self.shared.disconnection(py)),
+            false => Err(self.exchanges.disconnection(py)),
         }
     }
 
@@ -149,7 +149,7 @@ impl Lane {
                 (true, false) => None,
             }
         });
-        part.ok_or_else(|| self.shared.disconnection(py))
+        part.ok_or_else(|| self.exchanges.disconnection(py))
     }
 
     fn wait_while(&self, waits: impl FnMut(&mut State) -> bool) -> MutexGuard<'_, State> {

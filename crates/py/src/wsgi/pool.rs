@@ -19,7 +19,7 @@ use server::{Command, Config, ExchangeId, Response};
 use super::lane::Lane;
 use super::outbox::Outbox;
 use super::reports::Reports;
-use crate::shared::Shared;
+use crate::run::exchanges::Exchanges;
 
 /// If no job is taken for this long while some are queued, more threads are woken.
 const STALL: Duration = Duration::from_micros(500);
@@ -70,9 +70,9 @@ impl Pool {
     ///
     /// # Errors
     /// When the process has no free descriptor.
-    pub(super) fn new(threads: usize, shared: &Arc<Shared>) -> io::Result<Pool> {
-        let outbox = Arc::new(Outbox::new(shared.mailbox(), net::Waker::new()?));
-        let lane = || Arc::new(Lane::new(Arc::clone(&outbox), Arc::clone(shared)));
+    pub(super) fn new(threads: usize, exchanges: &Arc<Exchanges>) -> io::Result<Pool> {
+        let outbox = Arc::new(Outbox::new(exchanges.mailbox(), net::Waker::new()?));
+        let lane = || Arc::new(Lane::new(Arc::clone(&outbox), Arc::clone(exchanges)));
         Ok(Pool {
             queue: Mutex::new(Queue {
                 jobs: VecDeque::new(),

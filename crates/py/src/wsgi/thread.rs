@@ -15,8 +15,8 @@ use super::input::Input;
 use super::lane::Lane;
 use super::pool::{Job, Pool};
 use super::{Placement, WsgiApp, log};
-use crate::context::Contexts;
 use crate::ffi;
+use crate::run::context::Contexts;
 
 /// The server has applied its limits already.
 const ANY_HEAD: HeadLimits = HeadLimits {

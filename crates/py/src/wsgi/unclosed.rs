@@ -7,9 +7,9 @@ use wire::RequestHead;
 
 use super::blocks::{Blocks, KeptBlocks};
 use super::log;
-use crate::driver::ends_task;
 use crate::ffi;
-use crate::runner::Runner;
+use crate::run::coroutine::ends_task;
+use crate::run::runner::Runner;
 
 /// The iterable of the response that is being sent.
 #[derive(Default)]

@@ -1,7 +1,6 @@
 //! Calls the handler of a request, and runs the first step of a coroutine.
 
 mod outcome;
-pub(crate) mod parts;
 
 use std::sync::Arc;
 
@@ -10,15 +9,28 @@ use server::{Content, ExchangeId, Fields, Match, Outcome, Parameters, Responder}
 
 use self::outcome::plain_failure;
 use crate::ffi::{self, Sent};
-use crate::interface::Mounts;
-use crate::request::{Request, span_of};
-use crate::runner::Runner;
-use crate::shared::Shared;
-use crate::suspended::{Stage, SuspendedHandler};
-use crate::table::{Route, Table};
+use crate::native::request::{Request, span_of};
+use crate::native::suspended::{Stage, SuspendedHandler};
+use crate::native::table::{Route, Table};
+use crate::run::exchanges::Exchanges;
+use crate::run::runner::Runner;
 
 /// Number of request objects kept for reuse.
 const SPARE_REQUESTS: usize = 64;
+
+/// What is called where a native application has no route: applications that are mounted beside it.
+pub(crate) trait Fallback {
+    /// The native application is called next: nothing that another one lent stays current.
+    fn step_aside(&mut self, py: Python<'_>);
+
+    /// Handles a request below a prefix; None if there is none. `runner` is the native application's.
+    fn call(
+        &mut self,
+        runner: &mut Runner,
+        request: &server::Request<'_>,
+        responder: &mut Responder<'_>,
+    ) -> Option<Outcome>;
+}
 
 /// State of the calls: what changes from one to the next.
 pub(crate) struct Calls {
@@ -40,9 +52,9 @@ struct Subject<'a> {
 }
 
 impl Calls {
-    pub(crate) fn new(shared: Arc<Shared>) -> Calls {
+    pub(crate) fn new(exchanges: Arc<Exchanges>) -> Calls {
         Calls {
-            runner: Runner::new(shared),
+            runner: Runner::new(exchanges),
             spare: Vec::new(),
             parameters: Parameters::default(),
         }
@@ -54,7 +66,7 @@ impl Calls {
         &mut self,
         py: Python<'_>,
         table: &Arc<Table>,
-        mounts: Option<&mut Mounts>,
+        mounts: Option<&mut impl Fallback>,
         request: &server::Request<'_>,
         responder: &mut Responder<'_>,
     ) -> Outcome {
@@ -166,7 +178,7 @@ impl Calls {
         self.runner.call_begins(py)?;
         let object = self.request_object(py, table, request, is_async)?;
         if request.content == Content::Later {
-            self.runner.shared.open(request.id, |_| {});
+            self.runner.exchanges.open(request.id, |_| {});
         }
         Ok(object)
     }
@@ -242,7 +254,7 @@ impl Calls {
     ) -> Outcome {
         let handler = SuspendedHandler {
             table: Arc::clone(subject.table),
-            shared: Arc::clone(&self.runner.shared),
+            exchanges: Arc::clone(&self.runner.exchanges),
             request: subject.request.clone_ref(py),
             id: subject.id,
             stage: subject.stage,
@@ -252,7 +264,7 @@ impl Calls {
             .suspended(py, coroutine, future, Box::new(handler));
         match suspended {
             Ok(task) => {
-                let before = self.runner.shared.open(subject.id, |exchange| {
+                let before = self.runner.exchanges.open(subject.id, |exchange| {
                     exchange.is_streamed = subject.stage == Stage::Stream;
                     std::mem::replace(&mut exchange.task, task)
                 });
@@ -290,7 +302,7 @@ impl Calls {
             .call0()?
             .cast_into::<Request>()?;
         object.get().with(py, |state| {
-            state.prepare(Arc::clone(&self.runner.shared), table.app.clone_ref(py))
+            state.prepare(Arc::clone(&self.runner.exchanges), table.app.clone_ref(py))
         })?;
         Ok(object.unbind())
     }

@@ -21,7 +21,7 @@ const REFUSED: [(&[u8], &str); 6] = [
     (b"upgrade", CONNECTION),
 ];
 const CONTENT_TYPE: &[u8] = b"content-type";
-/// Room for the two or three short lines that most responses have.
+/// UnwrittenBytes for the two or three short lines that most responses have.
 const LINES_BYTES: usize = 128;
 
 /// One field line with its line end, in Latin-1 (RFC 9110 sections 5.1 and 5.5). Whitespace around the value is not part of it and is

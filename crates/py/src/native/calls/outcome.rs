@@ -8,13 +8,15 @@ use pyo3::types::PyString;
 use server::{Command, Fields, Outcome, Responder};
 
 use super::{Calls, Subject};
-use crate::calls::parts::ResponseParts;
-use crate::driver::{ends_task, log_failure};
 use crate::ffi;
-use crate::request::Request;
-use crate::response::{HandlerResponse, Source, TEXT, convert};
-use crate::stream::Stream;
-use crate::suspended::Stage;
+use crate::native::log::log_failure;
+use crate::native::request::Request;
+use crate::native::response::{HandlerResponse, Source, convert};
+use crate::native::stream::Stream;
+use crate::native::suspended::Stage;
+use crate::run::coroutine::ends_task;
+use crate::run::failure::{TEXT, fail};
+use crate::run::parts::ResponseParts;
 
 impl Calls {
     /// Responds with a text. False for any other value, and for a str that cannot be encoded as UTF-8, which raises an error elsewhere.
@@ -37,7 +39,7 @@ impl Calls {
         };
         responder.respond(200, Fields::constant(TEXT), content);
         if subject.may_be_open {
-            self.runner.shared.close(subject.id);
+            self.runner.exchanges.close(subject.id);
         }
         true
     }
@@ -57,7 +59,7 @@ impl Calls {
         if let Source::Whole(body) = &response.source {
             responder.respond(response.status, response.lines.fields(), body.as_bytes()?);
             if subject.may_be_open {
-                self.runner.shared.close(subject.id);
+                self.runner.exchanges.close(subject.id);
             }
             return Ok(Outcome::Responded);
         }
@@ -79,12 +81,12 @@ impl Calls {
                     context: self.runner.contexts.take(py)?,
                 };
                 if !responder.begin(response.status, Fields::of_application(&owned.fields), None) {
-                    self.runner.shared.close(subject.id);
+                    self.runner.exchanges.close(subject.id);
                     parts.close(py);
                     return Ok(Outcome::Responded);
                 }
-                let request = subject.request.clone_ref(py);
-                let before = self.runner.shared.open(subject.id, |exchange| {
+                let request = subject.request.clone_ref(py).into_any();
+                let before = self.runner.exchanges.open(subject.id, |exchange| {
                     (
                         exchange.parts.replace(parts),
                         exchange.request.replace(request),
@@ -96,16 +98,16 @@ impl Calls {
             Source::AsyncIterator(iterator) => {
                 let stream = Stream {
                     id: subject.id,
-                    shared: Arc::clone(&self.runner.shared),
+                    exchanges: Arc::clone(&self.runner.exchanges),
                 };
                 let coroutine = subject
                     .table
                     .stream_async
                     .bind(py)
                     .call1((Py::new(py, stream)?, iterator))?;
-                self.runner.shared.open(subject.id, |_| {});
+                self.runner.exchanges.open(subject.id, |_| {});
                 self.runner
-                    .shared
+                    .exchanges
                     .post(py, subject.id, Command::Begin(owned));
                 Ok(self.step(
                     py,
@@ -138,8 +140,8 @@ impl Calls {
                 Command::Fail
             }
         };
-        self.runner.shared.post(py, subject.id, command);
-        self.runner.shared.close(subject.id);
+        self.runner.exchanges.post(py, subject.id, command);
+        self.runner.exchanges.close(subject.id);
         Outcome::Pending
     }
 
@@ -153,15 +155,15 @@ impl Calls {
         responder: &mut Responder<'_>,
     ) -> Outcome {
         if !error.is_instance_of::<PyException>(py) {
-            self.runner.shared.close(subject.id);
+            self.runner.exchanges.close(subject.id);
             if !ends_task(py, &error) {
                 return plain_failure(py, &error, Some(subject.request), responder);
             }
             self.runner.keep_fatal(py, error);
-            return plain_response(responder);
+            return fail(responder);
         }
         if subject.stage != Stage::Handler {
-            self.runner.shared.close(subject.id);
+            self.runner.exchanges.close(subject.id);
             return plain_failure(py, &error, Some(subject.request), responder);
         }
         let on_error = subject.table.on_error.bind(py);
@@ -180,14 +182,6 @@ impl Calls {
     }
 }
 
-/// The response of last resort.
-fn plain_response(responder: &mut Responder<'_>) -> Outcome {
-    if !responder.has_responded() {
-        responder.respond(500, Fields::constant(TEXT), b"500 Internal Server Error\n");
-    }
-    Outcome::Responded
-}
-
 pub(super) fn plain_failure(
     py: Python<'_>,
     error: &PyErr,
@@ -195,5 +189,5 @@ pub(super) fn plain_failure(
     responder: &mut Responder<'_>,
 ) -> Outcome {
     log_failure(py, error, request);
-    plain_response(responder)
+    fail(responder)
 }

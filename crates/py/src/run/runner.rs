@@ -7,29 +7,29 @@ use pyo3::exceptions::asyncio::CancelledError;
 use pyo3::prelude::*;
 use server::{Abort, ExchangeId};
 
-use crate::context::Contexts;
-use crate::driver::{Purpose, Work};
-use crate::ffi::{self, Room, Sent};
-use crate::shared::Shared;
-use crate::task::Tasks;
+use crate::ffi::{self, Sent, UnwrittenBytes};
+use crate::run::context::Contexts;
+use crate::run::coroutine::{Completion, Suspended};
+use crate::run::exchanges::Exchanges;
+use crate::run::task::Tasks;
 
 /// One per worker, whatever the interface.
 pub(crate) struct Runner {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) exchanges: Arc<Exchanges>,
     pub(crate) tasks: Tasks,
     pub(crate) contexts: Contexts,
     /// A call is under way. If it is still set when the next one starts, the last one panicked.
     is_calling: bool,
     /// Memory that the server asked for and has not yet read into.
-    room: Option<Room>,
+    room: Option<UnwrittenBytes>,
     /// An exception that ends the process rather than fails a handler (KeyboardInterrupt, SystemExit).
     pub(crate) fatal: Option<PyErr>,
 }
 
 impl Runner {
-    pub(crate) fn new(shared: Arc<Shared>) -> Runner {
+    pub(crate) fn new(exchanges: Arc<Exchanges>) -> Runner {
         Runner {
-            shared,
+            exchanges,
             tasks: Tasks::default(),
             contexts: Contexts::default(),
             is_calling: false,
@@ -80,13 +80,13 @@ impl Runner {
         py: Python<'_>,
         coroutine: Bound<'_, PyAny>,
         future: Bound<'_, PyAny>,
-        purpose: Box<dyn Purpose>,
+        completion: Box<dyn Completion>,
     ) -> PyResult<Option<Py<PyAny>>> {
-        let work = Work {
+        let work = Suspended {
             coroutine: coroutine.unbind(),
             context: self.contexts.take(py)?,
             future: Some(future.unbind()),
-            purpose,
+            completion,
         };
         self.tasks.suspended(py, work)
     }
@@ -100,7 +100,7 @@ impl Runner {
         let kept = self.room.take().filter(|room| room.length(py) == bytes);
         let room = match kept {
             Some(room) => room,
-            None => Room::new(py, bytes).ok()?,
+            None => UnwrittenBytes::new(py, bytes).ok()?,
         };
         Some(self.room.insert(room).memory(py))
     }
@@ -115,12 +115,12 @@ impl Runner {
     ) {
         let room = self.room.take();
         match room.map(|room| room.into_bytes(py, bytes)) {
-            Some(Ok(part)) => self.shared.take_part(py, id, Some(part), is_last),
+            Some(Ok(part)) => self.exchanges.take_part(py, id, Some(part), is_last),
             Some(Err(error)) => {
                 error.write_unraisable(py, None);
-                self.shared.disconnect(py, id);
+                self.exchanges.disconnect(py, id);
             }
-            None => self.shared.disconnect(py, id),
+            None => self.exchanges.disconnect(py, id),
         }
     }
 
@@ -134,14 +134,14 @@ impl Runner {
     /// An exchange ended before its response was complete: notifies its handler, or cancels it.
     pub(crate) fn abort(&mut self, py: Python<'_>, id: ExchangeId, why: Abort) {
         self.tasks.leave(py);
-        let is_discarding = self.shared.change(id, |open| open.is_discarding);
+        let is_discarding = self.exchanges.change(id, |open| open.is_discarding);
         if why == Abort::Refused && is_discarding == Some(true) {
             // Its response to HEAD is complete; what it still sends is discarded.
             return;
         }
         let task = match why {
             Abort::HandlerTimeout => {
-                let taken = self.shared.change(id, |open| open.task.take());
+                let taken = self.exchanges.change(id, |open| open.task.take());
                 taken.flatten()
             }
             Abort::Disconnected | Abort::Refused => None,
@@ -151,7 +151,7 @@ impl Runner {
         {
             error.write_unraisable(py, None);
         }
-        self.shared.disconnect(py, id);
+        self.exchanges.disconnect(py, id);
     }
 
     /// Another application runs next: nothing lent stays current, but it can be lent again.

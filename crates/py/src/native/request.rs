@@ -1,6 +1,5 @@
 //! The request as a handler sees it. It owns its bytes, and decodes nothing before it is asked for.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use net::Peer;
@@ -11,9 +10,12 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use server::{Content, ExchangeId, ParameterKind, Parameters};
 use wire::{Progress, RequestHead, Version};
 
-use crate::ffi::Held;
-use crate::shared::Shared;
-use crate::stream::{Part, Ready};
+use crate::ffi;
+use crate::ffi::GilCell;
+use crate::native::stream::Part;
+use crate::run::awaitable::Ready;
+use crate::run::exchanges::Exchanges;
+use crate::run::target::decoded;
 
 /// An object that grew beyond this for its head or its content is not reused.
 const KEPT_BYTES: usize = 16_384;
@@ -39,7 +41,7 @@ pub(crate) type Parameter = (String, ParameterKind);
 #[pyclass(subclass, frozen, module = "bolide._core")]
 #[derive(Default)]
 pub(crate) struct Request {
-    state: Held<State>,
+    state: GilCell<State>,
 }
 
 /// What a request object holds.
@@ -60,7 +62,7 @@ pub(crate) struct State {
     values: Vec<Span>,
     parameters: Option<Arc<[Parameter]>>,
     id: Option<ExchangeId>,
-    shared: Option<Arc<Shared>>,
+    exchanges: Option<Arc<Exchanges>>,
     app: Option<Py<PyAny>>,
     cache: Option<Py<PyDict>>,
 }
@@ -97,8 +99,8 @@ impl Parts {
 
 impl State {
     /// Sets what never changes, once for each new object.
-    pub(crate) fn prepare(&mut self, shared: Arc<Shared>, app: Py<PyAny>) {
-        self.shared = Some(shared);
+    pub(crate) fn prepare(&mut self, exchanges: Arc<Exchanges>, app: Py<PyAny>) {
+        self.exchanges = Some(exchanges);
         self.app = Some(app);
     }
 
@@ -204,19 +206,6 @@ pub(crate) fn span_of(head: &RequestHead<'_>, part: &[u8]) -> Span {
     }
 }
 
-/// Percent-decoded UTF-8; what is not UTF-8 becomes U+FFFD.
-pub(crate) fn decoded<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyString> {
-    let plain = if bytes.contains(&b'%') {
-        Cow::Owned(server::percent_decode(bytes))
-    } else {
-        Cow::Borrowed(bytes)
-    };
-    match std::str::from_utf8(&plain) {
-        Ok(text) => PyString::new(py, text),
-        Err(_) => PyString::new(py, &String::from_utf8_lossy(&plain)),
-    }
-}
-
 /// An integer that the router has accepted: at most 18 digits after an optional `-`.
 fn integer(bytes: &[u8]) -> i64 {
     let (is_negative, digits) = match bytes {
@@ -229,11 +218,6 @@ fn integer(bytes: &[u8]) -> i64 {
     };
     let number = digits.iter().fold(0, add);
     if is_negative { -number } else { number }
-}
-
-/// Bytes as text, one character each (Latin-1).
-fn latin1(bytes: &[u8]) -> String {
-    bytes.iter().copied().map(char::from).collect()
 }
 
 fn address<'py>(py: Python<'py>, peer: Peer) -> PyResult<Option<Bound<'py, PyTuple>>> {
@@ -271,7 +255,7 @@ impl Request {
         self.with(py, |state| match state.part(|parts| parts.method) {
             b"GET" => pyo3::intern!(py, "GET").clone(),
             b"POST" => pyo3::intern!(py, "POST").clone(),
-            other => PyString::new(py, &latin1(other)),
+            other => ffi::latin1(py, other),
         })
     }
 
@@ -319,8 +303,10 @@ impl Request {
     }
 
     #[getter]
-    fn host(&self, py: Python<'_>) -> PyResult<String> {
-        self.with(py, |state| latin1(state.part(|parts| parts.authority)))
+    fn host<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+        self.with(py, |state| {
+            ffi::latin1(py, state.part(|parts| parts.authority))
+        })
     }
 
     #[getter]
@@ -347,7 +333,8 @@ impl Request {
             let authority = parts.is_absolute.then(|| state.slice(parts.authority));
             let fields = wire::effective_field_section(state.slice(parts.fields), authority);
             for (name, value) in wire::field_lines(&fields) {
-                lines.append((latin1(&name.to_ascii_lowercase()), latin1(value)))?;
+                let name = ffi::latin1(py, &name.to_ascii_lowercase());
+                lines.append((name, ffi::latin1(py, value)))?;
             }
             Ok(lines)
         })?
@@ -390,7 +377,7 @@ impl Request {
     fn receive<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let (part, source) = self.with(py, |state| {
             if state.comes_in_parts {
-                return (None, state.shared.clone().zip(state.id));
+                return (None, state.exchanges.clone().zip(state.id));
             }
             let is_fresh = !std::mem::replace(&mut state.is_exhausted, true);
             (
@@ -399,7 +386,7 @@ impl Request {
             )
         })?;
         match source {
-            Some((shared, id)) => Part::of(py, shared, id),
+            Some((exchanges, id)) => Part::of(py, exchanges, id),
             None => Ready::with(py, part.map(|part| part.into_any().unbind())),
         }
     }

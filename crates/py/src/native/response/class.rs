@@ -10,8 +10,9 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple, PyType};
 
 use super::field::{field_line, field_lines};
-use super::{JSON, Lines, OCTETS, STATUSES, TEXT};
+use super::{JSON, Lines, OCTETS, STATUSES};
 use crate::ffi::{self, Arguments, Construction};
+use crate::run::failure::TEXT;
 
 const STATUS: u16 = 200;
 

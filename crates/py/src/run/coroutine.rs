@@ -4,21 +4,20 @@ use pyo3::exceptions::asyncio::CancelledError;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyStopIteration, PySystemExit};
 use pyo3::prelude::*;
 
-use crate::context::run_in;
 use crate::ffi::{self, Sent};
-use crate::request::Request;
+use crate::run::context::run_in;
 
 /// A suspended coroutine.
-pub(crate) struct Work {
+pub(crate) struct Suspended {
     pub(crate) coroutine: Py<PyAny>,
     pub(crate) context: Py<PyAny>,
     /// What the coroutine yielded in its first step, until the task has taken it.
     pub(crate) future: Option<Py<PyAny>>,
-    pub(crate) purpose: Box<dyn Purpose>,
+    pub(crate) completion: Box<dyn Completion>,
 }
 
 /// What a coroutine is run for: what its end means for its exchange.
-pub(crate) trait Purpose: Send + Sync {
+pub(crate) trait Completion: Send + Sync {
     /// The coroutine returned.
     ///
     /// # Errors
@@ -49,18 +48,18 @@ pub(crate) enum After {
 /// A coroutine in the sense of `collections.abc.Coroutine`, written in Rust.
 #[pyclass(module = "bolide._core")]
 #[derive(Default)]
-pub(crate) struct Driver {
-    work: Option<Box<Work>>,
+pub(crate) struct RequestCoroutine {
+    work: Option<Box<Suspended>>,
 }
 
-impl Driver {
-    pub(crate) fn take(&mut self, work: Work) {
+impl RequestCoroutine {
+    pub(crate) fn take(&mut self, work: Suspended) {
         self.work = Some(Box::new(work));
     }
 
     /// Resumes the work, with or without an exception. The work is out of the object meanwhile, so that nothing is borrowed while Python
     /// runs.
-    fn resume(slf: &Bound<'_, Driver>, mut thrown: Option<PyErr>) -> PyResult<Py<PyAny>> {
+    fn resume(slf: &Bound<'_, RequestCoroutine>, mut thrown: Option<PyErr>) -> PyResult<Py<PyAny>> {
         let py = slf.py();
         let Some(mut work) = slf.borrow_mut().work.take() else {
             return Err(thrown.unwrap_or_else(|| PyStopIteration::new_err(())));
@@ -80,8 +79,8 @@ impl Driver {
                     slf.borrow_mut().work = Some(work);
                     return Ok(value.unbind());
                 }
-                Sent::Returned(value) => work.purpose.returned(py, &work.context, &value),
-                Sent::Raised(error) => work.purpose.raised(py, &work.context, error),
+                Sent::Returned(value) => work.completion.returned(py, &work.context, &value),
+                Sent::Raised(error) => work.completion.raised(py, &work.context, error),
             };
             match after {
                 Ok(After::Coroutine(coroutine)) => work.coroutine = coroutine,
@@ -93,7 +92,7 @@ impl Driver {
 }
 
 #[pymethods]
-impl Driver {
+impl RequestCoroutine {
     fn __await__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
     }
@@ -102,28 +101,28 @@ impl Driver {
         slf
     }
 
-    fn __next__(slf: &Bound<'_, Driver>) -> PyResult<Py<PyAny>> {
-        Driver::resume(slf, None)
+    fn __next__(slf: &Bound<'_, RequestCoroutine>) -> PyResult<Py<PyAny>> {
+        RequestCoroutine::resume(slf, None)
     }
 
-    fn send(slf: &Bound<'_, Driver>, _value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        Driver::resume(slf, None)
+    fn send(slf: &Bound<'_, RequestCoroutine>, _value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        RequestCoroutine::resume(slf, None)
     }
 
     #[pyo3(signature = (kind, value=None, _traceback=None))]
     fn throw(
-        slf: &Bound<'_, Driver>,
+        slf: &Bound<'_, RequestCoroutine>,
         kind: &Bound<'_, PyAny>,
         value: Option<&Bound<'_, PyAny>>,
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        Driver::resume(slf, Some(thrown(kind, value)?))
+        RequestCoroutine::resume(slf, Some(thrown(kind, value)?))
     }
 
-    fn close(slf: &Bound<'_, Driver>) -> PyResult<()> {
+    fn close(slf: &Bound<'_, RequestCoroutine>) -> PyResult<()> {
         let work = slf.borrow_mut().work.take();
         if let Some(mut work) = work {
-            work.purpose.closed(slf.py());
+            work.completion.closed(slf.py());
             work.coroutine.call_method0(slf.py(), "close")?;
         }
         Ok(())
@@ -140,7 +139,7 @@ impl Driver {
     }
 }
 
-impl Work {
+impl Suspended {
     /// Runs the coroutine up to its next suspension, in its own context.
     fn step<'py>(&self, py: Python<'py>, thrown: Option<PyErr>) -> PyResult<Sent<'py>> {
         let (context, coroutine) = (self.context.bind(py), self.coroutine.bind(py));
@@ -198,65 +197,4 @@ fn is_cancelled_with(py: Python<'_>, future: &Py<PyAny>, cancelled: &PyErr) -> b
             .is_truthy(py)
     };
     cancel().unwrap_or(false)
-}
-
-/// Logs a failure that no error handler can respond to any more.
-pub(crate) fn log_failure(py: Python<'_>, error: &PyErr, request: Option<&Py<Request>>) {
-    let title = request.and_then(|request| request.get().with(py, |state| state.title()).ok());
-    let title = title.as_deref().unwrap_or("a request");
-    log(
-        py,
-        "%s: the response could not be completed",
-        title,
-        Some(error),
-        "error",
-    );
-}
-
-/// Logs that an ASGI application raised, or returned before its response was complete.
-pub(crate) fn log_application(py: Python<'_>, title: &str, error: Option<&PyErr>) {
-    let message = match error {
-        Some(_) => "%s: the application raised",
-        None => "%s: the application returned before its response was complete",
-    };
-    log(py, message, title, error, "error");
-}
-
-/// Logs at debug level that a file was shorter than announced, which truncates the response.
-pub(crate) fn log_short_file(py: Python<'_>, missing_bytes: u64) {
-    let message = "a file was %d bytes shorter than announced, or could not be read: the response is truncated";
-    let write = || -> PyResult<()> {
-        let logger = py
-            .import("logging")?
-            .call_method1("getLogger", ("bolide.error",))?;
-        logger.call_method1("debug", (message, missing_bytes))?;
-        Ok(())
-    };
-    if let Err(error) = write() {
-        error.write_unraisable(py, None);
-    }
-}
-
-/// Logs at debug level an exception that an ASGI application raised because its client had disconnected, which is not an error.
-pub(crate) fn log_disconnected(py: Python<'_>, title: &str, error: &PyErr) {
-    let message = "%s: the application raised because its client has disconnected";
-    log(py, message, title, Some(error), "debug");
-}
-
-fn log(py: Python<'_>, message: &str, title: &str, error: Option<&PyErr>, level: &str) {
-    let write = || -> PyResult<()> {
-        let logger = py
-            .import("logging")?
-            .call_method1("getLogger", ("bolide.error",))?;
-        let keywords = pyo3::types::PyDict::new(py);
-        if let Some(error) = error {
-            // Including the traceback, which `value()` leaves out before 3.12.
-            keywords.set_item("exc_info", error.clone_ref(py).into_value(py))?;
-        }
-        logger.call_method(level, (message, title), Some(&keywords))?;
-        Ok(())
-    };
-    if let Err(error) = write() {
-        error.write_unraisable(py, None);
-    }
 }

@@ -4,7 +4,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyString};
 
-use crate::context::run_in;
+use crate::run::context::run_in;
 
 /// An iterator of bytes or str, which runs in the context of the handler that returned it.
 pub(crate) struct ResponseParts {

@@ -9,11 +9,11 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use server::Fields;
 
 use crate::ffi;
+use crate::run::failure::TEXT;
 use class::Helpers;
 pub(crate) use class::{Response, complete_response};
 pub(crate) use field::field_line;
 
-pub(crate) const TEXT: &[u8] = b"Content-Type: text/plain; charset=utf-8\r\n";
 const OCTETS: &[u8] = b"Content-Type: application/octet-stream\r\n";
 const JSON: &[u8] = b"Content-Type: application/json\r\n";
 /// The final status codes a response may have (RFC 9110 section 15).

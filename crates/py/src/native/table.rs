@@ -8,7 +8,7 @@ use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyTuple;
 use server::{PatternError, Router, pattern_parameters};
 
-use crate::request::Parameter;
+use crate::native::request::Parameter;
 
 /// The router and the handlers of a `bolide.App`.
 #[pyclass(module = "bolide._core", frozen)]

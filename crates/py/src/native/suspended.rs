@@ -6,15 +6,16 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use server::{Command, ExchangeId};
 
-use crate::calls::parts::ResponseParts;
-use crate::context::run_in;
-use crate::driver::{After, Purpose, ends_task, log_failure};
 use crate::ffi;
-use crate::request::Request;
-use crate::response::{Source, convert};
-use crate::shared::Shared;
-use crate::stream::Stream;
-use crate::table::Table;
+use crate::native::log::log_failure;
+use crate::native::request::Request;
+use crate::native::response::{Source, convert};
+use crate::native::stream::Stream;
+use crate::native::table::Table;
+use crate::run::context::run_in;
+use crate::run::coroutine::{After, Completion, ends_task};
+use crate::run::exchanges::Exchanges;
+use crate::run::parts::ResponseParts;
 
 /// What a coroutine is run for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,13 +31,13 @@ pub(crate) enum Stage {
 /// A native handler that was suspended, with its exchange.
 pub(crate) struct SuspendedHandler {
     pub(crate) table: Arc<Table>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) exchanges: Arc<Exchanges>,
     pub(crate) request: Py<Request>,
     pub(crate) id: ExchangeId,
     pub(crate) stage: Stage,
 }
 
-impl Purpose for SuspendedHandler {
+impl Completion for SuspendedHandler {
     fn returned(
         &mut self,
         py: Python<'_>,
@@ -44,8 +45,8 @@ impl Purpose for SuspendedHandler {
         value: &Bound<'_, PyAny>,
     ) -> PyResult<After> {
         if self.stage == Stage::Stream {
-            self.shared.post(py, self.id, Command::Finish);
-            self.shared.close(self.id);
+            self.exchanges.post(py, self.id, Command::Finish);
+            self.exchanges.close(self.id);
             return Ok(After::End);
         }
         match self.respond(py, context, value) {
@@ -55,12 +56,12 @@ impl Purpose for SuspendedHandler {
     }
 
     fn raised(&mut self, py: Python<'_>, context: &Py<PyAny>, error: PyErr) -> PyResult<After> {
-        let is_disconnection = self.shared.is_disconnection(py, &error);
+        let is_disconnection = self.exchanges.is_disconnection(py, &error);
         if !error.is_instance_of::<PyException>(py) || (is_disconnection && self.is_disconnected())
         {
             // Cancelled or disconnected: whoever cancelled knows why, and a peer that still waits gets a plain failure.
-            self.shared.post(py, self.id, Command::Fail);
-            self.shared.close(self.id);
+            self.exchanges.post(py, self.id, Command::Fail);
+            self.exchanges.close(self.id);
             return if is_disconnection {
                 Ok(After::End)
             } else if ends_task(py, &error) {
@@ -74,7 +75,7 @@ impl Purpose for SuspendedHandler {
     }
 
     fn closed(&mut self, _py: Python<'_>) {
-        self.shared.close(self.id);
+        self.exchanges.close(self.id);
     }
 }
 
@@ -91,17 +92,17 @@ impl SuspendedHandler {
         let owned = response.to_owned_response()?;
         match response.source {
             Source::Whole(_) => {
-                self.shared.post(py, self.id, Command::Respond(owned));
-                self.shared.close(self.id);
+                self.exchanges.post(py, self.id, Command::Respond(owned));
+                self.exchanges.close(self.id);
                 Ok(After::End)
             }
             Source::Iterator(iterator) => {
-                let request = self.request.clone_ref(py);
+                let request = self.request.clone_ref(py).into_any();
                 let parts = ResponseParts {
                     iterator: iterator.unbind(),
                     context: context.clone_ref(py),
                 };
-                let before = self.shared.open(self.id, |exchange| {
+                let before = self.exchanges.open(self.id, |exchange| {
                     let parts = exchange.parts.replace(parts);
                     (
                         parts,
@@ -110,16 +111,16 @@ impl SuspendedHandler {
                     )
                 });
                 drop(before);
-                self.shared.post(py, self.id, Command::Stream(owned));
+                self.exchanges.post(py, self.id, Command::Stream(owned));
                 Ok(After::End)
             }
             Source::AsyncIterator(iterator) => {
-                self.shared
+                self.exchanges
                     .open(self.id, |exchange| exchange.is_streamed = true);
-                self.shared.post(py, self.id, Command::Begin(owned));
+                self.exchanges.post(py, self.id, Command::Begin(owned));
                 let stream = Stream {
                     id: self.id,
-                    shared: Arc::clone(&self.shared),
+                    exchanges: Arc::clone(&self.exchanges),
                 };
                 let coroutine = table
                     .stream_async
@@ -133,8 +134,8 @@ impl SuspendedHandler {
     fn failed(&mut self, py: Python<'_>, context: &Py<PyAny>, error: PyErr) -> PyResult<After> {
         if self.stage != Stage::Handler {
             log_failure(py, &error, Some(&self.request));
-            self.shared.post(py, self.id, Command::Fail);
-            self.shared.close(self.id);
+            self.exchanges.post(py, self.id, Command::Fail);
+            self.exchanges.close(self.id);
             return Ok(After::End);
         }
         self.stage = Stage::ErrorHandler;
@@ -165,8 +166,8 @@ impl SuspendedHandler {
     }
 
     fn is_disconnected(&self) -> bool {
-        self.shared
-            .exchanges()
+        self.exchanges
+            .lock()
             .get(&self.id)
             .is_none_or(|exchange| exchange.is_disconnected)
     }

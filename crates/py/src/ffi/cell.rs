@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 ///
 /// A lock or an atomic borrow flag would cost more than what it guards. So this relies on the interpreter's lock: the crate refuses to
 /// build for an interpreter without one.
-pub(crate) struct Held<T> {
+pub(crate) struct GilCell<T> {
     is_held: Cell<bool>,
     value: UnsafeCell<T>,
 }
@@ -17,17 +17,17 @@ pub(crate) struct Held<T> {
 compile_error!("bolide needs an interpreter with a GIL for now");
 
 // SAFETY: every access needs a `Python` token, which only one thread has at a time.
-unsafe impl<T: Send> Sync for Held<T> {}
+unsafe impl<T: Send> Sync for GilCell<T> {}
 
-impl<T: Default> Default for Held<T> {
-    fn default() -> Held<T> {
-        Held::of(T::default())
+impl<T: Default> Default for GilCell<T> {
+    fn default() -> GilCell<T> {
+        GilCell::of(T::default())
     }
 }
 
-impl<T> Held<T> {
-    pub(crate) fn of(value: T) -> Held<T> {
-        Held {
+impl<T> GilCell<T> {
+    pub(crate) fn of(value: T) -> GilCell<T> {
+        GilCell {
             is_held: Cell::new(false),
             value: UnsafeCell::new(value),
         }

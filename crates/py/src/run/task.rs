@@ -2,15 +2,15 @@
 //!
 //! A task per request would cost more than the rest of the request. So one *idle* task, which has never run, is made the current one while
 //! coroutines run their first step. A coroutine that ends there leaves it idle for the next. One that suspends keeps it: the task then runs
-//! its own first step, in which its [`Driver`] yields the future that the coroutine waits for, and everything after that is plain asyncio.
+//! its own first step, in which its [`RequestCoroutine`] yields the future that the coroutine waits for, and everything after that is plain asyncio.
 //! An idle task on which a handler left a trace (a reference, a weak reference, a callback, a cancellation, a name, an attribute) is never
 //! used again.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
-use crate::driver::{Driver, Work};
 use crate::ffi::{self, Reader};
+use crate::run::coroutine::{RequestCoroutine, Suspended};
 
 /// The parts of asyncio that are needed for it.
 struct Asyncio {
@@ -31,7 +31,7 @@ struct Asyncio {
 /// A task whose first step is still to run.
 struct Idle {
     task: Py<PyAny>,
-    driver: Py<Driver>,
+    driver: Py<RequestCoroutine>,
     /// The scheduled first step, taken back from the loop.
     first_step: Option<Py<PyAny>>,
     /// Both counts when the task was new and current.
@@ -151,7 +151,11 @@ impl Tasks {
     }
 
     /// A coroutine suspended in its first step: it keeps the task.
-    pub(crate) fn suspended(&mut self, py: Python<'_>, work: Work) -> PyResult<Option<Py<PyAny>>> {
+    pub(crate) fn suspended(
+        &mut self,
+        py: Python<'_>,
+        work: Suspended,
+    ) -> PyResult<Option<Py<PyAny>>> {
         self.leave(py);
         let (Some(asyncio), Some(idle)) = (&self.asyncio, self.idle.take()) else {
             return Ok(None);
@@ -218,7 +222,7 @@ impl Asyncio {
     }
 
     fn new_idle(&self, py: Python<'_>) -> PyResult<Idle> {
-        let driver = Py::new(py, Driver::default())?;
+        let driver = Py::new(py, RequestCoroutine::default())?;
         let keywords = PyDict::new(py);
         keywords.set_item("loop", &self.event_loop)?;
         let task = self

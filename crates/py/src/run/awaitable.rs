@@ -1,14 +1,11 @@
-//! What handlers await besides futures: values that are available already, content, and the sending of a streamed response.
+//! What handlers await besides futures: values that are available already, and the acceptance of what they write.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
-use server::{Command, ExchangeId};
 
-use crate::ffi::{Awaitable, Sent};
-use crate::shared::Shared;
+use crate::ffi::{self, Awaitable, Sent};
 
 /// Makes an [`Awaitable`] type a coroutine in the sense of `collections.abc.Coroutine`, so that it can be awaited, and passed to
 /// `asyncio.create_task()` too.
@@ -25,7 +22,7 @@ macro_rules! awaitable {
             }
 
             fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-                $crate::stream::next(py, self)
+                $crate::run::awaitable::next(py, self)
             }
 
             fn send<'py>(
@@ -33,7 +30,7 @@ macro_rules! awaitable {
                 py: Python<'py>,
                 _value: &Bound<'py, PyAny>,
             ) -> PyResult<Bound<'py, PyAny>> {
-                match $crate::stream::next(py, self)? {
+                match $crate::run::awaitable::next(py, self)? {
                     Some(value) => Ok(value),
                     None => Err(pyo3::exceptions::PyStopIteration::new_err(())),
                 }
@@ -46,7 +43,7 @@ macro_rules! awaitable {
                 value: Option<&Bound<'py, PyAny>>,
                 _traceback: Option<&Bound<'py, PyAny>>,
             ) -> PyResult<Bound<'py, PyAny>> {
-                Err($crate::driver::thrown(kind, value)?)
+                Err($crate::run::coroutine::thrown(kind, value)?)
             }
 
             fn close(&self) {}
@@ -94,51 +91,6 @@ impl Awaitable for Ready {
 
 awaitable!(Ready);
 
-/// The next part of content that is still arriving. The awaitable takes the part when it resumes, so that nothing is lost if it is
-/// cancelled just then.
-#[pyclass(module = "bolide._core", frozen)]
-pub(crate) struct Part {
-    id: ExchangeId,
-    shared: Arc<Shared>,
-}
-
-impl Part {
-    pub(crate) fn of(
-        py: Python<'_>,
-        shared: Arc<Shared>,
-        id: ExchangeId,
-    ) -> PyResult<Bound<'_, PyAny>> {
-        Ok(Bound::new(py, Part { id, shared })?.into_any())
-    }
-}
-
-impl Awaitable for Part {
-    fn step<'py>(&self, py: Python<'py>) -> Sent<'py> {
-        let state = {
-            let mut exchanges = self.shared.exchanges();
-            exchanges.get_mut(&self.id).map(|exchange| {
-                let part = exchange.content.pop_front();
-                (part, exchange.content_ended, exchange.is_disconnected)
-            })
-        };
-        match state {
-            Some((Some(part), _, _)) => Sent::Returned(part.into_bound(py).into_any()),
-            Some((None, true, _)) => Sent::Returned(py.None().into_bound(py)),
-            // The response is complete, or the peer has disconnected: nothing more will arrive.
-            Some((None, false, true)) | None => Sent::Raised(self.shared.disconnection(py)),
-            Some((None, false, false)) => match self.shared.wait_to_read(py, self.id) {
-                Ok(future) => {
-                    self.shared.post(py, self.id, Command::Read);
-                    Sent::Yielded(future)
-                }
-                Err(error) => Sent::Raised(error),
-            },
-        }
-    }
-}
-
-awaitable!(Part);
-
 /// Waits until a bounded buffer has accepted what was written.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Writing {
@@ -180,24 +132,8 @@ impl Awaitable for Writing {
 
 awaitable!(Writing);
 
-/// The sending side of a streamed response.
-#[pyclass(module = "bolide._core", frozen)]
-pub(crate) struct Stream {
-    pub(crate) id: ExchangeId,
-    pub(crate) shared: Arc<Shared>,
-}
-
-#[pymethods]
-impl Stream {
-    /// Sends a part; the awaitable is done when a bounded buffer has accepted it.
-    fn send<'py>(&self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-        self.shared.write(py, self.id, data.to_vec())
-    }
-}
-
 /// Lets the interpreter step these types without a method call.
 pub(crate) fn prepare(py: Python<'_>) {
-    crate::ffi::step_directly::<Ready>(py);
-    crate::ffi::step_directly::<Part>(py);
-    crate::ffi::step_directly::<Writing>(py);
+    ffi::step_directly::<Ready>(py);
+    ffi::step_directly::<Writing>(py);
 }

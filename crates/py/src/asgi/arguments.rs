@@ -6,22 +6,22 @@ use pyo3::prelude::*;
 
 use super::exchange::Exchange;
 use crate::ffi;
-use crate::shared::Shared;
+use crate::run::exchanges::Exchanges;
 
-/// Number of kits kept for reuse.
-const SPARE_KITS: usize = 64;
+/// So many are kept for reuse.
+const SPARE_MAX: usize = 64;
 
 /// An exchange, and its two methods as objects of their own.
-pub(crate) struct Kit {
+pub(crate) struct Arguments {
     pub(crate) exchange: Py<Exchange>,
     pub(crate) receive: Py<PyAny>,
     pub(crate) send: Py<PyAny>,
 }
 
-impl Kit {
-    fn new(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<Kit> {
-        let exchange = Bound::new(py, Exchange::new(shared))?;
-        Ok(Kit {
+impl Arguments {
+    fn new(py: Python<'_>, exchanges: &Arc<Exchanges>) -> PyResult<Arguments> {
+        let exchange = Bound::new(py, Exchange::new(exchanges))?;
+        Ok(Arguments {
             receive: exchange.getattr("receive")?.unbind(),
             send: ffi::method(&exchange)?.unbind(),
             exchange: exchange.unbind(),
@@ -41,34 +41,34 @@ impl Kit {
     }
 }
 
-/// Kits for reuse: making the three objects takes a tenth of a request's time.
+/// Kept for reuse: making the three objects takes a tenth of a request's time.
 #[derive(Default)]
-pub(crate) struct Kits {
-    spare: Vec<Kit>,
+pub(crate) struct SpareArguments {
+    spare: Vec<Arguments>,
 }
 
-impl Kits {
-    /// A kit for `request`.
+impl SpareArguments {
+    /// Arguments for `request`.
     #[inline]
     pub(crate) fn take(
         &mut self,
         py: Python<'_>,
-        shared: &Arc<Shared>,
+        exchanges: &Arc<Exchanges>,
         request: &server::Request<'_>,
-    ) -> PyResult<Kit> {
-        let kit = match self.spare.pop() {
-            Some(kit) => kit,
-            None => Kit::new(py, shared)?,
+    ) -> PyResult<Arguments> {
+        let arguments = match self.spare.pop() {
+            Some(arguments) => arguments,
+            None => Arguments::new(py, exchanges)?,
         };
-        kit.exchange.get().fill(py, request)?;
-        Ok(kit)
+        arguments.exchange.get().fill(py, request)?;
+        Ok(arguments)
     }
 
-    /// Keeps a kit whose response is complete, if nothing else references it.
+    /// Keeps arguments whose response is complete, if nothing else references it.
     #[inline]
-    pub(crate) fn give_back(&mut self, py: Python<'_>, kit: Kit) {
-        if self.spare.len() < SPARE_KITS && kit.is_ours(py) {
-            self.spare.push(kit);
+    pub(crate) fn give_back(&mut self, py: Python<'_>, arguments: Arguments) {
+        if self.spare.len() < SPARE_MAX && arguments.is_ours(py) {
+            self.spare.push(arguments);
         }
     }
 }

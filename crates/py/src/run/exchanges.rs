@@ -9,9 +9,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 use server::{Command, ExchangeId, Mailbox};
 
-use crate::calls::parts::ResponseParts;
-use crate::request::Request;
-use crate::stream::{Ready, Writing};
+use super::awaitable::{Ready, Writing};
+use super::parts::ResponseParts;
 
 /// Number of bytes by which a streamed response may be ahead of its peer.
 pub(crate) const STREAM_AHEAD_BYTES: usize = 65_536;
@@ -25,8 +24,8 @@ pub(crate) struct OpenExchange {
     pub(crate) task: Option<Py<PyAny>>,
     /// What the server pulls the response from.
     pub(crate) parts: Option<ResponseParts>,
-    /// The request, for the log.
-    pub(crate) request: Option<Py<Request>>,
+    /// The request object of a response that is pulled, for the log.
+    pub(crate) request: Option<Py<PyAny>>,
     /// Content that has arrived and was not fetched.
     pub(crate) content: VecDeque<Py<PyBytes>>,
     pub(crate) content_ended: bool,
@@ -47,7 +46,7 @@ pub(crate) struct OpenExchange {
 }
 
 /// One per server.
-pub(crate) struct Shared {
+pub(crate) struct Exchanges {
     mailbox: Arc<Mailbox>,
     /// The exception that informs a handler that its peer has disconnected.
     disconnected: Py<PyAny>,
@@ -59,9 +58,9 @@ pub(crate) struct Shared {
     done: PyOnceLock<Py<PyAny>>,
 }
 
-impl Shared {
-    pub(crate) fn new(mailbox: Arc<Mailbox>, disconnected: Py<PyAny>) -> Shared {
-        Shared {
+impl Exchanges {
+    pub(crate) fn new(mailbox: Arc<Mailbox>, disconnected: Py<PyAny>) -> Exchanges {
+        Exchanges {
             mailbox,
             disconnected,
             exchanges: Mutex::default(),
@@ -112,7 +111,7 @@ impl Shared {
     }
 
     /// The open exchanges. Never held over a call into Python.
-    pub(crate) fn exchanges(&self) -> MutexGuard<'_, HashMap<ExchangeId, OpenExchange>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<ExchangeId, OpenExchange>> {
         self.exchanges
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -121,23 +120,23 @@ impl Shared {
     /// Opens an exchange that outlives its handler's first step. `change` returns what it removes: dropping a Python object may run Python,
     /// which must not happen while the exchanges are locked.
     pub(crate) fn open<T>(&self, id: ExchangeId, change: impl FnOnce(&mut OpenExchange) -> T) -> T {
-        let mut exchanges = self.exchanges();
+        let mut exchanges = self.lock();
         change(exchanges.entry(id).or_default())
     }
 
-    /// Like [`Shared::open`], for an exchange that is open already.
+    /// Like [`Exchanges::open`], for an exchange that is open already.
     pub(crate) fn change<T>(
         &self,
         id: ExchangeId,
         change: impl FnOnce(&mut OpenExchange) -> T,
     ) -> Option<T> {
-        let mut exchanges = self.exchanges();
+        let mut exchanges = self.lock();
         exchanges.get_mut(&id).map(change)
     }
 
     /// Removes an exchange and returns its state, for the caller to drop.
     pub(crate) fn close(&self, id: ExchangeId) -> Option<OpenExchange> {
-        let mut exchanges = self.exchanges();
+        let mut exchanges = self.lock();
         if exchanges.is_empty() {
             return None;
         }
@@ -254,7 +253,7 @@ impl Shared {
         self.take_part(py, id, part, is_last);
     }
 
-    /// Like [`Shared::take_content`], for bytes that belong to Python already.
+    /// Like [`Exchanges::take_content`], for bytes that belong to Python already.
     pub(crate) fn take_part(
         &self,
         py: Python<'_>,
@@ -343,7 +342,7 @@ impl Shared {
     /// The peer has disconnected: notifies the tasks that wait for it.
     pub(crate) fn disconnect(&self, py: Python<'_>, id: ExchangeId) {
         let (readers, writers, parts, task) = {
-            let mut exchanges = self.exchanges();
+            let mut exchanges = self.lock();
             let Some(exchange) = exchanges.get_mut(&id) else {
                 return;
             };

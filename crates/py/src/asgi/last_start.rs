@@ -18,7 +18,7 @@ const MISSES_PER_TRY: u8 = 16;
 
 /// The last start, as long as keeping one is worthwhile.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct LastStart {
     start: Option<Parts>,
     misses: u8,
 }
@@ -29,7 +29,7 @@ struct Parts {
     headers: Vec<Py<PyAny>>,
 }
 
-impl Known {
+impl LastStart {
     /// Whether a start consists of the same objects as the one that is kept.
     #[inline]
     pub(super) fn is(&mut self, start: &Start<'_>) -> bool {

@@ -1,0 +1,113 @@
+//! Native applications: what the server calls besides the handlers themselves ([`crate::native::calls`]).
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use server::{Abort, ExchangeId, Outcome, Pulled, Responder};
+
+use crate::ffi;
+use crate::native::calls::{Calls, Fallback};
+use crate::native::log::log_failure;
+use crate::native::request::Request;
+use crate::native::table::{NativeApp, Table};
+use crate::run::coroutine::ends_task;
+use crate::run::exchanges::Exchanges;
+
+/// The application as the server calls it.
+pub(crate) struct Native {
+    app: Py<NativeApp>,
+    table: Arc<Table>,
+    pub(crate) calls: Calls,
+}
+
+impl Native {
+    pub(crate) fn new(app: Py<NativeApp>, exchanges: Arc<Exchanges>) -> Native {
+        let table = app.get().table();
+        let calls = Calls::new(exchanges);
+        Native { app, table, calls }
+    }
+
+    /// Called at the start of a pass: takes over routes that were added since the last one.
+    pub(crate) fn pass_begins(&mut self) {
+        let table = self.app.get().table();
+        if !Arc::ptr_eq(&table, &self.table) {
+            self.table = table;
+        }
+    }
+
+    /// Handles a request by its route or, if it has none, by what is mounted.
+    #[inline]
+    pub(crate) fn call(
+        &mut self,
+        mounts: Option<&mut impl Fallback>,
+        request: &server::Request<'_>,
+        responder: &mut Responder<'_>,
+    ) -> Outcome {
+        self.calls
+            .call(ffi::attached(), &self.table, mounts, request, responder)
+    }
+
+    /// See [`server::App::pull`]; the next three implement that trait's methods too.
+    pub(crate) fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
+        let py = ffi::attached();
+        self.calls.runner.tasks.leave(py);
+        let parts = self
+            .calls
+            .runner
+            .exchanges
+            .lock()
+            .get(&id)
+            .and_then(|exchange| Some(exchange.parts.as_ref()?.clone_ref(py)));
+        let Some(parts) = parts else {
+            return Pulled::Failed;
+        };
+        match parts.next(py, out) {
+            Ok(true) => Pulled::More,
+            Ok(false) => {
+                self.calls.runner.exchanges.close(id);
+                Pulled::End
+            }
+            Err(error) => {
+                let exchange = self.calls.runner.exchanges.close(id).unwrap_or_default();
+                parts.close(py);
+                if ends_task(py, &error) {
+                    self.calls.runner.keep_fatal(py, error);
+                } else {
+                    let request = exchange.request.as_ref().map(|request| request.bind(py));
+                    let request = request.and_then(|request| request.cast::<Request>().ok());
+                    log_failure(py, &error, request.map(Bound::as_unbound));
+                }
+                Pulled::Failed
+            }
+        }
+    }
+
+    pub(crate) fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
+        self.calls
+            .runner
+            .exchanges
+            .take_content(ffi::attached(), id, content, is_last);
+    }
+
+    pub(crate) fn content_room(
+        &mut self,
+        _: ExchangeId,
+        bytes: usize,
+    ) -> Option<&mut [MaybeUninit<u8>]> {
+        self.calls.runner.content_room(ffi::attached(), bytes)
+    }
+
+    pub(crate) fn content_was_read(&mut self, id: ExchangeId, bytes: usize, is_last: bool) {
+        let py = ffi::attached();
+        self.calls.runner.content_was_read(py, id, bytes, is_last);
+    }
+
+    pub(crate) fn writable(&mut self, id: ExchangeId) {
+        self.calls.runner.exchanges.writable(ffi::attached(), id);
+    }
+
+    pub(crate) fn abort(&mut self, id: ExchangeId, why: Abort) {
+        self.calls.runner.abort(ffi::attached(), id, why);
+    }
+}

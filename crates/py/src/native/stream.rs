@@ -1,0 +1,75 @@
+//! Content that a native handler reads part by part, and responses that it sends so.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use server::{Command, ExchangeId};
+
+use crate::ffi::{self, Awaitable, Sent};
+use crate::run::awaitable::awaitable;
+use crate::run::exchanges::Exchanges;
+
+/// The next part of content that is still arriving. The awaitable takes the part when it resumes, so that nothing is lost if it is
+/// cancelled just then.
+#[pyclass(module = "bolide._core", frozen)]
+pub(crate) struct Part {
+    id: ExchangeId,
+    exchanges: Arc<Exchanges>,
+}
+
+impl Part {
+    pub(crate) fn of(
+        py: Python<'_>,
+        exchanges: Arc<Exchanges>,
+        id: ExchangeId,
+    ) -> PyResult<Bound<'_, PyAny>> {
+        Ok(Bound::new(py, Part { id, exchanges })?.into_any())
+    }
+}
+
+impl Awaitable for Part {
+    fn step<'py>(&self, py: Python<'py>) -> Sent<'py> {
+        let state = {
+            let mut exchanges = self.exchanges.lock();
+            exchanges.get_mut(&self.id).map(|exchange| {
+                let part = exchange.content.pop_front();
+                (part, exchange.content_ended, exchange.is_disconnected)
+            })
+        };
+        match state {
+            Some((Some(part), _, _)) => Sent::Returned(part.into_bound(py).into_any()),
+            Some((None, true, _)) => Sent::Returned(py.None().into_bound(py)),
+            // The response is complete, or the peer has disconnected: nothing more will arrive.
+            Some((None, false, true)) | None => Sent::Raised(self.exchanges.disconnection(py)),
+            Some((None, false, false)) => match self.exchanges.wait_to_read(py, self.id) {
+                Ok(future) => {
+                    self.exchanges.post(py, self.id, Command::Read);
+                    Sent::Yielded(future)
+                }
+                Err(error) => Sent::Raised(error),
+            },
+        }
+    }
+}
+
+awaitable!(Part);
+
+/// The sending side of a streamed response.
+#[pyclass(module = "bolide._core", frozen)]
+pub(crate) struct Stream {
+    pub(crate) id: ExchangeId,
+    pub(crate) exchanges: Arc<Exchanges>,
+}
+
+#[pymethods]
+impl Stream {
+    /// Sends a part; the awaitable is done when a bounded buffer has accepted it.
+    fn send<'py>(&self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        self.exchanges.write(py, self.id, data.to_vec())
+    }
+}
+
+/// Lets the interpreter step these types without a method call.
+pub(crate) fn prepare(py: Python<'_>) {
+    ffi::step_directly::<Part>(py);
+}

@@ -1,0 +1,23 @@
+//! Running an application's coroutines, whatever its interface: a task and a context that are lent, the exchanges whose responses are
+//! pending, and what handlers await.
+//!
+//! | file | has |
+//! | --- | --- |
+//! | `runner` | one application's: lends a task and a context to each call, and passes events to the exchanges |
+//! | `coroutine` | the coroutine of the task that a suspended handler runs in |
+//! | `task`, `context` | what is lent |
+//! | `exchanges` | the open exchanges, the mailbox and the loop |
+//! | `awaitable`, `parts` | what handlers await, and what streamed responses are pulled from |
+//! | `log`, `failure` | what is logged about applications, and the response for one that failed |
+//! | `target` | the decoded target of a request |
+
+pub(crate) mod awaitable;
+pub(crate) mod context;
+pub(crate) mod coroutine;
+pub(crate) mod exchanges;
+pub(crate) mod failure;
+pub(crate) mod log;
+pub(crate) mod parts;
+pub(crate) mod runner;
+pub(crate) mod target;
+pub(crate) mod task;
