@@ -230,6 +230,11 @@ impl Transport {
         Peer::from(getsockname(&self.socket).ok())
     }
 
+    /// Sends what the kernel keeps because more was said to follow: nothing does. Setting TCP_NODELAY anew does that, see tcp(7).
+    pub fn push(&self) {
+        self.set_no_delay();
+    }
+
     /// Sends small writes at once instead of waiting for more (TCP_NODELAY). Nothing happens on a UNIX socket.
     pub fn set_no_delay(&self) {
         let _ = rustix::net::sockopt::set_tcp_nodelay(&self.socket, true);

@@ -355,6 +355,9 @@ impl Connection {
     /// A reset takes with it what has not arrived.
     fn cut(&mut self, context: &Context) -> Fate {
         let waits = self.link.can_reset() && context.timeouts.linger_timeout_ms > 0;
+        if waits {
+            self.link.push();
+        }
         if waits && self.link.check_delivery(context) == Delivery::UnderWay {
             self.phase = Phase::Cutting;
             return Fate::Open;

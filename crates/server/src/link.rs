@@ -409,6 +409,11 @@ impl Link {
 
     // Closing.
 
+    /// Nothing follows, though it was said: a file came to its end too early, and the kernel keeps what was read of it for a while.
+    pub(crate) fn push(&self) {
+        self.transport.push();
+    }
+
     /// Whether the peer can be shown a reset; on a UNIX socket it sees an ordinary end.
     pub(crate) fn can_reset(&self) -> bool {
         matches!(self.client, Peer::Internet(_))
