@@ -409,7 +409,7 @@ impl Link {
 
     // Closing.
 
-    /// Nothing follows, though it was said: a file came to its end too early, and the kernel keeps what was read of it for a while.
+    /// Nothing follows, though it was said: a file had nothing, and the kernel keeps what precedes it for a while.
     pub(crate) fn push(&self) {
         self.transport.push();
     }

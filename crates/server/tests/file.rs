@@ -302,13 +302,30 @@ fn a_short_file_to_http_1_0_resets_the_connection() {
     };
     server.post(id, Command::WriteFile(part));
     server.post(id, Command::Finish);
-    server.settle();
-    client.receive();
-    // The kernel would keep it for 200 ms, as more was to follow.
-    assert_eq!(content_of(&client.rest()), "four");
     server.pass_until(|_| client.is_ended());
     assert!(client.was_reset);
     assert!(!is_open("reset by us"));
+}
+
+#[test]
+fn what_precedes_an_empty_file_leaves_at_once() {
+    let mut server = Server::new();
+    let mut client = server.connect_by_tcp();
+    client.send("GET /push HTTP/1.0\r\n\r\n");
+    server.settle();
+    let id = server.exchange("/push");
+    server.post(id, head(None));
+    let part = FilePart {
+        length: 1,
+        ..part("empty", b"")
+    };
+    server.post(id, Command::WriteFile(part));
+    server.settle();
+    client.receive();
+    // The kernel would keep the head for 200 ms, as more was to follow.
+    assert!(client.rest().ends_with("\r\n\r\n"));
+    server.pass_until(|_| client.is_ended());
+    assert!(client.was_reset);
 }
 
 #[test]
