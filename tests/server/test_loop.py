@@ -1,11 +1,18 @@
-"""Which event loop a name stands for."""
+"""Which event loop a name stands for, and what its selector watches."""
 
+import asyncio
+import selectors
+import socket
 import sys
+from collections.abc import Iterator
 
 import pytest
 
-from bolide import loop
+from bolide import App, loop
+from bolide._core import Server, selector
 from bolide.errors import ConfigError
+from bolide.interface import application
+from bolide.settings import resolve
 
 
 def test_auto_is_uvloop_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,3 +25,87 @@ def test_uvloop_that_is_not_installed_is_a_mistake(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "uvloop", None)
     with pytest.raises(ConfigError, match="uvloop is not installed; pip install"):
         loop.choose("uvloop")
+
+
+@pytest.fixture
+def server() -> Server:
+    """Make a server of an empty application, which listens nowhere."""
+    settings = resolve({})
+    held = application(App(), "test:app", settings)
+    return Server(held.core(), settings.server_options(None))
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Connect two sockets."""
+    here, there = socket.socketpair()
+    with here, there:
+        here.setblocking(False)
+        yield here, there
+
+
+def test_readers_and_writers_are_file_objects(
+    server: Server, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """The loop finds the key of a file object, so that it can change and remove it."""
+    here, there = pair
+    seen: list[str] = []
+
+    async def main() -> None:
+        running = asyncio.get_running_loop()
+        read, written = asyncio.Event(), asyncio.Event()
+        running.add_reader(here, seen.append, "never")
+        running.add_reader(here, read.set)
+        running.add_writer(here, written.set)
+        there.send(b"x")
+        async with asyncio.timeout(10):
+            await read.wait()
+            await written.wait()
+        assert running.remove_writer(here)
+        assert not running.remove_writer(here)
+        assert running.remove_reader(here)
+        assert not running.remove_reader(here)
+        assert not running.remove_reader(here.fileno())
+
+    with asyncio.Runner(loop_factory=lambda: loop.new("asyncio", server)) as runner:
+        runner.run(main())
+    assert seen == []
+
+
+def standard() -> selectors.BaseSelector:
+    return selectors.EpollSelector()
+
+
+@pytest.mark.parametrize("kind", ["standard", "own"])
+def test_a_closed_file_object_is_found_by_identity(
+    server: Server, pair: tuple[socket.socket, socket.socket], kind: str
+) -> None:
+    """Whatever holds for the standard selectors holds for ours."""
+    tested = selector(server) if kind == "own" else standard()
+    here, there = pair
+    fd = here.fileno()
+    assert tested.get_map().get(here) is None
+    key = tested.register(here, selectors.EVENT_READ, "data")
+    assert key == (here, fd, selectors.EVENT_READ, "data")
+    mapping = tested.get_map()
+    assert mapping[here] is mapping[fd] is mapping.get(fd) is tested.get_key(here)
+    assert (list(mapping), list(mapping.values()), len(mapping)) == ([fd], [key], 1)
+    assert there not in mapping
+    assert mapping.get(there, key) is key
+    here.close()
+    assert here in mapping
+    assert tested.get_key(here) is key
+    assert tested.unregister(here) is key
+    with pytest.raises(ValueError, match="Invalid file descriptor: -1"):
+        mapping.get(here)
+    with pytest.raises(ValueError, match="Invalid file descriptor: -1"):
+        tested.unregister(here)
+    with pytest.raises(ValueError, match="Invalid file descriptor: -1"):
+        tested.register(here, selectors.EVENT_READ)
+    with pytest.raises(ValueError, match="Invalid file object: 'text'"):
+        tested.register("text", selectors.EVENT_READ)  # type: ignore[arg-type]
+    with pytest.raises(KeyError, match="is not registered"):
+        tested.modify(there, selectors.EVENT_READ)
+    with pytest.raises(KeyError):
+        mapping[there]
+    tested.close()

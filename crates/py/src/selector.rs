@@ -3,15 +3,19 @@
 //! `select` returns to the loop only for one of asyncio's own descriptors, a due timer, a signal, or because a handler has left work for
 //! the loop.
 
+mod descriptors;
+
 use std::io;
 use std::time::{Duration, Instant};
 
 use net::{Events, Interest, Poller, Token};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::PyList;
 use server::Worker;
 
+pub(crate) use self::descriptors::DescriptorMap;
+use self::descriptors::{Descriptors, descriptor};
 use crate::ffi::{self, borrow_fd};
 use crate::interface::Interface;
 use crate::server::{Memory, Server};
@@ -25,8 +29,7 @@ pub(crate) struct Selector {
     server: Py<Server>,
     /// asyncio's own descriptors, in a set inside the reactor's.
     own: Poller,
-    /// Descriptor to `selectors.SelectorKey`.
-    map: Py<PyDict>,
+    descriptors: Descriptors,
 }
 
 /// The attributes of the loop that show whether it has work.
@@ -76,7 +79,7 @@ impl Selector {
         Ok(Selector {
             server,
             own,
-            map: PyDict::new(py).unbind(),
+            descriptors: Descriptors::new(py),
         })
     }
 
@@ -140,19 +143,6 @@ impl Selector {
         }
     }
 
-    fn descriptor(file: &Bound<'_, PyAny>) -> PyResult<i32> {
-        let fd: i32 = match file.extract() {
-            Ok(fd) => fd,
-            Err(_) => file.call_method0("fileno")?.extract()?,
-        };
-        if fd < 0 {
-            return Err(PyValueError::new_err(format!(
-                "invalid file descriptor: {fd}"
-            )));
-        }
-        Ok(fd)
-    }
-
     fn key<'py>(
         file: &Bound<'py, PyAny>,
         fd: i32,
@@ -179,8 +169,8 @@ impl Selector {
         data: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = fileobj.py();
-        let fd = Selector::descriptor(fileobj)?;
-        let map = self.map.bind(py);
+        let fd = descriptor(fileobj)?;
+        let map = self.descriptors.keys(py);
         if map.contains(fd)? {
             return Err(PyKeyError::new_err(format!(
                 "descriptor {fd} is registered already"
@@ -193,12 +183,8 @@ impl Selector {
     }
 
     fn unregister<'py>(&self, fileobj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let fd = Selector::descriptor(fileobj)?;
-        let map = self.map.bind(fileobj.py());
-        let Some(key) = map.get_item(fd)? else {
-            return Err(PyKeyError::new_err(format!("{fd} is not registered")));
-        };
-        map.del_item(fd)?;
+        let (fd, key) = self.descriptors.registered(fileobj)?;
+        self.descriptors.keys(fileobj.py()).del_item(fd)?;
         // Fails for a descriptor that was closed before it was unregistered: the kernel has already removed it.
         let _ = self.own.remove(borrow_fd(fd));
         Ok(key)
@@ -212,15 +198,11 @@ impl Selector {
         data: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = fileobj.py();
-        let fd = Selector::descriptor(fileobj)?;
-        let map = self.map.bind(py);
-        if !map.contains(fd)? {
-            return Err(PyKeyError::new_err(format!("{fd} is not registered")));
-        }
+        let (fd, _) = self.descriptors.registered(fileobj)?;
         let key = Selector::key(fileobj, fd, events, data)?;
         self.own
             .modify(borrow_fd(fd), fd as Token, interest(events))?;
-        map.set_item(fd, &key)?;
+        self.descriptors.keys(py).set_item(fd, &key)?;
         Ok(key)
     }
 
@@ -233,7 +215,7 @@ impl Selector {
         let mut events = Events::default();
         self.own.wait(&mut events, Some(0))?;
         for readiness in events.iter() {
-            if let Some(key) = self.map.bind(py).get_item(readiness.token)? {
+            if let Some(key) = self.descriptors.keys(py).get_item(readiness.token)? {
                 let registered: u8 = key.getattr("events")?.extract()?;
                 let read = if readiness.is_readable() || readiness.is_hung_up() {
                     EVENT_READ
@@ -252,17 +234,17 @@ impl Selector {
     }
 
     fn get_key<'py>(&self, fileobj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let fd = Selector::descriptor(fileobj)?;
-        let key = self.map.bind(fileobj.py()).get_item(fd)?;
-        key.ok_or_else(|| PyKeyError::new_err(format!("{fd} is not registered")))
+        Ok(self.descriptors.registered(fileobj)?.1)
     }
 
-    fn get_map(&self, py: Python<'_>) -> Py<PyDict> {
-        self.map.clone_ref(py)
+    fn get_map(&self, py: Python<'_>) -> DescriptorMap {
+        DescriptorMap {
+            descriptors: self.descriptors.clone_ref(py),
+        }
     }
 
     fn close(&self, py: Python<'_>) {
-        self.map.bind(py).clear();
+        self.descriptors.keys(py).clear();
     }
 }
 
