@@ -127,8 +127,12 @@ def command(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> tu
 
 
 def clean_environ() -> dict[str, str]:
-    """Return the environment without variables that would set options."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("BOLIDE_")}
+    """Return the environment without variables that would set options.
+
+    BOLIDE_REUSE is none: it lets a whole run of the tests do without objects that are used again.
+    """
+    ours = {name for name in os.environ if name.startswith("BOLIDE_")} - {"BOLIDE_REUSE"}
+    return {name: value for name, value in os.environ.items() if name not in ours}
 
 
 def children(pid: int) -> list[int]:

@@ -28,10 +28,11 @@ UNSAFE = {
     "crates/net/src/shared.rs": 2,
     "crates/net/src/sigpipe.rs": 2,
     "crates/net/src/sys.rs": 2,
-    "crates/py/src/ffi.rs": 52,
+    "crates/py/src/ffi.rs": 47,
     "crates/py/src/ffi/allocator.rs": 7,
     "crates/py/src/ffi/construction.rs": 12,
     "crates/py/src/ffi/cell.rs": 2,
+    "crates/py/src/ffi/reuse.rs": 6,
     "crates/py/src/ffi/slots.rs": 16,
     "crates/wire/src/scan.rs": 1,
 }

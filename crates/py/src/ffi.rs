@@ -152,20 +152,6 @@ pub(crate) fn exit_context(context: &Bound<'_, PyAny>) -> PyResult<()> {
     }
 }
 
-/// The address of the first weak reference to an object, 0 when there is none. If it is the same twice, none was added and kept.
-pub(crate) fn first_weak_reference(object: &Bound<'_, PyAny>) -> usize {
-    let kind = object.get_type_ptr();
-    // SAFETY: types live as long as their instances.
-    let offset = unsafe { (*kind).tp_weaklistoffset };
-    if offset == 0 {
-        return 0;
-    }
-    // SAFETY: a type with an offset keeps the list's head there in each instance.
-    let list = unsafe { object.as_ptr().byte_offset(offset) }.cast::<usize>();
-    // SAFETY: as above; the interpreter is attached, so it does not change meanwhile.
-    unsafe { *list }
-}
-
 /// The dict of an object's attributes, created if necessary; for a type that has no `__dict__` attribute.
 pub(crate) fn attributes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     // SAFETY: any object may be asked; one without a dict sets an error.
@@ -272,22 +258,6 @@ pub(crate) fn next_entry<'py>(
     // SAFETY: the same holds for its value.
     let value = unsafe { Bound::from_borrowed_ptr(py, value) };
     Some((key, value))
-}
-
-/// A dict's version, which changes with every modification (PEP 509); None from CPython 3.14 on, which keeps none.
-#[cfg(Py_3_14)]
-#[inline]
-pub(crate) fn version(_dict: &Bound<'_, PyDict>) -> Option<u64> {
-    None
-}
-
-/// A dict's version, which changes with every modification (PEP 509).
-#[cfg(not(Py_3_14))]
-#[inline]
-#[allow(deprecated, reason = "3.12 and 3.13 keep it still")]
-pub(crate) fn version(dict: &Bound<'_, PyDict>) -> Option<u64> {
-    // SAFETY: it is a dict, and the interpreter is attached.
-    Some(unsafe { (*dict.as_ptr().cast::<ffi::PyDictObject>()).ma_version_tag })
 }
 
 /// Whether a list holds exactly these objects.
@@ -420,10 +390,4 @@ pub(crate) fn length(object: &Bound<'_, PyAny>) -> usize {
 pub(crate) fn borrow_fd<'fd>(fd: i32) -> std::os::fd::BorrowedFd<'fd> {
     // SAFETY: `fd` is not negative (both callers check). One that was closed meanwhile, or reused for another file, touches no memory.
     unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) }
-}
-
-/// The number of references to an object.
-pub(crate) fn references<T>(object: &Py<T>) -> isize {
-    // SAFETY: the reference that is passed keeps the object alive.
-    unsafe { ffi::Py_REFCNT(object.as_ptr()) }
 }

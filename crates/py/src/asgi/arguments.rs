@@ -6,10 +6,16 @@ use pyo3::prelude::*;
 
 use super::exchange::Exchange;
 use crate::ffi;
+use crate::ffi::reuse::OurReferences;
 use crate::run::exchanges::Exchanges;
 
 /// So many are kept for reuse.
 const SPARE_MAX: usize = 64;
+
+/// The references to a method: ours.
+const OF_METHOD: OurReferences = OurReferences::of(1);
+/// The references to an exchange: ours, and those of its methods.
+const OF_EXCHANGE: OurReferences = OurReferences::of(3);
 
 /// An exchange, and its two methods as objects of their own.
 pub(crate) struct Arguments {
@@ -28,16 +34,12 @@ impl Arguments {
         })
     }
 
-    /// Whether nothing else references any of it, so that reuse cannot be observed: we hold one reference to each object, and the methods
-    /// hold two to the exchange.
+    /// Whether nothing else references any of it.
     #[inline]
     fn is_ours(&self, py: Python<'_>) -> bool {
-        let is_method_ours = |method: &Py<PyAny>| {
-            ffi::references(method) == 1 && ffi::first_weak_reference(method.bind(py)) == 0
-        };
-        is_method_ours(&self.receive)
-            && is_method_ours(&self.send)
-            && ffi::references(&self.exchange) == 3
+        OF_METHOD.are_all(py, &self.receive)
+            && OF_METHOD.are_all(py, &self.send)
+            && OF_EXCHANGE.are_all(py, &self.exchange)
     }
 }
 

@@ -6,7 +6,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::ffi;
+use crate::ffi::reuse::{OurReferences, version};
 
 /// A dict that was handed out, and its version at that time (PEP 509).
 struct Given {
@@ -18,16 +18,16 @@ impl Given {
     fn new(dict: &Bound<'_, PyDict>) -> Given {
         Given {
             dict: dict.clone().unbind(),
-            version: ffi::version(dict),
+            version: version(dict),
         }
     }
 
-    /// Whether it has just `references` references and is unchanged. Without versions this is unknown, and false.
+    /// Whether it has just these references and is unchanged. Without versions this is unknown, and false.
     #[inline]
-    fn is_as_new(&self, py: Python<'_>, references: isize) -> bool {
-        ffi::references(&self.dict) == references
+    fn is_as_new(&self, py: Python<'_>, references: OurReferences) -> bool {
+        references.are_all(py, &self.dict)
             && self.version.is_some()
-            && ffi::version(self.dict.bind(py)) == self.version
+            && version(self.dict.bind(py)) == self.version
     }
 }
 
@@ -51,18 +51,18 @@ impl Fresh {
     pub(crate) fn renewed<'py>(
         &mut self,
         py: Python<'py>,
-        references: isize,
+        references: OurReferences,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let original = self.original.bind(py);
-        let version = ffi::version(original);
+        let original_version = version(original);
         if let Some(copy) = &self.copy
             && copy.is_as_new(py, references)
-            && self.copied_version == version
+            && self.copied_version == original_version
         {
             return Ok(None);
         }
         let copy = original.copy()?;
-        self.copied_version = version;
+        self.copied_version = original_version;
         self.copy = Some(Given::new(&copy));
         Ok(Some(copy))
     }
@@ -77,7 +77,7 @@ pub(crate) struct Extensions {
 }
 
 /// The references to a dict inside the extensions that nothing else holds: theirs and ours.
-const INNER_REFERENCES: isize = 2;
+const INNER_REFERENCES: OurReferences = OurReferences::of(2);
 
 impl Extensions {
     pub(crate) fn new(py: Python<'_>, names: &[&str]) -> Extensions {
@@ -93,7 +93,7 @@ impl Extensions {
     pub(crate) fn renewed<'py>(
         &mut self,
         py: Python<'py>,
-        references: isize,
+        references: OurReferences,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let mut inner = self.inner.iter();
         if let Some(given) = &self.given

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::ffi;
+use crate::ffi::reuse::OurReferences;
 
 /// The addresses of the connections, as applications see them.
 #[derive(Default)]
@@ -91,7 +92,7 @@ impl Sections {
     pub(crate) fn renewed<'py>(
         &mut self,
         py: Python<'py>,
-        references: isize,
+        references: OurReferences,
         connection: usize,
         section: &[u8],
     ) -> PyResult<Option<Bound<'py, PyList>>> {
@@ -106,7 +107,7 @@ impl Sections {
             read(py, section, lines, &mut self.pairs)?;
         }
         if let Some(list) = &self.list
-            && ffi::references(list) == references
+            && references.are_all(py, list)
             && ffi::holds(list.bind(py), &self.pairs)
         {
             self.pairs.clear();

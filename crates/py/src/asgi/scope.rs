@@ -8,8 +8,11 @@ use wire::{Method, RequestHead, Version};
 use super::extensions;
 use super::fresh::{Extensions, Fresh};
 use super::memo::{Addresses, Sections};
-use crate::ffi;
+use crate::ffi::reuse::{OurReferences, version};
 use crate::run::target::decoded;
+
+/// The references to a scope that was given back: ours.
+const OF_SCOPE: OurReferences = OurReferences::of(1);
 
 /// Makes scopes. What repeats from request to request is made once.
 pub(crate) struct Scopes {
@@ -145,7 +148,7 @@ impl Scopes {
         if let Some(client) = client {
             scope.set_item(&self.keys.client, client)?;
         }
-        self.given = ffi::version(&scope);
+        self.given = version(&scope);
         Ok(scope)
     }
 
@@ -153,13 +156,11 @@ impl Scopes {
     /// into it.
     #[inline]
     pub(crate) fn give_back(&mut self, scope: Bound<'_, PyDict>) {
-        if let Some(version) = self.given.take()
-            && ffi::version(&scope) == Some(version)
+        if let given @ Some(_) = self.given.take()
+            && version(&scope) == given
+            && OF_SCOPE.are_all(scope.py(), scope.as_unbound())
         {
-            let scope = scope.unbind();
-            if ffi::references(&scope) == 1 {
-                self.spare = Some(scope);
-            }
+            self.spare = Some(scope.unbind());
         }
     }
 
@@ -186,7 +187,7 @@ impl Scopes {
             scope,
         };
         // The values in them are referenced by both, and by the cache that made them.
-        let references = if scope.is_some() { 3 } else { 2 };
+        let references = OurReferences::of(if scope.is_some() { 3 } else { 2 });
         let keys = &self.keys;
         target.renew(&keys.asgi, self.versions.renewed(py, references)?)?;
         target.renew(&keys.extensions, self.extensions.renewed(py, references)?)?;

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use server::{Content, ExchangeId, Fields, Match, Outcome, Parameters, Responder};
 
 use self::outcome::plain_failure;
+use crate::ffi::reuse::OurReferences;
 use crate::ffi::{self, Sent};
 use crate::native::request::{Request, span_of};
 use crate::native::suspended::{Stage, SuspendedHandler};
@@ -17,6 +18,9 @@ use crate::run::runner::Runner;
 
 /// Number of request objects kept for reuse.
 const SPARE_REQUESTS: usize = 64;
+
+/// The references to a request that was given back: ours.
+const OF_REQUEST: OurReferences = OurReferences::of(1);
 
 /// What is called where a native application has no route: applications that are mounted beside it.
 pub(crate) trait Fallback {
@@ -311,7 +315,7 @@ impl Calls {
     #[inline(always)]
     fn give_back(&mut self, py: Python<'_>, object: Py<Request>) {
         if self.spare.len() < SPARE_REQUESTS
-            && ffi::references(&object) == 1
+            && OF_REQUEST.are_all(py, &object)
             && object
                 .get()
                 .with(py, |state| state.is_reusable())

@@ -7,6 +7,7 @@
 use pyo3::prelude::*;
 
 use crate::ffi;
+use crate::ffi::reuse::OurReferences;
 
 /// Lends contexts that hold the server's own variables and nothing of any other request.
 #[derive(Default)]
@@ -22,8 +23,8 @@ struct Pristine {
     detects_changes: bool,
 }
 
-/// References to a current context that nothing else holds: ours and the thread's.
-const REFERENCES: isize = 2;
+/// The references to a current context: ours and the thread's.
+const OF_CONTEXT: OurReferences = OurReferences::of(2);
 
 impl Contexts {
     /// Makes a context without traces of other requests the current one.
@@ -111,8 +112,7 @@ fn is_unchanged(lent: &Bound<'_, PyAny>, pristine: &Pristine) -> bool {
     let before = pristine.context.bind(lent.py());
     pristine.detects_changes
         && ffi::context_variables(lent) == ffi::context_variables(before)
-        && ffi::first_weak_reference(lent) == 0
-        && ffi::references(lent.as_unbound()) == REFERENCES
+        && OF_CONTEXT.are_all(lent.py(), lent.as_unbound())
 }
 
 /// Tests whether this interpreter lets us distinguish a changed context from an unchanged one.

@@ -9,6 +9,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
+use crate::ffi::reuse::OurReferences;
 use crate::ffi::{self, Reader};
 use crate::run::coroutine::{RequestCoroutine, Suspended};
 
@@ -34,13 +35,15 @@ struct Idle {
     driver: Py<RequestCoroutine>,
     /// The scheduled first step, taken back from the loop.
     first_step: Option<Py<PyAny>>,
-    /// Both counts when the task was new and current.
-    references: isize,
-    weak_reference: usize,
+    /// The references to the task when it was new and current.
+    references: OurReferences,
     name: Py<PyAny>,
     /// The task's own attributes: an empty dict that only the task and we reference.
     attributes: Py<PyDict>,
 }
+
+/// The references to what a task holds and we hold too.
+const BESIDE_TASK: OurReferences = OurReferences::of(2);
 
 /// Lends the current task.
 #[derive(Default)]
@@ -104,7 +107,7 @@ impl Tasks {
         }
         self.is_current = true;
         self.idle = Some(Idle {
-            references: ffi::references(&idle.task),
+            references: OurReferences::now(idle.task.bind(py)),
             ..idle
         });
         Ok(())
@@ -238,8 +241,7 @@ impl Asyncio {
         Ok(Idle {
             name: self.get_name.read(task.bind(py))?.unbind(),
             attributes: ffi::attributes(task.bind(py))?.unbind(),
-            weak_reference: ffi::first_weak_reference(task.bind(py)),
-            references: 0,
+            references: OurReferences::now(task.bind(py)),
             task,
             driver,
             first_step,
@@ -259,11 +261,10 @@ impl Idle {
     #[inline]
     fn is_kept(&self, py: Python<'_>, asyncio: &Asyncio) -> PyResult<bool> {
         let task = self.task.bind(py);
-        if ffi::references(&self.task) != self.references
-            || ffi::first_weak_reference(task) != self.weak_reference
-            || ffi::references(&self.attributes) != 2
+        if !self.references.are_all(py, &self.task)
+            || !BESIDE_TASK.are_all(py, &self.attributes)
             || !self.attributes.bind(py).is_empty()
-            || ffi::references(&self.driver) != 2
+            || !BESIDE_TASK.are_all(py, &self.driver)
             || !asyncio.get_name.read(task)?.is(&self.name)
         {
             return Ok(true);

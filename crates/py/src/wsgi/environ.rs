@@ -16,11 +16,15 @@ use wire::{BodyLength, Method, RequestHead, Version};
 use super::environ_memo::{Item, Keys, Section};
 use super::input::Input;
 use crate::ffi;
+use crate::ffi::reuse::{OurReferences, version};
 
 /// Number of field sections that are remembered, by connection, several of which share a slot: about 5 KB each with a browser's fields.
 const SECTIONS: usize = 16;
 /// Number of client ports whose text is remembered.
 const PORTS: usize = 256;
+
+/// The references to an environ that was given back: ours.
+const OF_ENVIRON: OurReferences = OurReferences::of(1);
 
 /// What an environ consists of besides the head.
 pub(super) struct Circumstances<'a> {
@@ -143,14 +147,14 @@ impl Environs {
             let environ = environ.into_bound(py);
             self.set_items(&environ)?;
             self.renew(&environ, head, port)?;
-            self.given = ffi::version(&environ);
+            self.given = version(&environ);
             return Ok(environ);
         }
         let environ = self.new_environ(py, head, circumstances, unknown)?;
         set_input(&environ, input)?;
         environ.set_item(pyo3::intern!(py, "REMOTE_PORT"), self.port(py, port))?;
         if is_plain {
-            self.given = ffi::version(&environ);
+            self.given = version(&environ);
             self.plain.port = port;
             self.plain.target.clear();
             self.plain.target.extend_from_slice(head.target);
@@ -161,13 +165,11 @@ impl Environs {
     /// Takes back an environ, if it can be reused.
     #[inline]
     pub(super) fn give_back(&mut self, environ: Bound<'_, PyDict>) {
-        if let Some(version) = self.given.take()
-            && ffi::version(&environ) == Some(version)
+        if let given @ Some(_) = self.given.take()
+            && version(&environ) == given
+            && OF_ENVIRON.are_all(environ.py(), environ.as_unbound())
         {
-            let environ = environ.unbind();
-            if ffi::references(&environ) == 1 {
-                self.spare = Some(environ);
-            }
+            self.spare = Some(environ.unbind());
         }
     }
 

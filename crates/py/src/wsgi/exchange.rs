@@ -10,7 +10,8 @@ use server::{Command, ExchangeId, Response};
 use super::file_wrapper::Remains;
 use super::head::Head;
 use super::lane::Lane;
-use crate::ffi::{self, GilCell};
+use crate::ffi::GilCell;
+use crate::ffi::reuse::OurReferences;
 
 /// How many bytes `write` may keep on the reactor's thread.
 const WRITTEN_BYTES_MAX: usize = 64 << 20;
@@ -377,8 +378,10 @@ pub(super) struct Lent {
     pub(super) start_response: Py<PyAny>,
 }
 
-/// References to an exchange that nothing else holds: ours and its method's.
-const REFERENCES: isize = 2;
+/// The references to an exchange: ours and its method's.
+const OF_EXCHANGE: OurReferences = OurReferences::of(2);
+/// The references to that method: ours.
+const OF_METHOD: OurReferences = OurReferences::of(1);
 
 impl Lender {
     pub(super) fn new(lane: Option<Arc<Lane>>) -> Lender {
@@ -404,10 +407,8 @@ impl Lender {
 
     /// Takes back what was lent.
     #[inline]
-    pub(super) fn give_back(&mut self, lent: Lent) {
-        if ffi::references(&lent.exchange) == REFERENCES
-            && ffi::references(&lent.start_response) == 1
-        {
+    pub(super) fn give_back(&mut self, py: Python<'_>, lent: Lent) {
+        if OF_EXCHANGE.are_all(py, &lent.exchange) && OF_METHOD.are_all(py, &lent.start_response) {
             self.spare = Some(lent);
         }
     }

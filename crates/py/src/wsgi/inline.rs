@@ -128,7 +128,7 @@ impl Inline {
         if ending.has_surplus || ending.is_short {
             log::wrong_length(py, &log::title(head), ending.is_short);
         }
-        self.lender.give_back(lent);
+        self.lender.give_back(py, lent);
         outcome
     }
 

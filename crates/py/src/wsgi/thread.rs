@@ -154,7 +154,7 @@ impl Thread {
                 }
             });
         let ending = exchange.end(py)?;
-        self.lender.give_back(lent);
+        self.lender.give_back(py, lent);
         let is_short = match posted? {
             Whole::Complete => ending.is_short,
             Whole::Short => true,
