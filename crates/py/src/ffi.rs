@@ -6,6 +6,8 @@
 pub(crate) mod allocator;
 mod cell;
 mod construction;
+mod ending;
+pub(crate) mod reuse;
 mod slots;
 
 use std::mem::MaybeUninit;
@@ -18,6 +20,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
 
 pub(crate) use cell::GilCell;
 pub(crate) use construction::{Arguments, Construction, construct_directly};
+pub(crate) use ending::{call_from_thread, call_method_from_thread, next_from_thread};
 pub(crate) use slots::{Awaitable, Method, method, step_directly};
 
 /// What a coroutine did with a value it was sent.

@@ -6,6 +6,7 @@ use pyo3::types::{PyBytes, PyIterator, PyList, PyTuple};
 
 use super::file_wrapper::{FileWrapper, Remains};
 use super::log;
+use crate::ffi;
 
 /// The content of a response, as far as it is known after the first block.
 pub(super) enum Returned<'py> {
@@ -62,7 +63,7 @@ impl<'py> Returned<'py> {
                 return Ok(Returned::File(Box::new(remains)));
             }
         }
-        let mut blocks = Blocks::of(returned)?;
+        let blocks = Blocks::of(returned)?;
         match blocks.next() {
             Ok(Some(first)) => Ok(Returned::Blocks(first, blocks)),
             Ok(None) => {
@@ -139,9 +140,9 @@ impl<'py> Blocks<'py> {
     ///
     /// # Errors
     /// Whatever the iterator raises; `TypeError` for a block that is not bytes.
-    pub(super) fn next(&mut self) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        for item in &mut self.iterator {
-            let block = block(item?)?;
+    pub(super) fn next(&self) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        while let Some(item) = ffi::next_from_thread(&self.iterator)? {
+            let block = block(item)?;
             if !block.as_bytes().is_empty() {
                 return Ok(Some(block));
             }
@@ -169,7 +170,7 @@ fn close(iterable: &Bound<'_, PyAny>) {
         Ok(None) => return,
         Err(error) => return log::failed_to_close(py, &error),
     };
-    if let Err(error) = close.call0() {
+    if let Err(error) = ffi::call_from_thread(py, close.as_unbound(), []) {
         log::failed_to_close(py, &error);
     }
 }

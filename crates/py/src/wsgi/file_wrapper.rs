@@ -80,7 +80,8 @@ fn read(file: &Bound<'_, PyAny>, length: usize) -> PyResult<Vec<u8>> {
     let name = pyo3::intern!(file.py(), "read");
     let mut content = Vec::with_capacity(length);
     while content.len() < length {
-        let block = file.call_method1(name, (length - content.len(),))?;
+        let left = (length - content.len()).into_pyobject(file.py())?;
+        let block = ffi::call_method_from_thread(name, [file, left.as_any()])?;
         match block.cast::<PyBytes>()?.as_bytes() {
             [] => break,
             block => content.extend_from_slice(block),
@@ -127,7 +128,8 @@ impl FileWrapper {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let read = pyo3::intern!(py, "read");
-        let block = self.file.bind(py).call_method1(read, (self.block_bytes,))?;
+        let block_bytes = self.block_bytes.into_pyobject(py)?;
+        let block = ffi::call_method_from_thread(read, [self.file.bind(py), block_bytes.as_any()])?;
         let is_end = match block.cast::<PyBytes>() {
             Ok(bytes) => bytes.as_bytes().is_empty(),
             Err(_) => !block.is_truthy()?,
@@ -138,7 +140,7 @@ impl FileWrapper {
     /// Closes the file, if it can be closed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if let Some(close) = self.file.bind(py).getattr_opt(pyo3::intern!(py, "close"))? {
-            close.call0()?;
+            ffi::call_from_thread(py, close.as_unbound(), [])?;
         }
         Ok(())
     }

@@ -337,7 +337,7 @@ impl Stream {
         let Some(kept) = &self.blocks else {
             return Ok(false);
         };
-        let mut blocks = Blocks::bind(py, kept);
+        let blocks = Blocks::bind(py, kept);
         let block = run_in(self.context.bind(py), || blocks.next())?;
         let Some(block) = block else {
             return Ok(false);

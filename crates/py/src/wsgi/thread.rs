@@ -132,7 +132,7 @@ impl Thread {
         let environ = self.environs.environ(py, head, &circumstances, input)?;
         let lent = self.lender.lend(py, job.id, head.method == Method::Head)?;
         let start_response = lent.start_response.bind(py);
-        let returned = ffi::call(py, &self.app, [environ.as_any(), start_response]);
+        let returned = ffi::call_from_thread(py, &self.app, [environ.as_any(), start_response]);
         self.environs.give_back(environ);
         let exchange = lent.exchange.get();
         let posted = returned
@@ -229,9 +229,9 @@ fn send_blocks(
     py: Python<'_>,
     exchange: &Exchange,
     first: &[u8],
-    mut blocks: Blocks<'_>,
+    blocks: Blocks<'_>,
 ) -> PyResult<()> {
-    let sent = send_all(py, exchange, first, &mut blocks);
+    let sent = send_all(py, exchange, first, &blocks);
     blocks.close();
     sent
 }
@@ -240,7 +240,7 @@ fn send_all(
     py: Python<'_>,
     exchange: &Exchange,
     first: &[u8],
-    blocks: &mut Blocks<'_>,
+    blocks: &Blocks<'_>,
 ) -> PyResult<()> {
     exchange.send(py, first)?;
     while !exchange.with(py, |state| state.is_satisfied(blocks.is_file))? {

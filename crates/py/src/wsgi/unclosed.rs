@@ -39,7 +39,7 @@ impl Unclosed {
             return;
         };
         let py = ffi::attached();
-        let mut blocks = Blocks::bind(py, &kept);
+        let blocks = Blocks::bind(py, &kept);
         // Of a file, nothing after the announced length is read.
         let rest = if kept.is_file {
             Ok(None)

@@ -1,0 +1,33 @@
+"""A call that is under way when the interpreter ends."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from conftest import APPLICATIONS
+from guest import Guest
+
+
+class Unfinished(Guest):
+    """A program that ends while a call of its application waits."""
+
+    program = ("wsgi/unfinished.py",)
+
+
+@pytest.mark.parametrize("where", ["call", "computing", "block", "close", "file"])
+def test_it_does_not_abort_the_process(where: str) -> None:
+    """CPython up to 3.13 ends its thread in the middle, which must not unwind frames of Rust."""
+    guest = Unfinished([where], APPLICATIONS)
+    try:
+        guest.wait_ready()
+        with guest.connect() as client:
+            client.send(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+            with suppress(ConnectionError):
+                client.read_to_end()
+        assert guest.wait() == 0, guest.errors
+        assert "finalized" in guest.errors
+        assert "Traceback" not in guest.errors
+    finally:
+        guest.close()
