@@ -219,14 +219,15 @@ enum Step<'py> {
 
 impl App for Asgi {
     fn call(&mut self, request: &server::Request<'_>, responder: &mut Responder<'_>) -> Outcome {
-        let py = ffi::attached();
-        let outcome = self.begin(py, request, responder).unwrap_or_else(|error| {
-            log_failure(py, &error, None);
-            self.runner.exchanges.close(request.id);
-            fail(responder)
-        });
-        self.runner.call_ends(py);
-        outcome
+        ffi::attached(|py| {
+            let outcome = self.begin(py, request, responder).unwrap_or_else(|error| {
+                log_failure(py, &error, None);
+                self.runner.exchanges.close(request.id);
+                fail(responder)
+            });
+            self.runner.call_ends(py);
+            outcome
+        })
     }
 
     fn pull(&mut self, _: ExchangeId, _: &mut Vec<u8>) -> Pulled {
@@ -234,29 +235,29 @@ impl App for Asgi {
     }
 
     fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
-        let py = ffi::attached();
-        self.runner.exchanges.take_content(py, id, content, is_last);
+        let exchanges = &self.runner.exchanges;
+        ffi::attached(|py| exchanges.take_content(py, id, content, is_last));
     }
 
     fn content_room(&mut self, _: ExchangeId, bytes: usize) -> Option<&mut [MaybeUninit<u8>]> {
-        self.runner.content_room(ffi::attached(), bytes)
+        ffi::attached(|py| self.runner.content_room(py, bytes))
     }
 
     fn content_was_read(&mut self, id: ExchangeId, bytes: usize, is_last: bool) {
-        let py = ffi::attached();
-        self.runner.content_was_read(py, id, bytes, is_last);
+        let runner = &mut self.runner;
+        ffi::attached(|py| runner.content_was_read(py, id, bytes, is_last));
     }
 
     fn writable(&mut self, id: ExchangeId) {
-        self.runner.exchanges.writable(ffi::attached(), id);
+        ffi::attached(|py| self.runner.exchanges.writable(py, id));
     }
 
     fn peer_ended(&mut self, id: ExchangeId) {
-        self.runner.exchanges.peer_ended(ffi::attached(), id);
+        ffi::attached(|py| self.runner.exchanges.peer_ended(py, id));
     }
 
     fn abort(&mut self, id: ExchangeId, why: Abort) {
-        self.runner.abort(ffi::attached(), id, why);
+        ffi::attached(|py| self.runner.abort(py, id, why));
     }
 }
 

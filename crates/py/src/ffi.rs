@@ -33,11 +33,16 @@ pub(crate) enum Sent<'py> {
     Raised(PyErr),
 }
 
-/// The interpreter token of a thread that is known to be attached: the application is called only from inside a Python call.
-pub(crate) fn attached<'py>() -> Python<'py> {
+/// Runs with the token of the interpreter, to which this thread is known to be attached: the server calls its application only from
+/// inside a Python call. The token ends with `run`, so nothing that is bound to it outlives the pass.
+#[inline(always)]
+pub(crate) fn attached<R>(run: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
+    // SAFETY: requires nothing.
+    debug_assert!(unsafe { ffi::PyGILState_Check() } == 1, "detached");
     // SAFETY: `Worker` is accessed only through the methods of `Server` and `Selector`, which Python calls with the interpreter attached.
-    // They detach only around the wait, in which no application code runs.
-    unsafe { Python::assume_attached() }
+    // They detach only around the wait and what may wait for a disk, where no application is called, and for pooled WSGI applications,
+    // whose calls never come here.
+    run(unsafe { Python::assume_attached() })
 }
 
 /// Calls `callable` with positional arguments, without a tuple.

@@ -281,7 +281,7 @@ impl App for Wsgi {
 
     fn file_was_short(&mut self, _: ExchangeId, missing_bytes: u64) {
         match &self.calls {
-            Calls::Inline(_) => log_short_file(ffi::attached(), missing_bytes),
+            Calls::Inline(_) => ffi::attached(|py| log_short_file(py, missing_bytes)),
             Calls::Pooled(intake, _) => intake.pool.reports.add(|counts| counts.short_files += 1),
         }
     }

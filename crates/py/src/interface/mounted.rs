@@ -121,21 +121,25 @@ impl Mounted {
 
     /// See [`server::App::response_sent`].
     pub(super) fn response_sent(&mut self) {
-        let py = ffi::attached();
         let mut wsgi = self.mounts.wsgi_mut();
         let Some(wsgi) = wsgi.find(|wsgi| wsgi.has_call()) else {
             return;
         };
-        let hidden = HiddenLoop::hide(py);
-        if let Err(error) = &hidden {
-            log_failure(py, error, None);
-        }
-        wsgi.response_sent();
+        ffi::attached(|py| {
+            let hidden = HiddenLoop::hide(py);
+            if let Err(error) = &hidden {
+                log_failure(py, error, None);
+            }
+            wsgi.response_sent();
+        });
     }
 
     /// See [`server::App::pull`]; the next four implement that trait's methods too.
     pub(super) fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
-        let py = ffi::attached();
+        ffi::attached(|py| self.pull_part(py, id, out))
+    }
+
+    fn pull_part(&mut self, py: Python<'_>, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
         self.all_step_aside(py);
         let owner = self.mounts.wsgi_mut().find(|wsgi| wsgi.is_streaming(id));
         match owner.map(|wsgi| (HiddenLoop::hide(py), wsgi)) {
@@ -178,13 +182,16 @@ impl Mounted {
     pub(super) fn peer_ended(&mut self, id: ExchangeId) {
         // Only ASGI applications wait for this.
         let exchanges = &self.native.calls.runner.exchanges;
-        exchanges.peer_ended(ffi::attached(), id);
+        ffi::attached(|py| exchanges.peer_ended(py, id));
         let wsgi = self.mounts.wsgi_mut();
         wsgi.for_each(|wsgi| wsgi.peer_ended(id));
     }
 
     pub(super) fn abort(&mut self, id: ExchangeId, why: Abort) {
-        let py = ffi::attached();
+        ffi::attached(|py| self.abort_now(py, id, why));
+    }
+
+    fn abort_now(&mut self, py: Python<'_>, id: ExchangeId, why: Abort) {
         self.all_step_aside(py);
         self.native.abort(id, why);
         for wsgi in self.mounts.wsgi_mut() {
@@ -210,14 +217,15 @@ impl Fallback for Mounts {
         request: &server::Request<'_>,
         responder: &mut Responder<'_>,
     ) -> Option<Outcome> {
-        let py = ffi::attached();
-        let Some(index) = self.find(request.head.path) else {
-            self.step_aside(py);
-            return None;
-        };
-        runner.steps_aside(py);
-        let mount = self.turn_to(py, index)?;
-        Some(mount.guest.call(py, request, responder))
+        ffi::attached(|py| {
+            let Some(index) = self.find(request.head.path) else {
+                self.step_aside(py);
+                return None;
+            };
+            runner.steps_aside(py);
+            let mount = self.turn_to(py, index)?;
+            Some(mount.guest.call(py, request, responder))
+        })
     }
 
     fn step_aside(&mut self, py: Python<'_>) {

@@ -44,13 +44,15 @@ impl Native {
         request: &server::Request<'_>,
         responder: &mut Responder<'_>,
     ) -> Outcome {
-        self.calls
-            .call(ffi::attached(), &self.table, mounts, request, responder)
+        ffi::attached(|py| self.calls.call(py, &self.table, mounts, request, responder))
     }
 
     /// See [`server::App::pull`]; the next three implement that trait's methods too.
     pub(crate) fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
-        let py = ffi::attached();
+        ffi::attached(|py| self.pull_part(py, id, out))
+    }
+
+    fn pull_part(&mut self, py: Python<'_>, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
         self.calls.runner.tasks.leave(py);
         let parts = self
             .calls
@@ -84,10 +86,8 @@ impl Native {
     }
 
     pub(crate) fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
-        self.calls
-            .runner
-            .exchanges
-            .take_content(ffi::attached(), id, content, is_last);
+        let exchanges = &self.calls.runner.exchanges;
+        ffi::attached(|py| exchanges.take_content(py, id, content, is_last));
     }
 
     pub(crate) fn content_room(
@@ -95,19 +95,19 @@ impl Native {
         _: ExchangeId,
         bytes: usize,
     ) -> Option<&mut [MaybeUninit<u8>]> {
-        self.calls.runner.content_room(ffi::attached(), bytes)
+        ffi::attached(|py| self.calls.runner.content_room(py, bytes))
     }
 
     pub(crate) fn content_was_read(&mut self, id: ExchangeId, bytes: usize, is_last: bool) {
-        let py = ffi::attached();
-        self.calls.runner.content_was_read(py, id, bytes, is_last);
+        let runner = &mut self.calls.runner;
+        ffi::attached(|py| runner.content_was_read(py, id, bytes, is_last));
     }
 
     pub(crate) fn writable(&mut self, id: ExchangeId) {
-        self.calls.runner.exchanges.writable(ffi::attached(), id);
+        ffi::attached(|py| self.calls.runner.exchanges.writable(py, id));
     }
 
     pub(crate) fn abort(&mut self, id: ExchangeId, why: Abort) {
-        self.calls.runner.abort(ffi::attached(), id, why);
+        ffi::attached(|py| self.calls.runner.abort(py, id, why));
     }
 }

@@ -393,17 +393,21 @@ impl Request {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         // The collector runs with the interpreter attached, and never while a request is filled.
-        let visited = self.state.with(crate::ffi::attached(), |state| {
-            visit.call(&state.app)?;
-            visit.call(&state.cache)
+        let visited = crate::ffi::attached(|py| {
+            self.state.with(py, |state| {
+                visit.call(&state.app)?;
+                visit.call(&state.cache)
+            })
         });
         visited.unwrap_or(Ok(()))
     }
 
     fn __clear__(&self) {
-        let _ = self.state.with(crate::ffi::attached(), |state| {
-            (state.app.take(), state.cache.take())
+        let taken = crate::ffi::attached(|py| {
+            self.state
+                .with(py, |state| (state.app.take(), state.cache.take()))
         });
+        drop(taken);
     }
 }
 

@@ -71,7 +71,17 @@ impl Inline {
         if request.content == Content::Later {
             return Outcome::ReadContent;
         }
-        let py = ffi::attached();
+        ffi::attached(|py| self.call_now(py, runner, request, responder))
+    }
+
+    #[inline]
+    fn call_now(
+        &mut self,
+        py: Python<'_>,
+        runner: &mut Runner,
+        request: &server::Request<'_>,
+        responder: &mut Responder<'_>,
+    ) -> Outcome {
         let outcome = runner
             .call_begins(py)
             .and_then(|()| self.respond(py, runner, request, responder));
@@ -250,7 +260,16 @@ impl Inline {
         id: ExchangeId,
         out: &mut Vec<u8>,
     ) -> Pulled {
-        let py = ffi::attached();
+        ffi::attached(|py| self.pull_block(py, runner, id, out))
+    }
+
+    fn pull_block(
+        &mut self,
+        py: Python<'_>,
+        runner: &mut Runner,
+        id: ExchangeId,
+        out: &mut Vec<u8>,
+    ) -> Pulled {
         let Some(mut stream) = self.streams.remove(&id) else {
             return Pulled::Failed;
         };
@@ -287,7 +306,7 @@ impl Inline {
     /// The client of a response has disconnected.
     pub(super) fn abort(&mut self, id: ExchangeId) {
         if let Some(mut stream) = self.streams.remove(&id) {
-            stream.close(ffi::attached());
+            ffi::attached(|py| stream.close(py));
         }
     }
 }
@@ -358,7 +377,7 @@ impl Stream {
             return length < owed;
         }
         if length > owed {
-            log::wrong_length(ffi::attached(), &self.title, false);
+            ffi::attached(|py| log::wrong_length(py, &self.title, false));
         }
         length <= owed
     }

@@ -3,6 +3,7 @@
 //! Most frameworks return an iterator over one block whose length they have announced. PEP 3333 requires the block to be sent before the
 //! next one is requested, and `close` to be called at the end. So the response is sent at once, and the rest of the call follows.
 
+use pyo3::prelude::*;
 use wire::RequestHead;
 
 use super::blocks::{Blocks, KeptBlocks};
@@ -38,8 +39,11 @@ impl Unclosed {
         let Some(kept) = self.blocks.take() else {
             return;
         };
-        let py = ffi::attached();
-        let blocks = Blocks::bind(py, &kept);
+        ffi::attached(|py| self.end_now(py, &kept, runner));
+    }
+
+    fn end_now(&self, py: Python<'_>, kept: &KeptBlocks, runner: &mut Runner) {
+        let blocks = Blocks::bind(py, kept);
         // Of a file, nothing after the announced length is read.
         let rest = if kept.is_file {
             Ok(None)
