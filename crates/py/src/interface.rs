@@ -11,6 +11,7 @@ use server::{Abort, App, Config, ExchangeId, Outcome, Pulled, Request, Responder
 pub(crate) use self::mounted::MountedApp;
 use self::mounted::{Mount, Mounted};
 use crate::asgi::{Asgi, AsgiApp};
+use crate::ffi;
 use crate::native::app::Native;
 use crate::native::table::NativeApp;
 use crate::run::exchanges::Exchanges;
@@ -216,6 +217,14 @@ impl App for Interface {
         match self {
             Interface::Wsgi(wsgi) => wsgi.file_was_short(id, missing_bytes),
             _ => Python::attach(|py| log_short_file(py, missing_bytes)),
+        }
+    }
+
+    /// Other threads have the interpreter meanwhile. What they call of the server finds it busy (`Server::worker`).
+    fn step_back<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        match self.is_pooled() {
+            true => work(),
+            false => ffi::attached(|py| py.detach(work)),
         }
     }
 

@@ -111,6 +111,12 @@ pub trait App {
         let _ = (id, missing_bytes);
     }
 
+    /// Runs what may wait for a disk or copies much. An application that keeps other threads waiting while it is called lets them go on
+    /// meanwhile. None of its methods is called by `work`.
+    fn step_back<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        work()
+    }
+
     /// The exchange is over before its response was complete: forget it. Commands for it are ignored from now on.
     fn abort(&mut self, id: ExchangeId, why: Abort);
 }

@@ -20,6 +20,7 @@ use std::os::fd::AsFd as _;
 use net::{FileSent, Interest, Peer, Poller, Received, Sent, Token, Transport};
 
 use self::backlog::Backlog;
+use crate::app::App;
 use crate::context::Context;
 use crate::id::ConnectionId;
 use crate::response::FilePart;
@@ -316,14 +317,16 @@ impl Link {
     }
 
     /// Sends from a file as [`Transport::send_file`] does; a socket that takes nothing is noted.
-    pub(crate) fn send_file(
+    pub(crate) fn send_file<A: App>(
         &mut self,
         context: &mut Context,
+        app: &A,
         part: &FilePart,
         length: u64,
     ) -> FileSent {
         self.note_arrival();
-        let sent = self.transport.send_file(&part.file, part.offset, length);
+        let transport = &self.transport;
+        let sent = app.step_back(|| transport.send_file(&part.file, part.offset, length));
         match sent {
             FileSent::Bytes(count) => self.took(context, count as usize),
             FileSent::Blocked => self.sending = Sending::Full(self.blocked(context)),

@@ -41,7 +41,7 @@ impl H1 {
                 return FileStep::Stopped(Fate::Again);
             }
             let length = part.length.min(*budget);
-            match turn.link.send_file(turn.context, part, length) {
+            match turn.link.send_file(turn.context, turn.app, part, length) {
                 FileSent::Bytes(count) => {
                     part.offset += count;
                     part.length -= count;
