@@ -12,7 +12,7 @@ import socket
 from dataclasses import dataclass, field
 from typing import Any
 
-STATUS_LINE = re.compile(rb"HTTP/1\.1 ([1-5][0-9]{2}) ([\x20-\x7e]*)")
+STATUS_LINE = re.compile(rb"HTTP/1\.1 ([1-9][0-9]{2}) ([\x20-\x7e]*)")
 FIELD_LINE = re.compile(
     rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+): ?([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?"
 )

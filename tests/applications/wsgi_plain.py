@@ -98,6 +98,19 @@ def status(environ: Environ, start_response: Start) -> list[bytes]:
     return [b"content"]
 
 
+def streamed_status(environ: Environ, start_response: Start) -> Iterator[bytes]:
+    start_response(argument(environ).replace("_", " "), TEXT)
+    yield b"one"
+    yield b"two"
+
+
+def field(environ: Environ, start_response: Start) -> list[bytes]:
+    """Send a field between others: /field/NAME/VALUE."""
+    own = (argument(environ), argument(environ, 1))
+    start_response("200 OK", [*TEXT, own, ("X-Behind", "1")])
+    return [b"content"]
+
+
 def sized(environ: Environ, start_response: Start) -> Iterable[bytes]:
     """Say one length and give another: /sized/SAID/HOW."""
     start_response("200 OK", [("Content-Length", argument(environ))])
@@ -254,8 +267,8 @@ def wrong(environ: Environ, start_response: Start) -> Iterable[Any]:
         "status-line": ("200 OK\r\nX: y", []),
         "status-interim": ("103 Early Hints", []),
         "status-int": (200, []),
-        "hop": ("200 OK", [("Connection", "close")]),
-        "coding": ("200 OK", [("Transfer-Encoding", "chunked")]),
+        "status-control": ("200 O\x7fK", []),
+        "status-wide": ("200 \u20ac", []),
         "value-line": ("200 OK", [("X-A", "a\r\nX-B: b")]),
         "value-wide": ("200 OK", [("X-A", "\u20ac")]),
         "value-bytes": ("200 OK", [("X-A", b"a")]),
@@ -508,6 +521,8 @@ KINDS: dict[str, Callable[[Environ, Start], Iterable[Any]]] = {
         "seen": seen,
         "hello": hello,
         "status": status,
+        "streamed_status": streamed_status,
+        "field": field,
         "sized": sized,
         "unsized": unsized,
         "blocks": blocks,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import select
+import signal
 
 import pytest
 
 from asgi.conftest import Seen, head, release, wait_held, wait_until
-from conftest import APPLICATIONS
+from conftest import APPLICATIONS, Start
 from reply import Connection
 from running import Server
 
@@ -78,6 +79,18 @@ def test_23_framing_and_the_connection_are_the_servers(client: Connection) -> No
     assert (reply.get("transfer-encoding"), reply.get("content-length")) == (None, "4")
     assert (reply.get("connection"), reply.get("keep-alive")) == (None, None)
     assert client.get("/ours").content == b"mine"
+
+
+def test_23_the_log_tells_once_of_fields_that_are_left_out(start: Start) -> None:
+    server = start("asgi/sending.py")
+    with server.connect() as client:
+        for _ in range(3):
+            assert client.get("/ours").content == b"mine"
+    for name in ("connection", "keep-alive", "transfer-encoding"):
+        server.wait_line(f"WARN .*the application sets the field {name}, which is about the conn")
+    server.signal(signal.SIGTERM)
+    server.wait()
+    assert server.errors.count("which is about the connection") == 3
 
 
 @pytest.mark.parametrize(("said", "content"), [(5, b"abcde"), (4, b"abcd"), (3, b"abc")])

@@ -1,5 +1,7 @@
 """Field lines of a response."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from itertools import count
@@ -69,23 +71,41 @@ def test_a_value_cannot_end_its_line(value: str, line_of: Callable[..., object])
         line_of("x", value)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "Content-Length",
-        "content-length",
-        "Transfer-Encoding",
-        "Connection",
-        "Keep-Alive",
-        "Proxy-Connection",
-        "Upgrade",
-    ],
-)
-def test_what_is_the_servers_to_set_is_refused(name: str, line_of: Callable[..., object]) -> None:
+@pytest.mark.parametrize("name", ["Content-Length", "content-length"])
+def test_a_length_is_the_servers_to_set(name: str, line_of: Callable[..., object]) -> None:
     with pytest.raises(
         ValueError, match=f"cannot set {name}: the server .* leave this field line out"
     ):
         line_of(name, "1")
+
+
+@pytest.mark.parametrize(
+    "name", ["Transfer-Encoding", "CONNECTION", "Keep-Alive", "Proxy-Connection", "Upgrade", "te"]
+)
+def test_fields_about_the_connection_are_left_out(name: str) -> None:
+    """As from ASGI and WSGI applications; the log tells so once for each field."""
+    made = Response(b"", headers={"x-before": "1", name: "close", "x-behind": "2"})
+    made.add_header(name, "close")
+    assert made.raw_headers.endswith(b"x-before: 1\r\nx-behind: 2\r\n")
+    assert name.lower() not in made.headers
+
+
+def test_the_log_tells_once_of_a_field_that_is_left_out() -> None:
+    """In a process of its own, since it tells once for each process."""
+    program = """
+import logging
+from bolide import Response
+logging.basicConfig(format="%(levelname)s %(name)s %(message)s")
+for _ in range(3):
+    Response(b"", headers={"Connection": "close"})
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(
+        "WARNING bolide.error the application sets the field connection, "
+    )
 
 
 def test_names_and_values_may_be_of_classes_derived_from_str() -> None:

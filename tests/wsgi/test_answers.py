@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from conftest import Start
@@ -168,10 +170,10 @@ def test_56_an_answer_shorter_than_its_length_is_cut_and_logged(
         ("status-line", b"ValueError: start_response(): the status is a str such as"),
         ("status-interim", b"ValueError: start_response(): the status is a str such as"),
         ("status-int", b"TypeError: start_response(): the status is a str such as"),
-        ("hop", b"ValueError: start_response(): Connection concerns the connection"),
-        ("coding", b"ValueError: start_response(): Transfer-Encoding concerns the connection"),
+        ("status-control", b"ValueError: start_response(): the status is a str such as"),
+        ("status-wide", b"ValueError: start_response(): a status or header holds characters"),
         ("value-line", b"ValueError: start_response(): malformed header X-A: a\\r\\nX-B: b"),
-        ("value-wide", b"ValueError: start_response(): a header holds characters beyond Latin-1"),
+        ("value-wide", b"ValueError: start_response(): a status or header holds characters"),
         ("value-bytes", b"TypeError: start_response(): the name and the value of a header are str"),
         ("name", b"ValueError: start_response(): malformed header X A: a"),
         ("length", b"ValueError: start_response(): malformed header Content-Length: -1"),
@@ -184,9 +186,60 @@ def test_57_what_start_response_refuses(client: Connection, how: str, message: b
     assert client.get("/hello").content == b"Hello, world!"
 
 
-@pytest.mark.parametrize("said", ["404_Not_Found", "404", "404_Whatever"])
-def test_57_the_status_is_the_registered_one(client: Connection, said: str) -> None:
-    assert client.get(f"/status/{said}").status == 404
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        ("404_Not_Found", b"404 Not Found"),
+        ("404", b"404 Not Found"),
+        ("404_", b"404 Not Found"),
+        ("404_Whatever", b"404 Whatever"),
+        ("200_Very_Well", b"200 Very Well"),
+        ("299", b"299 "),
+        ("600_x", b"600 x"),
+        ("999_Wombat", b"999 Wombat"),
+        ("500_caf%C3%A9", b"500 caf\xc3\xa9"),
+    ],
+)
+def test_57_the_reason_phrase_is_the_applications(server: Server, said: str, line: bytes) -> None:
+    """PEP 3333 has "999 Message here" among its examples."""
+    for method in ("GET", "HEAD"):
+        with server.connect() as client:
+            target = f"/status/{said}"
+            client.send(
+                f"{method} {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n".encode()
+            )
+            reply = client.read_to_end()
+        assert reply.startswith(b"HTTP/1.1 " + line + b"\r\n")
+        assert reply.endswith(b"\r\n\r\n" + (b"content" if method == "GET" else b""))
+
+
+def test_57_a_reason_phrase_is_streamed_and_forgotten_too(server: Server) -> None:
+    with server.connect() as client:
+        client.send(request("GET", "/streamed-status/999_Wombat"))
+        assert client.read().content == b"onetwo"
+        client.send(b"GET /hello HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")
+        assert client.read_to_end().startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_57_fields_about_the_connection_are_left_out(start: Start, threads: str) -> None:
+    """As other servers do; the log tells so once for each field."""
+    server = start("wsgi_plain.py", "--threads", threads)
+    names = ["Keep-Alive", "Proxy-Connection", "TE", "Transfer-Encoding", "Upgrade"]
+    with server.connect() as client:
+        for name in ["connection", "CONNECTION", *names, *names]:
+            reply = client.get(f"/field/{name}/close")
+            assert (reply.status, reply.content) == (200, b"content")
+            assert (reply.get(name), reply.get("x-behind")) == (None, "1")
+        assert client.get("/hello").content == b"Hello, world!"
+    for name in ["connection", *[name.lower() for name in names]]:
+        server.wait_line(f"WARN .*the application sets the field {name}, which is about the conn")
+    server.signal(signal.SIGTERM)
+    server.wait()
+    assert server.errors.count("which is about the connection") == 6
+
+
+def test_57_a_trailer_field_is_the_applications(client: Connection) -> None:
+    assert client.get("/field/Trailer/x").get("trailer") == "x"
 
 
 def test_57_set_cookie_stays_twice_and_values_are_latin_1(client: Connection) -> None:

@@ -9,6 +9,7 @@
 //! | `exchanges` | the open exchanges, the mailbox and the loop |
 //! | `awaitable`, `parts` | what handlers await, and what streamed responses are pulled from |
 //! | `log`, `failure` | what is logged about applications, and the response for one that failed |
+//! | `left_out` | fields that are the server's to set, and that applications set |
 //! | `target` | the decoded target of a request |
 
 pub(crate) mod awaitable;
@@ -16,6 +17,7 @@ pub(crate) mod context;
 pub(crate) mod coroutine;
 pub(crate) mod exchanges;
 pub(crate) mod failure;
+pub(crate) mod left_out;
 pub(crate) mod log;
 pub(crate) mod parts;
 pub(crate) mod runner;

@@ -39,6 +39,7 @@ use self::pool::{Intake, Pool};
 use self::thread::Thread;
 use crate::ffi;
 use crate::run::exchanges::Exchanges;
+use crate::run::left_out::LeftOut;
 use crate::run::log::log_short_file;
 use crate::run::runner::Runner;
 
@@ -50,6 +51,7 @@ pub(crate) struct WsgiApp {
     errors: Py<PyAny>,
     disconnected: Py<PyAny>,
     dropped: Arc<AtomicU64>,
+    left_out: Arc<LeftOut>,
     /// The pool and placement of the server that serves it, once there is one.
     serving: OnceLock<(Arc<Pool>, Placement)>,
 }
@@ -70,6 +72,7 @@ impl WsgiApp {
             errors,
             disconnected,
             dropped: Arc::default(),
+            left_out: Arc::default(),
             serving: OnceLock::new(),
         }
     }

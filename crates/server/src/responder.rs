@@ -153,7 +153,7 @@ impl<'a> Responder<'a> {
         if status == 200 && !fields.replaces_ours() {
             self.out.extend_from_slice(&self.stamp.ok);
         } else {
-            wire::push_status_line(self.out, status);
+            wire::push_status_line(self.out, status, fields.reason);
             if !fields.has_server {
                 self.out.extend_from_slice(self.stamp.server);
             }

@@ -5,8 +5,10 @@ use std::fs::File;
 /// A whole response, in owned bytes.
 #[derive(Debug, Default)]
 pub struct Response {
-    /// The status code, 200-599.
+    /// The status code, 200-999.
     pub status: u16,
+    /// The reason phrase, as in [`crate::Fields::reason`].
+    pub reason: Vec<u8>,
     /// Encoded field lines, each with its CRLF, without Content-Length and Connection.
     pub fields: Vec<u8>,
     /// The content.
@@ -30,6 +32,7 @@ impl Response {
         }
         Response {
             status,
+            reason: Vec::new(),
             fields,
             content: [reason.as_bytes(), b"\n"].concat(),
             length: None,
@@ -39,6 +42,7 @@ impl Response {
     /// Makes it an empty one, with the room that it has.
     pub fn clear(&mut self) {
         self.status = 0;
+        self.reason.clear();
         self.fields.clear();
         self.content.clear();
         self.length = None;

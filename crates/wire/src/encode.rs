@@ -82,17 +82,31 @@ status_lines! {
     511 "Network Authentication Required"
 }
 
-/// Appends the status line (RFC 9112 4). `status` is from 100 to 999.
+/// Whether the phrase is the registered one for the status.
+pub fn is_registered_reason(status: u16, reason: &[u8]) -> bool {
+    let registered = status_line(status)
+        .and_then(|line| line.strip_suffix(b"\r\n"))
+        .and_then(|line| line.get("HTTP/1.1 200 ".len()..));
+    registered == Some(reason)
+}
+
+/// Appends the status line (RFC 9112 4). `status` is from 100 to 999, `reason` what
+/// [`crate::is_field_value`] allows.
 ///
-/// An unregistered status gets an empty reason phrase; the grammar requires the space before it.
-pub fn push_status_line(out: &mut Vec<u8>, status: u16) {
-    if let Some(line) = status_line(status) {
+/// Without a `reason`, that is if it is empty, a registered status gets the registered one and any
+/// other none; the grammar requires the space before it.
+pub fn push_status_line(out: &mut Vec<u8>, status: u16, reason: &[u8]) {
+    if reason.is_empty()
+        && let Some(line) = status_line(status)
+    {
         out.extend_from_slice(line);
         return;
     }
     out.extend_from_slice(b"HTTP/1.1 ");
     push_decimal(out, u64::from(status));
-    out.extend_from_slice(b" \r\n");
+    out.push(b' ');
+    out.extend_from_slice(reason);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Appends a decimal number, as in Content-Length.
@@ -142,7 +156,7 @@ pub fn push_last_chunk(out: &mut Vec<u8>, trailer_section: &[u8]) {
 
 /// Appends an interim response (RFC 9110 15.2): `field_section` is encoded field lines, each with its CRLF.
 pub fn push_interim(out: &mut Vec<u8>, status: u16, field_section: &[u8]) {
-    push_status_line(out, status);
+    push_status_line(out, status, b"");
     out.extend_from_slice(field_section);
     out.extend_from_slice(b"\r\n");
 }

@@ -19,6 +19,7 @@
 //! with the status. Every rule has a case in `vectors/`.
 
 pub mod chunked;
+pub mod connection_field;
 pub mod date;
 pub mod encode;
 pub mod error;
@@ -38,10 +39,11 @@ mod target;
 mod trailer;
 
 pub use chunked::ChunkedDecoder;
+pub use connection_field::{CONNECTION_FIELDS, connection_field};
 pub use date::{IMF_FIXDATE_LEN, imf_fixdate};
 pub use encode::{
-    CONTINUE, has_content, may_generate_content, push_chunk, push_chunk_head, push_decimal,
-    push_hex, push_interim, push_last_chunk, push_status_line, status_line,
+    CONTINUE, has_content, is_registered_reason, may_generate_content, push_chunk, push_chunk_head,
+    push_decimal, push_hex, push_interim, push_last_chunk, push_status_line, status_line,
 };
 pub use error::{ErrorKind, ProtocolError};
 pub use field::{FieldLines, field_lines, is_field_name, is_field_value};

@@ -22,7 +22,7 @@ fn a_registered_status_has_its_line() {
     );
     assert_eq!(status_line(299), None);
     assert_eq!(
-        pushed(|out| push_status_line(out, 505)),
+        pushed(|out| push_status_line(out, 505, b"")),
         "HTTP/1.1 505 HTTP Version Not Supported\r\n"
     );
 }
@@ -36,11 +36,11 @@ fn an_interim_response_is_a_head_like_any_other() {
 #[test]
 fn an_unregistered_status_has_an_empty_reason() {
     assert_eq!(
-        pushed(|out| push_status_line(out, 299)),
+        pushed(|out| push_status_line(out, 299, b"")),
         "HTTP/1.1 299 \r\n"
     );
     assert_eq!(
-        pushed(|out| push_status_line(out, 999)),
+        pushed(|out| push_status_line(out, 999, b"")),
         "HTTP/1.1 999 \r\n"
     );
 }
@@ -48,7 +48,7 @@ fn an_unregistered_status_has_an_empty_reason() {
 #[test]
 fn every_status_line_is_one_that_a_client_reads_back() {
     for status in 100..=999 {
-        let head = pushed(|out| push_status_line(out, status)) + "\r\n";
+        let head = pushed(|out| push_status_line(out, status, b"")) + "\r\n";
         match parse_response(head.as_bytes(), &HeadLimits::default(), false) {
             Ok(ResponseProgress::Complete(head)) => assert_eq!(head.status, status),
             other => panic!("{status}: {other:?}"),

@@ -321,6 +321,7 @@ impl Exchange {
         };
         head.clear();
         start.read(&mut head)?;
+        self.exchanges.left_out.note(py, head.ours);
         let has_trailers = head.has_trailers;
         self.with(py, |state| match state.progress {
             Progress::Nothing => {

@@ -7,6 +7,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use server::{Fields, Response};
 
 use crate::ffi;
+use crate::run::left_out::Ours;
 
 /// A message from the application.
 pub(crate) enum Message<'py> {
@@ -217,6 +218,8 @@ pub(crate) struct Head {
     pub(crate) has_trailers: bool,
     has_date: bool,
     has_server: bool,
+    /// Fields that were left out.
+    pub(crate) ours: Ours,
 }
 
 impl Head {
@@ -224,6 +227,7 @@ impl Head {
         self.response.clear();
         self.has_trailers = false;
         (self.has_date, self.has_server) = (false, false);
+        self.ours = Ours::default();
     }
 
     /// The field lines for a [`server::Responder`].
@@ -231,15 +235,6 @@ impl Head {
         Fields::looked_through(&self.response.fields, self.has_date, self.has_server)
     }
 }
-
-/// Fields that frame a message or manage a connection, which only the server sets (RFC 9110 section 7.6.1).
-const OURS: [&[u8]; 5] = [
-    b"transfer-encoding",
-    b"connection",
-    b"keep-alive",
-    b"proxy-connection",
-    b"upgrade",
-];
 
 /// Calls `take` with each header of an iterable of pairs, after checking that its name and value may be sent.
 ///
@@ -331,7 +326,7 @@ fn push_header(head: &mut Head, name: &[u8], value: &[u8]) -> PyResult<()> {
         head.response.length = Some(length);
         return Ok(());
     }
-    if OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
+    if head.ours.takes(name) {
         return Ok(());
     }
     head.has_date |= name.eq_ignore_ascii_case(b"date");

@@ -74,6 +74,7 @@ impl HandlerResponse<'_> {
         };
         Ok(server::Response {
             status: self.status,
+            reason: Vec::new(),
             fields: self.lines.fields().lines.to_vec(),
             content,
             length: None,

@@ -10,6 +10,7 @@ use pyo3::types::PyBytes;
 use server::{Command, ExchangeId, Mailbox};
 
 use super::awaitable::{Ready, Writing};
+use super::left_out::LeftOut;
 use super::parts::ResponseParts;
 
 /// Number of bytes by which a streamed response may be ahead of its peer.
@@ -55,6 +56,8 @@ pub(crate) struct Exchanges {
     /// Wakes a reactor that does not own the loop; `None` if every iteration of the loop passes through the reactor anyway.
     wake: Mutex<Option<Py<PyAny>>>,
     wake_is_due: AtomicBool,
+    /// Fields that were left out of responses.
+    pub(crate) left_out: LeftOut,
     done: PyOnceLock<Py<PyAny>>,
 }
 
@@ -67,6 +70,7 @@ impl Exchanges {
             event_loop: PyOnceLock::new(),
             wake: Mutex::default(),
             wake_is_due: AtomicBool::new(false),
+            left_out: LeftOut::new(),
             done: PyOnceLock::new(),
         }
     }

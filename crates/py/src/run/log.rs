@@ -46,6 +46,12 @@ pub(crate) fn log_disconnected(py: Python<'_>, title: &str, error: &PyErr) {
     log(py, message, title, Some(error), "debug");
 }
 
+/// Warns of a field that an application sets and that is the server's to set.
+pub(crate) fn log_left_out(py: Python<'_>, field_name: &str) {
+    let message = "the application sets the field %s, which is about the connection and the server's to set: it is left out (reported once)";
+    log(py, message, field_name, None, "warning");
+}
+
 fn log(py: Python<'_>, message: &str, title: &str, error: Option<&PyErr>, level: &str) {
     let write = || -> PyResult<()> {
         let logger = py

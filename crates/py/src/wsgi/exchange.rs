@@ -12,6 +12,7 @@ use super::head::Head;
 use super::lane::Lane;
 use crate::ffi::GilCell;
 use crate::ffi::reuse::OurReferences;
+use crate::run::left_out::LeftOut;
 
 /// How many bytes `write` may keep on the reactor's thread.
 const WRITTEN_BYTES_MAX: usize = 64 << 20;
@@ -22,6 +23,7 @@ pub(crate) struct Exchange {
     state: GilCell<State>,
     /// The thread's side of the pool; `None` on the reactor's thread.
     lane: Option<Arc<Lane>>,
+    left_out: Arc<LeftOut>,
 }
 
 /// How much of the response has been sent.
@@ -139,10 +141,11 @@ struct Posts {
 }
 
 impl Exchange {
-    fn new(lane: Option<Arc<Lane>>) -> Exchange {
+    fn new(lane: Option<Arc<Lane>>, left_out: Arc<LeftOut>) -> Exchange {
         Exchange {
             state: GilCell::default(),
             lane,
+            left_out,
         }
     }
 
@@ -321,6 +324,7 @@ impl Exchange {
         // A list of another type runs Python when it is iterated over, so the state is not borrowed meanwhile.
         let mut head = own.with(py, |state| std::mem::take(&mut state.head))?;
         let read = head.read(status, headers);
+        own.left_out.note(py, head.ours);
         own.with(py, |state| {
             state.head = head;
             // Nothing of the written content was sent, or this call would have been refused.
@@ -369,6 +373,7 @@ pub(super) fn not_started() -> PyErr {
 /// Lends the exchange of a call, and reuses it when nothing else references it.
 pub(super) struct Lender {
     lane: Option<Arc<Lane>>,
+    left_out: Arc<LeftOut>,
     spare: Option<Lent>,
 }
 
@@ -384,8 +389,17 @@ const OF_EXCHANGE: OurReferences = OurReferences::of(2);
 const OF_METHOD: OurReferences = OurReferences::of(1);
 
 impl Lender {
-    pub(super) fn new(lane: Option<Arc<Lane>>) -> Lender {
-        Lender { lane, spare: None }
+    pub(super) fn new(lane: Option<Arc<Lane>>, left_out: &Arc<LeftOut>) -> Lender {
+        Lender {
+            lane,
+            left_out: Arc::clone(left_out),
+            spare: None,
+        }
+    }
+
+    /// The same without what a panicked call may have left.
+    pub(super) fn renewed(&self) -> Lender {
+        Lender::new(self.lane.clone(), &self.left_out)
     }
 
     #[inline]
@@ -393,7 +407,10 @@ impl Lender {
         let lent = match self.spare.take() {
             Some(lent) => lent,
             None => {
-                let exchange = Bound::new(py, Exchange::new(self.lane.clone()))?;
+                let exchange = Bound::new(
+                    py,
+                    Exchange::new(self.lane.clone(), Arc::clone(&self.left_out)),
+                )?;
                 let start_response = exchange.getattr(pyo3::intern!(py, "start_response"))?;
                 Lent {
                     exchange: exchange.unbind(),

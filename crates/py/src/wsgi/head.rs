@@ -6,20 +6,10 @@ use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 use server::{Fields, Response};
 
 use crate::ffi;
+use crate::run::left_out::Ours;
 
-/// The final status codes a response may have (RFC 9110 section 15).
-const STATUSES: std::ops::RangeInclusive<u16> = 200..=599;
-
-/// Fields about this connection only, which the server manages (RFC 9110 section 7.6.1).
-const HOP_BY_HOP: [&[u8]; 7] = [
-    b"connection",
-    b"keep-alive",
-    b"proxy-connection",
-    b"te",
-    b"trailer",
-    b"transfer-encoding",
-    b"upgrade",
-];
+/// The status codes a final response may have: any of three digits (PEP 3333) but those of interim responses (RFC 9110 section 15).
+const STATUSES: std::ops::RangeInclusive<u16> = 200..=999;
 
 /// Longer lists are not compared.
 const KEY_PAIRS_MAX: usize = 16;
@@ -28,11 +18,15 @@ const KEY_PAIRS_MAX: usize = 16;
 #[derive(Default)]
 pub(super) struct Head {
     pub(super) status: u16,
+    /// The reason phrase if it is not the registered one.
+    reason: Vec<u8>,
     fields: Vec<u8>,
     has_date: bool,
     has_server: bool,
     /// The value of Content-Length.
     pub(super) length: Option<u64>,
+    /// Fields that were left out.
+    pub(super) ours: Ours,
     /// The objects this was encoded from, which are immutable: the status and the pairs. Empty if any of them is mutable.
     key: Vec<Py<PyAny>>,
 }
@@ -41,12 +35,14 @@ impl Head {
     /// The field lines except Content-Length.
     pub(super) fn fields(&self) -> Fields<'_> {
         Fields::looked_through(&self.fields, self.has_date, self.has_server)
+            .with_reason(&self.reason)
     }
 
     /// The same as an owned copy, for the mailbox.
     pub(super) fn to_response(&self, content: Vec<u8>) -> Response {
         Response {
             status: self.status,
+            reason: self.reason.clone(),
             fields: self.fields.clone(),
             content,
             length: self.length,
@@ -92,7 +88,8 @@ impl Head {
         self.key.clear();
         self.fields.clear();
         (self.has_date, self.has_server, self.length) = (false, false, None);
-        self.status = read_status(status)?;
+        self.ours = Ours::default();
+        self.read_status(status)?;
         let mut is_constant = status.is_exact_instance_of::<PyString>();
         for pair in headers {
             is_constant &= self.push_pair(&pair)?;
@@ -151,18 +148,48 @@ impl Head {
             14 if name.eq_ignore_ascii_case(b"content-length") => return self.set_length(value),
             _ => {}
         }
-        if HOP_BY_HOP
-            .iter()
-            .any(|hop| name.len() == hop.len() && name.eq_ignore_ascii_case(hop))
-        {
-            return Err(PyValueError::new_err(format!(
-                "start_response(): {} concerns the connection, which the server manages; leave it out",
-                name.escape_ascii()
-            )));
+        if self.ours.takes(name) {
+            return Ok(());
         }
         self.fields.reserve(name.len() + value.len() + 4);
         for part in [name, b": ", value, b"\r\n"] {
             self.fields.extend_from_slice(part);
+        }
+        Ok(())
+    }
+
+    /// Reads "200 OK". A registered reason phrase is not kept: the server writes it.
+    fn read_status(&mut self, status: &Bound<'_, PyAny>) -> PyResult<()> {
+        let Ok(text) = status.cast::<PyString>() else {
+            let kind = status.get_type().name()?;
+            return Err(PyTypeError::new_err(format!(
+                "start_response(): the status is a str such as '200 OK', not {kind}"
+            )));
+        };
+        let encoded;
+        let bytes = match ffi::ascii(text) {
+            Some(bytes) => bytes,
+            None => {
+                encoded = latin1(text)?;
+                encoded.as_bytes()
+            }
+        };
+        self.reason.clear();
+        let (number, reason) = match bytes {
+            [a, b, c] => (number_of(&[*a, *b, *c]), &b""[..]),
+            [a, b, c, b' ', reason @ ..] => (number_of(&[*a, *b, *c]), wire::trim_ows(reason)),
+            _ => (None, &b""[..]),
+        };
+        let number = number.filter(|number| STATUSES.contains(number));
+        let Some(number) = number.filter(|_| wire::is_field_value(reason)) else {
+            return Err(PyValueError::new_err(format!(
+                "start_response(): the status is a str such as '200 OK' from 200 to 999, not {}",
+                text.repr()?
+            )));
+        };
+        self.status = number;
+        if !wire::is_registered_reason(number, reason) {
+            self.reason.extend_from_slice(reason);
         }
         Ok(())
     }
@@ -188,28 +215,6 @@ fn malformed(name: &[u8], value: &[u8]) -> PyErr {
     ))
 }
 
-/// Reads "200 OK". The reason phrase is for readers of the code: the registered one is sent.
-fn read_status(status: &Bound<'_, PyAny>) -> PyResult<u16> {
-    let Ok(text) = status.cast::<PyString>() else {
-        let kind = status.get_type().name()?;
-        return Err(PyTypeError::new_err(format!(
-            "start_response(): the status is a str such as '200 OK', not {kind}"
-        )));
-    };
-    let number = ffi::ascii(text).and_then(|bytes| match bytes {
-        digits if digits.len() == 3 => number_of(digits),
-        [a, b, c, b' ', reason @ ..] if wire::is_field_value(reason) => number_of(&[*a, *b, *c]),
-        _ => None,
-    });
-    match number.filter(|number| STATUSES.contains(number)) {
-        Some(number) => Ok(number),
-        None => Err(PyValueError::new_err(format!(
-            "start_response(): the status is a str such as '200 OK' from 200 to 599, not {}",
-            text.repr()?
-        ))),
-    }
-}
-
 fn number_of(digits: &[u8]) -> Option<u16> {
     digits.iter().try_fold(0, |number, digit| {
         digit
@@ -224,7 +229,7 @@ fn latin1<'py>(text: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyBytes>> {
     match encoded {
         Ok(bytes) => Ok(bytes.cast_into()?),
         Err(_) => Err(PyValueError::new_err(format!(
-            "start_response(): a header holds characters beyond Latin-1: {}",
+            "start_response(): a status or header holds characters beyond Latin-1: {}",
             text.repr()?
         ))),
     }

@@ -56,7 +56,7 @@ impl Inline {
         Ok(Inline {
             app: own.app.clone_ref(py),
             environs: Environs::new(&constants, &own.root_path, own.dropped.clone())?,
-            lender: Lender::new(None),
+            lender: Lender::new(None, &own.left_out),
             streams: HashMap::new(),
             unclosed: Unclosed::default(),
         })

@@ -321,6 +321,7 @@ impl Intake {
 pub(super) fn unavailable() -> Response {
     Response {
         status: 503,
+        reason: Vec::new(),
         fields: UNAVAILABLE_FIELDS.to_vec(),
         content: UNAVAILABLE.to_vec(),
         length: None,

@@ -53,7 +53,7 @@ impl Thread {
             app: app.app.clone_ref(py),
             pool: Arc::clone(pool),
             environs: Environs::new(&constants, &app.root_path, Arc::clone(&app.dropped))?,
-            lender: Lender::new(Some(Arc::clone(&lane))),
+            lender: Lender::new(Some(Arc::clone(&lane)), &app.left_out),
             lane,
             contexts: Contexts::default(),
             memo: SectionMemo::new(),
@@ -91,7 +91,7 @@ impl Thread {
     fn forget_panicked(&mut self, py: Python<'_>, id: ExchangeId) {
         self.lane.post(id, Command::Fail);
         self.contexts.discard(py);
-        self.lender = Lender::new(Some(Arc::clone(&self.lane)));
+        self.lender = self.lender.renewed();
     }
 
     fn job(&mut self, py: Python<'_>, job: Job) {

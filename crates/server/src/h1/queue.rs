@@ -98,14 +98,14 @@ impl Encoder for Encoding {
 
     fn respond(&mut self, out: &mut Output, stamp: &mut Stamp, response: &Response) -> u64 {
         let mut responder = Responder::new(out.tail(), stamp, self.framing);
-        let fields = Fields::of_application(&response.fields);
+        let fields = Fields::of_application(&response.fields).with_reason(&response.reason);
         responder.respond(response.status, fields, &response.content);
         responder.content_bytes
     }
 
     fn begin(&mut self, out: &mut Output, stamp: &mut Stamp, response: &Response) -> bool {
         let mut responder = Responder::new(out.tail(), stamp, self.framing);
-        let fields = Fields::of_application(&response.fields);
+        let fields = Fields::of_application(&response.fields).with_reason(&response.reason);
         let has_parts = responder.begin(response.status, fields, response.length);
         (self.framing, self.delimiter) = (responder.framing, responder.delimiter);
         has_parts

@@ -1,6 +1,6 @@
 //! The field lines of a response, as an application gives them.
 
-/// Encoded field lines of a response, each with its CRLF.
+/// Encoded field lines of a response, each with its CRLF, and what else of its head an application decides.
 ///
 /// They must not hold `Content-Length`, `Transfer-Encoding` or `Connection`: framing is the server's.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +11,9 @@ pub struct Fields<'a> {
     pub has_date: bool,
     /// The same for `Server`.
     pub has_server: bool,
+    /// The reason phrase, if the application has one of its own; otherwise empty, and the registered one is sent. It is what
+    /// [`wire::is_field_value`] allows.
+    pub reason: &'a [u8],
     /// `lines` is a constant: the same address means the same bytes.
     pub(super) is_constant: bool,
 }
@@ -22,6 +25,7 @@ impl<'a> Fields<'a> {
             lines,
             has_date: false,
             has_server: false,
+            reason: b"",
             is_constant: true,
         }
     }
@@ -42,12 +46,20 @@ impl<'a> Fields<'a> {
             lines,
             has_date,
             has_server,
+            reason: b"",
             is_constant: false,
         }
     }
 
+    /// The same with a reason phrase of the application's own, if it is not empty.
+    #[must_use]
+    pub const fn with_reason(self, reason: &'a [u8]) -> Fields<'a> {
+        Fields { reason, ..self }
+    }
+
+    /// Whether the head begins in another way than that of most responses.
     pub(super) fn replaces_ours(&self) -> bool {
-        self.has_date || self.has_server
+        self.has_date || self.has_server || !self.reason.is_empty()
     }
 
     /// What two constants share only if they are the same.

@@ -42,7 +42,7 @@ impl Stamp {
         self.date.extend_from_slice(&wire::imf_fixdate(unix_s));
         self.date.extend_from_slice(b"\r\n");
         self.ok.clear();
-        wire::push_status_line(&mut self.ok, 200);
+        wire::push_status_line(&mut self.ok, 200, b"");
         self.ok.extend_from_slice(self.server);
         self.ok.extend_from_slice(&self.date);
         self.remember(Fields::constant(b""), 0);

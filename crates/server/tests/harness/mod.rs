@@ -200,9 +200,8 @@ impl Server {
 pub(crate) fn response(status: u16, content: &str) -> Response {
     Response {
         status,
-        fields: Vec::new(),
         content: content.into(),
-        length: None,
+        ..Response::default()
     }
 }
 

@@ -270,8 +270,8 @@ impl Reply {
         Response {
             status: self.status,
             fields: self.lines().to_vec(),
-            content: Vec::new(),
             length: self.length().map(|length| length as u64),
+            ..Response::default()
         }
     }
 }

@@ -1,42 +1,37 @@
 //! Field lines of a response: validated, and encoded as they are sent.
 //!
 //! Text from an application never reaches the header section unchecked. Everything that could end a line or a section is refused here,
-//! which is the whole defence against response splitting. Fields that frame the message belong to the server and are refused too.
+//! which is the whole defence against response splitting. Fields about the connection are left out, as of every application
+//! (`run/left_out.rs`); a length is refused, because the server counts the content itself.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::ffi;
+use crate::run::left_out::{LeftOut, Ours};
 
-const FRAMING: &str = "the server frames the message itself";
-const CONNECTION: &str = "the server keeps or closes the connection itself";
-/// The fields that an application cannot set, and why.
-const REFUSED: [(&[u8], &str); 6] = [
-    (b"content-length", FRAMING),
-    (b"transfer-encoding", FRAMING),
-    (b"connection", CONNECTION),
-    (b"keep-alive", CONNECTION),
-    (b"proxy-connection", CONNECTION),
-    (b"upgrade", CONNECTION),
-];
+/// A response is made without knowing its application, of which a process has mostly one.
+static LEFT_OUT: LeftOut = LeftOut::new();
+const CONTENT_LENGTH: &[u8] = b"content-length";
 const CONTENT_TYPE: &[u8] = b"content-type";
 /// UnwrittenBytes for the two or three short lines that most responses have.
 const LINES_BYTES: usize = 128;
 
 /// One field line with its line end, in Latin-1 (RFC 9110 sections 5.1 and 5.5). Whitespace around the value is not part of it and is
-/// dropped.
+/// dropped. Empty for a field that only the server may set.
 ///
 /// # Errors
-/// `TypeError` for a name or value that is not a str. `ValueError` for a name that is not a token or that only the server may set, and for
-/// a value that contains a control character or a character outside Latin-1.
+/// `TypeError` for a name or value that is not a str. `ValueError` for a name that is not a token, for Content-Length, and for a value that contains a control character or a character outside Latin-1.
 #[pyfunction]
 pub(crate) fn field_line<'py>(
     name: &Bound<'py, PyAny>,
     value: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let mut line = Vec::with_capacity(LINES_BYTES);
-    write_line(&mut line, name, checked_name(name)?, value)?;
+    if let Some(token) = checked_name(name)? {
+        write_line(&mut line, name, token, value)?;
+    }
     Ok(PyBytes::new(name.py(), &line))
 }
 
@@ -84,7 +79,9 @@ struct Section {
 impl Section {
     #[inline]
     fn add(&mut self, name: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let token = checked_name(name)?;
+        let Some(token) = checked_name(name)? else {
+            return Ok(());
+        };
         if !token.eq_ignore_ascii_case(CONTENT_TYPE) {
             return write_line(&mut self.lines, name, token, value);
         }
@@ -128,9 +125,9 @@ fn no_pairs<'a, 'py>(value: &'a Bound<'py, PyAny>) -> impl Fn(PyErr) -> PyErr + 
     }
 }
 
-/// The bytes of a name, if an application may set that field.
+/// The bytes of a name; `None` for a field that only the server may set.
 #[inline]
-fn checked_name<'a>(name: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
+fn checked_name<'a>(name: &'a Bound<'_, PyAny>) -> PyResult<Option<&'a [u8]>> {
     let Ok(text) = name.cast::<PyString>() else {
         return Err(PyTypeError::new_err(format!(
             "a field name is a str, not {}: {}",
@@ -148,15 +145,17 @@ fn checked_name<'a>(name: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
             name.repr()?
         )));
     }
-    let refused = REFUSED
-        .iter()
-        .find(|(refused, _)| token.eq_ignore_ascii_case(refused));
-    match refused {
-        None => Ok(token),
-        Some((_, reason)) => Err(PyValueError::new_err(format!(
-            "a response cannot set {name}: {reason}; leave this field line out"
-        ))),
+    if token.eq_ignore_ascii_case(CONTENT_LENGTH) {
+        return Err(PyValueError::new_err(format!(
+            "a response cannot set {name}: the server counts the content itself; leave this field line out"
+        )));
     }
+    let mut ours = Ours::default();
+    if ours.takes(token) {
+        LEFT_OUT.note(name.py(), ours);
+        return Ok(None);
+    }
+    Ok(Some(token))
 }
 
 #[inline]

@@ -1,0 +1,57 @@
+//! Fields that applications set and that are not theirs to set ([`wire::connection_field`]).
+//!
+//! The rule is the same for every interface: such a field is left out of the response, which is sent otherwise as the application wants it,
+//! and the log tells so once for each application and field. Many applications set `Connection: keep-alive`, which other servers drop too.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use pyo3::prelude::*;
+use wire::CONNECTION_FIELDS;
+
+use crate::run::log::log_left_out;
+
+/// The fields that one application has set and that the log has told of.
+#[derive(Default)]
+pub(crate) struct LeftOut(AtomicU8);
+
+/// Fields of one response, by their places.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Ours(u8);
+
+const _: () = assert!(CONNECTION_FIELDS.len() <= u8::BITS as usize);
+
+impl Ours {
+    /// Whether a field is the server's; if it is, it is noted.
+    #[inline]
+    pub(crate) fn takes(&mut self, field_name: &[u8]) -> bool {
+        let place = wire::connection_field(field_name);
+        if let Some(place) = place {
+            self.0 |= 1 << place;
+        }
+        place.is_some()
+    }
+}
+
+impl LeftOut {
+    pub(crate) const fn new() -> LeftOut {
+        LeftOut(AtomicU8::new(0))
+    }
+
+    /// Fields have been left out of a response: warns of those that are new. Runs Python if there are any.
+    #[inline]
+    pub(crate) fn note(&self, py: Python<'_>, fields: Ours) {
+        if fields.0 != 0 {
+            self.note_now(py, fields);
+        }
+    }
+
+    #[cold]
+    fn note_now(&self, py: Python<'_>, fields: Ours) {
+        let known = self.0.fetch_or(fields.0, Ordering::Relaxed);
+        for (place, name) in CONNECTION_FIELDS.iter().enumerate() {
+            if fields.0 & !known & (1 << place) != 0 {
+                log_left_out(py, name);
+            }
+        }
+    }
+}
