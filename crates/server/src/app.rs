@@ -100,7 +100,15 @@ pub trait App {
     /// All that the exchange wrote, interim responses and files too, has left for the peer: it may write again.
     fn writable(&mut self, id: ExchangeId);
 
-    /// The peer ended its sending side while this exchange was under way. It may still read; most have gone.
+    /// Whether the handler of this exchange, which has posted no response, has begun one all the same: then it may take its time. Asked when
+    /// `handler_timeout_ms` is over.
+    fn has_begun(&mut self, id: ExchangeId) -> bool {
+        let _ = id;
+        false
+    }
+
+    /// The peer ended its sending side while this exchange was under way, and seems to be gone: it has acknowledged nothing for half a
+    /// second. It may still read.
     fn peer_ended(&mut self, id: ExchangeId) {
         let _ = id;
     }

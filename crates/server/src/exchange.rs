@@ -70,6 +70,8 @@ pub(crate) struct Exchange {
     pub(crate) progress: Progress,
     /// When the handler's time to begin its response started.
     pub(crate) started_ms: u64,
+    /// Its handler has begun to respond, and holds the head back until its first part. Asked only when the handler's time is over.
+    pub(crate) has_begun: bool,
     /// Written since the application was last told that all had left.
     pub(crate) awaits_writable: bool,
     /// What waits to be sent.

@@ -39,7 +39,7 @@ use self::input::Refused;
 use self::queue::{Queued, Window};
 use crate::app::{Abort, App};
 use crate::context::Context;
-use crate::exchange::Progress;
+use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
 use crate::link::{Broken, Fate, Link, Turn};
 use crate::mailbox::Command;
@@ -146,15 +146,19 @@ impl H1 {
         matches!(self.reading, Reading::Idle | Reading::Head)
     }
 
-    /// The peer sends no more: the handlers at work are told, also while what it sent before waits to be read.
+    /// The peer sends no more: the handlers at work are told when it seems to be gone, also while what it sent before waits to be read.
     pub(crate) fn peer_ended<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         let now_ms = turn.now_ms();
         turn.link.note_peer_end(now_ms);
-        let open = self
-            .queue
-            .iter()
-            .filter(|queued| !queued.exchange.is_ended());
-        open.for_each(|queued| turn.app.peer_ended(queued.exchange.id));
+        if self.open_exchanges().next().is_some() {
+            turn.link.doubt_peer(now_ms);
+        }
+    }
+
+    /// Exchanges whose handlers are at work.
+    fn open_exchanges(&self) -> impl Iterator<Item = &Exchange> {
+        let exchanges = self.queue.iter().map(|queued| &queued.exchange);
+        exchanges.filter(|exchange| !exchange.is_ended())
     }
 
     /// The socket takes bytes again.

@@ -14,12 +14,14 @@
 //! | `Ended` | the end was read |
 
 mod backlog;
+mod departure;
 
 use std::os::fd::AsFd as _;
 
 use net::{FileSent, Interest, Peer, Poller, Received, Sent, Token, Transport};
 
 use self::backlog::Backlog;
+use self::departure::Departure;
 use crate::app::App;
 use crate::context::Context;
 use crate::id::ConnectionId;
@@ -107,6 +109,8 @@ pub(crate) struct Link {
     sent_bytes: u64,
     /// The last time the socket took bytes, or told that the peer sends no more.
     moved_ms: u64,
+    /// Once the peer has ended its side while something was owed to it.
+    departure: Option<Box<Departure>>,
 }
 
 impl Link {
@@ -127,6 +131,7 @@ impl Link {
             is_guarded: false,
             sent_bytes: 0,
             moved_ms: now_ms,
+            departure: None,
         }
     }
 
@@ -191,6 +196,37 @@ impl Link {
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
         self.receiving == Receiving::Ended
+    }
+
+    /// The peer sends no more, and a handler works for it: from now on it is observed whether it is still there.
+    pub(crate) fn doubt_peer(&mut self, now_ms: u64) {
+        if self.departure.is_none() {
+            let departure = Departure::new(self.acknowledged_bytes(), now_ms);
+            self.departure = Some(Box::new(departure));
+        }
+    }
+
+    /// When to look whether a peer that sends no more is still there; never, if that is known or not in doubt.
+    pub(crate) fn departure_check_ms(&self) -> u64 {
+        self.departure
+            .as_ref()
+            .map_or(u64::MAX, |departure| departure.check_ms())
+    }
+
+    /// Whether a peer that sends no more was found to take nothing any more either.
+    pub(crate) fn seems_gone(&self) -> bool {
+        self.departure
+            .as_ref()
+            .is_some_and(|departure| departure.is_complete())
+    }
+
+    /// Looks whether the peer is still there. True when it has just been found gone.
+    pub(crate) fn check_departure(&mut self, now_ms: u64) -> bool {
+        let is_owed = self.is_full() || self.transport.unacknowledged_bytes() > 0;
+        let acknowledged = self.acknowledged_bytes();
+        self.departure
+            .as_mut()
+            .is_some_and(|departure| departure.check(acknowledged, is_owed, now_ms))
     }
 
     // Sending.

@@ -194,6 +194,20 @@ fn a_handler_that_has_begun_may_take_its_time() {
 }
 
 #[test]
+fn a_handler_that_has_begun_and_sent_nothing_may_take_its_time_too() {
+    let mut server = server(|timeouts| timeouts.handler_timeout_ms = 50);
+    let mut client = server.connect();
+    client.send(&(get("/later/1") + &get("/later/2")));
+    server.pass();
+    server.worker.app.begun.push(server.exchange("/later/1"));
+    server.pass_until(|server| server.abort_of("/later/2").is_some());
+    assert!(client.is_quiet());
+    server.respond(server.exchange("/later/1"), "at last");
+    assert_eq!(server.response(&mut client).content, "at last");
+    assert_eq!(server.response(&mut client).status, 503);
+}
+
+#[test]
 fn a_client_that_ended_its_side_and_is_sent_nothing_is_taken_for_gone() {
     let mut server = server(|timeouts| timeouts.write_timeout_ms = 100);
     let mut clients = [server.connect(), server.connect()];

@@ -272,7 +272,10 @@ fn a_handler_is_told_that_its_client_ended_its_side() {
     assert!(server.worker.app.half_closed.is_empty());
     client.end();
     server.settle();
+    // It may still read.
+    assert!(server.worker.app.half_closed.is_empty());
     let told = [server.exchange("/later"), server.exchange("/push")];
+    server.pass_until(|server| server.worker.app.half_closed.len() == told.len());
     assert_eq!(server.worker.app.half_closed, told);
     assert_eq!(server.abort_of("/later"), None);
 }

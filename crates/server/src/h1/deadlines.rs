@@ -6,9 +6,10 @@
 //! | `Idle`, no exchange | peer | `keep_alive_timeout_ms` after it has received the last response | end |
 //! | `Head`, link not full | peer | `header_timeout_ms` | 408 |
 //! | `Content` that is waited for | peer | its pace (`body_grace_ms`, `body_rate_bytes_per_s_min`, `body_pause_ms_max`) | 408, or end where the response has left |
-//! | an exchange `Waiting`, its handler not for the peer | application | `handler_timeout_ms` | 503 |
-//! | an exchange `Pushed` or `Pulled` | application | for ever | |
+//! | an exchange `Waiting`, its handler not for the peer | application | `handler_timeout_ms` | 503, unless the application says that it has begun |
+//! | an exchange `Pushed`, `Pulled`, or `Waiting` and begun | application | for ever | |
 //! | the same, and the peer has ended its side | application | `write_timeout_ms` | cut |
+//! | an exchange that is not ended, and the peer has ended its side | peer | 500 ms without an acknowledgement (`link/departure.rs`) | the application is told |
 //! | `Waiting(For::Turn)` | the reactor | its next pass | |
 //!
 //! Every other state is left before the connection's turn ends. Before the first byte and after the last one the connection itself
@@ -19,7 +20,7 @@ use super::input::{Refused, is_head_method};
 use super::{H1, Queued, Reading};
 use crate::app::{Abort, App};
 use crate::context::Context;
-use crate::exchange::Progress;
+use crate::exchange::{Exchange, Progress};
 use crate::link::{Delivery, Fate, Link, Turn};
 use crate::response::Response;
 use crate::timeouts::Timeouts;
@@ -43,6 +44,8 @@ enum Late {
     Handler,
     /// More of a response to a peer that sends no more, and may be gone.
     Part,
+    /// A sign that a peer which sends no more is still there.
+    Departure,
 }
 
 impl H1 {
@@ -93,6 +96,7 @@ impl H1 {
             (content_ms, Late::Content),
             (self.handler_deadline_ms(context), Late::Handler),
             (self.part_deadline_ms(link, context), Late::Part),
+            (self.departure_deadline_ms(link), Late::Departure),
         ];
         all.into_iter().min().unwrap_or((u64::MAX, Late::Delivery))
     }
@@ -110,10 +114,28 @@ impl H1 {
 
     /// Only sending would tell whether a peer that has ended its side is still there.
     fn part_deadline_ms(&self, link: &Link, context: &Context) -> u64 {
-        let is_open = |front: &Queued| front.exchange.progress == Progress::Pushed;
+        let is_open = |front: &Queued| {
+            let exchange = &front.exchange;
+            exchange.progress == Progress::Pushed || exchange.has_begun && is_unsent(exchange)
+        };
         match link.is_half_closed() && !link.is_full() && self.queue.front().is_some_and(is_open) {
             true => Timeouts::end_ms(link.moved_ms(), context.timeouts.write_timeout_ms),
             false => u64::MAX,
+        }
+    }
+
+    fn departure_deadline_ms(&self, link: &Link) -> u64 {
+        match link.departure_check_ms() {
+            u64::MAX => u64::MAX,
+            check_ms => self.open_exchanges().next().map_or(u64::MAX, |_| check_ms),
+        }
+    }
+
+    /// Tells the handlers at work if their client seems to be gone.
+    fn check_departure<A: App>(&self, turn: &mut Turn<'_, A>) {
+        if turn.link.check_departure(turn.context.clock.now_ms()) {
+            self.open_exchanges()
+                .for_each(|exchange| turn.app.peer_ended(exchange.id));
         }
     }
 
@@ -142,6 +164,7 @@ impl H1 {
             Late::Content => self.refuse_content(turn, 408, "The content came too slowly."),
             Late::Handler => self.end_late_handlers(turn),
             Late::Part => return self.abandon(turn, Abort::Disconnected),
+            Late::Departure => self.check_departure(turn),
         }
         self.settle(turn)
     }
@@ -159,25 +182,40 @@ impl H1 {
         }
     }
 
-    /// Responds for every handler whose time is over.
+    /// Responds for every handler whose time is over, and that has not begun to respond.
     fn end_late_handlers<A: App>(&mut self, turn: &mut Turn<'_, A>) {
-        // Their responses are the last ones.
-        self.read_no_request();
         let now_ms = turn.now_ms();
         let timeout_ms = turn.context.timeouts.handler_timeout_ms;
-        for queued in self.queue.iter_mut().filter(|queued| is_waiting(queued)) {
-            if Timeouts::end_ms(queued.exchange.started_ms, timeout_ms) <= now_ms {
-                turn.app.abort(queued.exchange.id, Abort::HandlerTimeout);
-                queued.encoding.framing.persistent = false;
-                let response = Response::error(503, "The request took too long.");
-                queued.respond(&mut turn.context.stamp, &response);
-            }
+        let is_late = |queued: &&mut Queued| {
+            let end_ms = Timeouts::end_ms(queued.exchange.started_ms, timeout_ms);
+            is_waiting(queued) && end_ms <= now_ms
+        };
+        let mut is_any = false;
+        for queued in self.queue.iter_mut().filter(is_late) {
+            queued.exchange.has_begun = turn.app.has_begun(queued.exchange.id);
+            is_any |= !queued.exchange.has_begun;
+        }
+        if !is_any {
+            return;
+        }
+        // Their responses are the last ones.
+        self.read_no_request();
+        for queued in self.queue.iter_mut().filter(is_late) {
+            turn.app.abort(queued.exchange.id, Abort::HandlerTimeout);
+            queued.encoding.framing.persistent = false;
+            let response = Response::error(503, "The request took too long.");
+            queued.respond(&mut turn.context.stamp, &response);
         }
     }
 }
 
+/// Whether its handler has not begun to respond.
 fn is_waiting(queued: &Queued) -> bool {
-    queued.exchange.progress == Progress::Waiting
+    is_unsent(&queued.exchange) && !queued.exchange.has_begun
+}
+
+fn is_unsent(exchange: &Exchange) -> bool {
+    exchange.progress == Progress::Waiting
 }
 
 fn content_deadline_ms(incoming: &Incoming, context: &Context) -> u64 {

@@ -274,6 +274,7 @@ impl H1 {
                 id,
                 progress: Progress::Waiting,
                 started_ms: context.clock.now_ms(),
+                has_begun: false,
                 awaits_writable: false,
                 out: Output::new(context.out.split_off(start)),
                 record: self.record(turn, Some(head), status, content_bytes),
@@ -355,7 +356,10 @@ impl H1 {
         }
         if !is_call {
             if turn.link.is_half_closed() && !queued.exchange.is_ended() {
-                turn.app.peer_ended(queued.exchange.id);
+                match turn.link.seems_gone() {
+                    true => turn.app.peer_ended(queued.exchange.id),
+                    false => turn.link.doubt_peer(turn.context.clock.now_ms()),
+                }
             }
             self.queue.push_back(queued);
         }
@@ -384,6 +388,7 @@ impl H1 {
                 },
                 progress: Progress::Waiting,
                 started_ms: context.clock.now_ms(),
+                has_begun: false,
                 awaits_writable: false,
                 out: Output::default(),
                 record: self.record(turn, head, 0, 0),

@@ -24,6 +24,8 @@ pub(crate) struct TestApp {
     pub(crate) called: Vec<Called>,
     pub(crate) aborted: Vec<(ExchangeId, Abort)>,
     pub(crate) half_closed: Vec<ExchangeId>,
+    /// Exchanges whose handlers say that they have begun.
+    pub(crate) begun: Vec<ExchangeId>,
     pub(crate) contents: Vec<(ExchangeId, String, bool)>,
     pub(crate) writables: Vec<ExchangeId>,
     pub(crate) files: Vec<FilePart>,
@@ -53,6 +55,7 @@ impl TestApp {
             called: Vec::new(),
             aborted: Vec::new(),
             half_closed: Vec::new(),
+            begun: Vec::new(),
             contents: Vec::new(),
             writables: Vec::new(),
             files: Vec::new(),
@@ -208,6 +211,10 @@ impl App for TestApp {
 
     fn writable(&mut self, id: ExchangeId) {
         self.writables.push(id);
+    }
+
+    fn has_begun(&mut self, id: ExchangeId) -> bool {
+        self.begun.contains(&id)
     }
 
     fn peer_ended(&mut self, id: ExchangeId) {

@@ -8,6 +8,7 @@ use server::{
     Responder,
 };
 
+use crate::bounds::DOUBT_MS;
 use crate::exchange::{End, Exchange, Form, Interim, Moment, State, Wait};
 use crate::facts::Facts;
 use crate::judgement;
@@ -451,8 +452,12 @@ impl App for ModelApp<'_> {
         };
         self.exchanges[index].was_told_end = true;
         let facts = &self.facts[self.exchanges[index].conversation];
-        if facts.half_closed_ms.is_none() && !facts.has_vanished {
-            self.violate(|| "peer_ended() for a client that did not".to_string());
+        let is_early = match facts.half_closed_ms {
+            Some(at_ms) => self.now_ms < at_ms + DOUBT_MS,
+            None => !facts.has_vanished,
+        };
+        if is_early {
+            self.violate(|| "peer_ended() for a client that is there".to_string());
         }
     }
 

@@ -12,6 +12,8 @@ pub(crate) const LINGER_TIMEOUT_MS: u64 = 2_000;
 pub(crate) const BODY_GRACE_MS: u64 = 5_000;
 /// How long a draining server waits for a request on an idle connection.
 pub(crate) const DRAINING_IDLE_MS: u64 = 500;
+/// How long nothing must have been acknowledged by a client that sends no more, to be taken to be gone.
+pub(crate) const DOUBT_MS: u64 = 500;
 pub(crate) const BODY_BYTES_MAX: usize = 200_000;
 
 /// The longest time that any content may take: what it has sent by its rate, and the grace.

@@ -4,8 +4,8 @@ use server::Abort;
 
 use crate::app::ModelApp;
 use crate::bounds::{
-    BODY_BYTES_MAX, BODY_GRACE_MS, DRAINING_IDLE_MS, HANDLER_TIMEOUT_MS, HEADER_TIMEOUT_MS,
-    KEEP_ALIVE_TIMEOUT_MS, TICK_MS, WRITE_TIMEOUT_MS,
+    BODY_BYTES_MAX, BODY_GRACE_MS, DOUBT_MS, DRAINING_IDLE_MS, HANDLER_TIMEOUT_MS,
+    HEADER_TIMEOUT_MS, KEEP_ALIVE_TIMEOUT_MS, TICK_MS, WRITE_TIMEOUT_MS,
 };
 use crate::exchange::{Closes, Exchange, Form, State};
 use crate::facts::Facts;
@@ -316,11 +316,29 @@ fn check_idle_time(
     }
 }
 
+/// Whether a client that sends no more must have been found to take nothing any more.
+fn seems_gone(app: &ModelApp<'_>, conversation: usize) -> bool {
+    let facts = &app.facts[conversation];
+    // Over TCP the end may be behind what the server has no room for; and who reads nothing owes an acknowledgement.
+    if facts.is_tcp || !facts.is_attentive {
+        return false;
+    }
+    let moved = app.exchanges.iter().filter_map(|it| {
+        let last_ms = it.progress_ms.max(it.wrote_ms).max(it.ended_ms);
+        (it.conversation == conversation).then_some(last_ms)
+    });
+    let moved_ms = moved.max().unwrap_or_default().max(facts.caught_up_ms);
+    // What was written just before a look counts for the next one.
+    let doubt_ms = 2 * (DOUBT_MS + TICK_MS);
+    facts
+        .half_closed_ms
+        .is_some_and(|at_ms| app.now_ms > at_ms.max(moved_ms) + doubt_ms)
+}
+
 /// Whether everything that needs no time has happened on a connection whose client reads what comes.
 pub(crate) fn of_quiet(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> Result<(), String> {
     let facts = &app.facts[conversation];
-    // Over TCP the end may be behind what the server has no room for.
-    let has_ended = facts.has_vanished || facts.half_closed_ms.is_some() && !facts.is_tcp;
+    let has_ended = facts.has_vanished || seems_gone(app, conversation);
     let is_untold =
         |it: &&Exchange| it.conversation == conversation && !it.is_over() && !it.was_told_end;
     if has_ended && let Some(it) = app.exchanges.iter().find(is_untold) {
