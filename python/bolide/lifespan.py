@@ -29,14 +29,21 @@ async def startup(app: Application) -> None:
     try:
         await app.startup()
     except LifespanError as error:
-        raise StartupError(f"the application's startup failed: {error}") from None
+        message = f"the application's startup failed: {error}"
+        raise StartupError(message, _details(error.__cause__)) from error.__cause__
     except Exception as error:
-        import traceback
-
-        own_frames = error.__traceback__.tb_next if error.__traceback__ else None
-        details = "".join(traceback.format_exception(type(error), error, own_frames))
         message = f"the application's startup failed: {type(error).__name__}: {error}"
-        raise StartupError(message, details) from error
+        raise StartupError(message, _details(error)) from error
+
+
+def _details(error: BaseException | None) -> str:
+    """Give the traceback without the frame that is ours."""
+    if error is None:
+        return ""
+    import traceback
+
+    frames = error.__traceback__.tb_next if error.__traceback__ else None
+    return "".join(traceback.format_exception(type(error), error, frames))
 
 
 async def shutdown(app: Application) -> None:

@@ -75,7 +75,7 @@ def test_43_shutdown_is_awaited_for_a_bounded_time(start: Start, loop: str) -> N
     server.wait()
 
 
-@pytest.mark.parametrize("way", ["raises", "returns", "raises-at-startup"])
+@pytest.mark.parametrize("way", ["raises", "returns"])
 def test_44_an_application_without_a_lifespan_is_served_without(
     start: Start, loop: str, way: str
 ) -> None:
@@ -86,6 +86,32 @@ def test_44_an_application_without_a_lifespan_is_served_without(
     assert server.wait() == 0
     assert "Traceback" not in server.errors
     assert "lifespan.shutdown" not in server.errors
+
+
+def test_44_an_application_that_raises_during_its_startup_is_served_and_reported(
+    start: Start, loop: str
+) -> None:
+    server = start(APP, "--loop", loop, env={"LIFESPAN": "raises-at-startup"})
+    with server.connect() as client:
+        assert client.get("/").status == 200
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert server.errors.count("WARN  bolide: the application raised during its startup") == 1
+    assert server.errors.count("RuntimeError: broken") == 1
+    assert "lifespan.shutdown" not in server.errors
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_44_the_exception_behind_a_startup_that_failed_without_a_reason_is_reported(
+    start: Start, loop: str, workers: str
+) -> None:
+    options = ("--loop", loop, "--workers", workers)
+    server = start(APP, *options, env={"LIFESPAN": "startup-failed-raising"}, ready=False)
+    assert server.wait() == 3
+    reason = "RuntimeError: no database"
+    assert f"error: the application's startup failed: {reason}" in server.errors
+    assert 'raise RuntimeError("no database")' in server.errors
+    assert "no reason given" not in server.errors
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

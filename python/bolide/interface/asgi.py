@@ -22,14 +22,22 @@ Callback = Callable[
 _VERSIONS: Final = {"version": "3.0", "spec_version": "2.0"}
 
 
+FAILED_S: Final = 1.0
+"""How long an application that said that its startup failed is waited for, to say why."""
+
+
 class LifespanError(Error):
-    """The application said that its startup or its shutdown failed."""
+    """The application said that its startup or its shutdown failed.
+
+    Its cause is the exception that the application raised then, if it gave no reason itself.
+    """
 
 
 class AsgiApplication:
     """A callable of ASGI 3.
 
     One that raises when it is asked about its lifespan, or returns, has none: it is served without.
+    One that raises after it has received the startup probably has one that fails, so that is said.
     """
 
     def __init__(self, app: Callback, *, root_path: str = "") -> None:
@@ -37,6 +45,9 @@ class AsgiApplication:
         self._root_path = root_path
         self._state: dict[str, Any] = {}
         self._is_started = False
+        self._has_received = False
+        self._has_failed = False
+        self._error: Exception | None = None
         self._task: asyncio.Task[None] | None = None
         self._to_app: asyncio.Queue[Message] = asyncio.Queue()
         self._from_app: asyncio.Queue[Message | None] = asyncio.Queue()
@@ -60,7 +71,7 @@ class AsgiApplication:
         self._task = asyncio.create_task(self._run(), name="lifespan")
         answer = await self._ask("lifespan.startup")
         if answer is not None and answer["type"] == "lifespan.startup.failed":
-            raise LifespanError(str(answer.get("message", "")) or "no reason given")
+            raise await self._startup_error(str(answer.get("message", "")))
         self._is_started = answer is not None
 
     async def shutdown(self) -> None:
@@ -78,6 +89,17 @@ class AsgiApplication:
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
 
+    async def _startup_error(self, message: str) -> LifespanError:
+        """Give the exception that says why the startup failed."""
+        if message or self._task is None:
+            return LifespanError(message or "no reason given")
+        await asyncio.wait({self._task}, timeout=FAILED_S)
+        if self._error is None:
+            return LifespanError("no reason given")
+        error = LifespanError(f"{type(self._error).__name__}: {self._error}")
+        error.__cause__ = self._error
+        return error
+
     async def _ask(self, kind: str) -> Message | None:
         """Send an event; give the answer, or None when the application has ended without one."""
         self._to_app.put_nowait({"type": kind})
@@ -86,16 +108,26 @@ class AsgiApplication:
     async def _run(self) -> None:
         scope = {"type": "lifespan", "asgi": dict(_VERSIONS), "state": self._state}
         try:
-            await self._app(scope, self._to_app.get, self._take)
+            await self._app(scope, self._receive, self._take)
         except Exception as error:
+            self._error = error
             if self._is_started:
                 logger.exception("the application's lifespan failed")
+            elif self._has_received and not self._has_failed:
+                text = "the application raised during its startup; it is served without a lifespan"
+                logger.warning(text, exc_info=True)
             else:
                 logger.debug("the application has no lifespan: %r", error)
         finally:
             self._from_app.put_nowait(None)
 
+    async def _receive(self) -> Message:
+        message = await self._to_app.get()
+        self._has_received = True
+        return message
+
     async def _take(self, message: Message) -> None:
+        self._has_failed |= message["type"] == "lifespan.startup.failed"
         self._from_app.put_nowait(message)
 
 

@@ -48,7 +48,7 @@ class MountedApplication:
                 await app.startup()
             except LifespanError as error:
                 await self.shutdown()
-                raise LifespanError(f"mounted at {prefix}: {error}") from None
+                raise LifespanError(f"mounted at {prefix}: {error}") from error.__cause__
             except BaseException:
                 await self.shutdown()
                 raise

@@ -53,6 +53,8 @@ async def lifespan(scope: Any, receive: Receive, send: Send) -> None:
         await asyncio.to_thread(read, os.environ["RELEASE"])
         say("startup ends with", SEEN["requests"], "requests")
     await send(STARTUPS.get(WAY, {"type": "lifespan.startup.complete"}))
+    if WAY == "startup-failed-raising":
+        raise RuntimeError("no database")
     if WAY in STARTUPS or WAY == "ends-after-startup":
         return
     message = await receive()
@@ -64,6 +66,7 @@ async def lifespan(scope: Any, receive: Receive, send: Send) -> None:
 STARTUPS = {
     "startup-failed": {"type": "lifespan.startup.failed", "message": "no database"},
     "startup-failed-silently": {"type": "lifespan.startup.failed"},
+    "startup-failed-raising": {"type": "lifespan.startup.failed"},
 }
 
 
