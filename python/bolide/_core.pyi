@@ -315,8 +315,12 @@ class AsgiApp:
         root_path: str,
         state: dict[str, Any] | None,
         disconnected: type[Exception],
+        extensions: Sequence[str],
     ) -> Self:
-        """Take an ASGI 3 callable; each request has a shallow copy of `state`."""
+        """Take an ASGI 3 callable; each request has a shallow copy of `state`.
+
+        `extensions` names those that are offered on demand: "pathsend", "zerocopysend".
+        """
 
 @final
 class WsgiApp:

@@ -104,6 +104,26 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class Choices:
+    """Any of a few words; as text they are separated by commas."""
+
+    words: tuple[str, ...]
+
+    @property
+    def metavar(self) -> str:
+        """All of the words."""
+        return ",".join(self.words)
+
+    def parse(self, value: object) -> tuple[str, ...]:
+        """Read words, and give each once in the order of the choices."""
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",") if part.strip()]
+        if not isinstance(value, list | tuple) or any(each not in self.words for each in value):
+            raise ValueError(f"is not made of the choices; give {' or '.join(self.words)}, or both")
+        return tuple(word for word in self.words if word in value)
+
+
+@dataclass(frozen=True, slots=True)
 class Text:
     """Any text that is not empty, or the empty one where that means "not set"."""
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from bolide import _core, configfile
 from bolide.address import Address
 from bolide.errors import ConfigError
-from bolide.option import Addresses, Choice, Count, Kind, Number, PathPrefix, Switch, Text
+from bolide.option import Addresses, Choice, Choices, Count, Kind, Number, PathPrefix, Switch, Text
 
 PREFIX = "BOLIDE_"
 APPLICATION, LISTENING, PROCESSES = "Application", "Listening", "Processes"
@@ -82,6 +82,14 @@ class Settings:
         APPLICATION,
         "Path below which a proxy serves the application, whether it takes it off before it passes "
         "a request on or not: root_path of ASGI, SCRIPT_NAME of WSGI.",
+    )
+    asgi_extensions: tuple[str, ...] = row(
+        (),
+        Choices(("pathsend", "zerocopysend")),
+        APPLICATION,
+        "Extensions that ASGI applications may send files with, so that the kernel does; separated "
+        "by commas. Only where no middleware reads, changes or counts the content of responses: it "
+        "does not see what is sent this way (docs/compatibility.md).",
     )
     host: str = row(
         "127.0.0.1",

@@ -27,8 +27,8 @@ Seen = Callable[[str], Any]
 
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest, serving: Serving) -> Server:
-    """Serve the module's application, which its APP names, on an event loop."""
-    return serving(request.module.APP)
+    """Serve the module's application, which its APP names, with its OPTIONS on an event loop."""
+    return serving(request.module.APP, *getattr(request.module, "OPTIONS", ()))
 
 
 @pytest.fixture

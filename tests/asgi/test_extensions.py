@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
-from asgi.conftest import Seen, head
+from asgi.conftest import Seen, Serving, head
 from reply import Connection
 from running import Server
 
 APP = "asgi/extended.py"
+OPTIONS = ("--asgi-extensions", "pathsend,zerocopysend")
 CONTENT = bytes(range(256)) * 1024
 STEPS = pytest.mark.parametrize("step", ["first", "later"])
 METHODS = pytest.mark.parametrize("method", ["GET", "HEAD"])
@@ -116,6 +119,15 @@ def test_31_parts_of_a_file_keep_their_order(client: Connection, step: str) -> N
     client.send(head("HEAD", f"/copied/{step}"))
     assert client.read("HEAD").content == b""
     assert client.get("/path").content == CONTENT
+
+
+def test_31_files_are_sent_on_demand_only(serving: Serving) -> None:
+    with serving(APP).connect() as client:
+        assert client.get("/path").status == 500
+        assert client.get("/copied").status == 500
+    with serving("asgi/scopes.py", *OPTIONS).connect() as client:
+        extensions = ast.literal_eval(client.get("/").content.decode())["extensions"]
+    assert {"http.response.pathsend", "http.response.zerocopysend"} <= extensions.keys()
 
 
 def test_26_extensions_out_of_place_raise_and_harm_nothing(client: Connection) -> None:

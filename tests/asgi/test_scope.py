@@ -17,13 +17,8 @@ from running import Server
 
 APP = "asgi/scopes.py"
 
-EXTENSIONS = {
-    "http.response.early_hint",
-    "http.response.pathsend",
-    "http.response.trailers",
-    "http.response.zerocopysend",
-}
-"""Those that are tested where they are offered."""
+EXTENSIONS = {"http.response.early_hint", "http.response.trailers"}
+"""Those that are offered without being asked for."""
 
 
 def scope_of(reply: Reply) -> dict[str, Any]:

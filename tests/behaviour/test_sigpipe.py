@@ -10,6 +10,7 @@ import pytest
 from conftest import Start
 
 APP = "behaviour/sigpipe.py:app"
+EXTENSIONS = ("--asgi-extensions", "pathsend")
 
 
 @pytest.mark.parametrize("action", ["default", "handler", "ignore"])
@@ -18,7 +19,7 @@ def test_gone_peer_raises_no_signal(
     start: Start, tmp_path: Path, action: str, is_local: bool
 ) -> None:
     where = ("--uds", str(tmp_path / "socket")) if is_local else ()
-    server = start(APP, *where, env={"SIGPIPE": action})
+    server = start(APP, *EXTENSIONS, *where, env={"SIGPIPE": action})
     with server.connect() as client:
         before = client.get("/pid").content
     for _ in range(5):
@@ -35,7 +36,7 @@ def test_gone_peer_raises_no_signal(
 
 @pytest.mark.parametrize("action", ["default", "ignore"])
 def test_file_arrives_whole(start: Start, action: str) -> None:
-    server = start(APP, env={"SIGPIPE": action})
+    server = start(APP, *EXTENSIONS, env={"SIGPIPE": action})
     parts = []
     with server.connect() as client:
         client.send(b"GET /file HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")

@@ -142,3 +142,13 @@ def test_options_of_the_server() -> None:
     assert options.pop("access_log_format") == "combined"
     assert (options.pop("threads"), options.pop("workers")) == (8, 1)
     assert options.keys() == {name for name, *_ in _core.settings()}
+
+
+def test_words_are_separated_by_commas_or_given_as_a_list() -> None:
+    both = ("pathsend", "zerocopysend")
+    assert settle({}).asgi_extensions == ()
+    for given in ("zerocopysend, pathsend", ["pathsend", "zerocopysend", "pathsend"], both):
+        assert settle({"asgi_extensions": given}).asgi_extensions == both
+    for given in ("websend", ["pathsend", ["zerocopysend"]], 1):
+        with pytest.raises(ConfigError, match="is not made of the choices"):
+            settle({"asgi_extensions": given})

@@ -20,6 +20,7 @@ use server::{Abort, App, ExchangeId, Outcome, Pulled, Responder};
 
 use self::arguments::{Arguments, SpareArguments};
 use self::exchange::{Direct, Exchange};
+use self::extensions::Offered;
 use self::receive::Receiving;
 use self::scope::Scopes;
 use crate::ffi::{self, Sent};
@@ -39,26 +40,29 @@ pub(crate) struct AsgiApp {
     /// The lifespan's state, of which each request gets a shallow copy.
     state: Option<Py<PyDict>>,
     disconnected: Py<PyAny>,
+    offered: Offered,
 }
 
 #[pymethods]
 impl AsgiApp {
     #[new]
-    #[pyo3(signature = (app, *, as_coroutine, root_path, state, disconnected))]
+    #[pyo3(signature = (app, *, as_coroutine, root_path, state, disconnected, extensions))]
     fn new(
         app: Py<PyAny>,
         as_coroutine: Py<PyAny>,
         root_path: String,
         state: Option<Py<PyDict>>,
         disconnected: Py<PyAny>,
-    ) -> AsgiApp {
-        AsgiApp {
+        extensions: Vec<String>,
+    ) -> PyResult<AsgiApp> {
+        Ok(AsgiApp {
             app,
             as_coroutine,
             root_path,
             state,
             disconnected,
-        }
+            offered: Offered::of(&extensions)?,
+        })
     }
 }
 
@@ -85,8 +89,8 @@ impl Asgi {
         Ok(Asgi {
             app: own.app.clone_ref(py),
             as_coroutine: own.as_coroutine.clone_ref(py),
-            scopes: Scopes::new(py, &own.root_path, state)?,
-            spare: SpareArguments::default(),
+            scopes: Scopes::new(py, &own.root_path, state, own.offered)?,
+            spare: SpareArguments::new(own.offered),
             runner: Runner::new(exchanges),
         })
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Final
 
 from bolide import _core
@@ -40,8 +40,11 @@ class AsgiApplication:
     One that raises after it has received the startup probably has one that fails, so that is said.
     """
 
-    def __init__(self, app: Callback, *, root_path: str = "") -> None:
+    def __init__(
+        self, app: Callback, *, root_path: str = "", extensions: Sequence[str] = ()
+    ) -> None:
         self._app = app
+        self._extensions = extensions
         self._root_path = root_path
         self._state: dict[str, Any] = {}
         self._is_started = False
@@ -60,6 +63,7 @@ class AsgiApplication:
             root_path=self._root_path,
             state=self._state,
             disconnected=ClientDisconnected,
+            extensions=self._extensions,
         )
 
     async def startup(self) -> None:

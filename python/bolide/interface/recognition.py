@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
@@ -47,19 +48,20 @@ def application(found: Any, name: str, settings: Settings) -> Application:
         if settings.root_path:
             raise ConfigError(f"{name} is a bolide.App, which takes no --root-path; leave it out")
         native: App = found
-        return _with_mounts(native) if native.mounts else native
+        return _with_mounts(native, settings.asgi_extensions) if native.mounts else native
     if interface == "wsgi":
         return WsgiApplication(found, root_path=settings.root_path)
-    return AsgiApplication(found, root_path=settings.root_path)
+    extensions = settings.asgi_extensions
+    return AsgiApplication(found, root_path=settings.root_path, extensions=extensions)
 
 
-def _with_mounts(native: App) -> MountedApplication:
+def _with_mounts(native: App, extensions: Sequence[str]) -> MountedApplication:
     """Make the applications that are mounted what the server holds."""
-    mounts = [(mount.prefix, _mounted(mount)) for mount in native.mounts]
+    mounts = [(mount.prefix, _mounted(mount, extensions)) for mount in native.mounts]
     return MountedApplication(native, mounts)
 
 
-def _mounted(mount: Mount) -> Guest:
+def _mounted(mount: Mount, extensions: Sequence[str]) -> Guest:
     found, name = mount.application, f"what is mounted at {mount.prefix}"
     interface: Interface | str = mount.interface
     if interface == "auto":
@@ -69,7 +71,7 @@ def _mounted(mount: Mount) -> Guest:
     root_path = mount.prefix.rstrip("/")
     if interface == "wsgi":
         return WsgiApplication(found, root_path=root_path)
-    return AsgiApplication(found, root_path=root_path)
+    return AsgiApplication(found, root_path=root_path, extensions=extensions)
 
 
 def recognize(found: Any, name: str, spelling: str = OPTION) -> Interface:

@@ -276,6 +276,7 @@ def _refusal(prefix: str) -> _core.AsgiApp:
         root_path=prefix.rstrip("/"),
         state=None,
         disconnected=ClientDisconnected,
+        extensions=(),
     )
 
 

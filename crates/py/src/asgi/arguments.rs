@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 
 use super::exchange::Exchange;
+use super::extensions::Offered;
 use crate::ffi;
 use crate::ffi::reuse::OurReferences;
 use crate::run::exchanges::Exchanges;
@@ -25,8 +26,8 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    fn new(py: Python<'_>, exchanges: &Arc<Exchanges>) -> PyResult<Arguments> {
-        let exchange = Bound::new(py, Exchange::new(exchanges))?;
+    fn new(py: Python<'_>, exchanges: &Arc<Exchanges>, offered: Offered) -> PyResult<Arguments> {
+        let exchange = Bound::new(py, Exchange::new(exchanges, offered))?;
         Ok(Arguments {
             receive: exchange.getattr("receive")?.unbind(),
             send: ffi::method(&exchange)?.unbind(),
@@ -44,12 +45,18 @@ impl Arguments {
 }
 
 /// Kept for reuse: making the three objects takes a tenth of a request's time.
-#[derive(Default)]
 pub(crate) struct SpareArguments {
     spare: Vec<Arguments>,
+    offered: Offered,
 }
 
 impl SpareArguments {
+    /// For an application that is offered these extensions.
+    pub(crate) fn new(offered: Offered) -> SpareArguments {
+        let spare = Vec::new();
+        SpareArguments { spare, offered }
+    }
+
     /// Arguments for `request`.
     #[inline]
     pub(crate) fn take(
@@ -60,7 +67,7 @@ impl SpareArguments {
     ) -> PyResult<Arguments> {
         let arguments = match self.spare.pop() {
             Some(arguments) => arguments,
-            None => Arguments::new(py, exchanges)?,
+            None => Arguments::new(py, exchanges, self.offered)?,
         };
         arguments.exchange.get().fill(py, request)?;
         Ok(arguments)

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use server::{Command, Content, ExchangeId, Responder, Response};
 
+use super::extensions::Offered;
 use super::last_start::LastStart;
 use super::message::{Head, Message, Start};
 use super::receive::Receiving;
@@ -21,6 +22,7 @@ const KEPT_BYTES: usize = 4096;
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Exchange {
     exchanges: Arc<Exchanges>,
+    pub(super) offered: Offered,
     state: GilCell<State>,
 }
 
@@ -89,9 +91,10 @@ pub(crate) enum Direct {
 }
 
 impl Exchange {
-    pub(crate) fn new(exchanges: &Arc<Exchanges>) -> Exchange {
+    pub(crate) fn new(exchanges: &Arc<Exchanges>, offered: Offered) -> Exchange {
         Exchange {
             exchanges: Arc::clone(exchanges),
+            offered,
             state: GilCell::default(),
         }
     }

@@ -12,13 +12,51 @@ use super::exchange::{Exchange, Progress};
 use super::message::{Extension, for_each_header, push_line};
 use crate::ffi;
 
-/// Their names in a scope. Each works with every request, but an HTTP/1.0 client gets no early hints and no trailer section.
-pub(crate) const NAMES: [&str; 4] = [
-    "http.response.early_hint",
-    "http.response.pathsend",
-    "http.response.trailers",
-    "http.response.zerocopysend",
-];
+/// The extensions that an application is offered. Those that send files are only offered on demand: frameworks use them as soon as they are
+/// named in a scope, and middleware that changes or counts the content does not see what it is then.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Offered {
+    path_send: bool,
+    zero_copy_send: bool,
+}
+
+impl Offered {
+    /// Those that are offered on demand, by their short names.
+    ///
+    /// # Errors
+    /// `ValueError` for an unknown name.
+    pub(crate) fn of(names: &[String]) -> PyResult<Offered> {
+        let mut offered = Offered::default();
+        for name in names {
+            match name.as_str() {
+                "pathsend" => offered.path_send = true,
+                "zerocopysend" => offered.zero_copy_send = true,
+                _ => return Err(PyValueError::new_err(format!("no extension {name:?}"))),
+            }
+        }
+        Ok(offered)
+    }
+
+    /// Their names in a scope. Each works with every request, but an HTTP/1.0 client gets no early hints and no trailer section.
+    pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
+        let names = [
+            ("http.response.early_hint", true),
+            ("http.response.pathsend", self.path_send),
+            ("http.response.trailers", true),
+            ("http.response.zerocopysend", self.zero_copy_send),
+        ];
+        let offered = names.into_iter().filter(|(_, is_offered)| *is_offered);
+        offered.map(|(name, _)| name)
+    }
+
+    fn has(self, kind: Extension) -> bool {
+        match kind {
+            Extension::PathSend => self.path_send,
+            Extension::ZeroCopySend => self.zero_copy_send,
+            Extension::EarlyHint | Extension::Trailers => true,
+        }
+    }
+}
 
 impl Exchange {
     /// Takes a message of an extension. Returns an awaitable of its acceptance, unless it is accepted at once.
@@ -28,6 +66,11 @@ impl Exchange {
         message: &Bound<'py, PyDict>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = message.py();
+        if !self.offered.has(kind) {
+            return Err(PyRuntimeError::new_err(
+                "send(): this extension is not in the scope (--asgi-extensions offers it)",
+            ));
+        }
         match kind {
             Extension::EarlyHint => self.early_hint(message),
             Extension::PathSend => {

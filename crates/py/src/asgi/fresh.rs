@@ -80,10 +80,11 @@ pub(crate) struct Extensions {
 const INNER_REFERENCES: OurReferences = OurReferences::of(2);
 
 impl Extensions {
-    pub(crate) fn new(py: Python<'_>, names: &[&str]) -> Extensions {
-        let intern = |name: &&str| PyString::intern(py, name).unbind();
+    pub(crate) fn new(py: Python<'_>, names: impl Iterator<Item = &'static str>) -> Extensions {
         Extensions {
-            names: names.iter().map(intern).collect(),
+            names: names
+                .map(|name| PyString::intern(py, name).unbind())
+                .collect(),
             given: None,
             inner: Vec::new(),
         }

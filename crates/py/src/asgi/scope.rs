@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use wire::{Method, RequestHead, Version};
 
-use super::extensions;
+use super::extensions::Offered;
 use super::fresh::{Extensions, Fresh};
 use super::memo::{Addresses, Sections};
 use crate::ffi::reuse::{OurReferences, version};
@@ -82,6 +82,7 @@ impl Scopes {
         py: Python<'_>,
         root_path: &str,
         state: Option<Py<PyDict>>,
+        offered: Offered,
     ) -> PyResult<Scopes> {
         let versions = PyDict::new(py);
         versions.set_item("version", "3.0")?;
@@ -120,7 +121,7 @@ impl Scopes {
             given: None,
             last: Last::default(),
             versions: Fresh::new(versions.unbind()),
-            extensions: Extensions::new(py, &extensions::NAMES),
+            extensions: Extensions::new(py, offered.names()),
             state: state.map(Fresh::new),
             root_path: root_path.to_owned(),
             clients: Addresses::default(),
