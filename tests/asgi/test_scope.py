@@ -39,7 +39,7 @@ def test_1_a_scope_says_what_was_asked(client: Connection, server: Server) -> No
     assert scope.pop("state").keys() == {"shared", "plain"}
     assert scope == {
         "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.5"},
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
         "http_version": "1.1",
         "method": "GET",
         "scheme": "http",

@@ -177,7 +177,11 @@ impl Asgi {
         if let Direct::Written = exchange.first_step_ends(py, responder)? {
             return Ok(Outcome::Responded);
         }
-        let before = exchange.open(py, |open| std::mem::replace(&mut open.task, task))?;
+        let has_begun = exchange.has_begun(py)?;
+        let before = exchange.open(py, |open| {
+            open.has_begun = has_begun;
+            std::mem::replace(&mut open.task, task)
+        })?;
         drop(before);
         Ok(Outcome::Pending)
     }
@@ -258,6 +262,10 @@ impl App for Asgi {
 
     fn peer_ended(&mut self, id: ExchangeId) {
         ffi::attached(|py| self.runner.exchanges.peer_ended(py, id));
+    }
+
+    fn has_begun(&mut self, id: ExchangeId) -> bool {
+        self.runner.exchanges.has_begun(id)
     }
 
     fn abort(&mut self, id: ExchangeId, why: Abort) {

@@ -213,6 +213,14 @@ impl App for Interface {
         }
     }
 
+    fn has_begun(&mut self, id: ExchangeId) -> bool {
+        match self {
+            Interface::Asgi(asgi) => asgi.has_begun(id),
+            Interface::Mounted(mounted) => mounted.has_begun(id),
+            Interface::Native(_) | Interface::Wsgi(_) => false,
+        }
+    }
+
     fn file_was_short(&mut self, id: ExchangeId, missing_bytes: u64) {
         match self {
             Interface::Wsgi(wsgi) => wsgi.file_was_short(id, missing_bytes),

@@ -13,6 +13,7 @@ use super::last_start::LastStart;
 use super::message::{Head, Message, Start};
 use super::receive::Receiving;
 use crate::ffi::{GilCell, Method};
+use crate::run::awaitable::LoopTurn;
 use crate::run::exchanges::{Exchanges, OpenExchange, STREAM_AHEAD_BYTES};
 
 /// A field section that grew beyond this is not kept for the next request.
@@ -52,6 +53,8 @@ pub(super) struct State {
     pub(super) parts_bytes: usize,
     /// The application announced more content, so the response is not framed as a whole.
     is_streamed: bool,
+    /// The application began another response although its client has gone: nothing it sends is for anybody any more.
+    is_deaf: bool,
 }
 
 /// How much of the request's content has been returned.
@@ -126,6 +129,7 @@ impl Exchange {
             state.parts.clear();
             state.parts_bytes = 0;
             state.is_streamed = false;
+            state.is_deaf = false;
         })
     }
 
@@ -209,6 +213,11 @@ impl Exchange {
             .unwrap_or(false)
     }
 
+    /// Whether the response has begun, and nothing of it was posted.
+    pub(crate) fn has_begun(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |state| state.progress == Progress::Started)
+    }
+
     pub(super) fn progress(&self, py: Python<'_>) -> PyResult<Progress> {
         self.with(py, |state| state.progress)
     }
@@ -241,16 +250,17 @@ impl Exchange {
 
     /// The application raised.
     pub(crate) fn log_raised(&self, py: Python<'_>, error: &PyErr) {
-        if self.exchanges.stems_from_disconnection(py, error) {
+        let was_told = self.was_told(py);
+        if self.exchanges.stems_from_disconnection(py, error, was_told) {
             crate::run::log::log_disconnected(py, &self.title(py), error);
         } else {
             crate::run::log::log_application(py, &self.title(py), Some(error));
         }
     }
 
-    /// The application returned before its response was complete.
+    /// The application returned before its response was complete, which is an error unless its client has gone.
     pub(crate) fn log_incomplete(&self, py: Python<'_>) {
-        if !self.is_gone(py) {
+        if !self.is_gone(py, false) && !self.was_told(py) {
             crate::run::log::log_application(py, &self.title(py), None);
         }
     }
@@ -261,18 +271,51 @@ impl Exchange {
     }
 
     /// Whether what is sent goes nowhere: the client has disconnected, or the response was abandoned. Not checked during the first step.
-    fn is_gone(&self, py: Python<'_>) -> bool {
+    /// `begins` when it is the start of the response, which the open exchange notes on this occasion.
+    fn is_gone(&self, py: Python<'_>, begins: bool) -> bool {
         let checked = self.with(py, |state| {
             let is_abandoned = state.is_over && state.progress != Progress::Complete;
-            (is_abandoned, state.id.filter(|_| !state.is_direct))
+            let id = state.id.filter(|_| !state.is_direct);
+            (is_abandoned || state.is_deaf, id)
         });
         let id = match checked {
             Ok((true, _)) => return true,
             Ok((false, Some(id))) => id,
             _ => return false,
         };
-        let exchanges = self.exchanges.lock();
-        exchanges.get(&id).is_some_and(|open| open.is_disconnected)
+        let mut exchanges = self.exchanges.lock();
+        exchanges.get_mut(&id).is_some_and(|open| {
+            open.has_begun |= begins;
+            open.is_disconnected
+        })
+    }
+
+    /// Whether the application was told by a message that its client has gone.
+    fn was_told(&self, py: Python<'_>) -> bool {
+        self.id(py).is_ok_and(|id| self.exchanges.was_told(id))
+    }
+
+    /// Takes a message for a client that has gone. It goes nowhere, as the specification wants it before version 2.4; but an application
+    /// that announces more, and was not told by a message or has not ended since, learns of it in this way.
+    fn to_nobody<'py>(&self, py: Python<'py>, goes_on: bool) -> PyResult<Bound<'py, PyAny>> {
+        if !goes_on {
+            return self.exchanges.done(py);
+        }
+        match self.exchanges.was_just_told(self.id(py)?) {
+            // Whoever was told runs in the meantime, and ends this task.
+            true => LoopTurn::awaitable(py),
+            false => Err(self.exchanges.disconnection(py)),
+        }
+    }
+
+    /// A message was out of place. To a client that has gone it does not matter: applications often begin an error response then.
+    #[cold]
+    fn excuse<'py>(&self, py: Python<'py>, error: PyErr) -> PyResult<Bound<'py, PyAny>> {
+        if !error.is_instance_of::<PyRuntimeError>(py) || !self.was_told(py) {
+            return Err(error);
+        }
+        self.with(py, |state| state.is_deaf = true)?;
+        self.exchanges.done(py)
     }
 
     /// The content of the request that can be returned now, and whether it is the last of it.
@@ -469,18 +512,20 @@ impl Method for Exchange {
         py: Python<'py>,
         message: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        if self.is_gone(py) {
-            return Err(self.exchanges.disconnection(py));
+        let message = Message::read(message)?;
+        if self.is_gone(py, matches!(message, Message::Start(_))) {
+            return self.to_nobody(py, message.goes_on());
         }
-        let awaitable = match Message::read(message)? {
-            Message::Start(start) => {
-                self.start(py, &start)?;
-                None
-            }
-            Message::Body { body, more } => self.body(py, body, more)?,
-            Message::Extension(kind, message) => self.extension(kind, &message)?,
+        let taken = match message {
+            Message::Start(start) => self.start(py, &start).map(|()| None),
+            Message::Body { body, more } => self.body(py, body, more),
+            Message::Extension(kind, message) => self.extension(kind, &message),
         };
-        awaitable.map_or_else(|| self.exchanges.done(py), Ok)
+        match taken {
+            Ok(Some(awaitable)) => Ok(awaitable),
+            Ok(None) => self.exchanges.done(py),
+            Err(error) => self.excuse(py, error),
+        }
     }
 }
 

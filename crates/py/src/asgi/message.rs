@@ -169,6 +169,17 @@ impl<'py> Message<'py> {
     }
 }
 
+impl Message<'_> {
+    /// Whether it is content of which more is announced.
+    pub(crate) fn goes_on(&self) -> bool {
+        match self {
+            Message::Body { more, .. } => *more,
+            Message::Extension(kind, _) => matches!(kind, Extension::ZeroCopySend),
+            Message::Start(_) => false,
+        }
+    }
+}
+
 fn extension<'py>(kind: Extension, message: &Bound<'py, PyDict>) -> Message<'py> {
     Message::Extension(kind, message.clone())
 }

@@ -46,6 +46,9 @@ fn next_message<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Option<Bo
     });
     let (part, is_last, is_gone, peer_ended) = state.unwrap_or((None, false, false, false));
     let content = exchange.next_content(py, part, is_last)?;
+    if is_gone {
+        exchange.exchanges().told(id);
+    }
     if is_over || is_gone {
         return disconnect(py).map(Some);
     }
@@ -54,6 +57,7 @@ fn next_message<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Option<Bo
     }
     // Content received before the end is still with the server, or the server will report that it was truncated.
     if peer_ended && !exchange.has_more(py)? {
+        exchange.exchanges().told(id);
         return disconnect(py).map(Some);
     }
     Ok(None)

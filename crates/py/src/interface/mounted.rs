@@ -187,6 +187,10 @@ impl Mounted {
         wsgi.for_each(|wsgi| wsgi.peer_ended(id));
     }
 
+    pub(super) fn has_begun(&self, id: ExchangeId) -> bool {
+        self.native.calls.runner.exchanges.has_begun(id)
+    }
+
     pub(super) fn abort(&mut self, id: ExchangeId, why: Abort) {
         ffi::attached(|py| self.abort_now(py, id, why));
     }

@@ -132,8 +132,34 @@ impl Awaitable for Writing {
 
 awaitable!(Writing);
 
+/// Lets the loop run once.
+#[pyclass(module = "bolide._core", frozen)]
+pub(crate) struct LoopTurn {
+    has_yielded: AtomicBool,
+}
+
+impl LoopTurn {
+    pub(crate) fn awaitable(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let has_yielded = AtomicBool::new(false);
+        Ok(Bound::new(py, LoopTurn { has_yielded })?.into_any())
+    }
+}
+
+impl Awaitable for LoopTurn {
+    fn step<'py>(&self, py: Python<'py>) -> Sent<'py> {
+        let none = py.None().into_bound(py);
+        match self.has_yielded.swap(true, Ordering::Relaxed) {
+            true => Sent::Returned(none),
+            false => Sent::Yielded(none),
+        }
+    }
+}
+
+awaitable!(LoopTurn);
+
 /// Lets the interpreter step these types without a method call.
 pub(crate) fn prepare(py: Python<'_>) {
     ffi::step_directly::<Ready>(py);
     ffi::step_directly::<Writing>(py);
+    ffi::step_directly::<LoopTurn>(py);
 }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -15,6 +16,8 @@ use super::parts::ResponseParts;
 
 /// Number of bytes by which a streamed response may be ahead of its peer.
 pub(crate) const STREAM_AHEAD_BYTES: usize = 65_536;
+/// The time that an application has, after it was told of a disconnection, to end what it still sends.
+const FAREWELL: Duration = Duration::from_millis(500);
 /// How far the chain of causes of an exception is followed.
 const EXCEPTION_CHAIN_MAX: usize = 16;
 
@@ -40,10 +43,20 @@ pub(crate) struct OpenExchange {
     pub(crate) ahead_bytes: usize,
     /// The peer is gone.
     pub(crate) is_disconnected: bool,
-    /// The peer has ended its sending side.
+    /// The peer has ended its sending side, and seems to be gone.
     pub(crate) peer_ended: bool,
+    /// When the application was told of the peer's end by a message, or woken to fetch it.
+    pub(crate) told_at: Option<Instant>,
+    /// The application has begun to respond, and no part of the content was sent yet.
+    pub(crate) has_begun: bool,
     /// The response has no content: what the application still sends is discarded.
     pub(crate) is_discarding: bool,
+}
+
+impl OpenExchange {
+    fn was_just_told(&self) -> bool {
+        self.told_at.is_some_and(|at| at.elapsed() < FAREWELL)
+    }
 }
 
 /// One per server.
@@ -168,11 +181,24 @@ impl Exchanges {
     }
 
     /// Whether an exception is that one, or stands for it: one that a framework raises in its place, or a group of such exceptions.
-    pub(crate) fn stems_from_disconnection(&self, py: Python<'_>, error: &PyErr) -> bool {
-        self.stems(py, error, EXCEPTION_CHAIN_MAX).unwrap_or(false)
+    /// `was_told` when the application learned of the disconnection by a message, which leaves no cause to follow.
+    pub(crate) fn stems_from_disconnection(
+        &self,
+        py: Python<'_>,
+        error: &PyErr,
+        was_told: bool,
+    ) -> bool {
+        self.stems(py, error, was_told, EXCEPTION_CHAIN_MAX)
+            .unwrap_or(false)
     }
 
-    fn stems(&self, py: Python<'_>, error: &PyErr, depth_left: usize) -> PyResult<bool> {
+    fn stems(
+        &self,
+        py: Python<'_>,
+        error: &PyErr,
+        was_told: bool,
+        depth_left: usize,
+    ) -> PyResult<bool> {
         if self.is_disconnection(py, error) {
             return Ok(true);
         }
@@ -184,14 +210,14 @@ impl Exchanges {
             let mut count = 0;
             for member in members.take(EXCEPTION_CHAIN_MAX) {
                 count += 1;
-                if !self.stems(py, &PyErr::from_value(member?), depth_left)? {
+                if !self.stems(py, &PyErr::from_value(member?), was_told, depth_left)? {
                     return Ok(false);
                 }
             }
             return Ok(count > 0);
         }
         if let Some(cause) = error.cause(py) {
-            return self.stems(py, &cause, depth_left);
+            return self.stems(py, &cause, was_told, depth_left);
         }
         // Raised while that one was handled: a framework's substitute for it if its name says so, otherwise a failure of its own.
         let context = value.getattr("__context__")?;
@@ -201,9 +227,9 @@ impl Exchanges {
             .to_string_lossy()
             .contains("Disconnect");
         if context.is_none() || !is_substitute {
-            return Ok(false);
+            return Ok(is_substitute && was_told);
         }
-        self.stems(py, &PyErr::from_value(context), depth_left)
+        self.stems(py, &PyErr::from_value(context), was_told, depth_left)
     }
 
     /// The exception that informs a handler of a disconnection.
@@ -272,6 +298,11 @@ impl Exchanges {
         });
         // The part stays here until a task takes it: one that waits may be cancelled before it resumes.
         wake_all(py, readers);
+    }
+
+    /// Whether the application has begun a response of which nothing was posted.
+    pub(crate) fn has_begun(&self, id: ExchangeId) -> bool {
+        self.change(id, |exchange| exchange.has_begun) == Some(true)
     }
 
     /// The peer has ended its sending side: wakes the tasks that wait for its messages, to check again.
@@ -343,9 +374,26 @@ impl Exchanges {
         Ok(waits)
     }
 
+    /// The application is told of the disconnection by a message.
+    pub(crate) fn told(&self, id: ExchangeId) {
+        self.change(id, |exchange| {
+            exchange.told_at.get_or_insert_with(Instant::now);
+        });
+    }
+
+    /// Whether the application has been told by a message that its client has gone.
+    pub(crate) fn was_told(&self, id: ExchangeId) -> bool {
+        self.change(id, |exchange| exchange.told_at.is_some()) == Some(true)
+    }
+
+    /// Whether the application was told that its client has gone so recently that it may not have acted on it.
+    pub(crate) fn was_just_told(&self, id: ExchangeId) -> bool {
+        self.change(id, |exchange| exchange.was_just_told()) == Some(true)
+    }
+
     /// The peer has disconnected: notifies the tasks that wait for it.
     pub(crate) fn disconnect(&self, py: Python<'_>, id: ExchangeId) {
-        let (readers, writers, parts, task) = {
+        let (readers, writers, parts, task, was_told) = {
             let mut exchanges = self.lock();
             let Some(exchange) = exchanges.get_mut(&id) else {
                 return;
@@ -358,6 +406,7 @@ impl Exchanges {
                 std::mem::take(&mut exchange.writers),
                 exchange.parts.take(),
                 task,
+                exchange.was_just_told(),
             )
         };
         let mut is_notified = false;
@@ -365,8 +414,16 @@ impl Exchanges {
             // The task checks again, and finds that the peer has disconnected.
             is_notified |= wake(py, &reader);
         }
+        if is_notified {
+            self.told(id);
+        }
+        let is_told = is_notified || was_told;
         for writer in writers {
-            is_notified |= self.refuse(py, &writer).unwrap_or(false);
+            // Once is enough: whoever waits for the disconnection ends the task that sends.
+            is_notified |= match is_told {
+                true => wake(py, &writer),
+                false => self.refuse(py, &writer).unwrap_or(false),
+            };
         }
         if let Some(parts) = parts {
             self.close(id);
