@@ -1,7 +1,6 @@
 """The WSGI application."""
 
 from collections.abc import Callable, Iterable, Iterator
-from http import HTTPStatus
 from typing import Any
 
 from acts import Act, act, failure
@@ -15,7 +14,7 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
     said = act(environ["REQUEST_METHOD"], environ["PATH_INFO"], query, content, host)
     if said.fails == "before":
         raise failure()
-    start_response(f"{said.status} {HTTPStatus(said.status).phrase}", list(said.fields))
+    start_response(str(said.status), list(said.fields))
     return parts(said) if said.parts else [said.content]
 
 
