@@ -13,7 +13,7 @@ from collections.abc import (
     Sequence,
 )
 from selectors import BaseSelector, SelectorKey
-from typing import Any, Self, final
+from typing import Any, Protocol, Self, final, type_check_only
 
 __all__ = [
     "AsgiApp",
@@ -38,7 +38,15 @@ __all__ = [
 ]
 
 _FieldLines = Mapping[str, str] | Iterable[tuple[str, str]]
-_Parts = Iterable[bytes | str] | AsyncIterable[bytes | str]
+
+@type_check_only
+class _Iterable(Protocol):
+    """An iterable that is no dict, list or set: those have no hash, and are JSON's to send."""
+
+    def __iter__(self) -> Iterator[bytes | str]: ...
+    def __hash__(self) -> int: ...
+
+_Parts = Iterator[bytes | str] | _Iterable | AsyncIterable[bytes | str]
 _Content = bytes | bytearray | memoryview | str | _Parts
 _Body = bytes | Iterator[bytes | str] | AsyncIterator[bytes | str] | None
 

@@ -100,7 +100,7 @@ def test_the_most_specific_class_wins(caplog: pytest.LogCaptureFixture) -> None:
     assert logged(caplog) == []
 
 
-@pytest.mark.parametrize("key", [Exception, 500])
+@pytest.mark.parametrize("key", [Exception, 500, "5xx"])
 def test_what_a_catch_all_answers_is_logged(key: Any, caplog: pytest.LogCaptureFixture) -> None:
     app = failing_app(KeyError("k"))
     app.error_handler(key)(lambda request, error: (type(error).__name__, 503))
@@ -165,15 +165,18 @@ def find(table: FailureTable, error: BaseException) -> Any:
 
 def test_the_order_of_classes_and_statuses() -> None:
     table = FailureTable()
-    table.add(Exception, lambda request, error: "Exception")
-    table.add(Error, lambda request, error: "Error")
+    table.add(lambda request, error: "Exception", Exception)
+    table.add(lambda request, error: "Error", Error)
     assert find(table, TeapotError()).status == 418  # an HTTPError is an answer, not a failure
-    table.add(HTTPError, lambda request, error: "HTTPError")
+    table.add(lambda request, error: "HTTPError", HTTPError)
     assert find(table, TeapotError()) == "HTTPError"
-    table.add(418, lambda request, error: "418")
+    table.add(lambda request, error: "4xx", "4xx")
+    assert find(table, TeapotError()) == "4xx"
+    assert find(table, HTTPError(500)) == "HTTPError"
+    table.add(lambda request, error: "418", 418)
     assert find(table, TeapotError()) == "418"
-    assert find(table, HTTPError(404)) == "HTTPError"
-    table.add(TeapotError, lambda request, error: "TeapotError")
+    assert find(table, HTTPError(404)) == "4xx"
+    table.add(lambda request, error: "TeapotError", TeapotError)
     assert find(table, TeapotError()) == "TeapotError"
     assert find(table, KeyError()) == "Exception"
     assert find(table, RegistrationError()) == "Error"
@@ -254,14 +257,16 @@ def test_a_disconnected_client_is_no_error_of_the_application(
 ) -> None:
     caplog.set_level(logging.DEBUG, "bolide.error")
     table = FailureTable()
-    table.add(Exception, lambda request, error: pytest.fail("it is not for this handler"))
+    table.add(lambda request, error: pytest.fail("it is not for this handler"), Exception)
     assert find(table, ClientDisconnected()).status == 500
     [record] = caplog.records
     assert record.levelno == logging.DEBUG
     assert record.exc_info is None
 
 
-@pytest.mark.parametrize("key", [200, 399, 600, int, KeyboardInterrupt, BaseException, "404", None])
+@pytest.mark.parametrize(
+    "key", [200, 399, 600, int, KeyboardInterrupt, BaseException, "404", "3xx", None, (404, 405)]
+)
 def test_a_key_is_an_exception_class_or_an_error_status(key: Any) -> None:
     with pytest.raises(RegistrationError, match="an Exception class or a status from 400 to 599"):
         App().error_handler(key)(lambda request, error: "")
@@ -272,6 +277,50 @@ def test_a_key_has_one_handler() -> None:
     app.error_handler(404)(lambda request, error: "")
     with pytest.raises(RegistrationError, match="404 has an error handler already, .*<lambda>"):
         app.error_handler(404)(lambda request, error: "")
+
+
+def test_an_error_handler_is_for_something() -> None:
+    with pytest.raises(RegistrationError, match="the error handler .*<lambda> is for nothing"):
+        App().error_handler()(lambda request, error: "")
+
+
+def test_a_handler_that_cannot_have_one_key_has_none() -> None:
+    app = App()
+    app.error_handler(405)(lambda request, error: "")
+    with pytest.raises(RegistrationError, match="405 has an error handler already"):
+        app.error_handler(404, 405)(lambda request, error: "")
+    app.error_handler(404)(lambda request, error: "")
+
+
+@pytest.mark.parametrize("keys", [(HTTPError,), (404, 405, 409), ("4xx",), (404, "4xx")])
+def test_one_handler_for_what_the_router_and_handlers_decide(keys: Any) -> None:
+    app = failing_app(HTTPError(409, "taken"))
+
+    @app.error_handler(*keys)
+    def as_json(request: Any, error: HTTPError) -> Response:
+        status = error.status
+        return Response(json={"status": status}, status=status, headers=error.headers)
+
+    with TestClient(app) as client:
+        results = [client.get("/sync"), client.get("/missing"), client.post("/async")]
+    assert [result.json() for result in results] == [{"status": n} for n in (409, 404, 405)]
+    assert [result.status for result in results] == [409, 404, 405]
+    assert results[2].headers["allow"] == "GET, HEAD"
+
+
+def test_all_server_errors_have_one_handler(caplog: pytest.LogCaptureFixture) -> None:
+    app = failing_app(KeyError("k"))
+    app.add_route("/raises-503", _raise_503)
+    app.error_handler("5xx")(lambda request, error: (type(error).__name__, 500))
+    with TestClient(app) as client:
+        assert client.get("/sync").text == "KeyError"
+        assert client.get("/raises-503").text == "HTTPError"
+        assert client.get("/missing").text == "404 Not Found\n"
+    assert len(logged(caplog)) == 1  # the KeyError, which nobody expected
+
+
+def _raise_503(request: Any) -> None:
+    raise HTTPError(503)
 
 
 def test_an_error_handler_takes_two_arguments() -> None:

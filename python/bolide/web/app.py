@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from bolide import _core
 from bolide.errors import ClientDisconnected, RegistrationError, SignatureError
-from bolide.web.failure import ErrorHandler, FailureTable
+from bolide.web.failure import ErrorHandler, ErrorKey, FailureTable
 from bolide.web.mounting import Mount, MountInterface, checked
 from bolide.web.request import Request
 from bolide.web.routing import bind, describe
@@ -151,21 +151,23 @@ class App:
         """What is mounted, in order."""
         return tuple(self._mounts.values())
 
-    def error_handler(self, key: type[Exception] | int) -> Callable[[E], E]:
-        """Decorate the handler of an exception class with its subclasses, or of a status.
+    def error_handler(self, *keys: ErrorKey) -> Callable[[E], E]:
+        """Decorate the handler of errors: of exception classes with their subclasses, of statuses.
 
-        It is called with the request and the exception, an `HTTPError` for a status, may be async,
-        and returns what any handler may. The most specific class wins; a status stands where
-        `HTTPError` does, and 500 is for exceptions that have no other handler.
+        A status is an int from 400 to 599, "4xx" or "5xx". The handler is called with the request
+        and the exception, an `HTTPError` for a status, may be async, and returns what any handler
+        may. It is for what handlers raise and for the router's 404 and 405. The most specific class
+        wins; a status stands where `HTTPError` does, before "4xx" and "5xx", and those before
+        `HTTPError` itself. `Exception`, 500 and "5xx" are for exceptions without another handler.
 
         Raises:
-            RegistrationError: when decorating: another key, or one that has a handler.
+            RegistrationError: when decorating: another key, one that has a handler, or none.
             SignatureError: when decorating: the handler cannot take two arguments.
         """
 
         def decorate(handler: E) -> E:
             _check_takes(handler, 2, "an error handler takes the request and the error")
-            self._failures.add(key, handler)
+            self._failures.add(handler, *keys)
             return handler
 
         return decorate

@@ -8,43 +8,51 @@ reaches the client: it goes to the logger "bolide.error", once.
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from bolide import _core
 from bolide.errors import ClientDisconnected, HTTPError, RegistrationError
 from bolide.web.response import Response
 from bolide.web.routing import describe
 
-__all__ = ["ErrorHandler", "FailureTable"]
+__all__ = ["ErrorHandler", "ErrorKey", "FailureTable"]
 
 ErrorHandler = Callable[[Any, Any], Any]
+ErrorKey = type[Exception] | int | Literal["4xx", "5xx"]
+"""What an error handler is for: an exception class, a status, or a class of statuses."""
+
+_STATUS_CLASSES: Final = ("4xx", "5xx")  # RFC 9110 §15.5, §15.6
 
 _logger = logging.getLogger("bolide.error")
 _PLAIN_500: Final = Response(text="500 Internal Server Error\n", status=500)
 
 
 class FailureTable:
-    """The error handlers of an application, by exception class and by status."""
+    """The error handlers of an application, by exception class, status and class of statuses."""
 
     def __init__(self) -> None:
-        self._handlers: dict[type[BaseException] | int, ErrorHandler] = {}
+        self._handlers: dict[type[BaseException] | int | str, ErrorHandler] = {}
 
-    def add(self, key: type[Exception] | int, handler: ErrorHandler) -> None:
-        """Register the handler of an exception class or a status from 400 to 599.
+    def add(self, handler: ErrorHandler, *keys: ErrorKey) -> None:
+        """Register the handler of every key, or of none.
+
+        A key is an exception class, a status from 400 to 599, or "4xx" or "5xx".
 
         Raises:
-            RegistrationError: the key is neither, or it has a handler.
+            RegistrationError: a key is none of them or has a handler, or there is no key.
         """
-        is_class = isinstance(key, type) and issubclass(key, Exception)
-        if not is_class and not (isinstance(key, int) and 400 <= key <= 599):
-            raise RegistrationError(
-                "an error handler is for an Exception class or a status from 400 to 599, "
-                f"not {key!r}"
-            )
-        if key in self._handlers:
-            taken = describe(self._handlers[key])
-            raise RegistrationError(f"{key!r} has an error handler already, {taken}")
-        self._handlers[key] = handler
+        if not keys:
+            raise RegistrationError(f"the error handler {describe(handler)} is for nothing")
+        for key in keys:
+            if not _is_key(key):
+                raise RegistrationError(
+                    "an error handler is for an Exception class or a status from 400 to 599 "
+                    f'("4xx" and "5xx" for all of a kind), not {key!r}'
+                )
+            if key in self._handlers:
+                taken = describe(self._handlers[key])
+                raise RegistrationError(f"{key!r} has an error handler already, {taken}")
+        self._handlers.update(dict.fromkeys(keys, handler))
 
     def answer(self, request: _core.Request, error: BaseException) -> Any:
         """Give what to send for an exception: a value, or a coroutine that gives it.
@@ -75,20 +83,35 @@ class FailureTable:
     def _find(self, error: BaseException) -> tuple[ErrorHandler | None, bool]:
         """Find the most specific handler, and whether it says that the error was expected.
 
-        A status handler stands where `HTTPError` is in the order of classes; an `HTTPError` is an
-        answer, so the search for one ends there and does not reach the handler of `Exception`.
+        The handlers of statuses stand where `HTTPError` is in the order of classes; an `HTTPError`
+        is a response, so the search for one ends there and does not reach that of `Exception`.
         """
         handlers = self._handlers
         for cls in type(error).__mro__:
             if cls is HTTPError and isinstance(error, HTTPError):
-                return handlers.get(error.status) or handlers.get(HTTPError), True
+                return self._first(error.status, _status_class(error.status), HTTPError), True
             if cls is Exception:
                 break
             if cls in handlers:
                 return handlers[cls], True
-        if isinstance(error, ClientDisconnected):  # nobody is left to read an answer
+        if isinstance(error, ClientDisconnected):  # nobody is left to read a response
             return None, False
-        return handlers.get(Exception) or handlers.get(500), False
+        return self._first(Exception, 500, "5xx"), False
+
+    def _first(self, *keys: type[Exception] | int | str) -> ErrorHandler | None:
+        return next((self._handlers[key] for key in keys if key in self._handlers), None)
+
+
+def _is_key(key: object) -> bool:
+    if isinstance(key, str):
+        return key in _STATUS_CLASSES
+    if isinstance(key, type):
+        return issubclass(key, Exception)
+    return isinstance(key, int) and 400 <= key <= 599
+
+
+def _status_class(status: int) -> str:
+    return f"{status // 100}xx"
 
 
 def _default_answer(error: BaseException) -> Response:
