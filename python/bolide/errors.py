@@ -15,6 +15,7 @@ __all__ = [
     "HTTPError",
     "RegistrationError",
     "SignatureError",
+    "StartupError",
     "reason_phrase",
 ]
 
@@ -46,6 +47,14 @@ class Error(Exception):
 
 class ConfigError(Error):
     """A mistake of the user's that one line can name; the command line prints it."""
+
+
+class StartupError(Error):
+    """The application's startup failed, or its worker ended; `details` is a traceback or empty."""
+
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
 
 
 class RegistrationError(ConfigError, ValueError):

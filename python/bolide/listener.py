@@ -1,4 +1,9 @@
-"""Makes the listening sockets, which the supervisor owns and the workers inherit."""
+"""Makes the listening sockets, which the supervisor owns and the workers inherit.
+
+An address is taken (bound) first of all, so that a mistake shows at once, and listened to when
+there is somebody to serve: until then clients are refused. Only a first start refuses; a worker
+that is replaced leaves the listening socket to its successor, and clients wait in it.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +13,42 @@ import socket
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from bolide import _core
 from bolide.address import Address
 from bolide.errors import ConfigError
 from bolide.logs import logger
 
+UNIX_SOCKETS = Path("/proc/net/unix")
+"""Every UNIX socket of the machine: state, inode and the name it was bound to in columns 6 to 8."""
+UNCONNECTED = "01"
+
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """An open listening socket, and the address that people reach it at."""
+    """A bound socket that listens or will, and the address that people reach it at."""
 
     socket: socket.socket
     address: Address
     inode: tuple[int, int] | None = None
     """Device and inode of a UNIX socket's file, to remove only our own."""
+
+    def listen(self, backlog: int) -> None:
+        """Let clients connect; of those nobody has accepted, `backlog` may wait.
+
+        It holds for every process that has the socket, and may be repeated.
+
+        Raises:
+            ConfigError: somebody else has come to listen there.
+        """
+        try:
+            if self.inode is None:
+                # Again: a successor may take the address from the connections that remain of us.
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self.socket.listen(backlog)
+        except OSError as error:
+            raise ConfigError(f"cannot listen on {self.address}: {_reason(error)}") from None
 
     def close(self) -> None:
         """Close this process's descriptor; the socket listens on while another process has one."""
@@ -34,8 +60,8 @@ class Listener:
             os.unlink(self.address.path)
 
 
-def open_all(addresses: Iterable[Address], backlog: int) -> list[Listener]:
-    """Open a listener for each address, or none.
+def open_all(addresses: Iterable[Address]) -> list[Listener]:
+    """Take each address, or none; nobody can connect before `Listener.listen`.
 
     Raises:
         ConfigError: an address is taken, not ours to use, or not of this machine.
@@ -45,8 +71,6 @@ def open_all(addresses: Iterable[Address], backlog: int) -> list[Listener]:
         for address in addresses:
             opened = [_open_unix(address)] if address.path else _open_tcp(address)
             listeners += opened
-        for listener in listeners:
-            listener.socket.listen(backlog)
     except BaseException:
         close_all(listeners)
         raise
@@ -90,16 +114,31 @@ def _bind_tcp(family: int, place: tuple[object, ...], address: Address) -> socke
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Linux hands it down to the accepted sockets: no answer waits for the peer's delayed ACK.
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(place)
+        _bind_alone(made, place)
     except OSError as error:
         made.close()
         raise ConfigError(f"cannot listen on {address}: {_reason(error)}") from None
     return made
+
+
+def _bind_alone(made: socket.socket, place: tuple[object, ...]) -> None:
+    """Bind so that no other process can, though nobody listens yet.
+
+    With SO_REUSEADDR on both sides several processes can bind one address until one listens. It is
+    needed where connections of an earlier server remain (TIME_WAIT), and then only for this moment.
+    """
+    try:
+        made.bind(place)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(place)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
 
 
 def _open_unix(address: Address) -> Listener:
@@ -128,9 +167,20 @@ def _make_way(address: Address) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         refused = probe.connect_ex(address.path) == errno.ECONNREFUSED
-    if not refused:
+    if not refused or _is_bound(address.path):
         raise ConfigError(f"cannot listen on {address}: another process serves there")
     os.unlink(address.path)
+
+
+def _is_bound(path: str) -> bool:
+    """Tell whether a process has bound a socket to that name, which may not listen yet."""
+    try:
+        lines = UNIX_SOCKETS.read_text(errors="surrogateescape").splitlines()[1:]
+    except OSError:  # another system, or no /proc: nothing is known to be there
+        return False
+    bound = (line.split(maxsplit=7)[5:] for line in lines)
+    # Connections that were accepted there have its name too, and another state.
+    return any([state, *name] == [UNCONNECTED, path] for state, _inode, *name in bound)
 
 
 def _inode(path: str) -> tuple[int, int] | None:

@@ -1,6 +1,6 @@
 """One application, served inside one running event loop: start, drain, stop.
 
-It knows neither processes nor signals; `worker.py` wraps it in a process, `bolide.serve` in a task.
+It knows neither processes nor signals; `worker.py` wraps it in a process, `server.py` in a task.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from bolide import _core, lifespan
+from bolide import _core
 from bolide.errors import ConfigError
+from bolide.interface import lifespan
 from bolide.logs import logger
 
 if TYPE_CHECKING:
     from bolide.interface import Application
+    from bolide.listener import Listener
     from bolide.settings import Settings
 
 
@@ -29,16 +31,24 @@ class Service:
             raise ConfigError(str(error)) from None
         self._backlog = settings.backlog
 
-    async def start(self, listening: Iterable[int], *, own_selector: bool) -> None:
-        """Run the application's startup, then accept connections from the listening descriptors.
+    async def start(self, listeners: Iterable[Listener], *, own_selector: bool) -> None:
+        """Run the application's startup, then listen and accept connections.
 
         Raises:
-            StartupError: the application's startup raised; nothing was accepted.
+            StartupError: the application's startup raised; nobody could connect.
+            ConfigError: somebody else has come to listen at an address; what was started is shut
+                down.
         """
         self.server.attach(asyncio.get_running_loop(), own_selector=own_selector)
         await lifespan.startup(self._app)
-        for fd in listening:
-            self.server.add_listener(fd, self._backlog)
+        try:
+            for each in listeners:
+                each.listen(self._backlog)
+                self.server.add_listener(each.socket.fileno(), self._backlog)
+        except ConfigError:
+            self.server.stop()
+            await lifespan.shutdown(self._app)
+            raise
 
     async def stop(self, within_s: float) -> None:
         """Stop accepting, let the requests in flight finish, then run the application's shutdown.

@@ -81,9 +81,9 @@ async def serve(app: Any, *, config: str | None = None, **settings: Any) -> None
     finally:
         if access_log_fd is not None:
             os.close(access_log_fd)  # the service has a copy
-    listeners = listener.open_all(resolved.addresses, resolved.backlog)
+    listeners = listener.open_all(resolved.addresses)
     try:
-        await service.start([each.socket.fileno() for each in listeners], own_selector=False)
+        await service.start(listeners, own_selector=False)
         try:
             for line in capacity.shortfalls(resolved):
                 logger.warning(line)

@@ -24,8 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bolide import _core, capacity, child, listener, loop, worker
-from bolide.errors import ConfigError, Error
-from bolide.lifespan import StartupError
+from bolide.errors import ConfigError, Error, StartupError
 from bolide.logs import logger
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ class Supervisor:
         """When stopping has begun: the end of the graceful time."""
         loop_name = loop.choose(settings.loop)
         access_log_fd = open_access_log(settings.access_log)
-        self._listeners = listener.open_all(settings.addresses, settings.backlog)
+        self._listeners = listener.open_all(settings.addresses)
         lifeline_fd, self._lifeline_write_fd = os.pipe()
         self._job = worker.Job(
             source=source,

@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bolide import _core, importer, loop
-from bolide.errors import ConfigError
+from bolide.errors import ConfigError, StartupError
 from bolide.interface.wsgi import WsgiApplication
-from bolide.lifespan import StartupError
 from bolide.service import Service
 
 if TYPE_CHECKING:
@@ -76,12 +75,13 @@ def run(job: Job, index: int, report_fd: int) -> int:
 
 async def _serve(job: Job, service: Service, report_fd: int) -> int:
     own_selector = loop.has_own_selector(job.loop_name)
-    sockets = [listener.socket for listener in job.listeners]
     try:
-        await service.start([each.fileno() for each in sockets], own_selector=own_selector)
+        await service.start(job.listeners, own_selector=own_selector)
+    except ConfigError as error:
+        return _report_failure(report_fd, EXIT_MISTAKE, error)
     except StartupError as error:
         return _report_failure(report_fd, EXIT_STARTUP, error)
-    for each in sockets:
+    for each in job.listeners:
         each.close()  # the reactor has its own, which draining closes
     stop = _stop_event(job.lifeline_fd)
     _report(report_fd, {"ready": True, "connection_bytes_max": service.server.connection_bytes_max})

@@ -41,10 +41,13 @@ def test_43_startup_is_awaited_before_anything_is_served(
     env = {"LIFESPAN": "held", "RELEASE": str(fifo)}
     server = start(APP, "--uds", str(path), "--loop", loop, env=env, ready=False)
     server.wait_line("lifespan.startup")
-    with Connection(str(path)) as client:
+    with pytest.raises(ConnectionRefusedError):
+        Connection(str(path))
+    release(fifo)
+    server.wait_line("startup ends with 0 requests")
+    server.wait_ready()
+    with server.connect() as client:
         client.send(head("GET", "/"))
-        release(fifo)
-        server.wait_line("startup ends with 0 requests")
         assert client.read().content.endswith(b" True")
 
 

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bolide.errors import Error
+from bolide.errors import StartupError
 from bolide.interface.asgi import LifespanError
 from bolide.logs import logger
 
 if TYPE_CHECKING:
     from bolide.interface import Application
-
-
-class StartupError(Error):
-    """The application's startup raised; `details` is the traceback."""
-
-    def __init__(self, message: str, details: str = "") -> None:
-        super().__init__(message)
-        self.details = details
 
 
 async def startup(app: Application) -> None:
