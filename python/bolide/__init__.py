@@ -12,6 +12,7 @@ from bolide.start import run, serve
 from bolide.web import App, HTTPError, Request, Response
 
 if TYPE_CHECKING:
+    from bolide.server import Server
     from bolide.web.testclient import TestClient
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "HTTPError",
     "Request",
     "Response",
+    "Server",
     "TestClient",
     "__version__",
     "run",
@@ -27,7 +29,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the test client for those who ask for it; a serving process does not."""
+    """Import what is big, or needs asyncio, for those who ask for it: most applications do not."""
+    if name == "Server":
+        from bolide.server import Server
+
+        return Server
     if name == "TestClient":
         from bolide.web.testclient import TestClient
 

@@ -1,19 +1,16 @@
 """The two ways to start a server from Python: `run` with processes, `serve` inside a running loop.
 
 The server's machinery, and asyncio, is imported when one of them is called, not when an application
-is defined.
+is defined. `serve` as an object, with more to ask of it, is `server.py`.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from typing import Any
 
 from bolide.errors import ConfigError
-
-PROCESS_OPTIONS = ("workers", "loop", "log_level")
 
 
 def run(app: Any, *, config: str | None = None, **settings: Any) -> None:
@@ -53,44 +50,12 @@ async def serve(app: Any, *, config: str | None = None, **settings: Any) -> None
     """Serve an application inside the running loop until this is cancelled; then drain and stop.
 
     It starts no process, handles no signal and leaves logging as it is. A second cancellation
-    closes what has not finished.
+    closes what has not finished. To learn when it is ready and where, use `bolide.Server`.
 
     Raises:
         ConfigError: an option is not valid or belongs to `run`, or an address is taken.
         StartupError: the application's startup raised.
     """
-    import asyncio
+    from bolide.server import Server
 
-    from bolide import capacity, importer, listener, worker
-    from bolide.logs import logger
-    from bolide.service import Service
-    from bolide.settings import resolve
-    from bolide.supervisor import open_access_log
-
-    for name in PROCESS_OPTIONS:
-        if name in settings:
-            raise ConfigError(f"{name}= is for bolide.run; serve uses the loop it runs in")
-    resolved = resolve(settings, config=config)
-    if isinstance(app, str):
-        loaded = importer.load(app, resolved)
-    else:
-        loaded = importer.check(app, "the application", resolved)
-    access_log_fd = open_access_log(resolved.access_log)
-    try:
-        service = Service(loaded, resolved, access_log_fd)
-    finally:
-        if access_log_fd is not None:
-            os.close(access_log_fd)  # the service has a copy
-    listeners = listener.open_all(resolved.addresses)
-    try:
-        await service.start(listeners, own_selector=False)
-        try:
-            for line in capacity.shortfalls(resolved):
-                logger.warning(line)
-            listener.announce("the application", listeners)
-            await asyncio.get_running_loop().create_future()
-        finally:
-            listener.close_all(listeners)
-            await service.stop(worker.drain_s(resolved.graceful_timeout_ms / 1000))
-    finally:
-        listener.close_all(listeners)
+    await Server(app, config=config, **settings).serve()

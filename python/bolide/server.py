@@ -1,0 +1,207 @@
+"""`Server`: an application served inside a running event loop, and what can be asked of it.
+
+It starts no process, handles no signal and leaves logging as it is; `bolide.run` does all that. One
+task of its own runs the application's startup and shutdown and everything between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from types import TracebackType
+from typing import Any, Self
+
+from bolide import capacity, importer, listener, worker
+from bolide.address import Address
+from bolide.errors import ConfigError, StartupError
+from bolide.logs import logger
+from bolide.service import Service
+from bolide.settings import resolve
+from bolide.supervisor import open_access_log
+
+__all__ = ["Server"]
+
+PROCESS_OPTIONS = ("workers", "loop", "log_level")
+
+
+class Server:
+    """A server in the running loop: `async with bolide.Server(app, port=0) as server: ...`.
+
+    Inside `async with` it serves; at the end it drains, as at `stop()`. Without `async with`,
+    `await start()`, or have `serve()` run in a task of your own and `await wait_ready()`. It takes
+    the options of `bolide.serve`. An object serves once.
+
+    Raises:
+        ConfigError: an option is not valid or belongs to `bolide.run`.
+    """
+
+    def __init__(self, app: Any, *, config: str | None = None, **settings: Any) -> None:
+        for name in PROCESS_OPTIONS:
+            if name in settings:
+                raise ConfigError(f"{name}= is for bolide.run; serve uses the loop it runs in")
+        self._app = app
+        self._settings = resolve(settings, config=config)
+        self._addresses: tuple[Address, ...] = ()
+        self._task: asyncio.Task[None] | None = None
+        self._is_ready = False
+        self._is_stopped = False
+        self._settled = asyncio.Event()  # it is ready, or never will be
+        self._stop = asyncio.Event()
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """Where it listens: `host` and `port`, or `path` of a UNIX socket, and the `url` of both.
+
+        For port 0 the port that was found. They stay when it has stopped.
+
+        Raises:
+            RuntimeError: it is not ready yet.
+        """
+        if not self._addresses:
+            raise RuntimeError("the server has no addresses yet: await start() or wait_ready()")
+        return self._addresses
+
+    async def start(self) -> None:
+        """Begin to serve, and return when it is ready.
+
+        Raises:
+            ConfigError: the application is none, or an address is taken.
+            StartupError: the application's startup raised, or `stop()` was called meanwhile.
+            RuntimeError: it was started before.
+        """
+        task = self._begin()
+        try:
+            await self.wait_ready()
+        except asyncio.CancelledError:
+            await _end(task)
+            raise
+
+    async def serve(self) -> None:
+        """Serve until `stop()` or until this is cancelled, and return when all is closed.
+
+        A second cancellation closes what has not finished.
+
+        Raises:
+            ConfigError, StartupError, RuntimeError: as `start` does.
+        """
+        task = self._begin()
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            await self._stop_and_close(task)
+            raise
+        if not task.cancelled():  # by a stop() before it was ready
+            task.result()
+
+    async def wait_ready(self) -> None:
+        """Wait until it accepts connections, or its start has failed.
+
+        Raises:
+            ConfigError, StartupError: as `start` does.
+        """
+        await self._settled.wait()
+        if self._is_ready:
+            return
+        if self._task is not None and not self._task.cancelled():
+            self._task.result()
+        raise StartupError("the server was stopped before it was ready")
+
+    def stop(self) -> None:
+        """Begin to stop: refuse connections, let the requests in flight finish, then shut down.
+
+        It returns at once; `wait_closed` waits. It may be called from every thread, more than once,
+        and before it is ready.
+        """
+        self._is_stopped = True
+        if self._task is not None and not self._task.done():
+            self._task.get_loop().call_soon_threadsafe(self._stop_here)
+
+    async def wait_closed(self) -> None:
+        """Wait until every connection is closed and the application's shutdown has run.
+
+        Raises:
+            RuntimeError: it was never started.
+        """
+        if self._task is None:
+            raise RuntimeError("the server was not started: await start()")
+        await asyncio.wait([self._task])
+
+    async def __aenter__(self) -> Self:
+        """Begin to serve, as `start` does."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop, and wait until all is closed; a cancellation closes what has not finished."""
+        if self._task is not None:
+            await self._stop_and_close(self._task)
+
+    def _begin(self) -> asyncio.Task[None]:
+        if self._task is not None:
+            raise RuntimeError("this server was started before: make another one")
+        self._task = asyncio.create_task(self._run(), name="bolide.Server")
+        self._task.add_done_callback(lambda _: self._settled.set())
+        if self._is_stopped:
+            self._task.cancel()
+        return self._task
+
+    def _stop_here(self) -> None:
+        if self._is_ready:
+            self._stop.set()
+        elif self._task is not None:
+            self._task.cancel()
+
+    async def _stop_and_close(self, task: asyncio.Task[None]) -> None:
+        self._stop_here()
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            await _end(task)
+            raise
+
+    async def _run(self) -> None:
+        listeners = listener.open_all(self._settings.addresses)
+        try:
+            service = self._service()
+            await service.start(listeners, own_selector=False)
+            try:
+                self._tell_ready(listeners)
+                await self._stop.wait()
+            finally:
+                listener.close_all(listeners)
+                await service.stop(worker.drain_s(self._settings.graceful_timeout_ms / 1000))
+        finally:
+            listener.close_all(listeners)
+
+    def _service(self) -> Service:
+        if isinstance(self._app, str):
+            app = importer.load(self._app, self._settings)
+        else:
+            app = importer.check(self._app, "the application", self._settings)
+        access_log_fd = open_access_log(self._settings.access_log)
+        try:
+            return Service(app, self._settings, access_log_fd)
+        finally:
+            if access_log_fd is not None:
+                os.close(access_log_fd)  # the service has a copy
+
+    def _tell_ready(self, listeners: list[listener.Listener]) -> None:
+        for line in capacity.shortfalls(self._settings):
+            logger.warning(line)
+        self._addresses = tuple(each.address for each in listeners)
+        self._is_ready = True
+        self._settled.set()
+        listener.announce("the application", listeners)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    """Cancel a task, and wait for its end; its exception was told or is of no use any more."""
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.exception()
