@@ -202,6 +202,17 @@ class Request:
     def is_async(self) -> bool:
         """Whether the handler is a coroutine function."""
 
+    @property
+    def is_disconnected(self) -> bool:
+        """Whether the client has left, or the response is complete; False in a first step."""
+
+    def disconnected(self) -> Awaitable[None]:
+        """Await until the client has left, or the response is complete; in async handlers only.
+
+        Raises:
+            RuntimeError: In a `def` handler.
+        """
+
     def read(self) -> bytes:
         """Give the whole content; in `def` handlers only."""
 

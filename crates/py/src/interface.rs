@@ -205,12 +205,7 @@ impl App for Interface {
     }
 
     fn peer_ended(&mut self, id: ExchangeId) {
-        match self {
-            Interface::Asgi(asgi) => asgi.peer_ended(id),
-            Interface::Mounted(mounted) => mounted.peer_ended(id),
-            Interface::Wsgi(wsgi) => wsgi.peer_ended(id),
-            Interface::Native(_) => {}
-        }
+        whichever!(self, app => app.peer_ended(id));
     }
 
     fn has_begun(&mut self, id: ExchangeId) -> bool {

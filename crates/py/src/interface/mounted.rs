@@ -180,9 +180,8 @@ impl Mounted {
     }
 
     pub(super) fn peer_ended(&mut self, id: ExchangeId) {
-        // Only ASGI applications wait for this.
-        let exchanges = &self.native.calls.runner.exchanges;
-        ffi::attached(|py| exchanges.peer_ended(py, id));
+        ffi::attached(|py| self.all_step_aside(py));
+        self.native.peer_ended(id);
         let wsgi = self.mounts.wsgi_mut();
         wsgi.for_each(|wsgi| wsgi.peer_ended(id));
     }

@@ -67,11 +67,12 @@ impl Native {
         match parts.next(py, out) {
             Ok(true) => Pulled::More,
             Ok(false) => {
-                self.calls.runner.exchanges.close(id);
+                self.calls.runner.exchanges.end(py, id, true);
                 Pulled::End
             }
             Err(error) => {
-                let exchange = self.calls.runner.exchanges.close(id).unwrap_or_default();
+                let exchange = self.calls.runner.exchanges.end(py, id, false);
+                let exchange = exchange.unwrap_or_default();
                 parts.close(py);
                 if ends_task(py, &error) {
                     self.calls.runner.keep_fatal(py, error);
@@ -105,6 +106,13 @@ impl Native {
 
     pub(crate) fn writable(&mut self, id: ExchangeId) {
         ffi::attached(|py| self.calls.runner.exchanges.writable(py, id));
+    }
+
+    pub(crate) fn peer_ended(&mut self, id: ExchangeId) {
+        ffi::attached(|py| {
+            self.calls.runner.tasks.leave(py);
+            self.calls.runner.exchanges.peer_ended(py, id);
+        });
     }
 
     pub(crate) fn abort(&mut self, id: ExchangeId, why: Abort) {

@@ -10,10 +10,10 @@ use server::{Content, ExchangeId, Fields, Match, Outcome, Parameters, Responder}
 use self::outcome::plain_failure;
 use crate::ffi::reuse::OurReferences;
 use crate::ffi::{self, Sent};
-use crate::native::request::{Request, span_of};
+use crate::native::request::{Request, State, span_of};
 use crate::native::suspended::{Stage, SuspendedHandler};
 use crate::native::table::{Route, Table};
-use crate::run::exchanges::Exchanges;
+use crate::run::exchanges::{Exchanges, OpenExchange};
 use crate::run::runner::Runner;
 
 /// Number of request objects kept for reuse.
@@ -138,7 +138,7 @@ impl Calls {
             result => self.ended(py, subject, result, responder),
         };
         self.runner.call_ends(py);
-        self.give_back(py, object);
+        self.give_back(py, object, outcome);
         outcome
     }
 
@@ -167,6 +167,7 @@ impl Calls {
         let result = table.on_status.bind(py).call1((&object, status, allow));
         let outcome = self.ended(py, subject, result, responder);
         self.runner.call_ends(py);
+        self.let_go(py, object, outcome);
         outcome
     }
 
@@ -182,7 +183,8 @@ impl Calls {
         self.runner.call_begins(py)?;
         let object = self.request_object(py, table, request, is_async)?;
         if request.content == Content::Later {
-            self.runner.exchanges.open(request.id, |_| {});
+            let open = |exchange: &mut OpenExchange| exchange.has_unread = true;
+            self.runner.exchanges.open(request.id, open);
         }
         Ok(object)
     }
@@ -313,7 +315,7 @@ impl Calls {
 
     /// Keeps an object that nothing else references.
     #[inline(always)]
-    fn give_back(&mut self, py: Python<'_>, object: Py<Request>) {
+    fn give_back(&mut self, py: Python<'_>, object: Py<Request>, outcome: Outcome) {
         if self.spare.len() < SPARE_REQUESTS
             && OF_REQUEST.are_all(py, &object)
             && object
@@ -322,6 +324,18 @@ impl Calls {
                 .unwrap_or(false)
         {
             self.spare.push(object);
+        } else {
+            self.let_go(py, object, outcome);
+        }
+    }
+
+    /// Leaves an object to who has kept it.
+    #[cold]
+    fn let_go(&self, py: Python<'_>, object: Py<Request>, outcome: Outcome) {
+        let id = object.get().with(py, State::call_ended);
+        if let (Ok(Some(id)), Outcome::Responded) = (id, outcome) {
+            // A task may have begun to wait for the end of this exchange, which was not open otherwise.
+            self.runner.exchanges.end(py, id, true);
         }
     }
 }

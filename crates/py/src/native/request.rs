@@ -12,7 +12,7 @@ use wire::{Progress, RequestHead, Version};
 
 use crate::ffi;
 use crate::ffi::GilCell;
-use crate::native::stream::Part;
+use crate::native::stream::{Departure, Part};
 use crate::run::awaitable::Ready;
 use crate::run::exchanges::Exchanges;
 use crate::run::target::decoded;
@@ -57,6 +57,8 @@ pub(crate) struct State {
     /// The end of the content was returned.
     is_exhausted: bool,
     is_async: bool,
+    /// Its handler is in its first step, in which nothing can be learnt about the client: afterwards its exchange is open or over.
+    is_in_call: bool,
     client: Peer,
     server: Peer,
     values: Vec<Span>,
@@ -120,6 +122,7 @@ impl State {
         };
         self.is_exhausted = false;
         self.is_async = is_async;
+        self.is_in_call = true;
         self.client = *request.client;
         self.server = *request.server;
         self.id = Some(request.id);
@@ -173,6 +176,12 @@ impl State {
             self.cache = None;
         }
         self.bytes.capacity() <= KEPT_BYTES && self.content.capacity() <= KEPT_BYTES
+    }
+
+    /// The first step of its handler has ended, and somebody has kept it. Returns its exchange.
+    pub(crate) fn call_ended(&mut self) -> Option<ExchangeId> {
+        self.is_in_call = false;
+        self.id
     }
 
     /// The parts of the head. It is parsed again for them, which most requests never need.
@@ -240,6 +249,22 @@ impl Request {
     ) -> PyResult<R> {
         let reached = self.state.with(py, reach);
         reached.ok_or_else(|| PyRuntimeError::new_err("this request is being read already"))
+    }
+}
+
+impl Request {
+    /// The exchange, if its client is there for all that is known; None if that has left or the exchange is over.
+    pub(crate) fn waits_for_departure(
+        &self,
+        py: Python<'_>,
+    ) -> PyResult<Option<(Arc<Exchanges>, ExchangeId)>> {
+        let (exchange, is_in_call) = self.with(py, |state| {
+            (state.exchanges.clone().zip(state.id), state.is_in_call)
+        })?;
+        Ok(exchange.filter(|(exchanges, id)| {
+            let open = exchanges.lock();
+            open.get(id).map_or(is_in_call, |open| !open.has_left())
+        }))
     }
 }
 
@@ -359,6 +384,22 @@ impl Request {
     #[getter]
     fn is_async(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |state| state.is_async)
+    }
+
+    /// Whether the client has left or the exchange is over.
+    #[getter]
+    fn is_disconnected(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.waits_for_departure(py)?.is_none())
+    }
+
+    /// The departure of the client or the end of the exchange, as an awaitable.
+    fn disconnected<'py>(slf: Bound<'py, Request>) -> PyResult<Bound<'py, PyAny>> {
+        if slf.get().is_async(slf.py())? {
+            return Departure::of(slf);
+        }
+        Err(PyRuntimeError::new_err(
+            "disconnected() is for async handlers: while a def handler runs, nothing is learnt of the client",
+        ))
     }
 
     /// The whole content, for handlers that are not coroutines.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use server::{Command, ExchangeId};
 
+use super::request::Request;
 use crate::ffi::{self, Awaitable, Sent};
 use crate::run::awaitable::awaitable;
 use crate::run::exchanges::Exchanges;
@@ -33,12 +34,18 @@ impl Awaitable for Part {
             let mut exchanges = self.exchanges.lock();
             exchanges.get_mut(&self.id).map(|exchange| {
                 let part = exchange.content.pop_front();
+                exchange.is_read = true;
+                exchange.has_unread &= part.is_some() || !exchange.content_ended;
                 (part, exchange.content_ended, exchange.is_disconnected)
             })
         };
         match state {
             Some((Some(part), _, _)) => Sent::Returned(part.into_bound(py).into_any()),
-            Some((None, true, _)) => Sent::Returned(py.None().into_bound(py)),
+            Some((None, true, _)) => {
+                // A peer that has ended its side behind its content has left only now.
+                self.exchanges.tell_if_left(py, self.id);
+                Sent::Returned(py.None().into_bound(py))
+            }
             // The response is complete, or the peer has disconnected: nothing more will arrive.
             Some((None, false, true)) | None => Sent::Raised(self.exchanges.disconnection(py)),
             Some((None, false, false)) => match self.exchanges.wait_to_read(py, self.id) {
@@ -53,6 +60,32 @@ impl Awaitable for Part {
 }
 
 awaitable!(Part);
+
+/// The departure of the client, or the end of its exchange.
+#[pyclass(module = "bolide._core", frozen)]
+pub(crate) struct Departure {
+    request: Py<Request>,
+}
+
+impl Departure {
+    pub(crate) fn of(request: Bound<'_, Request>) -> PyResult<Bound<'_, PyAny>> {
+        let py = request.py();
+        let request = request.unbind();
+        Ok(Bound::new(py, Departure { request })?.into_any())
+    }
+}
+
+impl Awaitable for Departure {
+    fn step<'py>(&self, py: Python<'py>) -> Sent<'py> {
+        let wait = || match self.request.get().waits_for_departure(py)? {
+            Some((exchanges, id)) => exchanges.wait_to_leave(py, id).map(Sent::Yielded),
+            None => Ok(Sent::Returned(py.None().into_bound(py))),
+        };
+        wait().unwrap_or_else(Sent::Raised)
+    }
+}
+
+awaitable!(Departure);
 
 /// The sending side of a streamed response.
 #[pyclass(module = "bolide._core", frozen)]
@@ -72,4 +105,5 @@ impl Stream {
 /// Lets the interpreter step these types without a method call.
 pub(crate) fn prepare(py: Python<'_>) {
     ffi::step_directly::<Part>(py);
+    ffi::step_directly::<Departure>(py);
 }

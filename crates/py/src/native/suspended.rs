@@ -46,7 +46,7 @@ impl Completion for SuspendedHandler {
     ) -> PyResult<After> {
         if self.stage == Stage::Stream {
             self.exchanges.post(py, self.id, Command::Finish);
-            self.exchanges.close(self.id);
+            self.exchanges.end(py, self.id, true);
             return Ok(After::End);
         }
         match self.respond(py, context, value) {
@@ -61,7 +61,7 @@ impl Completion for SuspendedHandler {
         {
             // Cancelled or disconnected: whoever cancelled knows why, and a peer that still waits gets a plain failure.
             self.exchanges.post(py, self.id, Command::Fail);
-            self.exchanges.close(self.id);
+            self.exchanges.end(py, self.id, false);
             return if is_disconnection {
                 Ok(After::End)
             } else if ends_task(py, &error) {
@@ -74,8 +74,8 @@ impl Completion for SuspendedHandler {
         self.failed(py, context, error)
     }
 
-    fn closed(&mut self, _py: Python<'_>) {
-        self.exchanges.close(self.id);
+    fn closed(&mut self, py: Python<'_>) {
+        self.exchanges.end(py, self.id, false);
     }
 }
 
@@ -90,10 +90,13 @@ impl SuspendedHandler {
         let table = Arc::clone(&self.table);
         let response = convert(value)?;
         let owned = response.to_owned_response()?;
+        if self.is_disconnected() {
+            return self.discard(py, context, response.source);
+        }
         match response.source {
             Source::Whole(_) => {
                 self.exchanges.post(py, self.id, Command::Respond(owned));
-                self.exchanges.close(self.id);
+                self.exchanges.end(py, self.id, true);
                 Ok(After::End)
             }
             Source::Iterator(iterator) => {
@@ -126,16 +129,43 @@ impl SuspendedHandler {
                     .stream_async
                     .call1(py, (Py::new(py, stream)?, iterator))?;
                 self.stage = Stage::Stream;
+                // If it has left already, the stream ends where it first waits.
+                self.exchanges.tell_if_left(py, self.id);
                 Ok(After::Coroutine(coroutine))
             }
         }
+    }
+
+    /// Ends an exchange whose peer is gone: what would be streamed is only closed.
+    fn discard(
+        &mut self,
+        py: Python<'_>,
+        context: &Py<PyAny>,
+        source: Source<'_>,
+    ) -> PyResult<After> {
+        self.exchanges.end(py, self.id, false);
+        match source {
+            Source::Whole(_) => {}
+            Source::Iterator(iterator) => ResponseParts {
+                iterator: iterator.unbind(),
+                context: context.clone_ref(py),
+            }
+            .close(py),
+            Source::AsyncIterator(iterator) => {
+                if let Some(close) = iterator.getattr_opt("aclose")? {
+                    self.stage = Stage::Stream;
+                    return Ok(After::Coroutine(close.call0()?.unbind()));
+                }
+            }
+        }
+        Ok(After::End)
     }
 
     fn failed(&mut self, py: Python<'_>, context: &Py<PyAny>, error: PyErr) -> PyResult<After> {
         if self.stage != Stage::Handler {
             log_failure(py, &error, Some(&self.request));
             self.exchanges.post(py, self.id, Command::Fail);
-            self.exchanges.close(self.id);
+            self.exchanges.end(py, self.id, false);
             return Ok(After::End);
         }
         self.stage = Stage::ErrorHandler;

@@ -37,8 +37,16 @@ pub(crate) struct OpenExchange {
     pub(crate) readers: Vec<Py<PyAny>>,
     /// Futures of the tasks that wait until everything has been sent.
     pub(crate) writers: Vec<Py<PyAny>>,
+    /// Futures of the tasks that wait until the peer has left, or the exchange is over.
+    pub(crate) watchers: Vec<Py<PyAny>>,
     /// The task only sends a streamed response.
     pub(crate) is_streamed: bool,
+    /// That task was cancelled because the peer has left; what it does at its end is not interrupted again.
+    pub(crate) is_stream_cancelled: bool,
+    /// The content comes part by part, and its end has not been read.
+    pub(crate) has_unread: bool,
+    /// The application reads it.
+    pub(crate) is_read: bool,
     /// Number of bytes written since the peer last had everything.
     pub(crate) ahead_bytes: usize,
     /// The peer is gone.
@@ -56,6 +64,22 @@ pub(crate) struct OpenExchange {
 impl OpenExchange {
     fn was_just_told(&self) -> bool {
         self.told_at.is_some_and(|at| at.elapsed() < FAREWELL)
+    }
+
+    /// Whether the peer has left, as far as anyone can tell: one that has ended its side has not while the application reads what it sent.
+    pub(crate) fn has_left(&self) -> bool {
+        self.is_disconnected || (self.peer_ended && !(self.has_unread && self.is_read))
+    }
+
+    /// Takes the task that sends a stream to a peer that has left, once. While there is content, it may be what the stream is made of.
+    fn take_stream(&mut self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let has_left = self.is_disconnected || (self.peer_ended && !self.has_unread);
+        if !self.is_streamed || !has_left || self.is_stream_cancelled {
+            return None;
+        }
+        let task = self.task.as_ref()?.clone_ref(py);
+        self.is_stream_cancelled = true;
+        Some(task)
     }
 }
 
@@ -161,11 +185,16 @@ impl Exchanges {
     }
 
     /// Removes an exchange and wakes the tasks that still wait for it. If the response is complete, everything has been or will be sent.
-    pub(crate) fn end(&self, py: Python<'_>, id: ExchangeId, is_complete: bool) {
-        let Some(mut ended) = self.close(id) else {
-            return;
-        };
+    /// Returns the rest of its state.
+    pub(crate) fn end(
+        &self,
+        py: Python<'_>,
+        id: ExchangeId,
+        is_complete: bool,
+    ) -> Option<OpenExchange> {
+        let mut ended = self.close(id)?;
         wake_all(py, Some(std::mem::take(&mut ended.readers)));
+        wake_all(py, Some(std::mem::take(&mut ended.watchers)));
         for writer in std::mem::take(&mut ended.writers) {
             if is_complete {
                 wake(py, &writer);
@@ -173,6 +202,7 @@ impl Exchanges {
                 let _ = self.refuse(py, &writer);
             }
         }
+        Some(ended)
     }
 
     /// Whether an exception is the one that informs a handler of a disconnection.
@@ -271,6 +301,22 @@ impl Exchanges {
         Ok(future)
     }
 
+    /// A future for an awaitable to yield, which is done when the peer has left or the exchange is over.
+    pub(crate) fn wait_to_leave<'py>(
+        &self,
+        py: Python<'py>,
+        id: ExchangeId,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let future = self.create_future(py)?;
+        future.setattr(pyo3::intern!(py, "_asyncio_future_blocking"), true)?;
+        let mut watchers = self.open(id, |exchange| std::mem::take(&mut exchange.watchers));
+        // Those that were cancelled: a handler may ask with a timeout, again and again.
+        watchers.retain(|watcher| waits(py, watcher).unwrap_or(false));
+        watchers.push(future.clone().unbind());
+        self.open(id, |exchange| exchange.watchers = watchers);
+        Ok(future)
+    }
+
     /// Passes a part of the content to the handler that waits for it, or keeps it until one does.
     pub(crate) fn take_content(
         &self,
@@ -312,6 +358,28 @@ impl Exchanges {
             std::mem::take(&mut exchange.readers)
         });
         wake_all(py, readers);
+        self.tell_if_left(py, id);
+    }
+
+    /// If the peer has left, wakes who waits for that, and cancels a task that only sends a streamed response: its iterator may wait forever
+    /// for something of its own.
+    pub(crate) fn tell_if_left(&self, py: Python<'_>, id: ExchangeId) {
+        let told = self.change(id, |exchange| {
+            if !exchange.has_left() {
+                return None;
+            }
+            let task = exchange.take_stream(py);
+            Some((std::mem::take(&mut exchange.watchers), task))
+        });
+        let Some((watchers, task)) = told.flatten() else {
+            return;
+        };
+        wake_all(py, Some(watchers));
+        if let Some(task) = task
+            && let Err(error) = task.call_method0(py, "cancel")
+        {
+            error.write_unraisable(py, Some(task.bind(py)));
+        }
     }
 
     /// Wakes the tasks that wait for messages, to check again.
@@ -409,31 +477,32 @@ impl Exchanges {
                 exchange.was_just_told(),
             )
         };
-        let mut is_notified = false;
+        // The task that sends a stream need not be cancelled if it is told by what it waits for.
+        let awaited = task.and_then(|task| task.getattr(py, "_fut_waiter").ok());
+        let is_awaited = |future: &Py<PyAny>| awaited.as_ref().is_some_and(|it| it.is(future));
+        let (mut is_told, mut is_known) = (false, was_told);
         for reader in readers {
             // The task checks again, and finds that the peer has disconnected.
-            is_notified |= wake(py, &reader);
+            let is_woken = wake(py, &reader);
+            is_told |= is_woken && is_awaited(&reader);
+            is_known |= is_woken;
         }
-        if is_notified {
+        if is_known && !was_told {
             self.told(id);
         }
-        let is_told = is_notified || was_told;
         for writer in writers {
             // Once is enough: whoever waits for the disconnection ends the task that sends.
-            is_notified |= match is_told {
+            let is_ended = match is_known {
                 true => wake(py, &writer),
                 false => self.refuse(py, &writer).unwrap_or(false),
             };
+            is_told |= is_ended && is_awaited(&writer);
         }
+        self.change(id, |exchange| exchange.is_stream_cancelled |= is_told);
+        self.tell_if_left(py, id);
         if let Some(parts) = parts {
             self.close(id);
             parts.close(py);
-        }
-        // An asynchronous iterator may wait forever for something of its own.
-        if let (Some(task), false) = (task, is_notified)
-            && let Err(error) = task.call_method0(py, "cancel")
-        {
-            error.write_unraisable(py, Some(task.bind(py)));
         }
     }
 }

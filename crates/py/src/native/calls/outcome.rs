@@ -39,7 +39,7 @@ impl Calls {
         };
         responder.respond(200, Fields::constant(TEXT), content);
         if subject.may_be_open {
-            self.runner.exchanges.close(subject.id);
+            self.runner.exchanges.end(value.py(), subject.id, true);
         }
         true
     }
@@ -59,7 +59,7 @@ impl Calls {
         if let Source::Whole(body) = &response.source {
             responder.respond(response.status, response.lines.fields(), body.as_bytes()?);
             if subject.may_be_open {
-                self.runner.exchanges.close(subject.id);
+                self.runner.exchanges.end(py, subject.id, true);
             }
             return Ok(Outcome::Responded);
         }
@@ -81,7 +81,7 @@ impl Calls {
                     context: self.runner.contexts.take(py)?,
                 };
                 if !responder.begin(response.status, Fields::of_application(&owned.fields), None) {
-                    self.runner.exchanges.close(subject.id);
+                    self.runner.exchanges.end(py, subject.id, true);
                     parts.close(py);
                     return Ok(Outcome::Responded);
                 }
@@ -141,7 +141,7 @@ impl Calls {
             }
         };
         self.runner.exchanges.post(py, subject.id, command);
-        self.runner.exchanges.close(subject.id);
+        self.runner.exchanges.end(py, subject.id, false);
         Outcome::Pending
     }
 
@@ -155,7 +155,7 @@ impl Calls {
         responder: &mut Responder<'_>,
     ) -> Outcome {
         if !error.is_instance_of::<PyException>(py) {
-            self.runner.exchanges.close(subject.id);
+            self.runner.exchanges.end(py, subject.id, false);
             if !ends_task(py, &error) {
                 return plain_failure(py, &error, Some(subject.request), responder);
             }
@@ -163,7 +163,7 @@ impl Calls {
             return fail(responder);
         }
         if subject.stage != Stage::Handler {
-            self.runner.exchanges.close(subject.id);
+            self.runner.exchanges.end(py, subject.id, false);
             return plain_failure(py, &error, Some(subject.request), responder);
         }
         let on_error = subject.table.on_error.bind(py);
