@@ -21,10 +21,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fix bench race compat docs wheel needs lint
+.PHONY: help setup run test check fix bench race compat suites applications docs wheel needs lint
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(CORE) ## Create .venv with every tool and the built core (PYTHON=python3.12, PROFILE=dev)
 
@@ -65,6 +65,12 @@ race: $(CORE) ## A quick race of Bolide and the Python servers that install from
 
 compat: $(CORE) ## Run another server's ASGI checks against this one (SERVE="--loop uvloop")
 	$(BIN)/python compat/run.py $(SERVE)
+
+suites: $(CORE) ## Run Starlette's and Django's own test suites against a live server
+	$(BIN)/python compat/suites/run.py
+
+applications: $(CORE) ## Compare whole applications on this server, uvicorn and gunicorn (ONLY="on_gradio")
+	$(BIN)/python compat/applications/run.py $(ONLY)
 
 docs: $(CORE) ## Write docs/settings.md from the option table, and the reports of docs/results
 	$(BIN)/python -m bolide.reference > docs/settings.md
