@@ -36,6 +36,7 @@ test: ## Everything that must pass before a change lands
 	@$(MAKE) --no-print-directory PROFILE=dev lint
 	cargo test --quiet --workspace --exclude bolide-py
 	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --eager-tasks off tests/native tests/asgi tests/mount tests/frameworks
 
 check: ## Formats, lints and types only (part of `make test`)
 	@$(MAKE) --no-print-directory PROFILE=dev lint

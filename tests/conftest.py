@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,19 @@ from running import Server
 
 APPLICATIONS = Path(__file__).parent / "applications"
 Start = Callable[..., Server]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--eager-tasks",
+        choices=("on", "off"),
+        help="for every server that is started",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if value := config.getoption("--eager-tasks"):
+        os.environ["BOLIDE_EAGER_TASKS"] = value
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from reply import Connection
 
+OF_THE_RUN = {"BOLIDE_REUSE", "BOLIDE_EAGER_TASKS"}
+"""Let a run of the tests do without objects that are used again, or without eager tasks."""
 READY = re.compile(r"serving \S+ on (\S.*) \(\d+ workers?, pid (\d+)\)")
 
 
@@ -129,9 +131,9 @@ def command(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> tu
 def clean_environ() -> dict[str, str]:
     """Return the environment without variables that would set options.
 
-    BOLIDE_REUSE is none: it lets a whole run of the tests do without objects that are used again.
+    Those that are meant for a whole run of the tests stay.
     """
-    ours = {name for name in os.environ if name.startswith("BOLIDE_")} - {"BOLIDE_REUSE"}
+    ours = {name for name in os.environ if name.startswith("BOLIDE_")} - OF_THE_RUN
     return {name: value for name, value in os.environ.items() if name not in ours}
 
 

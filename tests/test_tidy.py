@@ -31,7 +31,7 @@ UNSAFE = {
     "crates/py/src/ffi.rs": 48,
     "crates/py/src/ffi/allocator.rs": 7,
     "crates/py/src/ffi/construction.rs": 12,
-    "crates/py/src/ffi/cell.rs": 2,
+    "crates/py/src/ffi/cell.rs": 3,
     "crates/py/src/ffi/ending.rs": 12,
     "crates/py/src/ffi/reuse.rs": 6,
     "crates/py/src/ffi/slots.rs": 16,

@@ -331,12 +331,16 @@ class AsgiApp:
         app: Callable[..., Any],
         *,
         as_coroutine: Callable[..., Any],
+        run_in_task: Callable[..., Any],
         root_path: str,
         state: dict[str, Any] | None,
         disconnected: type[Exception],
         extensions: Sequence[str],
     ) -> Self:
         """Take an ASGI 3 callable; each request has a shallow copy of `state`.
+
+        `as_coroutine(awaitable)` gives a coroutine that awaits it, `run_in_task(app, scope,
+        receive, send)` one that calls the application and awaits that.
 
         `extensions` names those that are offered on demand: "pathsend", "zerocopysend".
         """
@@ -403,8 +407,8 @@ class Server:
         """Make a server without listeners.
 
         `options` may hold every name of `settings()`, `server_header` (bool), `access_log` (a
-        descriptor or None), `access_log_format` ("combined" or "json"), and for WSGI `threads` and
-        `workers` (counts).
+        descriptor or None), `access_log_format` ("combined" or "json"), `eager_tasks` (bool), and
+        for WSGI `threads` and `workers` (counts).
         """
 
     def join(self, siblings: Siblings, index: int) -> None:

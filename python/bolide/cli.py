@@ -54,7 +54,7 @@ class ServeCommand(click.Command):
 def _click_option(option: Option) -> click.Option:
     """Make a flag of a row; `settings.resolve` reads and checks its value, not click."""
     help_text = f"{option.help} [{default_text(option)}; {option.variable}]"
-    if isinstance(option.kind, Switch):
+    if isinstance(option.kind, Switch) and not option.kind.metavar:
         names = f"{option.flag}/{option.flag.replace('--', '--no-', 1)}"
         return click.Option([names, option.name], default=None, help=help_text)
     return click.Option(

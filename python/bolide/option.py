@@ -69,7 +69,10 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """On or off."""
+    """On or off.
+
+    With a `metavar` the flag takes a value; without, there is a second flag that switches it off.
+    """
 
     metavar: str = ""
 

@@ -142,6 +142,15 @@ class Settings:
         "and streams (benches/README.md), so auto takes it where it is installed. "
         "WSGI applications are served on asyncio's.",
     )
+    eager_tasks: bool = row(
+        True,
+        Switch("on|off"),
+        PROCESSES,
+        "Coroutines take their first step in a task that requests share, which costs less than one "
+        "for each. Off gives every request a task of its own from the start, "
+        "made by the loop's create_task, for debugging and for libraries that depend on it "
+        "([asyncio.md](asyncio.md)).",
+    )
     graceful_timeout_ms: int = row(
         25000,
         Number(1),
@@ -186,6 +195,7 @@ class Settings:
             "server_header": self.server_header,
             "access_log": access_log_fd,
             "access_log_format": self.access_log_format,
+            "eager_tasks": self.eager_tasks,
             "threads": self.threads,
             "workers": self.workers,
         }

@@ -140,6 +140,7 @@ def test_options_of_the_server() -> None:
     assert options.pop("access_log") == 5
     assert options.pop("server_header") is False
     assert options.pop("access_log_format") == "combined"
+    assert options.pop("eager_tasks") is True
     assert (options.pop("threads"), options.pop("workers")) == (8, 1)
     assert options.keys() == {name for name, *_ in _core.settings()}
 

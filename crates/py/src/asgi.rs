@@ -36,6 +36,8 @@ pub(crate) struct AsgiApp {
     app: Py<PyAny>,
     /// Turns any other awaitable into a coroutine.
     as_coroutine: Py<PyAny>,
+    /// Gives a coroutine that calls the application and awaits it.
+    run_in_task: Py<PyAny>,
     root_path: String,
     /// The lifespan's state, of which each request gets a shallow copy.
     state: Option<Py<PyDict>>,
@@ -46,10 +48,11 @@ pub(crate) struct AsgiApp {
 #[pymethods]
 impl AsgiApp {
     #[new]
-    #[pyo3(signature = (app, *, as_coroutine, root_path, state, disconnected, extensions))]
+    #[pyo3(signature = (app, *, as_coroutine, run_in_task, root_path, state, disconnected, extensions))]
     fn new(
         app: Py<PyAny>,
         as_coroutine: Py<PyAny>,
+        run_in_task: Py<PyAny>,
         root_path: String,
         state: Option<Py<PyDict>>,
         disconnected: Py<PyAny>,
@@ -58,6 +61,7 @@ impl AsgiApp {
         Ok(AsgiApp {
             app,
             as_coroutine,
+            run_in_task,
             root_path,
             state,
             disconnected,
@@ -77,6 +81,7 @@ impl AsgiApp {
 pub(crate) struct Asgi {
     app: Py<PyAny>,
     as_coroutine: Py<PyAny>,
+    run_in_task: Py<PyAny>,
     scopes: Scopes,
     spare: SpareArguments,
     pub(crate) runner: Runner,
@@ -89,6 +94,7 @@ impl Asgi {
         Ok(Asgi {
             app: own.app.clone_ref(py),
             as_coroutine: own.as_coroutine.clone_ref(py),
+            run_in_task: own.run_in_task.clone_ref(py),
             scopes: Scopes::new(py, &own.root_path, state, own.offered)?,
             spare: SpareArguments::new(own.offered),
             runner: Runner::new(exchanges),
@@ -104,6 +110,10 @@ impl Asgi {
         self.runner.call_begins(py)?;
         let scope = self.scopes.scope(py, request)?;
         let arguments = self.spare.take(py, &self.runner.exchanges, request)?;
+        if !self.runner.lends(py)? {
+            arguments.exchange.get().keep_title(py, request)?;
+            return self.begin_task(py, &arguments, scope, responder);
+        }
         let result = self.first_step(py, &arguments, &scope);
         self.scopes.give_back(scope);
         let result = result?;
@@ -183,6 +193,36 @@ impl Asgi {
             std::mem::replace(&mut open.task, task)
         })?;
         drop(before);
+        Ok(Outcome::Pending)
+    }
+
+    /// Leaves the call of the application to a task of its own.
+    #[cold]
+    fn begin_task(
+        &mut self,
+        py: Python<'_>,
+        arguments: &Arguments,
+        scope: Bound<'_, PyDict>,
+        responder: &mut Responder<'_>,
+    ) -> PyResult<Outcome> {
+        let (app, receive, send) = (&self.app, &arguments.receive, &arguments.send);
+        let called_with = [
+            app.bind(py),
+            scope.as_any(),
+            receive.bind(py),
+            send.bind(py),
+        ];
+        let coroutine = ffi::call(py, &self.run_in_task, called_with)?;
+        self.scopes.give_back(scope);
+        // Nothing was sent yet, and nothing is written at once.
+        arguments.exchange.get().first_step_ends(py, responder)?;
+        let exchange = arguments.exchange.clone_ref(py);
+        let running = Box::new(Running { exchange });
+        if let Some(task) = self.runner.begin_task(py, coroutine, running)? {
+            let exchange = arguments.exchange.get();
+            let before = exchange.open(py, |open| open.task.replace(task))?;
+            drop(before);
+        }
         Ok(Outcome::Pending)
     }
 
@@ -279,7 +319,12 @@ struct Running {
 }
 
 impl Completion for Running {
-    fn returned(&mut self, py: Python<'_>, _: &Py<PyAny>, _: &Bound<'_, PyAny>) -> PyResult<After> {
+    fn returned(
+        &mut self,
+        py: Python<'_>,
+        _: Option<&Py<PyAny>>,
+        _: &Bound<'_, PyAny>,
+    ) -> PyResult<After> {
         let exchange = self.exchange.get();
         if !exchange.is_complete(py) {
             exchange.log_incomplete(py);
@@ -289,7 +334,7 @@ impl Completion for Running {
         Ok(After::End)
     }
 
-    fn raised(&mut self, py: Python<'_>, _: &Py<PyAny>, error: PyErr) -> PyResult<After> {
+    fn raised(&mut self, py: Python<'_>, _: Option<&Py<PyAny>>, error: PyErr) -> PyResult<After> {
         let exchange = self.exchange.get();
         let is_end_of_task = ends_task(py, &error);
         if !is_end_of_task {

@@ -18,7 +18,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
 
-pub(crate) use cell::GilCell;
+pub(crate) use cell::{GilCell, Lent};
 pub(crate) use construction::{Arguments, Construction, construct_directly};
 pub(crate) use ending::{call_from_thread, call_method_from_thread, next_from_thread};
 pub(crate) use slots::{Awaitable, Method, method, step_directly};

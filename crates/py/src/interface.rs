@@ -91,6 +91,14 @@ impl Interface {
         self.runners().any(|runner| runner.fatal.is_some())
     }
 
+    /// Whether callbacks wait for the loop to run them.
+    fn has_callbacks(&mut self) -> bool {
+        ffi::attached(|py| {
+            let mut runners = self.runners();
+            runners.any(|runner| runner.tasks.has_callbacks(py))
+        })
+    }
+
     /// Called at the start of a pass.
     pub(crate) fn pass_begins(&mut self) {
         match self {
@@ -186,6 +194,11 @@ impl App for Interface {
             Interface::Mounted(mounted) => mounted.response_sent(),
             Interface::Native(_) | Interface::Asgi(_) => {}
         }
+    }
+
+    fn is_waited_for(&mut self) -> bool {
+        // The reactor has not got the interpreter while it serves a pool of threads, and then its passes are short.
+        !self.is_pooled() && self.has_callbacks()
     }
 
     fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {

@@ -4,14 +4,16 @@
 //! | file | has |
 //! | --- | --- |
 //! | `runner` | one application's: lends a task and a context to each call, and passes events to the exchanges |
-//! | `coroutine` | the coroutine of the task that a suspended handler runs in |
+//! | `coroutine`, `yielded` | the coroutine of the task that a suspended handler runs in, and what it waits for |
 //! | `task`, `context` | what is lent |
+//! | `asyncio` | the event loop and its tasks |
 //! | `exchanges` | the open exchanges, the mailbox and the loop |
 //! | `awaitable`, `parts` | what handlers await, and what streamed responses are pulled from |
 //! | `log`, `failure` | what is logged about applications, and the response for one that failed |
 //! | `left_out` | fields that are the server's to set, and that applications set |
 //! | `target` | the decoded target of a request |
 
+mod asyncio;
 pub(crate) mod awaitable;
 pub(crate) mod context;
 pub(crate) mod coroutine;
@@ -23,3 +25,4 @@ pub(crate) mod parts;
 pub(crate) mod runner;
 pub(crate) mod target;
 pub(crate) mod task;
+mod yielded;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use net::{Events, Interest, Poller, Token};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyDict, PyList};
 use server::Worker;
 
 pub(crate) use self::descriptors::DescriptorMap;
@@ -34,10 +34,11 @@ pub(crate) struct Selector {
 
 /// The attributes of the loop that show whether it has work.
 struct LoopWatch<'py> {
-    event_loop: Bound<'py, PyAny>,
+    attributes: Bound<'py, PyDict>,
     ready: Bound<'py, PyAny>,
     scheduled: Bound<'py, PyAny>,
     timers: usize,
+    task_factory: Option<Bound<'py, PyAny>>,
 }
 
 impl<'py> LoopWatch<'py> {
@@ -46,11 +47,16 @@ impl<'py> LoopWatch<'py> {
         let ready = event_loop.getattr(pyo3::intern!(py, "_ready"))?;
         let scheduled = event_loop.getattr(pyo3::intern!(py, "_scheduled"))?;
         let timers = ffi::length(&scheduled);
+        let attributes = event_loop
+            .getattr(pyo3::intern!(py, "__dict__"))?
+            .cast_into::<PyDict>()?;
+        let task_factory = attributes.get_item(pyo3::intern!(py, "_task_factory"))?;
         Ok(LoopWatch {
-            event_loop,
+            attributes,
             ready,
             scheduled,
             timers,
+            task_factory,
         })
     }
 
@@ -60,9 +66,17 @@ impl<'py> LoopWatch<'py> {
         if ffi::length(&self.ready) > 0 || ffi::length(&self.scheduled) != self.timers {
             return Ok(true);
         }
-        self.event_loop
-            .getattr(pyo3::intern!(self.event_loop.py(), "_stopping"))?
-            .is_truthy()
+        let py = self.attributes.py();
+        let stopping = self.attributes.get_item(pyo3::intern!(py, "_stopping"))?;
+        let factory = self
+            .attributes
+            .get_item(pyo3::intern!(py, "_task_factory"))?;
+        // Requests that come next have their tasks from another factory.
+        let is_same_factory = match (&factory, &self.task_factory) {
+            (Some(now), Some(before)) => now.is(before),
+            (now, before) => now.is_none() == before.is_none(),
+        };
+        Ok(!is_same_factory || stopping.map_or(Ok(false), |stopping| stopping.is_truthy())?)
     }
 }
 
@@ -86,12 +100,24 @@ impl Selector {
     /// Serves until the loop is needed. True when one of the loop's descriptors may be ready.
     fn serve(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let server = self.server.get();
-        let mut worker = server.worker()?;
+        let Some(mut worker) = server.free_worker() else {
+            server.exchanges.reenter();
+            return self.wait_inside(py, timeout);
+        };
         let hidden = worker.app.hide_loop(py)?;
         let served = self.passes(py, &mut worker, timeout);
         drop(hidden);
         server.after_pass(py, worker)?;
         served
+    }
+
+    /// Waits for the loop's own descriptors only: a handler runs the loop, and the pass that called it goes on when it returns.
+    #[cold]
+    fn wait_inside(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        let wait_ms = end_of(timeout).map(milliseconds_until);
+        let mut events = Events::default();
+        py.detach(|| self.own.wait(&mut events, wait_ms))?;
+        Ok(events.get(0).is_some())
     }
 
     fn passes(
@@ -107,10 +133,8 @@ impl Selector {
             .get(py)
             .map(|event_loop| LoopWatch::new(event_loop.bind(py).clone()))
             .transpose()?;
-        let end = timeout.map(|seconds| {
-            Instant::now()
-                + Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX / 4)
-        });
+        let end = end_of(timeout);
+        let was_reentered = server.exchanges.is_reentered();
         let mut memory = server.memory();
         let memory: &mut Memory = &mut memory;
         if worker.app.is_pooled() {
@@ -136,7 +160,8 @@ impl Selector {
             let is_own_ready = worker.dispatch();
             let has_work = watch.as_ref().map_or(Ok(false), LoopWatch::has_work)?;
             let is_due = end.is_some_and(|end| loop_ms == Some(0) || Instant::now() >= end);
-            let is_over = has_work || is_due || interrupted || is_own_ready;
+            let is_reentered = server.exchanges.is_reentered() != was_reentered;
+            let is_over = has_work || is_due || interrupted || is_own_ready || is_reentered;
             if is_over || worker.app.is_fatal() || server.is_drained(worker) {
                 return Ok(is_own_ready);
             }
@@ -303,6 +328,12 @@ fn wait_detached(
     let interrupted = worker.wait(memory.limit(wait_ms))?.0;
     memory.waited(wait_ms, !interrupted && !worker.has_events());
     Ok(interrupted)
+}
+
+fn end_of(timeout: Option<f64>) -> Option<Instant> {
+    let timeout = timeout.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)));
+    // Too long for a number of seconds is for ever.
+    Instant::now().checked_add(timeout?.ok()?)
 }
 
 fn milliseconds_until(end: Instant) -> u64 {

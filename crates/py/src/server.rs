@@ -32,6 +32,8 @@ pub(crate) struct Server {
     pub(crate) poller: Arc<Poller>,
     open: Arc<AtomicUsize>,
     limits: Limits,
+    /// Whether requests share a task in their first step.
+    eager_tasks: bool,
     drain_asked: AtomicBool,
     on_drained: Mutex<Option<Py<PyAny>>>,
 }
@@ -76,6 +78,10 @@ impl Server {
             memory,
             exchanges,
             limits: config.limits,
+            eager_tasks: match options.get_item("eager_tasks")? {
+                Some(value) => value.is_truthy()?,
+                None => true,
+            },
             drain_asked: AtomicBool::new(false),
             on_drained: Mutex::new(None),
         })
@@ -109,7 +115,10 @@ impl Server {
     ) -> PyResult<()> {
         let (py, server) = (slf.py(), slf.get());
         for runner in server.worker()?.app.runners() {
-            runner.tasks.attach(event_loop, own_selector)?;
+            runner
+                .tasks
+                .attach(event_loop, own_selector, server.eager_tasks)?;
+            runner.contexts.start_here(py)?;
         }
         let _ = server
             .exchanges
@@ -130,11 +139,10 @@ impl Server {
 
     /// Runs one pass without waiting.
     fn poll(&self, py: Python<'_>) -> PyResult<()> {
-        let mut worker = match self.worker.try_lock() {
-            Ok(worker) => worker,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // A handler runs a nested loop: the outer pass will handle everything.
-            Err(TryLockError::WouldBlock) => return Ok(()),
+        let Some(mut worker) = self.free_worker() else {
+            // A handler runs the loop: the pass that called it handles everything when it returns.
+            self.exchanges.reenter();
+            return Ok(());
         };
         let is_resting = self.memory().wait_ends();
         if is_resting {
@@ -226,12 +234,19 @@ impl Server {
 
     /// The worker; an error while a pass is under way.
     pub(crate) fn worker(&self) -> PyResult<MutexGuard<'_, Worker<Interface>>> {
-        match self.worker.try_lock() {
-            Ok(worker) => Ok(worker),
-            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(PyRuntimeError::new_err(
+        self.free_worker().ok_or_else(|| {
+            PyRuntimeError::new_err(
                 "the server is busy: this cannot be called from inside a handler",
-            )),
+            )
+        })
+    }
+
+    /// The worker; None while a pass is under way.
+    pub(crate) fn free_worker(&self) -> Option<MutexGuard<'_, Worker<Interface>>> {
+        match self.worker.try_lock() {
+            Ok(worker) => Some(worker),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
         }
     }
 
@@ -301,7 +316,7 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
             *number = value.extract()?;
         } else if !matches!(
             name.as_str(),
-            "access_log" | "access_log_format" | "threads" | "workers"
+            "access_log" | "access_log_format" | "eager_tasks" | "threads" | "workers"
         ) {
             return Err(PyValueError::new_err(format!(
                 "the server has no option {name}"

@@ -81,6 +81,11 @@ pub trait App {
     /// The response of the last call, which was [`Outcome::RespondedAhead`], has been sent.
     fn response_sent(&mut self) {}
 
+    /// Whether others of this thread wait for the end of the pass: callbacks of the owner's loop. Then it ends sooner.
+    fn is_waited_for(&mut self) -> bool {
+        false
+    }
+
     /// Takes a part of the content it asked for with [`crate::Command::Read`]; `is_last` when no more follows.
     fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool);
 

@@ -4,7 +4,8 @@
 //! that the owner can let go of locks of its own while it waits, and can look after descriptors of its own that are in the same set.
 //!
 //! Nobody owns a pass. A connection has a turn of about 10 ms ([`crate::share`]); one that has more to do goes to the end of the queue of
-//! turns. A pass ends after some 20 ms and leaves the rest to the next, so that timers, signals and the owner's loop are not kept waiting.
+//! turns. A pass ends after some 20 ms, or 10 if callbacks of the owner's loop wait, and leaves the rest to the next, so that timers, signals and the
+//! loop are not kept waiting.
 
 mod accept;
 mod mail;
@@ -73,6 +74,8 @@ pub struct Worker<A> {
     events: Events,
     /// The first of them that was not served.
     next_event: usize,
+    /// Until then nothing is read ahead.
+    ahead_rests_until_ms: u64,
     /// Passes since the last one that had read all there was.
     unread_passes: u32,
     accepting: Accepting,
@@ -127,6 +130,7 @@ impl<A: App> Worker<A> {
             poller: Arc::new(Poller::new()?),
             events: Events::default(),
             next_event: 0,
+            ahead_rests_until_ms: 0,
             unread_passes: 0,
             accepting: Accepting::new(),
             connections: Slab::new(),

@@ -60,6 +60,7 @@ class AsgiApplication:
         return _core.AsgiApp(
             self._app,
             as_coroutine=_as_coroutine,
+            run_in_task=_run_asgi,
             root_path=self._root_path,
             state=self._state,
             disconnected=ClientDisconnected,
@@ -137,3 +138,12 @@ class AsgiApplication:
 
 async def _as_coroutine(awaitable: Awaitable[None]) -> None:
     await awaitable
+
+
+async def _run_asgi(
+    app: Callback,
+    scope: MutableMapping[str, Any],
+    receive: Callable[[], Awaitable[Message]],
+    send: Callable[[Message], Any],
+) -> None:
+    await app(scope, receive, send)

@@ -273,6 +273,7 @@ def _refusal(prefix: str) -> _core.AsgiApp:
     return _core.AsgiApp(
         refuse,
         as_coroutine=refuse,
+        run_in_task=lambda _app, *arguments: refuse(*arguments),
         root_path=prefix.rstrip("/"),
         state=None,
         disconnected=ClientDisconnected,

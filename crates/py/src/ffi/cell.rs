@@ -1,7 +1,9 @@
 //! State of an object that is shared with Python.
 
 use std::cell::{Cell, UnsafeCell};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
+use pyo3::ffi;
 use pyo3::prelude::*;
 
 /// State of a Python object. It is accessed only with the interpreter attached, and checked against being accessed twice at once.
@@ -53,5 +55,37 @@ struct Release<'a>(&'a Cell<bool>);
 impl Drop for Release<'_> {
     fn drop(&mut self) {
         self.0.set(false);
+    }
+}
+
+/// An object that a caller holds for as long as a function runs. Written and read with the interpreter attached.
+#[derive(Default)]
+pub(crate) struct Lent(AtomicPtr<ffi::PyObject>);
+
+impl Lent {
+    /// Calls `run` while `object` can be read.
+    #[inline]
+    pub(crate) fn during<R>(&self, object: &Bound<'_, PyAny>, run: impl FnOnce() -> R) -> R {
+        // Not a swap, which locks the bus: only the thread with the interpreter is here.
+        let before = self.0.load(Ordering::Relaxed);
+        self.0.store(object.as_ptr(), Ordering::Relaxed);
+        let _restore = Restore(&self.0, before);
+        run()
+    }
+
+    /// The object.
+    pub(crate) fn get<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        let object = self.0.load(Ordering::Relaxed);
+        // SAFETY: null, or an object that `during` borrows: it takes the pointer away before it returns, also when a panic unwinds.
+        unsafe { Bound::from_borrowed_ptr_or_opt(py, object) }
+    }
+}
+
+/// Restores what was there before, also when a panic unwinds.
+struct Restore<'a>(&'a AtomicPtr<ffi::PyObject>, *mut ffi::PyObject);
+
+impl Drop for Restore<'_> {
+    fn drop(&mut self) {
+        self.0.store(self.1, Ordering::Relaxed);
     }
 }

@@ -234,6 +234,11 @@ impl Calls {
         coroutine: Bound<'_, PyAny>,
         responder: &mut Responder<'_>,
     ) -> Outcome {
+        match self.runner.lends(py) {
+            Ok(true) => {}
+            Ok(false) => return self.begin_task(py, subject, coroutine, responder),
+            Err(error) => return self.failed(py, subject, error, responder),
+        }
         let result = match self.runner.step(py, &coroutine) {
             Sent::Yielded(future) => {
                 return self.suspended(py, subject, coroutine, future, responder);
@@ -258,25 +263,53 @@ impl Calls {
         future: Bound<'_, PyAny>,
         responder: &mut Responder<'_>,
     ) -> Outcome {
-        let handler = SuspendedHandler {
+        let handler = self.handler_of(py, subject);
+        let task = self.runner.suspended(py, coroutine, future, handler);
+        self.goes_on(py, subject, task, responder)
+    }
+
+    /// Leaves a coroutine to a task of its own.
+    #[cold]
+    fn begin_task(
+        &mut self,
+        py: Python<'_>,
+        subject: Subject<'_>,
+        coroutine: Bound<'_, PyAny>,
+        responder: &mut Responder<'_>,
+    ) -> Outcome {
+        let handler = self.handler_of(py, subject);
+        let task = self.runner.begin_task(py, coroutine, handler);
+        self.goes_on(py, subject, task, responder)
+    }
+
+    fn handler_of(&self, py: Python<'_>, subject: Subject<'_>) -> Box<SuspendedHandler> {
+        Box::new(SuspendedHandler {
             table: Arc::clone(subject.table),
             exchanges: Arc::clone(&self.runner.exchanges),
             request: subject.request.clone_ref(py),
             id: subject.id,
             stage: subject.stage,
-        };
-        let suspended = self
-            .runner
-            .suspended(py, coroutine, future, Box::new(handler));
-        match suspended {
-            Ok(task) => {
+        })
+    }
+
+    /// The handler goes on in a task, or has already ended in one; or it could have none.
+    fn goes_on(
+        &self,
+        py: Python<'_>,
+        subject: Subject<'_>,
+        task: PyResult<Option<Py<PyAny>>>,
+        responder: &mut Responder<'_>,
+    ) -> Outcome {
+        match task {
+            Ok(Some(task)) => {
                 let before = self.runner.exchanges.open(subject.id, |exchange| {
                     exchange.is_streamed = subject.stage == Stage::Stream;
-                    std::mem::replace(&mut exchange.task, task)
+                    exchange.task.replace(task)
                 });
                 drop(before);
                 Outcome::Pending
             }
+            Ok(None) => Outcome::Pending,
             Err(error) => plain_failure(py, &error, Some(subject.request), responder),
         }
     }

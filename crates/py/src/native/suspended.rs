@@ -12,7 +12,7 @@ use crate::native::request::Request;
 use crate::native::response::{Source, convert};
 use crate::native::stream::Stream;
 use crate::native::table::Table;
-use crate::run::context::run_in;
+use crate::run::context::run_in_its;
 use crate::run::coroutine::{After, Completion, ends_task};
 use crate::run::exchanges::Exchanges;
 use crate::run::parts::ResponseParts;
@@ -41,7 +41,7 @@ impl Completion for SuspendedHandler {
     fn returned(
         &mut self,
         py: Python<'_>,
-        context: &Py<PyAny>,
+        context: Option<&Py<PyAny>>,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<After> {
         if self.stage == Stage::Stream {
@@ -55,7 +55,12 @@ impl Completion for SuspendedHandler {
         }
     }
 
-    fn raised(&mut self, py: Python<'_>, context: &Py<PyAny>, error: PyErr) -> PyResult<After> {
+    fn raised(
+        &mut self,
+        py: Python<'_>,
+        context: Option<&Py<PyAny>>,
+        error: PyErr,
+    ) -> PyResult<After> {
         let is_disconnection = self.exchanges.is_disconnection(py, &error);
         if !error.is_instance_of::<PyException>(py) || (is_disconnection && self.is_disconnected())
         {
@@ -84,7 +89,7 @@ impl SuspendedHandler {
     fn respond(
         &mut self,
         py: Python<'_>,
-        context: &Py<PyAny>,
+        context: Option<&Py<PyAny>>,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<After> {
         let table = Arc::clone(&self.table);
@@ -101,10 +106,7 @@ impl SuspendedHandler {
             }
             Source::Iterator(iterator) => {
                 let request = self.request.clone_ref(py).into_any();
-                let parts = ResponseParts {
-                    iterator: iterator.unbind(),
-                    context: context.clone_ref(py),
-                };
+                let parts = parts_of(iterator, context)?;
                 let before = self.exchanges.open(self.id, |exchange| {
                     let parts = exchange.parts.replace(parts);
                     (
@@ -140,17 +142,13 @@ impl SuspendedHandler {
     fn discard(
         &mut self,
         py: Python<'_>,
-        context: &Py<PyAny>,
+        context: Option<&Py<PyAny>>,
         source: Source<'_>,
     ) -> PyResult<After> {
         self.exchanges.end(py, self.id, false);
         match source {
             Source::Whole(_) => {}
-            Source::Iterator(iterator) => ResponseParts {
-                iterator: iterator.unbind(),
-                context: context.clone_ref(py),
-            }
-            .close(py),
+            Source::Iterator(iterator) => parts_of(iterator, context)?.close(py),
             Source::AsyncIterator(iterator) => {
                 if let Some(close) = iterator.getattr_opt("aclose")? {
                     self.stage = Stage::Stream;
@@ -161,7 +159,12 @@ impl SuspendedHandler {
         Ok(After::End)
     }
 
-    fn failed(&mut self, py: Python<'_>, context: &Py<PyAny>, error: PyErr) -> PyResult<After> {
+    fn failed(
+        &mut self,
+        py: Python<'_>,
+        context: Option<&Py<PyAny>>,
+        error: PyErr,
+    ) -> PyResult<After> {
         if self.stage != Stage::Handler {
             log_failure(py, &error, Some(&self.request));
             self.exchanges.post(py, self.id, Command::Fail);
@@ -186,11 +189,11 @@ impl SuspendedHandler {
     fn call_error_handler<'py>(
         &self,
         py: Python<'py>,
-        context: &Py<PyAny>,
+        context: Option<&Py<PyAny>>,
         error: PyErr,
     ) -> PyResult<Bound<'py, PyAny>> {
         let on_error = self.table.on_error.bind(py);
-        run_in(context.bind(py), || {
+        run_in_its(py, context, || {
             on_error.call1((&self.request, error.into_value(py)))
         })
     }
@@ -201,4 +204,16 @@ impl SuspendedHandler {
             .get(&self.id)
             .is_none_or(|exchange| exchange.is_disconnected)
     }
+}
+
+/// The parts of a streamed response, which run in the context of its handler, or in the current one if that is the handler's.
+fn parts_of(iterator: Bound<'_, PyAny>, context: Option<&Py<PyAny>>) -> PyResult<ResponseParts> {
+    let py = iterator.py();
+    Ok(ResponseParts {
+        iterator: iterator.unbind(),
+        context: match context {
+            Some(context) => context.clone_ref(py),
+            None => ffi::copy_current_context(py)?.unbind(),
+        },
+    })
 }

@@ -25,6 +25,14 @@ struct Pristine {
 
 /// The references to a current context: ours and the thread's.
 const OF_CONTEXT: OurReferences = OurReferences::of(2);
+impl Pristine {
+    fn new(py: Python<'_>) -> PyResult<Pristine> {
+        Ok(Pristine {
+            context: ffi::copy_current_context(py)?.unbind(),
+            detects_changes: detects_changes(py).unwrap_or(false),
+        })
+    }
+}
 
 impl Contexts {
     /// Makes a context without traces of other requests the current one.
@@ -75,13 +83,16 @@ impl Contexts {
         }
     }
 
+    /// From now on every call starts with what the current context holds. A foreign loop may call the server in a handler's context later.
+    pub(crate) fn start_here(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.pristine = Some(Pristine::new(py)?);
+        Ok(())
+    }
+
     fn enter_now(&mut self, py: Python<'_>) -> PyResult<()> {
         let pristine = match self.pristine.take() {
             Some(pristine) => pristine,
-            None => Pristine {
-                context: ffi::copy_current_context(py)?.unbind(),
-                detects_changes: detects_changes(py).unwrap_or(false),
-            },
+            None => Pristine::new(py)?,
         };
         let lent = match self.lent.take() {
             Some(lent) => Ok(lent.into_bound(py)),
@@ -93,6 +104,18 @@ impl Contexts {
         self.lent = Some(lent.unbind());
         self.is_current = true;
         Ok(())
+    }
+}
+
+/// Runs a function in `context`, or in the current one if that is None.
+pub(crate) fn run_in_its<T>(
+    py: Python<'_>,
+    context: Option<&Py<PyAny>>,
+    run: impl FnOnce() -> PyResult<T>,
+) -> PyResult<T> {
+    match context {
+        Some(context) => run_in(context.bind(py), run),
+        None => run(),
     }
 }
 

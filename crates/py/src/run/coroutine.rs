@@ -1,22 +1,24 @@
-//! The coroutine of the task that a suspended handler runs in.
+//! The coroutine of the task that a request runs in: of one that suspended in its first step, or that has a task of its own from the start.
 
 use pyo3::exceptions::asyncio::CancelledError;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyStopIteration, PySystemExit};
+use pyo3::exceptions::{PyAttributeError, PyKeyboardInterrupt, PyStopIteration, PySystemExit};
 use pyo3::prelude::*;
 
-use crate::ffi::{self, Sent};
-use crate::run::context::run_in;
+use crate::ffi::{self, GilCell, Lent, Sent};
+use crate::run::context::run_in_its;
+use crate::run::yielded::Yielded;
 
-/// A suspended coroutine.
+/// A coroutine that goes on in a task.
 pub(crate) struct Suspended {
     pub(crate) coroutine: Py<PyAny>,
-    pub(crate) context: Py<PyAny>,
+    /// The context that it began in; None if that is the task's own.
+    pub(crate) context: Option<Py<PyAny>>,
     /// What the coroutine yielded in its first step, until the task has taken it.
-    pub(crate) future: Option<Py<PyAny>>,
+    pub(crate) yielded: Option<Yielded>,
     pub(crate) completion: Box<dyn Completion>,
 }
 
-/// What a coroutine is run for: what its end means for its exchange.
+/// What a coroutine is run for: what its end means for its exchange. `context` is the one to run Python in, None if it is the current one.
 pub(crate) trait Completion: Send + Sync {
     /// The coroutine returned.
     ///
@@ -25,7 +27,7 @@ pub(crate) trait Completion: Send + Sync {
     fn returned(
         &mut self,
         py: Python<'_>,
-        context: &Py<PyAny>,
+        context: Option<&Py<PyAny>>,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<After>;
 
@@ -33,7 +35,12 @@ pub(crate) trait Completion: Send + Sync {
     ///
     /// # Errors
     /// An exception that ends the task.
-    fn raised(&mut self, py: Python<'_>, context: &Py<PyAny>, error: PyErr) -> PyResult<After>;
+    fn raised(
+        &mut self,
+        py: Python<'_>,
+        context: Option<&Py<PyAny>>,
+        error: PyErr,
+    ) -> PyResult<After>;
 
     /// The coroutine will never be resumed.
     fn closed(&mut self, py: Python<'_>);
@@ -45,48 +52,96 @@ pub(crate) enum After {
     End,
 }
 
-/// A coroutine in the sense of `collections.abc.Coroutine`, written in Rust.
-#[pyclass(module = "bolide._core")]
+/// A coroutine in the sense of `collections.abc.Coroutine`, written in Rust. Debuggers see the coroutine in it.
+#[pyclass(module = "bolide._core", frozen)]
 #[derive(Default)]
 pub(crate) struct RequestCoroutine {
-    work: Option<Box<Suspended>>,
+    work: GilCell<Option<Box<Suspended>>>,
+    /// The coroutine of a step that is under way.
+    running: Lent,
+    /// The coroutine that ended last.
+    ended: GilCell<Option<Py<PyAny>>>,
 }
 
 impl RequestCoroutine {
-    pub(crate) fn take(&mut self, work: Suspended) {
-        self.work = Some(Box::new(work));
+    /// Goes on with this work.
+    pub(crate) fn take(&self, py: Python<'_>, work: Suspended) {
+        self.put_back(py, Box::new(work));
+    }
+
+    fn put_back(&self, py: Python<'_>, work: Box<Suspended>) {
+        let before = self.work.with(py, |place| place.replace(work));
+        drop(before);
+    }
+
+    /// Takes the work away.
+    pub(crate) fn leave(&self, py: Python<'_>) -> Option<Box<Suspended>> {
+        self.work.with(py, Option::take).flatten()
+    }
+
+    /// Runs a coroutine's step, while debuggers see that coroutine.
+    #[inline]
+    pub(crate) fn shows<R>(&self, coroutine: &Bound<'_, PyAny>, step: impl FnOnce() -> R) -> R {
+        self.running.during(coroutine, step)
+    }
+
+    /// The coroutine that debuggers see.
+    fn shown<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        if let Some(running) = self.running.get(py) {
+            return Some(running);
+        }
+        let waiting = |work: &mut Option<Box<Suspended>>| {
+            let coroutine = work.as_ref().map(|work| &work.coroutine);
+            coroutine.map(|coroutine| coroutine.bind(py).clone())
+        };
+        if let Some(waiting) = self.work.with(py, waiting).flatten() {
+            return Some(waiting);
+        }
+        let ended = |ended: &mut Option<Py<PyAny>>| ended.as_ref().map(|it| it.bind(py).clone());
+        self.ended.with(py, ended).flatten()
     }
 
     /// Resumes the work, with or without an exception. The work is out of the object meanwhile, so that nothing is borrowed while Python
     /// runs.
-    fn resume(slf: &Bound<'_, RequestCoroutine>, mut thrown: Option<PyErr>) -> PyResult<Py<PyAny>> {
-        let py = slf.py();
-        let Some(mut work) = slf.borrow_mut().work.take() else {
+    fn resume(&self, py: Python<'_>, mut thrown: Option<PyErr>) -> PyResult<Py<PyAny>> {
+        let Some(mut work) = self.leave(py) else {
             return Err(thrown.unwrap_or_else(|| PyStopIteration::new_err(())));
         };
-        if let Some(future) = work.future.take()
+        if let Some(yielded) = work.yielded.take()
             && thrown
                 .as_ref()
-                .is_none_or(|cancelled| is_cancelled_with(py, &future, cancelled))
+                .is_none_or(|cancelled| yielded.is_cancelled_with(py, cancelled))
         {
-            slf.borrow_mut().work = Some(work);
-            return Ok(future);
+            self.put_back(py, work);
+            return Ok(yielded.hand_over(py));
         }
         loop {
+            let coroutine = work.coroutine.bind(py).clone();
+            let step = || work.step(py, thrown.take());
             // Whatever fails, the work is not dropped without a response.
-            let after = match work.step(py, thrown.take()).unwrap_or_else(Sent::Raised) {
+            let after = match self.shows(&coroutine, step).unwrap_or_else(Sent::Raised) {
                 Sent::Yielded(value) => {
-                    slf.borrow_mut().work = Some(work);
+                    self.put_back(py, work);
                     return Ok(value.unbind());
                 }
-                Sent::Returned(value) => work.completion.returned(py, &work.context, &value),
-                Sent::Raised(error) => work.completion.raised(py, &work.context, error),
+                Sent::Returned(value) => {
+                    let context = work.context.as_ref();
+                    work.completion.returned(py, context, &value)
+                }
+                Sent::Raised(error) => {
+                    let context = work.context.as_ref();
+                    work.completion.raised(py, context, error)
+                }
             };
-            match after {
-                Ok(After::Coroutine(coroutine)) => work.coroutine = coroutine,
-                Ok(After::End) => return Err(PyStopIteration::new_err(())),
-                Err(error) => return Err(error),
+            if let Ok(After::Coroutine(next)) = after {
+                work.coroutine = next;
+                continue;
             }
+            let before = self
+                .ended
+                .with(py, |ended| ended.replace(coroutine.unbind()));
+            drop(before);
+            return Err(after.err().unwrap_or_else(|| PyStopIteration::new_err(())));
         }
     }
 }
@@ -101,49 +156,65 @@ impl RequestCoroutine {
         slf
     }
 
-    fn __next__(slf: &Bound<'_, RequestCoroutine>) -> PyResult<Py<PyAny>> {
-        RequestCoroutine::resume(slf, None)
+    fn __next__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.resume(py, None)
     }
 
-    fn send(slf: &Bound<'_, RequestCoroutine>, _value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        RequestCoroutine::resume(slf, None)
+    fn send(&self, py: Python<'_>, _value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        self.resume(py, None)
     }
 
     #[pyo3(signature = (kind, value=None, _traceback=None))]
     fn throw(
-        slf: &Bound<'_, RequestCoroutine>,
+        &self,
         kind: &Bound<'_, PyAny>,
         value: Option<&Bound<'_, PyAny>>,
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        RequestCoroutine::resume(slf, Some(thrown(kind, value)?))
+        self.resume(kind.py(), Some(thrown(kind, value)?))
     }
 
-    fn close(slf: &Bound<'_, RequestCoroutine>) -> PyResult<()> {
-        let work = slf.borrow_mut().work.take();
-        if let Some(mut work) = work {
-            work.completion.closed(slf.py());
-            work.coroutine.call_method0(slf.py(), "close")?;
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(mut work) = self.leave(py) {
+            work.completion.closed(py);
+            work.coroutine.call_method0(py, "close")?;
         }
         Ok(())
     }
 
     #[getter]
-    fn __name__(&self) -> &'static str {
-        "request"
+    fn __name__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self.shown(py) {
+            Some(coroutine) => coroutine.getattr("__name__"),
+            None => Ok(pyo3::intern!(py, "request").clone().into_any()),
+        }
     }
 
     #[getter]
-    fn __qualname__(&self) -> &'static str {
-        "bolide.request"
+    fn __qualname__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self.shown(py) {
+            Some(coroutine) => coroutine.getattr("__qualname__"),
+            None => Ok(pyo3::intern!(py, "bolide.request").clone().into_any()),
+        }
+    }
+
+    /// The attributes of a coroutine (`cr_frame`, `cr_await` and so on), which are those of the one in it.
+    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let shown = self.shown(py).filter(|_| name.starts_with("cr_"));
+        match shown {
+            Some(coroutine) => coroutine.getattr(name),
+            None => Err(PyAttributeError::new_err(format!(
+                "the coroutine of a request has no attribute {name:?} now"
+            ))),
+        }
     }
 }
 
 impl Suspended {
     /// Runs the coroutine up to its next suspension, in its own context.
     fn step<'py>(&self, py: Python<'py>, thrown: Option<PyErr>) -> PyResult<Sent<'py>> {
-        let (context, coroutine) = (self.context.bind(py), self.coroutine.bind(py));
-        run_in(context, || {
+        let coroutine = self.coroutine.bind(py);
+        run_in_its(py, self.context.as_ref(), || {
             let Some(error) = thrown else {
                 return Ok(ffi::send(py, coroutine));
             };
@@ -179,22 +250,4 @@ pub(crate) fn ends_task(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<CancelledError>(py)
         || error.is_instance_of::<PyKeyboardInterrupt>(py)
         || error.is_instance_of::<PySystemExit>(py)
-}
-
-/// Cancels what a coroutine waits for, because its task was cancelled before it could wait. False when nothing can be cancelled (it only
-/// yielded control, or the future is done): then the exception has to be thrown into the coroutine.
-fn is_cancelled_with(py: Python<'_>, future: &Py<PyAny>, cancelled: &PyErr) -> bool {
-    let cancel = || -> PyResult<bool> {
-        if !future
-            .getattr(py, pyo3::intern!(py, "_asyncio_future_blocking"))?
-            .is_truthy(py)?
-        {
-            return Ok(false);
-        }
-        let message = cancelled.value(py).getattr("args")?.get_item(0).ok();
-        future
-            .call_method1(py, pyo3::intern!(py, "cancel"), (message,))?
-            .is_truthy(py)
-    };
-    cancel().unwrap_or(false)
 }

@@ -95,6 +95,8 @@ pub(crate) struct Exchanges {
     wake_is_due: AtomicBool,
     /// Fields that were left out of responses.
     pub(crate) left_out: LeftOut,
+    /// The application has run the loop inside a handler.
+    is_reentered: AtomicBool,
     done: PyOnceLock<Py<PyAny>>,
 }
 
@@ -108,6 +110,7 @@ impl Exchanges {
             wake: Mutex::default(),
             wake_is_due: AtomicBool::new(false),
             left_out: LeftOut::new(),
+            is_reentered: AtomicBool::new(false),
             done: PyOnceLock::new(),
         }
     }
@@ -149,6 +152,15 @@ impl Exchanges {
     /// Called at the start of a pass: the next post needs a wake-up of its own.
     pub(crate) fn pass_begins(&self) {
         self.wake_is_due.store(false, Ordering::Relaxed);
+    }
+
+    /// The loop runs inside a handler: from now on each request has a task of its own, in which the loop that runs inside serves too.
+    pub(crate) fn reenter(&self) {
+        self.is_reentered.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_reentered(&self) -> bool {
+        self.is_reentered.load(Ordering::Relaxed)
     }
 
     /// The open exchanges. Never held over a call into Python.

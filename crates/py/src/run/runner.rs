@@ -7,11 +7,12 @@ use pyo3::exceptions::asyncio::CancelledError;
 use pyo3::prelude::*;
 use server::{Abort, ExchangeId};
 
-use crate::ffi::{self, Sent, UnwrittenBytes};
+use crate::ffi::{Sent, UnwrittenBytes};
 use crate::run::context::Contexts;
 use crate::run::coroutine::{Completion, Suspended};
 use crate::run::exchanges::Exchanges;
 use crate::run::task::Tasks;
+use crate::run::yielded::Yielded;
 
 /// One per worker, whatever the interface.
 pub(crate) struct Runner {
@@ -61,17 +62,32 @@ impl Runner {
         self.contexts.discard(py);
     }
 
-    /// Runs a coroutine's first step, in the idle task and the current context.
+    /// Makes a task that is lent the current one, for a coroutine's first step. False when each request has a task of its own.
     #[inline]
-    pub(crate) fn step<'py>(
-        &mut self,
-        py: Python<'py>,
-        coroutine: &Bound<'py, PyAny>,
-    ) -> Sent<'py> {
-        match self.tasks.enter(py) {
-            Ok(()) => ffi::send(py, coroutine),
-            Err(error) => Sent::Raised(error),
-        }
+    pub(crate) fn lends(&mut self, py: Python<'_>) -> PyResult<bool> {
+        self.tasks.enter(py, || self.exchanges.is_reentered())
+    }
+
+    /// Runs a coroutine's first step, in the task that is lent and the current context.
+    #[inline]
+    pub(crate) fn step<'py>(&self, py: Python<'py>, coroutine: &Bound<'py, PyAny>) -> Sent<'py> {
+        self.tasks.step(py, coroutine)
+    }
+
+    /// Starts an ordinary task, whose context is a copy of the current one. None if it has ended already.
+    pub(crate) fn begin_task(
+        &self,
+        py: Python<'_>,
+        coroutine: Bound<'_, PyAny>,
+        completion: Box<dyn Completion>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let work = Suspended {
+            coroutine: coroutine.unbind(),
+            context: None,
+            yielded: None,
+            completion,
+        };
+        self.tasks.create(py, work)
     }
 
     /// Hands the task and the context over to a coroutine that suspended in its first step.
@@ -84,8 +100,8 @@ impl Runner {
     ) -> PyResult<Option<Py<PyAny>>> {
         let work = Suspended {
             coroutine: coroutine.unbind(),
-            context: self.contexts.take(py)?,
-            future: Some(future.unbind()),
+            context: Some(self.contexts.take(py)?),
+            yielded: Some(Yielded::of(future)),
             completion,
         };
         self.tasks.suspended(py, work)

@@ -5,45 +5,17 @@
 //! its own first step, in which its [`RequestCoroutine`] yields the future that the coroutine waits for, and everything after that is plain asyncio.
 //! An idle task on which a handler left a trace (a reference, a weak reference, a callback, a cancellation, a name, an attribute) is never
 //! used again.
+//!
+//! Each request has an ordinary task, which the loop makes, when that is set (`eager_tasks`), or when the application asks for what only
+//! ordinary tasks have: a task factory, asyncio's debug mode, a class of tasks written in Python, or a loop that runs inside a handler.
+//!
+//! [`RequestCoroutine`]: crate::run::coroutine::RequestCoroutine
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
 
-use crate::ffi::reuse::OurReferences;
-use crate::ffi::{self, Reader};
-use crate::run::coroutine::{RequestCoroutine, Suspended};
-
-/// The parts of asyncio that are needed for it.
-struct Asyncio {
-    event_loop: Py<PyAny>,
-    task_type: Py<PyType>,
-    enter_task: Py<PyAny>,
-    leave_task: Py<PyAny>,
-    current_task: Py<PyAny>,
-    register_task: Py<PyAny>,
-    unregister_task: Py<PyAny>,
-    must_cancel: Reader,
-    callbacks: Reader,
-    get_name: Reader,
-    /// The loop's queue of handles; `None` for a loop that does not expose it.
-    ready: Option<Py<PyAny>>,
-}
-
-/// A task whose first step is still to run.
-struct Idle {
-    task: Py<PyAny>,
-    driver: Py<RequestCoroutine>,
-    /// The scheduled first step, taken back from the loop.
-    first_step: Option<Py<PyAny>>,
-    /// The references to the task when it was new and current.
-    references: OurReferences,
-    name: Py<PyAny>,
-    /// The task's own attributes: an empty dict that only the task and we reference.
-    attributes: Py<PyDict>,
-}
-
-/// The references to what a task holds and we hold too.
-const BESIDE_TASK: OurReferences = OurReferences::of(2);
+use crate::ffi::{self, Sent};
+use crate::run::asyncio::{Asyncio, Idle};
+use crate::run::coroutine::Suspended;
 
 /// Lends the current task.
 #[derive(Default)]
@@ -56,61 +28,63 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// Binds it to a loop.
+    /// Binds it to a loop; `lends` says whether requests may share a task in their first step.
     pub(crate) fn attach(
         &mut self,
         event_loop: &Bound<'_, PyAny>,
         owns_loop: bool,
+        lends: bool,
     ) -> PyResult<()> {
-        let tasks = event_loop.py().import("asyncio.tasks")?;
-        let function = |name: &str| -> PyResult<Py<PyAny>> { Ok(tasks.getattr(name)?.unbind()) };
-        let ready = if owns_loop {
-            Some(event_loop.getattr("_ready")?.unbind())
-        } else {
-            None
-        };
-        let task_type = tasks.getattr("Task")?.cast_into::<PyType>()?;
-        self.asyncio = Some(Asyncio {
-            must_cancel: Reader::new(&task_type, "_must_cancel")?,
-            callbacks: Reader::new(&task_type, "_callbacks")?,
-            get_name: Reader::new(&task_type, "get_name")?,
-            event_loop: event_loop.clone().unbind(),
-            task_type: task_type.unbind(),
-            enter_task: function("_enter_task")?,
-            leave_task: function("_leave_task")?,
-            current_task: function("current_task")?,
-            register_task: function("_register_task")?,
-            unregister_task: function("_unregister_task")?,
-            ready,
-        });
+        self.asyncio = Some(Asyncio::new(event_loop, owns_loop, lends)?);
         Ok(())
     }
 
-    /// Makes an idle task the current one.
+    /// Makes an idle task the current one. False when none may be lent; `is_reentered` says that the application runs the loop in handlers.
     #[inline]
-    pub(crate) fn enter(&mut self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn enter(
+        &mut self,
+        py: Python<'_>,
+        is_reentered: impl FnOnce() -> bool,
+    ) -> PyResult<bool> {
         if self.is_current {
-            return Ok(());
+            return Ok(true);
         }
-        let Some(asyncio) = &self.asyncio else {
-            return Err(pyo3::exceptions::PyRuntimeError::new_err(
-                "the server is not attached to an event loop",
-            ));
+        self.enter_now(py, is_reentered())
+    }
+
+    #[inline(never)]
+    fn enter_now(&mut self, py: Python<'_>, is_reentered: bool) -> PyResult<bool> {
+        let asyncio = self.asyncio.as_ref().ok_or_else(unattached)?;
+        let Some(lending) = asyncio.lending.as_ref().filter(|_| !is_reentered) else {
+            return Ok(false);
         };
+        if asyncio.wants_own_tasks(py)? {
+            return Ok(false);
+        }
         let idle = match self.idle.take() {
             Some(idle) => idle,
-            None => asyncio.new_idle(py)?,
+            None if lending.lends_its_class(py)? => Idle::new(py, asyncio, lending)?,
+            None => return Ok(false),
         };
-        if asyncio.enter(py, &idle.task).is_err() {
-            self.caller = asyncio.leave_caller(py)?;
-            asyncio.enter(py, &idle.task)?;
+        if lending.enter(py, &idle.task).is_err() {
+            self.caller = lending.leave_caller(py)?;
+            lending.enter(py, &idle.task)?;
         }
         self.is_current = true;
-        self.idle = Some(Idle {
-            references: OurReferences::now(idle.task.bind(py)),
-            ..idle
-        });
-        Ok(())
+        self.idle = Some(idle.entered(py));
+        Ok(true)
+    }
+
+    /// Runs a coroutine's first step in the current task.
+    #[inline]
+    pub(crate) fn step<'py>(&self, py: Python<'py>, coroutine: &Bound<'py, PyAny>) -> Sent<'py> {
+        match &self.idle {
+            Some(idle) => {
+                let step = || ffi::send(py, coroutine);
+                idle.driver.get().shows(coroutine, step)
+            }
+            None => Sent::Raised(unattached()),
+        }
     }
 
     /// Makes no task of ours the current one.
@@ -124,13 +98,14 @@ impl Tasks {
     #[inline(never)]
     fn leave_now(&mut self, py: Python<'_>) {
         self.is_current = false;
-        let (Some(asyncio), Some(idle)) = (&self.asyncio, &self.idle) else {
+        let lending = self.asyncio.as_ref().and_then(|it| it.lending.as_ref());
+        let (Some(lending), Some(idle)) = (lending, &self.idle) else {
             return;
         };
-        let left = asyncio
+        let left = lending
             .leave(py, &idle.task)
             .and_then(|()| match self.caller.take() {
-                Some(caller) => asyncio.enter(py, &caller),
+                Some(caller) => lending.enter(py, &caller),
                 None => Ok(()),
             });
         if let Err(error) = left {
@@ -144,8 +119,9 @@ impl Tasks {
         if !self.is_current {
             return;
         }
-        let is_kept = match (&self.asyncio, &self.idle) {
-            (Some(asyncio), Some(idle)) => idle.is_kept(py, asyncio).unwrap_or(true),
+        let lending = self.asyncio.as_ref().and_then(|it| it.lending.as_ref());
+        let is_kept = match (lending, &self.idle) {
+            (Some(lending), Some(idle)) => idle.is_kept(py, lending).unwrap_or(true),
             _ => true,
         };
         if is_kept {
@@ -160,15 +136,21 @@ impl Tasks {
         work: Suspended,
     ) -> PyResult<Option<Py<PyAny>>> {
         self.leave(py);
-        let (Some(asyncio), Some(idle)) = (&self.asyncio, self.idle.take()) else {
-            return Ok(None);
+        let asyncio = self.asyncio.as_ref().ok_or_else(unattached)?;
+        let lent = self.idle.take().filter(|idle| !idle.is_over(py));
+        let (Some(lending), Some(idle)) = (&asyncio.lending, lent) else {
+            return asyncio.create_task(py, work);
         };
-        idle.driver.borrow_mut(py).take(work);
-        idle.task
-            .setattr(py, pyo3::intern!(py, "_log_destroy_pending"), true)?;
-        ffi::call(py, &asyncio.register_task, [idle.task.bind(py)])?;
+        idle.driver.get().take(py, work);
+        lending.show(idle.task.bind(py), true)?;
         asyncio.schedule(py, idle.first_step)?;
         Ok(Some(idle.task))
+    }
+
+    /// Has the loop make a task for work that has not begun. None if it has ended already.
+    pub(crate) fn create(&self, py: Python<'_>, work: Suspended) -> PyResult<Option<Py<PyAny>>> {
+        let asyncio = self.asyncio.as_ref().ok_or_else(unattached)?;
+        asyncio.create_task(py, work)
     }
 
     /// Lets the idle task run to its end.
@@ -181,95 +163,26 @@ impl Tasks {
         }
     }
 
-    /// A pass has ended. If the loop does not expose its handles, it will soon run the idle task's first step, so that task is dropped.
+    /// A pass has ended. If the loop has the idle task's first step, it will soon run it, so that task is dropped.
     pub(crate) fn pass_ends(&mut self, py: Python<'_>) {
         self.leave(py);
         if self
-            .asyncio
+            .idle
             .as_ref()
-            .is_some_and(|asyncio| asyncio.ready.is_none())
+            .is_some_and(|idle| idle.first_step.is_none())
         {
             self.idle = None;
         }
     }
-}
 
-impl Asyncio {
-    fn enter(&self, py: Python<'_>, task: &Py<PyAny>) -> PyResult<()> {
-        ffi::call(
-            py,
-            &self.enter_task,
-            [self.event_loop.bind(py), task.bind(py)],
-        )?;
-        Ok(())
-    }
-
-    fn leave(&self, py: Python<'_>, task: &Py<PyAny>) -> PyResult<()> {
-        ffi::call(
-            py,
-            &self.leave_task,
-            [self.event_loop.bind(py), task.bind(py)],
-        )?;
-        Ok(())
-    }
-
-    /// Leaves the current task, if it is not ours.
-    #[cold]
-    fn leave_caller(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let caller = ffi::call(py, &self.current_task, [self.event_loop.bind(py)])?.unbind();
-        if caller.is_none(py) {
-            return Ok(None);
-        }
-        self.leave(py, &caller)?;
-        Ok(Some(caller))
-    }
-
-    fn new_idle(&self, py: Python<'_>) -> PyResult<Idle> {
-        let driver = Py::new(py, RequestCoroutine::default())?;
-        let keywords = PyDict::new(py);
-        keywords.set_item("loop", &self.event_loop)?;
-        let task = self
-            .task_type
-            .call(py, (driver.clone_ref(py),), Some(&keywords))?;
-        let first_step = match &self.ready {
-            Some(ready) => Some(ready.call_method0(py, pyo3::intern!(py, "pop"))?),
-            None => None,
-        };
-        // Until it has work it stays hidden: not in all_tasks(), and no warning if it is dropped.
-        ffi::call(py, &self.unregister_task, [task.bind(py)])?;
-        task.setattr(py, pyo3::intern!(py, "_log_destroy_pending"), false)?;
-        Ok(Idle {
-            name: self.get_name.read(task.bind(py))?.unbind(),
-            attributes: ffi::attributes(task.bind(py))?.unbind(),
-            references: OurReferences::now(task.bind(py)),
-            task,
-            driver,
-            first_step,
-        })
-    }
-
-    fn schedule(&self, py: Python<'_>, first_step: Option<Py<PyAny>>) -> PyResult<()> {
-        if let (Some(ready), Some(first_step)) = (&self.ready, first_step) {
-            ready.call_method1(py, pyo3::intern!(py, "append"), (first_step,))?;
-        }
-        Ok(())
+    /// Whether callbacks wait for the loop to run them; true for a loop that does not say.
+    pub(crate) fn has_callbacks(&self, py: Python<'_>) -> bool {
+        let asyncio = self.asyncio.as_ref();
+        asyncio.is_some_and(|asyncio| asyncio.has_callbacks(py))
     }
 }
 
-impl Idle {
-    /// Whether a handler left anything on the task.
-    #[inline]
-    fn is_kept(&self, py: Python<'_>, asyncio: &Asyncio) -> PyResult<bool> {
-        let task = self.task.bind(py);
-        if !self.references.are_all(py, &self.task)
-            || !BESIDE_TASK.are_all(py, &self.attributes)
-            || !self.attributes.bind(py).is_empty()
-            || !BESIDE_TASK.are_all(py, &self.driver)
-            || !asyncio.get_name.read(task)?.is(&self.name)
-        {
-            return Ok(true);
-        }
-        let is_cancelled = asyncio.must_cancel.read(task)?.is_truthy()?;
-        Ok(is_cancelled || !asyncio.callbacks.read(task)?.is_none())
-    }
+#[cold]
+fn unattached() -> PyErr {
+    pyo3::exceptions::PyRuntimeError::new_err("the server is not attached to an event loop")
 }

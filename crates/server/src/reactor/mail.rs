@@ -2,7 +2,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::pass::PASS_MS;
 use super::{Worker, panicked};
 use crate::app::App;
 use crate::link::Fate;
@@ -44,7 +43,7 @@ impl<A: App> Worker<A> {
                     continue;
                 };
                 // Others have waited for their turn.
-                let is_late = self.context.clock.now_ms() >= began_ms + PASS_MS;
+                let is_late = self.is_over(began_ms);
                 self.with_connection(key, |connection, context, app, _| match is_late {
                     true => Fate::Again,
                     false => connection.settle(context, app),

@@ -19,7 +19,15 @@ const SINGLE_BYTES_MAX: usize = 768;
 /// take it, and its memory serves the next part (bench: asgi-upload).
 const CONTENT_BYTES_PER_PASS: usize = 2 * ROOM_BYTES_MAX;
 /// How long a pass serves events, and then turns that were left. Longer than a turn, so that one slow client is not alone in it.
-pub(super) const PASS_MS: u64 = 2 * TURN_MS;
+const PASS_MS: u64 = 2 * TURN_MS;
+/// How long, if the owner's loop waits for the end of the pass.
+const SHARED_PASS_MS: u64 = TURN_MS;
+
+/// What was read ahead is served whatever the time is. Where that took so long, nothing is read ahead for some time: the calls are slow, and
+/// then it gains nothing.
+const AHEAD_MS_MAX: u64 = TURN_MS / 2;
+/// That time.
+const AHEAD_REST_MS: u64 = 1000;
 
 /// Passes after which deadlines count although there is more to read: some seconds of a pass each.
 const UNREAD_PASSES_MAX: u32 = 64;
@@ -67,12 +75,13 @@ impl<A: App> Worker<A> {
     }
 
     fn serve_events(&mut self) -> bool {
-        let end_ms = self.context.clock.now_ms() + PASS_MS;
+        let began_ms = self.context.clock.now_ms();
         let mut is_foreign_ready = false;
         while self.context.content_bytes < CONTENT_BYTES_PER_PASS
             && let Some(event) = self.events.get(self.next_event)
         {
-            let ahead = self.read_ahead();
+            let ahead_ms = self.context.clock.now_ms();
+            let ahead = self.read_ahead(ahead_ms);
             if ahead.iter().all(Option::is_none) {
                 self.next_event += 1;
                 is_foreign_ready |= event.token == FOREIGN;
@@ -82,12 +91,23 @@ impl<A: App> Worker<A> {
                 self.next_event += 1;
                 self.serve_ahead(event, received, index);
             }
-            if self.context.clock.now_ms() >= end_ms {
+            let now_ms = self.context.clock.now_ms();
+            if now_ms.saturating_sub(ahead_ms) >= AHEAD_MS_MAX {
+                self.ahead_rests_until_ms = now_ms + AHEAD_REST_MS;
+            }
+            if self.is_over(began_ms) {
                 // Whatever is left to the next pass, others need not wait for it.
                 return is_foreign_ready || self.is_foreign_left();
             }
         }
         is_foreign_ready
+    }
+
+    /// Whether a pass that began then has lasted long enough.
+    #[inline]
+    pub(super) fn is_over(&mut self, began_ms: u64) -> bool {
+        let lasted_ms = self.context.clock.now_ms().saturating_sub(began_ms);
+        lasted_ms >= SHARED_PASS_MS && (lasted_ms >= PASS_MS || self.app.is_waited_for())
     }
 
     #[cold]
@@ -99,7 +119,7 @@ impl<A: App> Worker<A> {
     /// Gives a turn to those that have more to do.
     #[cold]
     fn serve_turns(&mut self) {
-        let end_ms = self.context.clock.now_ms() + PASS_MS;
+        let began_ms = self.context.clock.now_ms();
         for _ in 0..self.turns.len() {
             let next = self.turns.pop_front();
             if let Some(key) = next.and_then(|id| self.find(id)) {
@@ -108,16 +128,16 @@ impl<A: App> Worker<A> {
                 });
             }
             self.send_batch_if_due();
-            if self.context.clock.now_ms() >= end_ms {
+            if self.is_over(began_ms) {
                 return;
             }
         }
     }
 
     /// Reads from the next connections, as long as each of them waits for a request.
-    fn read_ahead(&mut self) -> Ahead {
+    fn read_ahead(&mut self, now_ms: u64) -> Ahead {
         let mut ahead = [const { None }; AHEAD_MAX];
-        if self.events.get(self.next_event + 1).is_none() {
+        if self.events.get(self.next_event + 1).is_none() || now_ms < self.ahead_rests_until_ms {
             return ahead;
         }
         let places = self.receive.chunks_exact_mut(AHEAD_BYTES);

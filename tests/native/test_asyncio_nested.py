@@ -1,0 +1,43 @@
+"""Handlers that run the loop they run in (nest_asyncio), native and over ASGI."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import Start
+from native.test_asyncio_shared import ask, interface, request, told
+
+__all__ = ["interface"]
+
+WAYS = ("nested", "nested_later", "nested_before", "nested_run")
+
+
+@pytest.mark.parametrize("options", [(), ("--eager-tasks", "off")])
+@pytest.mark.parametrize("when", ["import", "startup", "handler"])
+@pytest.mark.parametrize("way", WAYS)
+def test_the_loop_runs_inside_a_handler(
+    start: Start, interface: str, way: str, when: str, options: tuple[str, ...]
+) -> None:
+    server = start(f"tasks/nested.py:{interface}", *options, env={"APPLY_WHEN": when})
+    # The turn of the loop in which it is made re-entrant has counted its callbacks already: where
+    # there are more, it ends in an IndexError, on any server.
+    assert told(server, way) == "nested"
+    replies = ask(server, way, way, "opens")
+    assert [reply.content.decode() for reply in replies] == ["nested", "nested", "nobody"]
+    for again in WAYS:
+        assert told(server, again) == "nested"
+
+
+@pytest.mark.parametrize("when", ["import", "startup", "handler"])
+def test_requests_are_served_while_the_loop_runs_inside(
+    start: Start, interface: str, when: str
+) -> None:
+    server = start(f"tasks/nested.py:{interface}", env={"APPLY_WHEN": when})
+    if when == "handler":
+        # The first time, it is not known that it will: only the loop's own work is done inside.
+        assert told(server, "nested") == "nested"
+    with server.connect() as waiting:
+        waiting.send(request("waits"))
+        while told(server, "opens") == "nobody":
+            pass
+        assert waiting.read().content == b"passed"
