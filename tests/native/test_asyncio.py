@@ -30,8 +30,10 @@ def test_check(serving: Serving, file: str, name: str, stage: str) -> None:
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("name", ESCAPES)
 def test_cancelled_handler_is_answered(serving: Serving, name: str, stage: str) -> None:
-    with serving("aio_cancel.py").connect() as client:
+    server = serving("aio_cancel.py")
+    with server.connect() as client:
         assert client.get(f"/{stage}/{name}").status == 500
+        server.wait_line(f"ERROR bolide.error: GET /{stage}/{name}: ")
         assert client.get("/first/timeout_does_not_expire").content == b"ok"
 
 

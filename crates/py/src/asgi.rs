@@ -236,7 +236,10 @@ impl Asgi {
     ) -> PyResult<Outcome> {
         let direct = exchange.first_step_ends(py, responder)?;
         match result {
-            Err(error) if ends_task(py, &error) => self.runner.keep_fatal(py, error),
+            Err(error) if ends_task(py, &error) => {
+                exchange.log_cancelled(py, &error);
+                self.runner.keep_fatal(py, error);
+            }
             Err(error) => exchange.log_raised(py, &error),
             Ok(()) if !exchange.is_complete(py) => exchange.log_incomplete(py),
             Ok(()) => {}
@@ -337,8 +340,9 @@ impl Completion for Running {
     fn raised(&mut self, py: Python<'_>, _: Option<&Py<PyAny>>, error: PyErr) -> PyResult<After> {
         let exchange = self.exchange.get();
         let is_end_of_task = ends_task(py, &error);
-        if !is_end_of_task {
-            exchange.log_raised(py, &error);
+        match is_end_of_task {
+            true => exchange.log_cancelled(py, &error),
+            false => exchange.log_raised(py, &error),
         }
         if !exchange.is_complete(py) {
             exchange.fail(py);

@@ -258,6 +258,13 @@ impl Exchange {
         }
     }
 
+    /// The application was cancelled, or interrupted. Not by the server if the client still waits, so the 500 has to be explained.
+    pub(crate) fn log_cancelled(&self, py: Python<'_>, error: &PyErr) {
+        if !self.is_complete(py) && !self.is_gone(py, false) {
+            crate::run::log::log_application(py, &self.title(py), Some(error));
+        }
+    }
+
     /// The application returned before its response was complete, which is an error unless its client has gone.
     pub(crate) fn log_incomplete(&self, py: Python<'_>) {
         if !self.is_gone(py, false) && !self.was_told(py) {

@@ -64,12 +64,16 @@ impl Completion for SuspendedHandler {
         let is_disconnection = self.exchanges.is_disconnection(py, &error);
         if !error.is_instance_of::<PyException>(py) || (is_disconnection && self.is_disconnected())
         {
-            // Cancelled or disconnected: whoever cancelled knows why, and a peer that still waits gets a plain failure.
+            // Cancelled or disconnected. A peer that still waits gets a plain failure, which the log explains.
+            let is_waited_for = !self.is_disconnected();
             self.exchanges.post(py, self.id, Command::Fail);
             self.exchanges.end(py, self.id, false);
             return if is_disconnection {
                 Ok(After::End)
             } else if ends_task(py, &error) {
+                if is_waited_for {
+                    log_failure(py, &error, Some(&self.request));
+                }
                 Err(error)
             } else {
                 log_failure(py, &error, Some(&self.request));

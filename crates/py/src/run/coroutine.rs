@@ -1,7 +1,7 @@
 //! The coroutine of the task that a request runs in: of one that suspended in its first step, or that has a task of its own from the start.
 
 use pyo3::exceptions::asyncio::CancelledError;
-use pyo3::exceptions::{PyAttributeError, PyKeyboardInterrupt, PyStopIteration, PySystemExit};
+use pyo3::exceptions::{PyAttributeError, PyKeyboardInterrupt, PyStopIteration};
 use pyo3::prelude::*;
 
 use crate::ffi::{self, GilCell, Lent, Sent};
@@ -245,9 +245,8 @@ pub(crate) fn thrown(kind: &Bound<'_, PyAny>, value: Option<&Bound<'_, PyAny>>) 
     Ok(PyErr::from_value(error))
 }
 
-/// Whether an exception concerns the task, and is not only a failure of the handler.
+/// Whether an exception concerns the task, and is not only a failure of the handler. SystemExit is one: argparse and click raise it for a
+/// wrong word, and a request must not end the process of all others.
 pub(crate) fn ends_task(py: Python<'_>, error: &PyErr) -> bool {
-    error.is_instance_of::<CancelledError>(py)
-        || error.is_instance_of::<PyKeyboardInterrupt>(py)
-        || error.is_instance_of::<PySystemExit>(py)
+    error.is_instance_of::<CancelledError>(py) || error.is_instance_of::<PyKeyboardInterrupt>(py)
 }

@@ -23,7 +23,7 @@ pub(crate) struct Runner {
     is_calling: bool,
     /// Memory that the server asked for and has not yet read into.
     room: Option<UnwrittenBytes>,
-    /// An exception that ends the process rather than fails a handler (KeyboardInterrupt, SystemExit).
+    /// An exception that ends the process rather than fails a handler (KeyboardInterrupt).
     pub(crate) fatal: Option<PyErr>,
 }
 

@@ -159,6 +159,7 @@ impl Calls {
             if !ends_task(py, &error) {
                 return plain_failure(py, &error, Some(subject.request), responder);
             }
+            log_failure(py, &error, Some(subject.request));
             self.runner.keep_fatal(py, error);
             return fail(responder);
         }
