@@ -1,0 +1,80 @@
+"""What is known to differ from uvicorn, and why; docs/asyncio.md says the same to users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+EVERYWHERE = ("eager", "debug", "uvloop")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a program observes on Bolide where that is not what it observes on uvicorn."""
+
+    reason: str
+    observed: Any
+    """Round by round."""
+    variants: tuple[str, ...] = EVERYWHERE
+    stages: tuple[str, ...] = ("first", "later")
+    is_meant: bool = True
+    """Whether it stays; else it is a defect that is still to be mended."""
+
+
+OWN_AWAITABLES = (
+    "receive() and send() return awaitables of the core, which cost less than coroutines"
+)
+OWN_COROUTINE = "the coroutine of a request's task is one of the core around the application's"
+SHARED_TASK = "a request has a task of its own from its first suspension on"
+SENT_AT_ONCE = "send() acts when it is called, not when it is awaited"
+
+KNOWN: dict[str, list[Difference]] = {
+    "send_is_a_coroutine": [Difference(OWN_AWAITABLES, ["yny"] * 3)],
+    "receive_is_a_coroutine": [
+        Difference(OWN_AWAITABLES, [[[True, False, True], [False, False]]] * 3)
+    ],
+    "coroutine_of_the_task": [Difference(OWN_COROUTINE, [[True, True, False, True]] * 3)],
+    "coroutine_state_of_the_task": [Difference(OWN_COROUTINE, [[]] * 3, is_meant=False)],
+    "stack_of_the_own_task": [Difference(OWN_COROUTINE, [[False, False]] * 3, is_meant=False)],
+    "stack_of_a_suspended_request": [
+        Difference(OWN_COROUTINE, [["watched", [0, False]]] * 3, is_meant=False)
+    ],
+    "awaited_chain_of_a_suspended_request": [
+        Difference(OWN_COROUTINE, [["watched", []]] * 3, is_meant=False)
+    ],
+    "task_is_in_all_tasks": [Difference(SHARED_TASK, [[False, True]] * 3, stages=("first",))],
+    "anyio_looks_at_tasks": [
+        Difference(SHARED_TASK, [[[False, True, True], True]] * 3, stages=("first",))
+    ],
+    "tasks_have_names_of_their_own": [
+        Difference(
+            "tasks are made ahead, and used again",
+            [[True, True], [False, False], [False, False]],
+            stages=("first",),
+            is_meant=False,
+        ),
+        Difference(
+            "tasks are made ahead, and used again",
+            [[False, False]] * 3,
+            stages=("later",),
+            is_meant=False,
+        ),
+    ],
+    "send_acts_when_awaited": [Difference(SENT_AT_ONCE, [500] * 3, is_meant=False)],
+    "send_waits_its_turn_in_a_task": [Difference(SENT_AT_ONCE, [500] * 3, is_meant=False)],
+}
+"""By the program's name."""
+
+
+def difference(name: str, stage: str, variant: str) -> Difference | None:
+    """Return what is known about a program, if it differs."""
+    for each in KNOWN.get(name, []):
+        if stage in each.stages and variant in each.variants:
+            return each
+    return None
+
+
+def documented() -> Iterator[str]:
+    """Give the names of the programs whose differences stay."""
+    return (name for name, each in KNOWN.items() if any(one.is_meant for one in each))
