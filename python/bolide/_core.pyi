@@ -428,6 +428,9 @@ class Server:
     def adopt(self, fd: int) -> None:
         """Serve a connection that is accepted already; the descriptor is duplicated."""
 
+    def tasks_changed(self) -> None:
+        """Tell that the loop has another task factory or debug mode, which its next task shows."""
+
     def attach(self, event_loop: asyncio.AbstractEventLoop, *, own_selector: bool) -> None:
         """Bind it to the running loop; without our selector the loop watches `fileno()`."""
 

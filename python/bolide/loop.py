@@ -5,10 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import cast
+from typing import Any, cast
 
 from bolide import _core
 from bolide.errors import ConfigError
+
+
+class ReactorEventLoop(asyncio.SelectorEventLoop):
+    """asyncio's loop in the server's reactor, which lends tasks unless others are asked for."""
+
+    def __init__(self, server: _core.Server) -> None:
+        self._tasks_changed = server.tasks_changed
+        super().__init__(_core.selector(server))
+
+    def set_task_factory(self, factory: Any) -> None:
+        """As in asyncio; the next request has a task of the factory's."""
+        super().set_task_factory(factory)
+        self._tasks_changed()
+
+    def set_debug(self, enabled: bool) -> None:
+        """As in asyncio; the next request has a task that is watched."""
+        super().set_debug(enabled)
+        self._tasks_changed()
 
 
 def choose(name: str) -> str:
@@ -28,7 +46,7 @@ def choose(name: str) -> str:
 def new(name: str, server: _core.Server) -> asyncio.AbstractEventLoop:
     """Make the loop that `choose` returned."""
     if has_own_selector(name):
-        return asyncio.SelectorEventLoop(_core.selector(server))
+        return ReactorEventLoop(server)
     return _uvloop_factory()()
 
 

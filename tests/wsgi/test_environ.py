@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from bolide.address import Address
 from bolide.interface.wsgi import WsgiApplication
+from bolide.listener import Listener
 from bolide.service import Service
 from bolide.settings import resolve
 from reply import Connection
@@ -137,7 +139,8 @@ async def environ_below(root_path: str, path: str, method: str = "GET") -> dict[
 
     service = Service(WsgiApplication(app, root_path=root_path), resolve({"threads": 1}), None)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        await service.start([listening.fileno()], own_selector=False)
+        address = Address("127.0.0.1", listening.getsockname()[1])
+        await service.start([Listener(listening, address)], own_selector=False)
         reader, writer = await asyncio.open_connection(*listening.getsockname())
         head = f"{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
         writer.write(head.encode())

@@ -159,6 +159,11 @@ impl Server {
         served
     }
 
+    /// The application has set a factory of tasks, or asyncio's debug mode: the next request is to see it.
+    fn tasks_changed(&self) {
+        self.exchanges.tasks_changed();
+    }
+
     /// Stops accepting, closes idle connections, and closes every other one after its next response.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         self.drain_asked.store(true, Ordering::Relaxed);

@@ -269,7 +269,21 @@ impl Idle {
         {
             return Ok(true);
         }
-        let is_cancelled = lending.must_cancel.read(task)?.is_truthy()?;
-        Ok(is_cancelled || !lending.callbacks.read(task)?.is_none())
+        Ok(self.is_cancelled(py, lending)? || !lending.callbacks.read(task)?.is_none())
+    }
+
+    /// Whether its first step throws a cancellation into its coroutine.
+    #[inline]
+    pub(crate) fn is_cancelled(&self, py: Python<'_>, lending: &Lending) -> PyResult<bool> {
+        lending.must_cancel.read(self.task.bind(py))?.is_truthy()
+    }
+
+    /// Runs the first step, in which the task takes what its coroutine waits for, if that was taken back from the loop: at once, so that
+    /// whoever looks finds a task that waits, and is woken in its turn.
+    pub(crate) fn run_first_step(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(first_step) = &self.first_step {
+            first_step.call_method0(py, pyo3::intern!(py, "_run"))?;
+        }
+        Ok(())
     }
 }

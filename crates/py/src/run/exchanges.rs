@@ -1,7 +1,7 @@
 //! What the application, its requests and its tasks share: the mailbox, the loop, and the exchanges whose responses are pending.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -97,6 +97,8 @@ pub(crate) struct Exchanges {
     pub(crate) left_out: LeftOut,
     /// The application has run the loop inside a handler.
     is_reentered: AtomicBool,
+    /// How often the application has asked its loop for other tasks.
+    tasks_asked: AtomicU32,
     done: PyOnceLock<Py<PyAny>>,
 }
 
@@ -111,6 +113,7 @@ impl Exchanges {
             wake_is_due: AtomicBool::new(false),
             left_out: LeftOut::new(),
             is_reentered: AtomicBool::new(false),
+            tasks_asked: AtomicU32::new(0),
             done: PyOnceLock::new(),
         }
     }
@@ -157,6 +160,17 @@ impl Exchanges {
     /// The loop runs inside a handler: from now on each request has a task of its own, in which the loop that runs inside serves too.
     pub(crate) fn reenter(&self) {
         self.is_reentered.store(true, Ordering::Relaxed);
+    }
+
+    /// The application has set a factory of tasks, or asyncio's debug mode.
+    pub(crate) fn tasks_changed(&self) {
+        self.tasks_asked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Changes when [`Exchanges::tasks_changed`] is called.
+    #[inline]
+    pub(crate) fn tasks_asked(&self) -> u32 {
+        self.tasks_asked.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_reentered(&self) -> bool {

@@ -18,6 +18,8 @@ use crate::run::yielded::Yielded;
 pub(crate) struct Runner {
     pub(crate) exchanges: Arc<Exchanges>,
     pub(crate) tasks: Tasks,
+    /// What [`Exchanges::tasks_asked`] was when the current task was lent.
+    tasks_asked: u32,
     pub(crate) contexts: Contexts,
     /// A call is under way. If it is still set when the next one starts, the last one panicked.
     is_calling: bool,
@@ -32,6 +34,7 @@ impl Runner {
         Runner {
             exchanges,
             tasks: Tasks::default(),
+            tasks_asked: 0,
             contexts: Contexts::default(),
             is_calling: false,
             room: None,
@@ -65,6 +68,11 @@ impl Runner {
     /// Makes a task that is lent the current one, for a coroutine's first step. False when each request has a task of its own.
     #[inline]
     pub(crate) fn lends(&mut self, py: Python<'_>) -> PyResult<bool> {
+        let asked = self.exchanges.tasks_asked();
+        if asked != self.tasks_asked {
+            self.tasks_asked = asked;
+            self.tasks.leave(py);
+        }
         self.tasks.enter(py, || self.exchanges.is_reentered())
     }
 

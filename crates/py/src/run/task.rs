@@ -135,6 +135,7 @@ impl Tasks {
         py: Python<'_>,
         work: Suspended,
     ) -> PyResult<Option<Py<PyAny>>> {
+        let is_nested = self.caller.is_some();
         self.leave(py);
         let asyncio = self.asyncio.as_ref().ok_or_else(unattached)?;
         let lent = self.idle.take().filter(|idle| !idle.is_over(py));
@@ -143,7 +144,11 @@ impl Tasks {
         };
         idle.driver.get().take(py, work);
         lending.show(idle.task.bind(py), true)?;
-        asyncio.schedule(py, idle.first_step)?;
+        match is_nested || idle.is_cancelled(py, lending)? {
+            // It would run the application, or inside another task.
+            true => asyncio.schedule(py, idle.first_step)?,
+            false => idle.run_first_step(py)?,
+        }
         Ok(Some(idle.task))
     }
 
