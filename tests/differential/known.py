@@ -57,7 +57,7 @@ KNOWN: dict[str, list[Difference]] = {
     "requests_wake_in_their_order": [
         Difference(
             A_TURN_LATER,
-            [[[0, "child 0", 1, "child 1", 2, "child 2"]] * 3],
+            [[[0, "child 0", 1, "child 1", 2, "child 2"]] * 3] * 3,
             variants=("uvloop",),
             stages=("first",),
         )
@@ -65,7 +65,7 @@ KNOWN: dict[str, list[Difference]] = {
     "timeout_and_cancellation": [
         Difference(
             A_TURN_LATER,
-            [[[["CancelledError", "outside"], False, 1], "slept"]],
+            [[[["CancelledError", "outside"], False, 1], "slept"]] * 3,
             variants=("uvloop",),
             stages=("first",),
         )
