@@ -41,6 +41,9 @@ pub enum Outcome {
     RespondedAhead,
     /// The responder holds the head of a streamed response; the server asks for the rest with [`App::pull`].
     Streaming,
+    /// The responder holds the head of a streamed response and what there is of its content; the rest comes through the mailbox, as after
+    /// [`crate::Command::Begin`]. Only where [`Responder::leaves_at_once`].
+    Begun,
     /// The response comes through the mailbox, later or already: what a call posts is done in the same pass. So a response with a file,
     /// or with interim responses before it, is posted.
     Pending,

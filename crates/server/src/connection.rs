@@ -222,6 +222,11 @@ impl Connection {
         self.serve(context, app, |h1, turn| h1.settle(turn))
     }
 
+    /// Sends what is written, and has another turn.
+    pub(crate) fn send_written<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
+        self.serve(context, app, |h1, turn| h1.send_written(turn))
+    }
+
     #[inline]
     pub(crate) fn is_turned_away(&self) -> bool {
         self.is_turned_away

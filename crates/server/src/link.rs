@@ -329,6 +329,20 @@ impl Link {
         self.sent_bytes as i64 - self.transport.unacknowledged_bytes() as i64
     }
 
+    /// Where bytes may be sent while the application is called; see [`Link::was_sent`].
+    #[inline]
+    pub(crate) fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
+    /// So many bytes were sent while the application was called.
+    #[cold]
+    pub(crate) fn was_sent(&mut self, context: &mut Context, count: usize, is_guarded: bool) {
+        self.is_guarded |= is_guarded;
+        self.note_arrival();
+        self.took(context, count);
+    }
+
     /// The socket takes bytes again: sends what waits.
     pub(crate) fn resume(
         &mut self,

@@ -63,6 +63,12 @@ impl Mailbox {
         commands.is_empty()
     }
 
+    /// Posts what was taken and could not be done, before everything that was posted since.
+    pub(crate) fn give_back(&self, left: Vec<(ExchangeId, Command)>) {
+        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        commands.splice(..0, left);
+    }
+
     /// Swaps the posted commands with `taken`, which must be empty.
     pub(crate) fn take(&self, taken: &mut Vec<(ExchangeId, Command)>) {
         let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);

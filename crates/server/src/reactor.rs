@@ -8,6 +8,7 @@
 //! loop are not kept waiting.
 
 mod accept;
+mod interlude;
 mod mail;
 mod pass;
 mod rush;
@@ -24,6 +25,7 @@ use net::{Clock, Events, Interest, Interrupted, Peer, Poller, TimerWheel, Token,
 use slab::Slab;
 
 use self::accept::Accepting;
+use self::interlude::Untold;
 use crate::access_log::AccessLog;
 use crate::app::App;
 use crate::batch;
@@ -88,6 +90,8 @@ pub struct Worker<A> {
     mailbox: Arc<Mailbox>,
     commands: Vec<(ExchangeId, Command)>,
     touched: Vec<ConnectionId>,
+    /// What the application has to be told when it may be called again.
+    untold: Untold,
     /// Connections that have more to do, in the order of their turns.
     turns: VecDeque<ConnectionId>,
     timers: TimerWheel,
@@ -141,6 +145,7 @@ impl<A: App> Worker<A> {
             mailbox,
             commands: Vec::new(),
             touched: Vec::new(),
+            untold: Untold::default(),
             turns: VecDeque::new(),
             timers: TimerWheel::new(now_ms),
             reminders: Vec::new(),

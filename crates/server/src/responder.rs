@@ -4,6 +4,7 @@ mod delimiter;
 mod fields;
 mod stamp;
 
+use net::{Sent, Transport};
 use wire::{Method, RequestHead, Version};
 
 pub(crate) use self::delimiter::Delimiter;
@@ -38,7 +39,15 @@ pub struct Responder<'a> {
     pub(crate) content_bytes: u64,
     /// How a streamed content ends.
     pub(crate) delimiter: Delimiter,
-    pub(crate) leaves_at_once: bool,
+    /// A content was begun, and is not ended.
+    pub(crate) is_open: bool,
+    /// Where this response may be sent during the call: nothing has to be sent before it.
+    pub(crate) socket: Option<&'a Transport>,
+    /// Bytes that were sent so, from the start of `out`.
+    pub(crate) sent_bytes: usize,
+    /// The connection is reset when it is closed.
+    pub(crate) is_guarded: bool,
+    is_broken: bool,
 }
 
 impl<'a> Responder<'a> {
@@ -54,13 +63,52 @@ impl<'a> Responder<'a> {
             status: 0,
             content_bytes: 0,
             delimiter: Delimiter::End,
-            leaves_at_once: false,
+            is_open: false,
+            socket: None,
+            sent_bytes: 0,
+            is_guarded: false,
+            is_broken: false,
         }
     }
 
     /// Whether nothing has to be sent before this response, and the socket takes it.
     pub fn leaves_at_once(&self) -> bool {
-        self.leaves_at_once
+        self.socket.is_some()
+    }
+
+    /// Sends what is written, as far as the socket takes it, while the call goes on. Only where [`Responder::leaves_at_once`]; the rest
+    /// leaves when the call ends.
+    ///
+    /// Cost: one system call, two for a content that only the end of the connection ends.
+    #[cold]
+    pub fn send_now(&mut self) {
+        let Some(socket) = self.socket.filter(|_| !self.out.is_empty()) else {
+            return;
+        };
+        if self.is_open && self.delimiter == Delimiter::End && !self.is_guarded {
+            self.is_guarded = true;
+            socket.set_reset_on_close(true);
+        }
+        let sent = match socket.send(self.out) {
+            Sent::Bytes(count) => count,
+            // Nobody gets what is written. The event that reports it ends the connection.
+            Sent::Broken(_) => {
+                self.is_broken = true;
+                self.out.len()
+            }
+        };
+        self.sent_bytes += sent;
+        self.out.drain(..sent);
+    }
+
+    /// Whether [`Responder::send_now`] found that the client has gone.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// Bytes of this call and before that were not sent.
+    pub fn unsent_bytes(&self) -> usize {
+        self.out.len()
     }
 
     /// Whether a final response, or the head of one, has been written.
@@ -126,7 +174,18 @@ impl<'a> Responder<'a> {
             Delimiter::End => {}
         }
         self.out.extend_from_slice(b"\r\n");
-        has_content && !self.framing.is_head
+        self.is_open = has_content && !self.framing.is_head;
+        self.is_open
+    }
+
+    /// Whether content of a response with this status is sent.
+    pub fn sends_content(&self, status: u16) -> bool {
+        wire::may_generate_content(status) && !self.framing.is_head
+    }
+
+    /// Whether a content was begun, and is not ended.
+    pub fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// Writes a part of the content, after [`Responder::begin`].
@@ -135,11 +194,15 @@ impl<'a> Responder<'a> {
         self.delimiter.push_part(self.out, part);
     }
 
-    /// Ends a content that was written in parts, and is as long as was said.
-    pub fn finish(&mut self) {
-        if self.delimiter == Delimiter::Chunks {
-            wire::push_last_chunk(self.out, b"");
+    /// Ends a content that was written in parts. False when it is shorter than was said: then it stays open.
+    pub fn finish(&mut self) -> bool {
+        match self.delimiter {
+            Delimiter::Chunks => wire::push_last_chunk(self.out, b""),
+            Delimiter::Length(1..) => return false,
+            Delimiter::Length(0) | Delimiter::End => {}
         }
+        self.is_open = false;
+        true
     }
 
     fn push_content_length(&mut self, length: u64) {

@@ -229,11 +229,12 @@ impl H1 {
             connection: turn.link.id.key,
             sequence: context.next_sequence(),
         };
-        let start = context.out.len();
+        let mut start = context.out.len();
         let framing = Framing::of(head, goes_on);
         let mut responder = Responder::new(&mut context.out, &mut context.stamp, framing);
-        responder.leaves_at_once =
-            self.queue.is_empty() && !turn.link.is_full() && content != Content::Later;
+        if self.queue.is_empty() && !turn.link.is_full() && content != Content::Later {
+            responder.socket = Some(turn.link.transport());
+        }
         let request = Request {
             head,
             content,
@@ -247,22 +248,30 @@ impl H1 {
             status,
             content_bytes,
             delimiter,
+            is_open,
+            sent_bytes,
+            is_guarded,
             ..
         } = responder;
-        let is_whole = matches!(outcome, Outcome::Responded | Outcome::RespondedAhead);
+        if sent_bytes > 0 {
+            start = start.saturating_sub(sent_bytes);
+            turn.link.was_sent(context, sent_bytes, is_guarded);
+        }
+        let is_whole = matches!(outcome, Outcome::Responded | Outcome::RespondedAhead) && !is_open;
         let is_plain = is_whole && status != 0 && content != Content::Later;
         if is_plain && self.queue.is_empty() {
-            self.since_ms = context.clock.now_ms();
-            if context.log.is_some() {
-                let mut record = LogRecord::new(turn.link.client, Some(head), self.since_ms);
+            let has_more_to_do = outcome == Outcome::RespondedAhead;
+            if let Some(mut record) = self.responded(turn, head) {
                 (record.status, record.content_bytes) = (status, content_bytes);
-                context.log(Some(&record));
+                turn.context.log(Some(&record));
             }
-            if outcome == Outcome::RespondedAhead {
+            if has_more_to_do {
                 self.send_now(turn);
                 turn.app.response_sent();
             }
             if !framing.persistent {
+                // Whole, it may end with the connection.
+                turn.link.guard(false);
                 self.stop_reading(Ending::Read);
             }
             return;
@@ -282,7 +291,20 @@ impl H1 {
             encoding: Encoding { framing, delimiter },
             is_safe: head.method.is_safe(),
         };
-        self.called(turn, queued, outcome, (head, content, is_persistent));
+        let left = (outcome, status != 0, is_open);
+        self.called(turn, queued, left, (head, content, is_persistent));
+    }
+
+    /// A response is written that was there at once. Gives a line for the access log, if there is one.
+    #[inline]
+    fn responded<A: App>(
+        &mut self,
+        turn: &Turn<'_, A>,
+        head: &RequestHead<'_>,
+    ) -> Option<LogRecord> {
+        self.since_ms = turn.now_ms();
+        let is_logged = turn.context.log.is_some();
+        is_logged.then(|| LogRecord::new(turn.link.client, Some(head), self.since_ms))
     }
 
     /// A line for the access log, if there is one.
@@ -299,18 +321,17 @@ impl H1 {
         Some(Box::new(record))
     }
 
-    /// Everything but a response that is complete at once: queues the exchange and decides who takes its content.
+    /// Everything but a response that is complete at once (there may be one, and its content may be left open): queues the exchange and decides who takes its content.
     fn called<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
         mut queued: Queued,
-        outcome: Outcome,
+        (outcome, has_responded, is_open): (Outcome, bool, bool),
         (head, content, is_persistent): (&RequestHead<'_>, Content<'_>, bool),
     ) {
         let Queued {
             exchange, encoding, ..
         } = &mut queued;
-        let has_responded = !exchange.out.tail().is_empty();
         let mut taker = Taker::Nobody;
         match outcome {
             Outcome::ReadContent if content == Content::Later => {
@@ -322,6 +343,11 @@ impl H1 {
                 taker = Taker::unasked(exchange.id);
             }
             Outcome::Streaming if has_responded => exchange.progress = Progress::Pulled,
+            Outcome::Begun if is_open && content != Content::Later => {
+                exchange.progress = Progress::Pushed;
+                exchange.awaits_writable = true;
+            }
+            Outcome::Responded if is_open => exchange.cut(),
             Outcome::Responded if has_responded => exchange.progress = Progress::Done,
             // The application kept no promise: its response is missing.
             _ => {

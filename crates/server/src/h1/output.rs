@@ -116,6 +116,16 @@ impl H1 {
         }
     }
 
+    /// Sends what is written of the responses that are next, up to the first file; everything else is left to the next turn.
+    pub(crate) fn send_written<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        self.emit(turn);
+        if !turn.context.out.is_empty() {
+            // A broken connection is noticed by what is done next.
+            let _ = turn.link.flush(turn.context, false);
+        }
+        Fate::Again
+    }
+
     /// Sends what was pulled, and leaves the rest to the next turn.
     fn settle_later<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
         self.emit(turn);

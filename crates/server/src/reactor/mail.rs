@@ -13,6 +13,9 @@ impl<A: App> Worker<A> {
     /// Does what handlers posted, then sends once per connection. What they post because of that is done too, up to a bound: true when
     /// more may be waiting.
     pub(super) fn take_mail(&mut self) -> bool {
+        if !self.untold.is_empty() {
+            self.tell();
+        }
         for _ in 0..MAILS_PER_PASS {
             let mut commands = std::mem::take(&mut self.commands);
             self.mailbox.take(&mut commands);

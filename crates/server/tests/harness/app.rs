@@ -18,7 +18,8 @@ pub(crate) struct Called {
 
 /// What it does, by the first segment of the path: `later` and `push` response through the mailbox when the test says so, `parts` asks
 /// for content at once and again with each part, `read` needs the whole content, `big/N` responses N bytes, `pull/N` streams N parts,
-/// `ahead` responses and has more to do for it, `file` posts the next of `files` during the call, `early` responses whatever comes, `panic*` panics; everything else is served with its target.
+/// `ahead` responses and has more to do for it, `begun/N` sends N parts during the call and goes on by the mailbox, `open` does not end its content,
+/// `file` posts the next of `files` during the call, `early` responses whatever comes, `panic*` panics; everything else is served with its target.
 pub(crate) struct TestApp {
     mailbox: Arc<Mailbox>,
     pub(crate) called: Vec<Called>,
@@ -106,6 +107,30 @@ impl TestApp {
     }
 }
 
+impl TestApp {
+    /// Sends parts during the call, of which the client's side is looked at if it is known.
+    fn begin(&mut self, parts: usize, responder: &mut Responder<'_>) -> Outcome {
+        responder.begin(200, no_fields(), None);
+        for _ in 0..parts.max(1) {
+            responder.push_part(b"part");
+            responder.send_now();
+            if self.witness.is_some() {
+                self.witness();
+            }
+        }
+        Outcome::Begun
+    }
+
+    /// Takes what has arrived at the client.
+    fn witness(&mut self) {
+        let mut buffer = [0; 4096];
+        let witness = self.witness.as_mut().expect("a client's side");
+        let count = witness.read(&mut buffer).expect("a response");
+        let arrived = String::from_utf8_lossy(&buffer[..count]).into_owned();
+        self.witnessed.push(arrived);
+    }
+}
+
 impl App for TestApp {
     fn call(&mut self, request: &Request<'_>, responder: &mut Responder<'_>) -> Outcome {
         if let Some(on_call) = &mut self.on_call {
@@ -156,6 +181,11 @@ impl App for TestApp {
                     false => Outcome::Responded,
                 }
             }
+            ("begun", _) => self.begin(number, responder),
+            ("open", _) => {
+                self.begin(0, responder);
+                Outcome::Responded
+            }
             ("silent", _) => Outcome::Responded,
             ("forgetful", _) => Outcome::ReadContent,
             _ => {
@@ -193,11 +223,7 @@ impl App for TestApp {
     }
 
     fn response_sent(&mut self) {
-        let mut buffer = [0; 4096];
-        let witness = self.witness.as_mut().expect("a client's side");
-        let count = witness.read(&mut buffer).expect("a response");
-        let arrived = String::from_utf8_lossy(&buffer[..count]).into_owned();
-        self.witnessed.push(arrived);
+        self.witness();
     }
 
     fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {

@@ -1,0 +1,91 @@
+//! Sending between two passes, while the application computes and cannot be called.
+//!
+//! What a handler posted is sent as far as that needs nobody else. The next pass does what follows from it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::Worker;
+use crate::app::{Abort, App, Outcome, Pulled, Request};
+use crate::id::ExchangeId;
+use crate::mailbox::Command;
+use crate::responder::Responder;
+
+/// Stands for the application while it must not be called, and keeps what it has to be told.
+#[derive(Default)]
+pub(super) struct Untold {
+    aborted: Vec<(ExchangeId, Abort)>,
+}
+
+impl Untold {
+    pub(super) fn is_empty(&self) -> bool {
+        self.aborted.is_empty()
+    }
+}
+
+impl App for Untold {
+    fn call(&mut self, _: &Request<'_>, _: &mut Responder<'_>) -> Outcome {
+        debug_assert!(false, "nothing is read between two passes");
+        Outcome::Responded
+    }
+
+    fn pull(&mut self, _: ExchangeId, _: &mut Vec<u8>) -> Pulled {
+        debug_assert!(false, "nothing is pulled between two passes");
+        Pulled::Failed
+    }
+
+    fn content(&mut self, _: ExchangeId, _: &[u8], _: bool) {
+        debug_assert!(false, "no content is given between two passes");
+    }
+
+    fn writable(&mut self, _: ExchangeId) {}
+
+    fn abort(&mut self, id: ExchangeId, why: Abort) {
+        self.aborted.push((id, why));
+    }
+}
+
+impl<A: App> Worker<A> {
+    /// Sends what handlers posted, between two passes, without calling the application. What else follows from it is done by the next pass,
+    /// which is due.
+    pub fn send_posted(&mut self) {
+        let mut commands = Vec::new();
+        self.mailbox.take(&mut commands);
+        self.context.clock.tick();
+        let mut left: Vec<(ExchangeId, Command)> = Vec::new();
+        for (id, command) in commands {
+            // The application takes content: what was posted after that request waits for it.
+            let is_later = matches!(command, Command::Read) || left.iter().any(|it| it.0 == id);
+            if is_later {
+                left.push((id, command));
+                continue;
+            }
+            let key = id.connection() as usize;
+            let Some(connection) = self.connections.get_mut(key) else {
+                continue;
+            };
+            connection.obey(&mut self.context, &mut self.untold, id, command);
+            if !self.touched.contains(&connection.id()) {
+                self.touched.push(connection.id());
+            }
+        }
+        self.mailbox.give_back(left);
+        for id in std::mem::take(&mut self.touched) {
+            if let Some(key) = self.find(id) {
+                let mut untold = std::mem::take(&mut self.untold);
+                self.with_connection(key, |connection, context, _, _| {
+                    connection.send_written(context, &mut untold)
+                });
+                self.untold = untold;
+            }
+        }
+    }
+
+    /// Tells the application what it could not be told between two passes.
+    #[cold]
+    pub(super) fn tell(&mut self) {
+        for (id, why) in std::mem::take(&mut self.untold.aborted) {
+            // A panic of the application must not keep the others from being told.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.app.abort(id, why)));
+        }
+    }
+}
