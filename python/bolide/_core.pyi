@@ -443,8 +443,11 @@ class Server:
     def drain(self) -> None:
         """Stop accepting, close idle connections, end every other with its next answer."""
 
+    def running_tasks(self) -> list[asyncio.Task[Any]]:
+        """Give the tasks of handlers that have not ended, whether they responded or not."""
+
     def on_drained(self, callback: Callable[[], Any]) -> None:
-        """Call back once when a drain is asked for and no connection is left."""
+        """Call back once when a drain is asked for, and no connection and no handler is left."""
 
     def stop(self) -> None:
         """Close everything now."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bolide import _core
 from bolide.errors import ConfigError
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from bolide.interface import Application
     from bolide.listener import Listener
     from bolide.settings import Settings
+
+LAST_WORDS_S: Final = 0.1
+"""What handlers have that are cancelled at the end."""
 
 
 class Service:
@@ -53,7 +56,8 @@ class Service:
     async def stop(self, within_s: float) -> None:
         """Stop accepting, let the requests in flight finish, then run the application's shutdown.
 
-        Whatever is still open after `within_s` seconds, or at a cancellation, is closed.
+        Whatever is still open after `within_s` seconds, or at a cancellation, is closed; handlers
+        that have not ended by then, whether they have responded or not, are cancelled.
         """
         drained = asyncio.Event()
         self.server.on_drained(drained.set)
@@ -62,7 +66,22 @@ class Service:
             async with asyncio.timeout(within_s):
                 await drained.wait()
         except TimeoutError:
-            logger.warning("closing %d connection(s) that did not finish", self.server.connections)
+            self._log_unfinished()
         finally:
             self.server.stop()
+            await self._cancel_handlers()
             await lifespan.shutdown(self._app)
+
+    def _log_unfinished(self) -> None:
+        if connections := self.server.connections:
+            logger.warning("closing %d connection(s) that did not finish", connections)
+        if handlers := len(self.server.running_tasks()):
+            logger.warning("cancelling %d handler(s) that did not finish", handlers)
+
+    async def _cancel_handlers(self) -> None:
+        """Cancel the handlers that have not ended, and let them take notice."""
+        tasks = self.server.running_tasks()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=LAST_WORDS_S)

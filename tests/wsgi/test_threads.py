@@ -226,9 +226,17 @@ def test_60_a_client_that_ended_its_side_before_gets_the_head(start: Start, pipe
 
 def test_write_with_one_thread_has_a_bound(start: Start) -> None:
     server = start("wsgi_plain.py", "--threads", "1")
+    with ask(server, "/endless/bounded/write"):
+        server.wait_line("RuntimeError: write.. with one thread keeps what the client does not")
     with server.connect() as client:
-        assert client.get("/endless/bounded/write").status == 500
-        server.wait_line("RuntimeError: write.. with one thread keeps everything")
+        assert client.get("/hello").status == 200
+
+
+def test_write_with_one_thread_raises_when_the_client_has_gone(start: Start) -> None:
+    server = start("wsgi_plain.py", "--threads", "1")
+    with ask(server, "/endless/gone/write") as client:
+        assert client.read_head().status == 200
+    with server.connect() as client:
         assert client.get("/hello").status == 200
 
 

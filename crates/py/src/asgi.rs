@@ -29,6 +29,7 @@ use crate::run::exchanges::Exchanges;
 use crate::run::failure::fail;
 use crate::run::log::log_failure;
 use crate::run::runner::Runner;
+use crate::run::task::Tasks;
 
 /// An ASGI application and the constant parts of its scopes.
 #[pyclass(module = "bolide._core", frozen)]
@@ -114,9 +115,14 @@ impl Asgi {
             arguments.exchange.get().keep_title(py, request)?;
             return self.begin_task(py, &arguments, scope, responder);
         }
-        let result = self.first_step(py, &arguments, &scope);
+        let Runner {
+            exchanges, tasks, ..
+        } = &mut self.runner;
+        let callables = [&self.app, &self.as_coroutine];
+        let result = exchanges.lend(py, request.id, responder, || {
+            first_step(py, callables, tasks, &arguments, &scope)
+        });
         self.scopes.give_back(scope);
-        let result = result?;
         let exchange = arguments.exchange.get();
         let outcome = match result {
             Step::Suspended(coroutine, future) => {
@@ -136,41 +142,6 @@ impl Asgi {
         Ok(outcome)
     }
 
-    /// Calls the application, and runs the first step of its coroutine.
-    fn first_step<'py>(
-        &mut self,
-        py: Python<'py>,
-        arguments: &Arguments,
-        scope: &Bound<'py, PyDict>,
-    ) -> PyResult<Step<'py>> {
-        let arguments = [
-            scope.as_any(),
-            arguments.receive.bind(py),
-            arguments.send.bind(py),
-        ];
-        let called = match ffi::call(py, &self.app, arguments) {
-            Ok(called) if !ffi::is_coroutine(&called) => {
-                ffi::call(py, &self.as_coroutine, [&called])
-            }
-            called => called,
-        };
-        let coroutine = match called {
-            Ok(coroutine) => coroutine,
-            Err(error) => return Ok(Step::Ended(Err(error))),
-        };
-        Ok(match self.runner.step(py, &coroutine) {
-            Sent::Yielded(future) => Step::Suspended(coroutine, future),
-            Sent::Returned(_) => {
-                self.runner.tasks.ended(py);
-                Step::Ended(Ok(()))
-            }
-            Sent::Raised(error) => {
-                self.runner.tasks.ended(py);
-                Step::Ended(Err(error))
-            }
-        })
-    }
-
     /// It waits for something: posts whatever it has sent, and its task continues on its own.
     fn suspended(
         &mut self,
@@ -184,16 +155,18 @@ impl Asgi {
         let running = Box::new(Running { exchange });
         let task = self.runner.suspended(py, coroutine, future, running)?;
         let exchange = arguments.exchange.get();
-        if let Direct::Written = exchange.first_step_ends(py, responder)? {
-            return Ok(Outcome::Responded);
-        }
+        let outcome = match exchange.first_step_ends(py, responder)? {
+            Direct::Written => return Ok(Outcome::Responded),
+            Direct::Begun => Outcome::Begun,
+            Direct::Nothing | Direct::Posted => Outcome::Pending,
+        };
         let has_begun = exchange.has_begun(py)?;
         let before = exchange.open(py, |open| {
             open.has_begun = has_begun;
             std::mem::replace(&mut open.task, task)
         })?;
         drop(before);
-        Ok(Outcome::Pending)
+        Ok(outcome)
     }
 
     /// Leaves the call of the application to a task of its own.
@@ -250,13 +223,50 @@ impl Asgi {
                 exchange.close(py);
                 Ok(fail(responder))
             }
-            Direct::Posted => {
+            Direct::Posted | Direct::Begun => {
                 if !exchange.is_complete(py) {
                     exchange.fail(py);
                 }
                 exchange.close(py);
-                Ok(Outcome::Pending)
+                Ok(match direct {
+                    Direct::Begun => Outcome::Begun,
+                    _ => Outcome::Pending,
+                })
             }
+        }
+    }
+}
+
+/// Calls the application, and runs the first step of its coroutine.
+fn first_step<'py>(
+    py: Python<'py>,
+    [app, as_coroutine]: [&Py<PyAny>; 2],
+    tasks: &mut Tasks,
+    arguments: &Arguments,
+    scope: &Bound<'py, PyDict>,
+) -> Step<'py> {
+    let arguments = [
+        scope.as_any(),
+        arguments.receive.bind(py),
+        arguments.send.bind(py),
+    ];
+    let called = match ffi::call(py, app, arguments) {
+        Ok(called) if !ffi::is_coroutine(&called) => ffi::call(py, as_coroutine, [&called]),
+        called => called,
+    };
+    let coroutine = match called {
+        Ok(coroutine) => coroutine,
+        Err(error) => return Step::Ended(Err(error)),
+    };
+    match tasks.step(py, &coroutine) {
+        Sent::Yielded(future) => Step::Suspended(coroutine, future),
+        Sent::Returned(_) => {
+            tasks.ended(py);
+            Step::Ended(Ok(()))
+        }
+        Sent::Raised(error) => {
+            tasks.ended(py);
+            Step::Ended(Err(error))
         }
     }
 }

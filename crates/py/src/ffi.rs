@@ -7,6 +7,7 @@ pub(crate) mod allocator;
 mod cell;
 mod construction;
 mod ending;
+mod lent;
 pub(crate) mod reuse;
 mod slots;
 
@@ -21,6 +22,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
 pub(crate) use cell::{GilCell, Lent};
 pub(crate) use construction::{Arguments, Construction, construct_directly};
 pub(crate) use ending::{call_from_thread, call_method_from_thread, next_from_thread};
+pub(crate) use lent::LentResponder;
 pub(crate) use slots::{Awaitable, Method, method, step_directly};
 
 /// What a coroutine did with a value it was sent.

@@ -108,6 +108,11 @@ impl Interface {
         }
     }
 
+    /// Whether it runs coroutines, which may compute while what they have written waits.
+    pub(crate) fn runs_coroutines(&self) -> bool {
+        !matches!(self, Interface::Wsgi(_))
+    }
+
     /// Whether the reactor needs no interpreter, because the application runs on threads of its own.
     pub(crate) fn is_pooled(&self) -> bool {
         matches!(self, Interface::Wsgi(wsgi) if wsgi.is_pooled())

@@ -8,10 +8,12 @@
 //! | `task`, `context` | what is lent |
 //! | `asyncio` | the event loop and its tasks |
 //! | `exchanges` | the open exchanges, the mailbox and the loop |
+//! | `running` | the tasks of handlers that have not ended |
 //! | `awaitable`, `parts` | what handlers await, and what streamed responses are pulled from |
 //! | `log`, `failure` | what is logged about applications, and the response for one that failed |
 //! | `left_out` | fields that are the server's to set, and that applications set |
 //! | `target` | the decoded target of a request |
+//! | `watch` | whether an application computes while something that it has written waits |
 
 mod asyncio;
 pub(crate) mod awaitable;
@@ -23,6 +25,8 @@ pub(crate) mod left_out;
 pub(crate) mod log;
 pub(crate) mod parts;
 pub(crate) mod runner;
+pub(crate) mod running;
 pub(crate) mod target;
 pub(crate) mod task;
+pub(crate) mod watch;
 mod yielded;

@@ -1,8 +1,8 @@
 //! A worker's server as Python sees it.
 
-mod siblings;
-
+mod flusher;
 mod memory;
+mod siblings;
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use server::{AccessLog, Config, Limits, LogFormat, Timeouts, Worker};
 
+use self::flusher::Flusher;
 pub(crate) use self::memory::Memory;
 use crate::ffi;
 use crate::interface::Interface;
@@ -25,7 +26,8 @@ pub(crate) use siblings::Siblings;
 /// One worker's reactor with HTTP on it.
 #[pyclass(module = "bolide._core", frozen, weakref)]
 pub(crate) struct Server {
-    worker: Mutex<Worker<Interface>>,
+    worker: Arc<Mutex<Worker<Interface>>>,
+    flusher: Flusher,
     /// Locked by whoever has the worker, so nobody waits for it.
     memory: Mutex<Memory>,
     pub(crate) exchanges: Arc<Exchanges>,
@@ -74,7 +76,8 @@ impl Server {
         Ok(Server {
             poller: worker.poller(),
             open: worker.open_connections(),
-            worker: Mutex::new(worker),
+            worker: Arc::new(Mutex::new(worker)),
+            flusher: Flusher::default(),
             memory,
             exchanges,
             limits: config.limits,
@@ -114,12 +117,17 @@ impl Server {
         own_selector: bool,
     ) -> PyResult<()> {
         let (py, server) = (slf.py(), slf.get());
-        for runner in server.worker()?.app.runners() {
+        let mut worker = server.worker()?;
+        for runner in worker.app.runners() {
             runner
                 .tasks
                 .attach(event_loop, own_selector, server.eager_tasks)?;
             runner.contexts.start_here(py)?;
         }
+        if worker.app.runs_coroutines() {
+            server.flusher.start(&server.worker, &server.exchanges)?;
+        }
+        drop(worker);
         let _ = server
             .exchanges
             .event_loop
@@ -167,6 +175,7 @@ impl Server {
     /// Stops accepting, closes idle connections, and closes every other one after its next response.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         self.drain_asked.store(true, Ordering::Relaxed);
+        self.exchanges.drains();
         if let Ok(mut worker) = self.worker.try_lock() {
             let hidden = worker.app.hide_loop(py)?;
             // The next pass may now be due sooner, so a foreign loop has to be notified.
@@ -184,7 +193,12 @@ impl Server {
         Ok(())
     }
 
-    /// Sets a function to call once, when a drain was requested and no connection is left.
+    /// The tasks of handlers that have not ended.
+    fn running_tasks(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        self.exchanges.running.all(py)
+    }
+
+    /// Sets a function to call once, when a drain was requested, no connection is left, and all handlers have ended.
     fn on_drained(&self, callback: Py<PyAny>) {
         let before = self
             .on_drained
@@ -196,6 +210,7 @@ impl Server {
 
     /// Closes everything immediately.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        self.flusher.stop(py);
         let mut worker = self.worker()?;
         let hidden = worker.app.hide_loop(py)?;
         worker.stop();
@@ -264,6 +279,7 @@ impl Server {
     pub(crate) fn is_drained(&self, worker: &Worker<Interface>) -> bool {
         let is_over = worker.is_draining() && worker.is_empty();
         is_over
+            && self.exchanges.running.is_empty()
             && self
                 .on_drained
                 .lock()

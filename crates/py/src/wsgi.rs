@@ -201,7 +201,7 @@ impl Wsgi {
             };
             Calls::Pooled(Intake::new(pool, config), limits)
         } else {
-            Calls::Inline(Box::new(Inline::new(app, placement)?))
+            Calls::Inline(Box::new(Inline::new(app, placement, &exchanges)?))
         };
         Ok(Wsgi {
             runner: Runner::new(exchanges),

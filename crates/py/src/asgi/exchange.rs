@@ -55,6 +55,19 @@ pub(super) struct State {
     is_streamed: bool,
     /// The application began another response although its client has gone: nothing it sends is for anybody any more.
     is_deaf: bool,
+    /// What of the response was written to the responder of the first step.
+    pub(super) written: Written,
+}
+
+/// What the first step has written itself.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Written {
+    #[default]
+    Nothing,
+    /// The head, and the content that was sent.
+    Begun,
+    /// The whole response.
+    Whole,
 }
 
 /// How much of the request's content has been returned.
@@ -89,6 +102,8 @@ pub(crate) enum Direct {
     Written,
     /// Nothing was sent that the client may see.
     Nothing,
+    /// The response was begun; its rest goes through the mailbox.
+    Begun,
     /// The response goes through the mailbox.
     Posted,
 }
@@ -130,6 +145,7 @@ impl Exchange {
             state.parts_bytes = 0;
             state.is_streamed = false;
             state.is_deaf = false;
+            state.written = Written::Nothing;
         })
     }
 
@@ -186,22 +202,27 @@ impl Exchange {
         py: Python<'_>,
         responder: &mut Responder<'_>,
     ) -> PyResult<Direct> {
-        let direct = self.with(py, |state| match (state.is_direct, state.progress) {
-            (false, _) => Direct::Posted,
-            (true, Progress::Nothing | Progress::Started) => {
+        let direct = self.with(py, |state| match (state.written, state.progress) {
+            (Written::Whole, _) => {
+                state.is_direct = false;
+                Direct::Written
+            }
+            (Written::Begun, _) => Direct::Begun,
+            (Written::Nothing, _) if !state.is_direct => Direct::Posted,
+            (Written::Nothing, Progress::Nothing | Progress::Started) => {
                 state.is_direct = false;
                 Direct::Nothing
             }
-            (true, Progress::Complete) if state.has_its_length() => {
+            (Written::Nothing, Progress::Complete) if state.has_its_length() => {
                 state.is_direct = false;
                 state.write(py, responder);
                 Direct::Written
             }
-            (true, _) => Direct::Posted,
+            (Written::Nothing, _) => Direct::Posted,
         })?;
         match direct {
             Direct::Written => self.close(py),
-            Direct::Posted => self.leave_first_step(py)?,
+            Direct::Posted | Direct::Begun => self.leave_first_step(py)?,
             Direct::Nothing => {}
         }
         Ok(direct)
@@ -399,17 +420,23 @@ impl Exchange {
         part: Option<Bound<'py, PyBytes>>,
         more: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let content = part.as_ref().map_or(&b""[..], |part| part.as_bytes());
         let (before, is_direct) = self.with(py, |state| {
             let before = state.advance(more)?;
-            if state.is_direct {
-                state.keep(part.as_ref());
+            if let (true, Some(id)) = (state.is_direct, state.id) {
+                let write =
+                    |responder: &mut Responder<'_>| state.write_now(responder, content, more);
+                let is_written = self.exchanges.write_in_call(py, id, write);
+                if is_written != Some(true) {
+                    state.keep(part.as_ref());
+                }
             }
             PyResult::Ok((before, state.is_direct))
         })??;
         if is_direct {
             return self.kept(py, more);
         }
-        let part = part.as_ref().map_or(&b""[..], |part| part.as_bytes());
+        let part = content;
         self.post_body(py, part, before == Progress::Started, more)
     }
 
@@ -480,6 +507,52 @@ impl State {
             || (self.parts.is_empty() && self.has_no_content())
     }
 
+    /// Writes a part of the content to the responder of the first step, with the head if it is the first. False when the part has to be
+    /// kept: something has to leave before this response, or it cannot be framed before it is complete.
+    fn write_now(&mut self, responder: &mut Responder<'_>, part: &[u8], more: bool) -> bool {
+        if self.written == Written::Nothing {
+            if !responder.leaves_at_once() || !self.parts.is_empty() {
+                return false;
+            }
+            let response = &self.head.response;
+            if !more && !self.is_streamed {
+                let is_as_announced = |length| length == part.len() as u64;
+                let is_whole = response.length.is_none_or(is_as_announced);
+                if !(is_whole || part.is_empty() && self.has_no_content()) {
+                    return false;
+                }
+                self.write_whole(responder, part);
+                self.written = Written::Whole;
+                self.parts_bytes += part.len();
+                return true;
+            }
+            if !responder.sends_content(response.status) {
+                return false;
+            }
+            responder.begin(response.status, self.head.fields(), response.length);
+            self.written = Written::Begun;
+        }
+        responder.push_part(part);
+        self.parts_bytes += part.len();
+        if !more && responder.finish() {
+            self.written = Written::Whole;
+        }
+        true
+    }
+
+    /// Writes a response that was sent in one part.
+    fn write_whole(&mut self, responder: &mut Responder<'_>, content: &[u8]) {
+        let (response, fields) = (&self.head.response, self.head.fields());
+        if self.has_no_content() {
+            // Content that was sent anyway has the length that the content would have.
+            let sent = (!content.is_empty()).then_some(content.len() as u64);
+            responder.begin(response.status, fields, response.length.or(sent));
+        } else {
+            responder.respond(response.status, fields, content);
+        }
+        self.limit_kept();
+    }
+
     /// Writes a complete response.
     fn write(&mut self, py: Python<'_>, responder: &mut Responder<'_>) {
         let (response, fields) = (&self.head.response, self.head.fields());
@@ -499,6 +572,12 @@ impl State {
             responder.respond(response.status, fields, content.unwrap_or_default());
         }
         self.parts.clear();
+        self.limit_kept();
+    }
+
+    /// Keeps no long field section for the next request.
+    #[inline]
+    fn limit_kept(&mut self) {
         if self.head.response.fields.capacity() > KEPT_BYTES {
             self.head = Head::default();
             self.known.forget();

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use server::{Command, Response};
 
-use super::exchange::{Exchange, Progress};
+use super::exchange::{Exchange, Progress, Written};
 
 impl Exchange {
     /// Ends direct writing: posts what was kept, and from now on everything else.
@@ -12,19 +12,27 @@ impl Exchange {
             if !std::mem::replace(&mut state.is_direct, false) {
                 return None;
             }
-            let has_begun = !matches!(state.progress, Progress::Nothing | Progress::Started);
+            let has_begun = !matches!(state.progress, Progress::Nothing | Progress::Started)
+                && state.written == Written::Nothing;
             let response = has_begun.then(|| state.take_response());
             let parts = std::mem::take(&mut state.parts);
-            Some((response, parts, state.parts_bytes, state.progress))
+            Some((
+                response,
+                parts,
+                state.parts_bytes,
+                state.progress,
+                state.written,
+            ))
         })?;
-        let Some((response, parts, ahead_bytes, progress)) = kept else {
+        let Some((response, parts, ahead_bytes, progress, written)) = kept else {
             return Ok(());
         };
         self.open(py, |open| open.ahead_bytes = ahead_bytes)?;
-        let Some(response) = response else {
-            return Ok(());
-        };
-        self.begin(py, response)?;
+        match (response, written) {
+            (Some(response), _) => self.begin(py, response)?,
+            (None, Written::Begun) => {}
+            (None, _) => return Ok(()),
+        }
         for part in parts {
             self.post(py, Command::Write(part.as_bytes(py).to_vec()))?;
         }

@@ -248,9 +248,6 @@ impl Calls {
         };
         drop(coroutine);
         self.runner.tasks.ended(py);
-        if subject.stage == Stage::Stream {
-            return self.stream_ended(py, subject, result);
-        }
         let outcome = result.and_then(|value| self.respond(py, subject, &value, responder));
         outcome.unwrap_or_else(|error| self.failed(py, subject, error, responder))
     }

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 use crate::ffi::{self, GilCell, Lent, Sent};
 use crate::run::context::run_in_its;
+use crate::run::running::Running;
 use crate::run::yielded::Yielded;
 
 /// A coroutine that goes on in a task.
@@ -16,6 +17,8 @@ pub(crate) struct Suspended {
     /// What the coroutine yielded in its first step, until the task has taken it.
     pub(crate) yielded: Option<Yielded>,
     pub(crate) completion: Box<dyn Completion>,
+    /// Dropped when the coroutine has ended.
+    pub(crate) running: Running,
 }
 
 /// What a coroutine is run for: what its end means for its exchange. `context` is the one to run Python in, None if it is the current one.

@@ -8,11 +8,14 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
-use server::{Command, ExchangeId, Mailbox};
+use server::{Command, ExchangeId, Mailbox, Responder};
 
 use super::awaitable::{Ready, Writing};
 use super::left_out::LeftOut;
 use super::parts::ResponseParts;
+use super::running::RunningTasks;
+use super::watch::Watch;
+use crate::ffi::LentResponder;
 
 /// Number of bytes by which a streamed response may be ahead of its peer.
 pub(crate) const STREAM_AHEAD_BYTES: usize = 65_536;
@@ -100,6 +103,12 @@ pub(crate) struct Exchanges {
     /// How often the application has asked its loop for other tasks.
     tasks_asked: AtomicU32,
     done: PyOnceLock<Py<PyAny>>,
+    /// The responder of the call that is under way.
+    pub(crate) responder: LentResponder,
+    pub(crate) watch: Watch,
+    pub(crate) running: RunningTasks,
+    /// The server waits for the last of them.
+    is_draining: AtomicBool,
 }
 
 impl Exchanges {
@@ -115,12 +124,66 @@ impl Exchanges {
             is_reentered: AtomicBool::new(false),
             tasks_asked: AtomicU32::new(0),
             done: PyOnceLock::new(),
+            responder: LentResponder::default(),
+            watch: Watch::default(),
+            running: RunningTasks::default(),
+            is_draining: AtomicBool::new(false),
         }
+    }
+
+    /// Lends the responder of a call to what the application calls meanwhile.
+    #[inline]
+    pub(crate) fn lend<R>(
+        &self,
+        py: Python<'_>,
+        id: ExchangeId,
+        responder: &mut Responder<'_>,
+        run: impl FnOnce() -> R,
+    ) -> R {
+        let before = self.watch.call_begins();
+        let result = self.responder.lend(py, id, responder, run);
+        self.watch.call_ends(before);
+        result
+    }
+
+    /// Writes to the responder of the call that is under way, if it is that of `id`. `write` must not run Python.
+    #[inline]
+    pub(crate) fn write_in_call<R>(
+        &self,
+        py: Python<'_>,
+        id: ExchangeId,
+        write: impl FnOnce(&mut Responder<'_>) -> R,
+    ) -> Option<R> {
+        self.watch.has_written();
+        self.responder.with(py, Some(id), write)
+    }
+
+    /// Whether anything is posted that no pass has taken.
+    pub(crate) fn has_mail(&self) -> bool {
+        !self.mailbox.is_empty()
     }
 
     /// Posts a command, and makes sure that the reactor checks its mailbox.
     pub(crate) fn post(&self, py: Python<'_>, id: ExchangeId, command: Command) {
         self.mailbox.post(id, command);
+        self.watch.has_posted();
+        self.wake_reactor(py);
+    }
+
+    /// From now on the end of the last running handler wakes the reactor.
+    pub(crate) fn drains(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    /// No handler is running any more.
+    pub(super) fn last_has_ended(&self) {
+        if self.is_draining.load(Ordering::Relaxed) {
+            Python::try_attach(|py| self.wake_reactor(py));
+        }
+    }
+
+    /// Makes sure that the reactor has a pass soon.
+    fn wake_reactor(&self, py: Python<'_>) {
         if self.wake_is_due.load(Ordering::Relaxed) {
             return;
         }
@@ -154,6 +217,7 @@ impl Exchanges {
 
     /// Called at the start of a pass: the next post needs a wake-up of its own.
     pub(crate) fn pass_begins(&self) {
+        self.watch.pass_begins();
         self.wake_is_due.store(false, Ordering::Relaxed);
     }
 
@@ -322,8 +386,11 @@ impl Exchanges {
     ) -> PyResult<Bound<'py, PyAny>> {
         let future = self.create_future(py)?;
         future.setattr(pyo3::intern!(py, "_asyncio_future_blocking"), true)?;
-        let reader = future.clone().unbind();
-        self.open(id, |exchange| exchange.readers.push(reader));
+        // Those of tasks that were cancelled would stay, one for each time that an application asks whether its client is still there.
+        let mut readers = self.open(id, |exchange| std::mem::take(&mut exchange.readers));
+        readers.retain(|reader| waits(py, reader).unwrap_or(false));
+        readers.push(future.clone().unbind());
+        self.open(id, |exchange| exchange.readers.append(&mut readers));
         Ok(future)
     }
 
@@ -428,7 +495,10 @@ impl Exchanges {
         let Some(ahead_bytes) = ahead_bytes.flatten() else {
             return Err(self.disconnection(py));
         };
-        if !part.is_empty() {
+        let write =
+            |responder: &mut Responder<'_>| responder.is_open().then(|| responder.push_part(&part));
+        let is_written = self.write_in_call(py, id, write).flatten().is_some();
+        if !is_written && !part.is_empty() {
             self.post(py, id, Command::Write(part));
         }
         if ahead_bytes <= STREAM_AHEAD_BYTES {

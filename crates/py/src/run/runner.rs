@@ -11,6 +11,7 @@ use crate::ffi::{Sent, UnwrittenBytes};
 use crate::run::context::Contexts;
 use crate::run::coroutine::{Completion, Suspended};
 use crate::run::exchanges::Exchanges;
+use crate::run::running::Running;
 use crate::run::task::Tasks;
 use crate::run::yielded::Yielded;
 
@@ -94,8 +95,14 @@ impl Runner {
             context: None,
             yielded: None,
             completion,
+            running: Running::new(&self.exchanges),
         };
-        self.tasks.create(py, work)
+        let number = work.running.number();
+        let task = self.tasks.create(py, work)?;
+        if let Some(task) = &task {
+            Running::has_task(&self.exchanges, number, task.clone_ref(py));
+        }
+        Ok(task)
     }
 
     /// Hands the task and the context over to a coroutine that suspended in its first step.
@@ -111,8 +118,14 @@ impl Runner {
             context: Some(self.contexts.take(py)?),
             yielded: Some(Yielded::of(future)),
             completion,
+            running: Running::new(&self.exchanges),
         };
-        self.tasks.suspended(py, work)
+        let number = work.running.number();
+        let task = self.tasks.suspended(py, work)?;
+        if let Some(task) = &task {
+            Running::has_task(&self.exchanges, number, task.clone_ref(py));
+        }
+        Ok(task)
     }
 
     /// Memory for content that a handler waits for.

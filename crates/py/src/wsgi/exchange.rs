@@ -5,13 +5,14 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
-use server::{Command, ExchangeId, Response};
+use server::{Command, ExchangeId, Responder, Response};
 
 use super::file_wrapper::Remains;
 use super::head::Head;
 use super::lane::Lane;
 use crate::ffi::GilCell;
 use crate::ffi::reuse::OurReferences;
+use crate::run::exchanges::Exchanges;
 use crate::run::left_out::LeftOut;
 
 /// How many bytes `write` may keep on the reactor's thread.
@@ -21,9 +22,17 @@ const WRITTEN_BYTES_MAX: usize = 64 << 20;
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Exchange {
     state: GilCell<State>,
-    /// The thread's side of the pool; `None` on the reactor's thread.
-    lane: Option<Arc<Lane>>,
+    caller: Caller,
     left_out: Arc<LeftOut>,
+}
+
+/// What calls the application.
+#[derive(Clone)]
+pub(super) enum Caller {
+    /// A thread of the pool.
+    Thread(Arc<Lane>),
+    /// The reactor's thread.
+    Reactor(Arc<Exchanges>),
 }
 
 /// How much of the response has been sent.
@@ -47,10 +56,10 @@ pub(super) struct State {
     id: Option<ExchangeId>,
     is_head: bool,
     pub(super) head: Head,
-    /// What `write` has kept when nothing can be sent before the application returns.
+    /// What `write` has kept because nothing could be sent before the application returned.
     pub(super) written: Vec<u8>,
     /// Bytes that Content-Length announced and that were not sent yet.
-    owed: Option<u64>,
+    pub(super) owed: Option<u64>,
     /// The application returned more than it had announced.
     has_surplus: bool,
 }
@@ -89,11 +98,36 @@ impl State {
             && self.head.length == Some(block.len() as u64)
     }
 
+    /// Writes a block after the previous ones, the first one with the head, and sends it. False when it has to be kept.
+    fn write_now(&mut self, responder: &mut Responder<'_>, block: &[u8]) -> bool {
+        let may_begin = responder.leaves_at_once() && self.written.is_empty();
+        match self.progress {
+            Progress::Started if block.is_empty() => return true,
+            Progress::Started if may_begin && responder.sends_content(self.head.status) => {
+                responder.begin(self.head.status, self.head.fields(), self.head.length);
+                self.progress = Progress::Sent;
+                self.owed = self.head.length;
+            }
+            Progress::Sent if responder.unsent_bytes() <= WRITTEN_BYTES_MAX => {}
+            _ => return false,
+        }
+        self.push(responder, block);
+        responder.send_now();
+        true
+    }
+
+    /// Writes a block of a response that was begun, as far as it is within the announced length.
+    pub(super) fn push(&mut self, responder: &mut Responder<'_>, block: &[u8]) {
+        let within = self.within_length(block.len());
+        responder.push_part(block.get(..within).unwrap_or(block));
+    }
+
     /// Keeps a block until the application has returned.
     fn keep_written(&mut self, block: &[u8]) -> PyResult<()> {
-        if self.written.len() + block.len() > WRITTEN_BYTES_MAX {
+        let is_too_much = self.written.len() + block.len() > WRITTEN_BYTES_MAX;
+        if is_too_much || self.progress == Progress::Sent {
             return Err(PyRuntimeError::new_err(
-                "write() with one thread keeps everything until the application returns, and that is too much: return an iterable, or use --threads 2",
+                "write() with one thread keeps what the client does not read, and that is too much: return an iterable, or use --threads 2",
             ));
         }
         self.written.extend_from_slice(block);
@@ -141,10 +175,10 @@ struct Posts {
 }
 
 impl Exchange {
-    fn new(lane: Option<Arc<Lane>>, left_out: Arc<LeftOut>) -> Exchange {
+    fn new(caller: Caller, left_out: Arc<LeftOut>) -> Exchange {
         Exchange {
             state: GilCell::default(),
-            lane,
+            caller,
             left_out,
         }
     }
@@ -174,8 +208,9 @@ impl Exchange {
     /// # Errors
     /// The disconnection, when the client has disconnected; `RuntimeError` when there is no head to send.
     pub(super) fn send(&self, py: Python<'_>, block: &[u8]) -> PyResult<()> {
-        let Some(lane) = &self.lane else {
-            return self.with(py, |state| state.keep_written(block))?;
+        let lane = match &self.caller {
+            Caller::Thread(lane) => lane,
+            Caller::Reactor(exchanges) => return self.send_in_call(py, exchanges, block),
         };
         let posts = self.with(py, |state| state.posts_of(block))??;
         let Some(id) = posts.id else {
@@ -186,6 +221,24 @@ impl Exchange {
         }
         let part = block.get(..posts.count).unwrap_or(block);
         lane.write(py, id, part.to_vec())
+    }
+
+    /// Sends a block during the call, or keeps it if something has to leave before it.
+    fn send_in_call(&self, py: Python<'_>, exchanges: &Exchanges, block: &[u8]) -> PyResult<()> {
+        self.with(py, |state| {
+            let Some(id) = state.id else {
+                return Ok(());
+            };
+            let write = |responder: &mut Responder<'_>| {
+                let is_written = state.write_now(responder, block);
+                (is_written, responder.is_broken())
+            };
+            match exchanges.write_in_call(py, id, write) {
+                Some((_, true)) => Err(exchanges.disconnection(py)),
+                Some((true, _)) => Ok(()),
+                Some((false, _)) | None => state.keep_written(block),
+            }
+        })?
     }
 
     /// The response has ended.
@@ -372,7 +425,7 @@ pub(super) fn not_started() -> PyErr {
 
 /// Lends the exchange of a call, and reuses it when nothing else references it.
 pub(super) struct Lender {
-    lane: Option<Arc<Lane>>,
+    caller: Caller,
     left_out: Arc<LeftOut>,
     spare: Option<Lent>,
 }
@@ -389,9 +442,9 @@ const OF_EXCHANGE: OurReferences = OurReferences::of(2);
 const OF_METHOD: OurReferences = OurReferences::of(1);
 
 impl Lender {
-    pub(super) fn new(lane: Option<Arc<Lane>>, left_out: &Arc<LeftOut>) -> Lender {
+    pub(super) fn new(caller: Caller, left_out: &Arc<LeftOut>) -> Lender {
         Lender {
-            lane,
+            caller,
             left_out: Arc::clone(left_out),
             spare: None,
         }
@@ -399,7 +452,7 @@ impl Lender {
 
     /// The same without what a panicked call may have left.
     pub(super) fn renewed(&self) -> Lender {
-        Lender::new(self.lane.clone(), &self.left_out)
+        Lender::new(self.caller.clone(), &self.left_out)
     }
 
     #[inline]
@@ -409,7 +462,7 @@ impl Lender {
             None => {
                 let exchange = Bound::new(
                     py,
-                    Exchange::new(self.lane.clone(), Arc::clone(&self.left_out)),
+                    Exchange::new(self.caller.clone(), Arc::clone(&self.left_out)),
                 )?;
                 let start_response = exchange.getattr(pyo3::intern!(py, "start_response"))?;
                 Lent {

@@ -1,8 +1,9 @@
 //! Calls the application on the reactor's thread (`--threads 1`): nothing is handed over, and nothing else is served meanwhile.
 //!
-//! What the application passes to `write` is sent when it has returned; blocks of an iterable are sent one by one.
+//! What the application passes to `write` is sent at once, as far as the client takes it; blocks of an iterable are sent one by one.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use server::{Content, ExchangeId, Outcome, Pulled, Responder};
@@ -10,13 +11,14 @@ use wire::Method;
 
 use super::blocks::{Blocks, KeptBlocks, Returned};
 use super::environ::{Circumstances, Environs};
-use super::exchange::{Exchange, Framing, Lender, Progress, not_started};
+use super::exchange::{Caller, Exchange, Framing, Lender, Progress, State, not_started};
 use super::input::Input;
 use super::unclosed::Unclosed;
 use super::{Placement, WsgiApp, log};
 use crate::ffi;
 use crate::run::context::run_in;
 use crate::run::coroutine::ends_task;
+use crate::run::exchanges::Exchanges;
 use crate::run::failure::fail;
 use crate::run::runner::Runner;
 
@@ -50,13 +52,17 @@ enum Whole {
 }
 
 impl Inline {
-    pub(super) fn new(app: &Bound<'_, WsgiApp>, placement: Placement) -> PyResult<Inline> {
+    pub(super) fn new(
+        app: &Bound<'_, WsgiApp>,
+        placement: Placement,
+        exchanges: &Arc<Exchanges>,
+    ) -> PyResult<Inline> {
         let (py, own) = (app.py(), app.get());
         let constants = own.constants(py, placement)?;
         Ok(Inline {
             app: own.app.clone_ref(py),
             environs: Environs::new(&constants, &own.root_path, own.dropped.clone())?,
-            lender: Lender::new(None, &own.left_out),
+            lender: Lender::new(Caller::Reactor(Arc::clone(exchanges)), &own.left_out),
             streams: HashMap::new(),
             unclosed: Unclosed::default(),
         })
@@ -126,9 +132,12 @@ impl Inline {
             .lender
             .lend(py, request.id, head.method == Method::Head)?;
         let start_response = lent.start_response.bind(py);
-        let returned = ffi::call(py, &self.app, [environ.as_any(), start_response]);
+        let app = &self.app;
+        let returned = runner.exchanges.lend(py, request.id, responder, || {
+            let called = ffi::call(py, app, [environ.as_any(), start_response]);
+            called.and_then(Returned::read)
+        });
         self.environs.give_back(environ);
-        let returned = returned.and_then(Returned::read);
         let exchange = lent.exchange.get();
         let outcome = match returned {
             Ok(returned) => self.write(py, runner, request, exchange, returned, responder),
@@ -153,6 +162,9 @@ impl Inline {
         returned: Returned<'_>,
         responder: &mut Responder<'_>,
     ) -> PyResult<Outcome> {
+        if responder.is_open() {
+            return self.write_rest(py, runner, request, exchange, returned, responder);
+        }
         match returned {
             Returned::Whole(content) => {
                 match self.whole(py, exchange, content.as_bytes(), responder) {
@@ -194,6 +206,43 @@ impl Inline {
                         .for_each(|post| exchanges.post(py, request.id, post));
                     Outcome::Pending
                 })
+            }
+        }
+    }
+
+    /// As [`Inline::write`], after blocks that were passed to `write`.
+    #[cold]
+    fn write_rest(
+        &mut self,
+        py: Python<'_>,
+        runner: &mut Runner,
+        request: &server::Request<'_>,
+        exchange: &Exchange,
+        returned: Returned<'_>,
+        responder: &mut Responder<'_>,
+    ) -> PyResult<Outcome> {
+        match returned {
+            Returned::Whole(content) => {
+                let push = |state: &mut State| state.push(responder, content.as_bytes());
+                exchange.with(py, push)?;
+                if responder.finish() {
+                    return Ok(Outcome::Responded);
+                }
+                // It is shorter than announced, which `Exchange::end` reports.
+                let stream = Stream::new(py, runner, request, None, None)?;
+                Ok(self.keep(stream, request.id, b"", responder))
+            }
+            Returned::Blocks(first, blocks) => {
+                let owed = exchange.with(py, |state| state.owed.take())?;
+                let stream = Stream::new(py, runner, request, owed, Some(blocks))?;
+                Ok(self.keep(stream, request.id, first.as_bytes(), responder))
+            }
+            Returned::File(remains) => {
+                let posts = exchange.with(py, |state| state.posts_of_file(*remains))??;
+                for post in posts {
+                    runner.exchanges.post(py, request.id, post);
+                }
+                Ok(Outcome::Begun)
             }
         }
     }

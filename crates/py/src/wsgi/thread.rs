@@ -10,7 +10,7 @@ use wire::{HeadLimits, Method, Progress as Parsed, RequestHead, SectionMemo};
 
 use super::blocks::{Blocks, Returned};
 use super::environ::{Circumstances, Environs};
-use super::exchange::{Exchange, Framing, Lender, Progress, not_started};
+use super::exchange::{Caller, Exchange, Framing, Lender, Progress, not_started};
 use super::input::Input;
 use super::lane::Lane;
 use super::pool::{Job, Pool};
@@ -53,7 +53,7 @@ impl Thread {
             app: app.app.clone_ref(py),
             pool: Arc::clone(pool),
             environs: Environs::new(&constants, &app.root_path, Arc::clone(&app.dropped))?,
-            lender: Lender::new(Some(Arc::clone(&lane)), &app.left_out),
+            lender: Lender::new(Caller::Thread(Arc::clone(&lane)), &app.left_out),
             lane,
             contexts: Contexts::default(),
             memo: SectionMemo::new(),

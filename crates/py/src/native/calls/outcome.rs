@@ -8,7 +8,7 @@ use pyo3::types::PyString;
 use server::{Command, Fields, Outcome, Responder};
 
 use super::{Calls, Subject};
-use crate::ffi;
+use crate::ffi::{self, Sent};
 use crate::native::log::log_failure;
 use crate::native::request::Request;
 use crate::native::response::{HandlerResponse, Source, convert};
@@ -17,6 +17,7 @@ use crate::native::suspended::Stage;
 use crate::run::coroutine::ends_task;
 use crate::run::failure::{TEXT, fail};
 use crate::run::parts::ResponseParts;
+use crate::run::runner::Runner;
 
 impl Calls {
     /// Responds with a text. False for any other value, and for a str that cannot be encoded as UTF-8, which raises an error elsewhere.
@@ -105,25 +106,59 @@ impl Calls {
                     .stream_async
                     .bind(py)
                     .call1((Py::new(py, stream)?, iterator))?;
+                let subject = Subject {
+                    stage: Stage::Stream,
+                    ..subject
+                };
                 self.runner.exchanges.open(subject.id, |_| {});
-                self.runner
-                    .exchanges
-                    .post(py, subject.id, Command::Begin(owned));
-                Ok(self.step(
-                    py,
-                    Subject {
-                        stage: Stage::Stream,
-                        ..subject
-                    },
-                    coroutine,
-                    responder,
-                ))
+                if responder.leaves_at_once() && responder.sends_content(owned.status) {
+                    let fields = Fields::of_application(&owned.fields);
+                    responder.begin(owned.status, fields, owned.length);
+                } else {
+                    let begin = Command::Begin(owned);
+                    self.runner.exchanges.post(py, subject.id, begin);
+                }
+                Ok(self.first_parts(py, subject, coroutine, responder))
             }
             Source::Whole(_) => Ok(Outcome::Responded),
         }
     }
 
-    pub(super) fn stream_ended(
+    /// Sends the parts of an asynchronous iterator up to its first suspension.
+    fn first_parts(
+        &mut self,
+        py: Python<'_>,
+        subject: Subject<'_>,
+        coroutine: Bound<'_, PyAny>,
+        responder: &mut Responder<'_>,
+    ) -> Outcome {
+        let Runner {
+            exchanges, tasks, ..
+        } = &mut self.runner;
+        let sent = exchanges.lend(py, subject.id, responder, || tasks.step(py, &coroutine));
+        let result = match sent {
+            Sent::Yielded(future) => {
+                return match self.suspended(py, subject, coroutine, future, responder) {
+                    Outcome::Pending if responder.is_open() => Outcome::Begun,
+                    outcome => outcome,
+                };
+            }
+            Sent::Returned(value) => Ok(value),
+            Sent::Raised(error) => Err(error),
+        };
+        drop(coroutine);
+        self.runner.tasks.ended(py);
+        if responder.is_open() && result.is_ok() && responder.finish() {
+            self.runner.exchanges.close(subject.id);
+            return Outcome::Responded;
+        }
+        match self.stream_ended(py, subject, result) {
+            Outcome::Pending if responder.is_open() => Outcome::Begun,
+            outcome => outcome,
+        }
+    }
+
+    fn stream_ended(
         &mut self,
         py: Python<'_>,
         subject: Subject<'_>,

@@ -1,0 +1,83 @@
+//! The tasks of handlers that have not ended. A response may be complete long before: a server that stops waits for what is behind it too.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+
+use super::exchanges::Exchanges;
+
+/// The tasks of suspended handlers, by a number each.
+#[derive(Default)]
+pub(crate) struct RunningTasks {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    last: u64,
+    tasks: HashMap<u64, Option<Py<PyAny>>>,
+}
+
+impl RunningTasks {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether all have ended.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state().tasks.is_empty()
+    }
+
+    /// Those that have not ended.
+    pub(crate) fn all(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        let state = self.state();
+        let tasks = state.tasks.values().flatten();
+        tasks.map(|task| task.clone_ref(py)).collect()
+    }
+}
+
+/// A handler that is running in a task until this is dropped.
+pub(crate) struct Running {
+    number: u64,
+    exchanges: Arc<Exchanges>,
+}
+
+impl Running {
+    pub(crate) fn new(exchanges: &Arc<Exchanges>) -> Running {
+        let mut state = exchanges.running.state();
+        state.last += 1;
+        let number = state.last;
+        state.tasks.insert(number, None);
+        Running {
+            number,
+            exchanges: Arc::clone(exchanges),
+        }
+    }
+
+    /// The name by which [`Running::has_task`] finds it.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Notes in which task the handler of this number runs, unless it has ended.
+    pub(crate) fn has_task(exchanges: &Exchanges, number: u64, task: Py<PyAny>) {
+        if let Some(place) = exchanges.running.state().tasks.get_mut(&number) {
+            *place = Some(task);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let (task, was_last) = {
+            let mut state = self.exchanges.running.state();
+            (state.tasks.remove(&self.number), state.tasks.is_empty())
+        };
+        // Dropped only now, since that may run Python.
+        drop(task);
+        if was_last {
+            self.exchanges.last_has_ended();
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Whether an application computes while something that it has written waits to be sent, as far as that is seen without the interpreter.
+//!
+//! What a call writes is sent when the call ends, and what tasks post by the next pass. Both may be far away: so a thread looks from time to
+//! time (`server/flusher.rs`). This is what it looks at, for some stores per call.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::Thread;
+
+/// In the beat: a call is under way.
+const IS_CALLING: u32 = 1;
+
+/// What calls leave for the thread that watches.
+#[derive(Default)]
+pub(crate) struct Watch {
+    /// Changes with each beginning and each end of a call.
+    beat: AtomicU32,
+    /// Changes with each pass that took mail.
+    passes: AtomicU32,
+    /// The call has written something since it was last sent.
+    has_written: AtomicBool,
+    is_parked: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl Watch {
+    /// A call begins, inside another one if it is nested.
+    #[inline]
+    pub(crate) fn call_begins(&self) -> u32 {
+        let before = self.beat.load(Ordering::Relaxed);
+        let next = before.wrapping_add(2) | IS_CALLING;
+        self.beat.store(next, Ordering::Relaxed);
+        self.has_written.store(false, Ordering::Relaxed);
+        if self.is_parked.load(Ordering::Relaxed) {
+            self.wake();
+        }
+        before & IS_CALLING
+    }
+
+    /// A call has ended. `before` is what its beginning returned.
+    #[inline]
+    pub(crate) fn call_ends(&self, before: u32) {
+        let beat = self.beat.load(Ordering::Relaxed);
+        let next = beat.wrapping_add(2) & !IS_CALLING | before;
+        self.beat.store(next, Ordering::Relaxed);
+    }
+
+    /// The call has written something.
+    #[inline]
+    pub(crate) fn has_written(&self) {
+        self.has_written.store(true, Ordering::Relaxed);
+    }
+
+    /// Something was posted.
+    #[inline]
+    pub(crate) fn has_posted(&self) {
+        if self.is_parked.load(Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    /// A pass begins, which takes the mail.
+    #[inline]
+    pub(crate) fn pass_begins(&self) {
+        let passes = self.passes.load(Ordering::Relaxed);
+        self.passes.store(passes.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn wake(&self) {
+        self.is_parked.store(false, Ordering::Relaxed);
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    /// The thread that watches introduces itself.
+    pub(crate) fn is_watched_by(&self, thread: Thread) {
+        let _ = self.thread.set(thread);
+    }
+
+    /// The calls and passes so far.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment {
+            beat: self.beat.load(Ordering::Relaxed),
+            passes: self.passes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether the call has written anything since this was last asked.
+    pub(crate) fn take_written(&self) -> bool {
+        self.has_written.swap(false, Ordering::Relaxed)
+    }
+
+    /// From now on the thread has to be woken.
+    pub(crate) fn parks(&self) {
+        self.is_parked.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether nobody has woken the thread since.
+    pub(crate) fn is_parked(&self) -> bool {
+        self.is_parked.load(Ordering::SeqCst)
+    }
+}
+
+/// How far calls and passes are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Moment {
+    beat: u32,
+    passes: u32,
+}
+
+impl Moment {
+    /// Whether a call is under way.
+    pub(crate) fn is_in_call(self) -> bool {
+        self.beat & IS_CALLING != 0
+    }
+}

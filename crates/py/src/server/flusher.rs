@@ -1,0 +1,157 @@
+//! A thread that sends what an application has written and goes on computing: within 20 ms, if the interpreter lets other threads run.
+//!
+//! Responses that are there when a call ends, or that tasks post, are sent by the pass, several at once. An application that computes, or
+//! blocks its thread, keeps the pass away; the specification wants what it has sent to be under way nevertheless. Sending inside `send()`
+//! would cost a system call for each part, so this thread looks every few milliseconds whether calls and passes go on, and sends where they
+//! do not. It sleeps while nothing is called.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use server::Worker;
+
+use crate::interface::Interface;
+use crate::run::exchanges::Exchanges;
+use crate::run::watch::Moment;
+
+/// What has not moved between two looks is sent: after one to two of these, and what it takes to get the interpreter (5 ms).
+const LOOK: Duration = Duration::from_millis(5);
+/// Looks without anything to do, after which it sleeps.
+const IDLE_LOOKS_MAX: u32 = 20;
+/// It calls little.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// The thread, which ends with this.
+#[derive(Default)]
+pub(super) struct Flusher {
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    thread: JoinHandle<()>,
+    is_over: Arc<AtomicBool>,
+    /// A forked child has no such thread.
+    process: u32,
+}
+
+impl Flusher {
+    /// Starts the thread, if it does not run.
+    pub(super) fn start(
+        &self,
+        worker: &Arc<Mutex<Worker<Interface>>>,
+        exchanges: &Arc<Exchanges>,
+    ) -> std::io::Result<()> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.is_some() {
+            return Ok(());
+        }
+        let is_over = Arc::new(AtomicBool::new(false));
+        let looks = Looks {
+            worker: Arc::downgrade(worker),
+            exchanges: Arc::clone(exchanges),
+            is_over: Arc::clone(&is_over),
+        };
+        let thread = std::thread::Builder::new()
+            .name("bolide-flusher".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn(move || looks.run())?;
+        exchanges.watch.is_watched_by(thread.thread().clone());
+        *running = Some(Running {
+            thread,
+            is_over,
+            process: std::process::id(),
+        });
+        Ok(())
+    }
+
+    /// Ends the thread.
+    pub(super) fn stop(&self, py: Python<'_>) {
+        let running = self
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(running) = running else {
+            return;
+        };
+        running.is_over.store(true, Ordering::SeqCst);
+        running.thread.thread().unpark();
+        if running.process == std::process::id() {
+            // It may be waiting for the interpreter. It has no result, and a panic of it has been reported.
+            py.detach(|| drop(running.thread.join()));
+        }
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        Python::try_attach(|py| self.stop(py));
+    }
+}
+
+/// What the thread looks at.
+struct Looks {
+    worker: Weak<Mutex<Worker<Interface>>>,
+    exchanges: Arc<Exchanges>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Looks {
+    fn run(&self) {
+        let mut idle_looks = 0;
+        let mut before = self.exchanges.watch.moment();
+        while !self.is_over.load(Ordering::SeqCst) {
+            std::thread::park_timeout(LOOK);
+            let now = self.exchanges.watch.moment();
+            let is_idle = now == before && !now.is_in_call() && !self.exchanges.has_mail();
+            idle_looks = if is_idle { idle_looks + 1 } else { 0 };
+            if now == before && !is_idle {
+                self.send(now);
+            }
+            if idle_looks > IDLE_LOOKS_MAX {
+                self.sleep(now);
+                idle_looks = 0;
+            }
+            before = now;
+        }
+    }
+
+    /// Waits until something is called or posted.
+    fn sleep(&self, before: Moment) {
+        self.exchanges.watch.parks();
+        // A call that began just now may not have seen that; its beginning is seen by then.
+        std::thread::park_timeout(LOOK);
+        let is_idle = || self.exchanges.watch.moment() == before && !self.exchanges.has_mail();
+        if is_idle() {
+            while self.exchanges.watch.is_parked() && !self.is_over.load(Ordering::SeqCst) {
+                std::thread::park();
+            }
+        }
+    }
+
+    /// Sends what is written.
+    fn send(&self, now: Moment) {
+        let has_written = now.is_in_call() && self.exchanges.watch.take_written();
+        let has_mail = !now.is_in_call() && self.exchanges.has_mail();
+        if !has_written && !has_mail {
+            return;
+        }
+        Python::try_attach(|py| {
+            if has_written {
+                let responder = &self.exchanges.responder;
+                responder.with(py, None, |responder| responder.send_now());
+            }
+            if has_mail && let Some(worker) = self.worker.upgrade() {
+                // Nobody takes it before this thread gives the interpreter back; it is taken already while a pass is under way.
+                match worker.try_lock() {
+                    Ok(mut worker) => worker.send_posted(),
+                    Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().send_posted(),
+                    Err(TryLockError::WouldBlock) => {}
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,112 @@
+"""An ASGI application that keeps its thread between and behind what it sends.
+
+The query string is `WHAT,STAGE,WAY,PATH`.
+"""
+
+import asyncio
+import json
+from typing import Any
+
+from until import let_go
+
+SEEN: dict[str, Any] = {"background": 0}
+START = {"type": "http.response.start", "status": 200, "headers": []}
+
+
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    """Do what the query string says."""
+    if scope["type"] == "lifespan":
+        return await lifespan(receive, send)
+    what, stage, way, path = (scope["query_string"].decode() or "seen,,,").split(",")
+    if stage == "later":
+        await asyncio.sleep(0)
+    await KINDS[what](send, way, path)
+
+
+async def lifespan(receive: Any, send: Any) -> None:
+    """Agree to start and to end."""
+    while True:
+        kind = (await receive())["type"]
+        await send({"type": f"{kind}.complete"})
+
+
+async def seen(send: Any, way: str, path: str) -> None:
+    """Tell what was seen."""
+    await whole(send, json.dumps(SEEN).encode())
+
+
+async def whole(send: Any, content: bytes) -> None:
+    """Respond in one part."""
+    await send(START)
+    await send({"type": "http.response.body", "body": content})
+
+
+async def part(send: Any, content: bytes, *, more: bool = True) -> None:
+    """Send a part."""
+    await send({"type": "http.response.body", "body": content, "more_body": more})
+
+
+async def parts(send: Any, way: str, path: str) -> None:
+    """Stream two parts, and keep the thread behind each."""
+    await send(START)
+    for content in (b"one", b"two"):
+        await part(send, content)
+        let_go(way, path)
+    await part(send, b"", more=False)
+
+
+async def lengthy(send: Any, way: str, path: str) -> None:
+    """As `parts`, with a length."""
+    await send({**START, "headers": [(b"content-length", b"6")]})
+    for content in (b"one", b"two"):
+        await part(send, content)
+        let_go(way, path)
+    await part(send, b"", more=False)
+
+
+async def short(send: Any, way: str, path: str) -> None:
+    """Send less than was announced."""
+    await send({**START, "headers": [(b"content-length", b"6")]})
+    await part(send, b"one")
+    let_go(way, path)
+    await part(send, b"", more=False)
+
+
+async def fails(send: Any, way: str, path: str) -> None:
+    """Raise behind a part."""
+    await send(START)
+    await part(send, b"one")
+    let_go(way, path)
+    raise RuntimeError("behind a part")
+
+
+async def waits(send: Any, way: str, path: str) -> None:
+    """Keep the thread behind the first part, then suspend."""
+    await send(START)
+    await part(send, b"one")
+    let_go(way, path)
+    await asyncio.sleep(0)
+    await part(send, b"two")
+    let_go(way, path)
+    await part(send, b"", more=False)
+
+
+async def background(send: Any, way: str, path: str) -> None:
+    """Keep the thread behind a whole response."""
+    await whole(send, b"whole")
+    let_go(way, path)
+    SEEN["background"] += 1
+
+
+async def behind(send: Any, way: str, path: str) -> None:
+    """Keep the thread behind a whole response that was sent in parts."""
+    await send(START)
+    await part(send, b"one")
+    await part(send, b"two", more=False)
+    let_go(way, path)
+    SEEN["background"] += 1
+
+
+KINDS = {
+    each.__name__: each for each in (seen, parts, lengthy, short, fails, waits, background, behind)
+}

@@ -1,0 +1,30 @@
+"""A WSGI application that keeps its thread behind each block."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from until import let_go
+
+
+def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """Do what the query string says: `WHAT,WAY,PATH`."""
+    what, way, path = environ["QUERY_STRING"].split(",")
+    fields = [("Content-Length", "6")] if what.endswith("lengthy") else []
+    write = start_response("200 OK", fields)
+    if what.startswith("blocks"):
+        return blocks(way, path)
+    for block in (b"one", b"two"):
+        write(block)
+        let_go(way, path)
+    if what == "fails":
+        raise RuntimeError("behind a block")
+    if what == "both":
+        return blocks(way, path)
+    return []
+
+
+def blocks(way: str, path: str) -> Iterator[bytes]:
+    """Give two blocks."""
+    for block in (b"one", b"two"):
+        yield block
+        let_go(way, path)

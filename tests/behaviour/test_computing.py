@@ -1,0 +1,151 @@
+"""What an application has sent arrives while it computes or blocks its thread.
+
+The application goes on only when the test has received it, so nothing here is measured by a clock.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from native.conftest import Serving, loop, serving
+from reply import Connection
+from running import Server
+
+__all__ = ["Serving", "loop", "serving"]
+
+WAYS = ("blocks", "computes")
+STAGES = ("first", "later")
+LetGo = Callable[[], None]
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> str:
+    """Say how the application keeps its thread."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def path(way: str, tmp_path: Path) -> Path:
+    """Name what the application waits for."""
+    path = tmp_path / "go"
+    if way == "blocks":
+        os.mkfifo(path)
+    return path
+
+
+@pytest.fixture
+def let_go(way: str, path: Path) -> LetGo:
+    """Give a function that lets the application go on."""
+    return (lambda: _ignore(path.write_bytes(b"x"))) if way == "blocks" else path.touch
+
+
+def _ignore(_: int) -> None:
+    pass
+
+
+def ask(server: Server, target: str) -> Connection:
+    """Connect and send a request."""
+    client = server.connect()
+    client.send(f"GET {target} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+    return client
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("what", ["parts", "lengthy", "waits"])
+def test_each_part_of_an_asgi_application_arrives_before_it_goes_on(
+    serving: Serving, way: str, path: Path, let_go: LetGo, stage: str, what: str
+) -> None:
+    server = serving("computing/asgi.py")
+    with ask(server, f"/?{what},{stage},{way},{path}") as client:
+        head = client.read_head()
+        assert head.status == 200
+        is_chunked = head.get("transfer-encoding") == "chunked"
+        for part in (b"one", b"two"):
+            assert client.read_until(part).endswith(b"3\r\n" + part if is_chunked else part)
+            let_go()
+        if is_chunked:
+            assert client.read_until(b"0\r\n\r\n") == b"\r\n0\r\n\r\n"
+        assert client.get("/").status == 200
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(("what", "content"), [("background", b"whole"), ("behind", b"onetwo")])
+def test_a_background_task_that_computes_does_not_delay_its_response(
+    serving: Serving, way: str, path: Path, let_go: LetGo, stage: str, what: str, content: bytes
+) -> None:
+    server = serving("computing/asgi.py")
+    with server.connect() as client:
+        before = client.get("/").json()["background"]
+        assert client.get(f"/?{what},{stage},{way},{path}").content == content
+        let_go()
+        assert client.get("/").json()["background"] == before + 1
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("what", ["short", "fails"])
+def test_a_response_that_was_begun_so_and_fails_is_cut(
+    serving: Serving, way: str, path: Path, let_go: LetGo, stage: str, what: str
+) -> None:
+    server = serving("computing/asgi.py")
+    with ask(server, f"/?{what},{stage},{way},{path}") as client:
+        client.read_until(b"one")
+        let_go()
+        assert b"0\r\n" not in client.read_to_end()
+
+
+@pytest.mark.parametrize("what", ["plain", "first", "later"])
+def test_each_part_of_a_native_generator_arrives_before_it_goes_on(
+    serving: Serving, way: str, path: Path, let_go: LetGo, what: str
+) -> None:
+    server = serving("computing/native.py")
+    with ask(server, f"/{what}?way={way}&path={path}") as client:
+        assert client.read_head().status == 200
+        assert client.read_until(b"one") == b"3\r\none"
+        let_go()
+        assert client.read_until(b"two") == b"\r\n3\r\ntwo"
+        let_go()
+        assert client.read_until(b"0\r\n\r\n") == b"\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+@pytest.mark.parametrize("what", ["write", "write-lengthy", "blocks", "blocks-lengthy"])
+def test_each_block_of_a_wsgi_application_arrives_before_it_goes_on(
+    serving: Serving, way: str, path: Path, let_go: LetGo, what: str, threads: str
+) -> None:
+    server = serving("computing/wsgi.py", "--threads", threads)
+    with ask(server, f"/?{what},{way},{path}") as client:
+        is_chunked = client.read_head().get("transfer-encoding") == "chunked"
+        for part in (b"one", b"two"):
+            assert client.read_until(part).endswith(b"3\r\n" + part if is_chunked else part)
+            let_go()
+        if is_chunked:
+            assert client.read_until(b"0\r\n\r\n") == b"\r\n0\r\n\r\n"
+
+
+def test_blocks_follow_what_was_passed_to_write(
+    serving: Serving, way: str, path: Path, let_go: LetGo
+) -> None:
+    server = serving("computing/wsgi.py", "--threads", "1")
+    with ask(server, f"/?both,{way},{path}") as client:
+        assert client.read_head().get("transfer-encoding") == "chunked"
+        for part in (b"one", b"two", b"one", b"two"):
+            assert client.read_until(part).endswith(b"3\r\n" + part)
+            let_go()
+        assert client.read_until(b"0\r\n\r\n") == b"\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_an_application_that_raises_behind_write_cuts_its_response(
+    serving: Serving, way: str, path: Path, let_go: LetGo, threads: str
+) -> None:
+    server = serving("computing/wsgi.py", "--threads", threads)
+    with ask(server, f"/?fails,{way},{path}") as client:
+        for part in (b"one", b"two"):
+            client.read_until(part)
+            let_go()
+        assert b"0\r\n" not in client.read_to_end()
