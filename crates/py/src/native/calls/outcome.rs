@@ -124,8 +124,26 @@ impl Calls {
         }
     }
 
-    /// Sends the parts of an asynchronous iterator up to its first suspension.
+    /// Sends the parts of an asynchronous iterator, in this call up to its first suspension if a task is lent.
     fn first_parts(
+        &mut self,
+        py: Python<'_>,
+        subject: Subject<'_>,
+        coroutine: Bound<'_, PyAny>,
+        responder: &mut Responder<'_>,
+    ) -> Outcome {
+        let outcome = match self.runner.lends(py) {
+            Ok(true) => self.step_of_stream(py, subject, coroutine, responder),
+            Ok(false) => self.begin_task(py, subject, coroutine, responder),
+            Err(error) => self.stream_ended(py, subject, Err(error)),
+        };
+        match outcome {
+            Outcome::Pending if responder.is_open() => Outcome::Begun,
+            outcome => outcome,
+        }
+    }
+
+    fn step_of_stream(
         &mut self,
         py: Python<'_>,
         subject: Subject<'_>,
@@ -138,10 +156,7 @@ impl Calls {
         let sent = exchanges.lend(py, subject.id, responder, || tasks.step(py, &coroutine));
         let result = match sent {
             Sent::Yielded(future) => {
-                return match self.suspended(py, subject, coroutine, future, responder) {
-                    Outcome::Pending if responder.is_open() => Outcome::Begun,
-                    outcome => outcome,
-                };
+                return self.suspended(py, subject, coroutine, future, responder);
             }
             Sent::Returned(value) => Ok(value),
             Sent::Raised(error) => Err(error),
@@ -152,10 +167,7 @@ impl Calls {
             self.runner.exchanges.close(subject.id);
             return Outcome::Responded;
         }
-        match self.stream_ended(py, subject, result) {
-            Outcome::Pending if responder.is_open() => Outcome::Begun,
-            outcome => outcome,
-        }
+        self.stream_ended(py, subject, result)
     }
 
     fn stream_ended(
