@@ -33,7 +33,7 @@ UNSAFE = {
     "crates/py/src/ffi/construction.rs": 12,
     "crates/py/src/ffi/cell.rs": 3,
     "crates/py/src/ffi/ending.rs": 12,
-    "crates/py/src/ffi/lent.rs": 3,
+    "crates/py/src/ffi/lent.rs": 5,
     "crates/py/src/ffi/reuse.rs": 6,
     "crates/py/src/ffi/slots.rs": 16,
     "crates/wire/src/scan.rs": 1,

@@ -43,7 +43,11 @@ class Service:
                 down.
         """
         self.server.attach(asyncio.get_running_loop(), own_selector=own_selector)
-        await lifespan.startup(self._app)
+        try:
+            await lifespan.startup(self._app)
+        except BaseException:
+            self.server.stop()
+            raise
         try:
             for each in listeners:
                 each.listen(self._backlog)

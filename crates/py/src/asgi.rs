@@ -10,6 +10,7 @@ mod message;
 mod posting;
 mod receive;
 mod scope;
+mod writing;
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;

@@ -8,6 +8,7 @@
 //! | `task`, `context` | what is lent |
 //! | `asyncio` | the event loop and its tasks |
 //! | `exchanges` | the open exchanges, the mailbox and the loop |
+//! | `leaving` | what becomes of an exchange when its peer leaves |
 //! | `running` | the tasks of handlers that have not ended |
 //! | `awaitable`, `parts` | what handlers await, and what streamed responses are pulled from |
 //! | `log`, `failure` | what is logged about applications, and the response for one that failed |
@@ -21,6 +22,7 @@ pub(crate) mod context;
 pub(crate) mod coroutine;
 pub(crate) mod exchanges;
 pub(crate) mod failure;
+mod leaving;
 pub(crate) mod left_out;
 pub(crate) mod log;
 pub(crate) mod parts;

@@ -74,9 +74,13 @@ class AsgiApplication:
             LifespanError: the application says that it failed.
         """
         self._task = asyncio.create_task(self._run(), name="lifespan")
-        answer = await self._ask("lifespan.startup")
-        if answer is not None and answer["type"] == "lifespan.startup.failed":
-            raise await self._startup_error(str(answer.get("message", "")))
+        try:
+            answer = await self._ask("lifespan.startup")
+            if answer is not None and answer["type"] == "lifespan.startup.failed":
+                raise await self._startup_error(str(answer.get("message", "")))
+        except BaseException:
+            self._task.cancel()
+            raise
         self._is_started = answer is not None
 
     async def shutdown(self) -> None:

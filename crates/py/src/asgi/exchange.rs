@@ -16,9 +16,6 @@ use crate::ffi::{GilCell, Method};
 use crate::run::awaitable::LoopTurn;
 use crate::run::exchanges::{Exchanges, OpenExchange, STREAM_AHEAD_BYTES};
 
-/// A field section that grew beyond this is not kept for the next request.
-const KEPT_BYTES: usize = 4096;
-
 /// The exchange of an application. It is reused for one request after another as long as nothing else references it (`arguments.rs`).
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Exchange {
@@ -47,12 +44,12 @@ pub(super) struct State {
     /// The head of the response or, before its start, that of the last one.
     pub(super) head: Head,
     /// The start that the head was read from, if it is likely to repeat.
-    known: LastStart,
+    pub(super) known: LastStart,
     /// The content that was sent in the first step.
     pub(super) parts: Vec<Py<PyBytes>>,
     pub(super) parts_bytes: usize,
     /// The application announced more content, so the response is not framed as a whole.
-    is_streamed: bool,
+    pub(super) is_streamed: bool,
     /// The application began another response although its client has gone: nothing it sends is for anybody any more.
     is_deaf: bool,
     /// What of the response was written to the responder of the first step.
@@ -497,91 +494,6 @@ impl State {
         };
         self.parts_bytes += part.as_bytes().len();
         self.parts.push(part.clone().unbind());
-    }
-
-    /// Whether the content that was sent has the announced length, if one was announced. If no content may be sent, that length may be the
-    /// one of another response (RFC 9110 section 8.6).
-    fn has_its_length(&self) -> bool {
-        let is_as_announced = |length| length == self.parts_bytes as u64;
-        self.head.response.length.is_none_or(is_as_announced)
-            || (self.parts.is_empty() && self.has_no_content())
-    }
-
-    /// Writes a part of the content to the responder of the first step, with the head if it is the first. False when the part has to be
-    /// kept: something has to leave before this response, or it cannot be framed before it is complete.
-    fn write_now(&mut self, responder: &mut Responder<'_>, part: &[u8], more: bool) -> bool {
-        if self.written == Written::Nothing {
-            if !responder.leaves_at_once() || !self.parts.is_empty() {
-                return false;
-            }
-            let response = &self.head.response;
-            if !more && !self.is_streamed {
-                let is_as_announced = |length| length == part.len() as u64;
-                let is_whole = response.length.is_none_or(is_as_announced);
-                if !(is_whole || part.is_empty() && self.has_no_content()) {
-                    return false;
-                }
-                self.write_whole(responder, part);
-                self.written = Written::Whole;
-                self.parts_bytes += part.len();
-                return true;
-            }
-            if !responder.sends_content(response.status) {
-                return false;
-            }
-            responder.begin(response.status, self.head.fields(), response.length);
-            self.written = Written::Begun;
-        }
-        responder.push_part(part);
-        self.parts_bytes += part.len();
-        if !more && responder.finish() {
-            self.written = Written::Whole;
-        }
-        true
-    }
-
-    /// Writes a response that was sent in one part.
-    fn write_whole(&mut self, responder: &mut Responder<'_>, content: &[u8]) {
-        let (response, fields) = (&self.head.response, self.head.fields());
-        if self.has_no_content() {
-            // Content that was sent anyway has the length that the content would have.
-            let sent = (!content.is_empty()).then_some(content.len() as u64);
-            responder.begin(response.status, fields, response.length.or(sent));
-        } else {
-            responder.respond(response.status, fields, content);
-        }
-        self.limit_kept();
-    }
-
-    /// Writes a complete response.
-    fn write(&mut self, py: Python<'_>, responder: &mut Responder<'_>) {
-        let (response, fields) = (&self.head.response, self.head.fields());
-        if self.is_streamed {
-            if responder.begin(response.status, fields, response.length) {
-                for part in &self.parts {
-                    responder.push_part(part.as_bytes(py));
-                }
-                responder.finish();
-            }
-        } else if self.has_no_content() {
-            // Content that was sent anyway has the length that the content would have.
-            let sent = (!self.parts.is_empty()).then_some(self.parts_bytes as u64);
-            responder.begin(response.status, fields, response.length.or(sent));
-        } else {
-            let content = self.parts.first().map(|part| part.as_bytes(py));
-            responder.respond(response.status, fields, content.unwrap_or_default());
-        }
-        self.parts.clear();
-        self.limit_kept();
-    }
-
-    /// Keeps no long field section for the next request.
-    #[inline]
-    fn limit_kept(&mut self) {
-        if self.head.response.fields.capacity() > KEPT_BYTES {
-            self.head = Head::default();
-            self.known.forget();
-        }
     }
 }
 

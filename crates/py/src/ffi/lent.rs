@@ -1,16 +1,24 @@
 //! The responder of the call that is under way, for what the application calls meanwhile.
 
 use std::cell::Cell;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use pyo3::prelude::*;
 use server::{ExchangeId, Responder};
 
 /// Lends a responder during a call. It is reached only with the interpreter attached, by one at a time.
+///
+/// Meanwhile it is on the heap: greenlet moves parts of the stack away while other greenlets run, and another thread may reach it then.
 #[derive(Default)]
 pub(crate) struct LentResponder {
     loan: Cell<Option<Loan>>,
+    /// Where the last one was.
+    spare: Cell<Option<Place>>,
 }
+
+/// Room for a responder on the heap, which is never given back: there are as many as calls were ever nested.
+type Place = NonNull<MaybeUninit<Responder<'static>>>;
 
 #[derive(Clone, Copy)]
 struct Loan {
@@ -33,11 +41,20 @@ impl LentResponder {
         responder: &mut Responder<'_>,
         run: impl FnOnce() -> R,
     ) -> R {
-        let responder = NonNull::from(responder).cast();
-        let before = self.loan.replace(Some(Loan { id, responder }));
+        let owner: NonNull<Responder<'static>> = NonNull::from(responder).cast();
+        let new = || NonNull::from(Box::leak(Box::new_uninit()));
+        let place = self.spare.take().unwrap_or_else(new);
+        let lent: NonNull<Responder<'static>> = place.cast();
+        // SAFETY: it is moved: its owner does not use it before `End` has moved it back. The place has its layout, and nobody else uses it.
+        unsafe { lent.copy_from_nonoverlapping(owner, 1) };
+        let before = self.loan.replace(Some(Loan {
+            id,
+            responder: lent,
+        }));
         let end = End {
-            place: &self.loan,
-            responder,
+            lender: self,
+            owner,
+            place,
             before,
         };
         let result = run();
@@ -85,18 +102,22 @@ impl Drop for Back<'_> {
 
 /// Ends the loan, also when a panic unwinds.
 struct End<'a> {
-    place: &'a Cell<Option<Loan>>,
-    responder: NonNull<Responder<'static>>,
+    lender: &'a LentResponder,
+    owner: NonNull<Responder<'static>>,
+    place: Place,
     before: Option<Loan>,
 }
 
 impl Drop for End<'_> {
     #[inline]
     fn drop(&mut self) {
-        let is_back = |loan: Loan| loan.responder == self.responder;
-        if !self.place.replace(self.before).is_some_and(is_back) {
+        let loan = self.lender.loan.replace(self.before);
+        let Some(loan) = loan else {
             // Another thread is still reaching it.
             std::process::abort();
-        }
+        };
+        // SAFETY: it was moved from there when it was lent, by a caller that waits for this.
+        unsafe { self.owner.copy_from_nonoverlapping(loan.responder, 1) };
+        self.lender.spare.set(Some(self.place));
     }
 }

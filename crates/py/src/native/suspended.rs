@@ -65,7 +65,7 @@ impl Completion for SuspendedHandler {
         if !error.is_instance_of::<PyException>(py) || (is_disconnection && self.is_disconnected())
         {
             // Cancelled or disconnected. A peer that still waits gets a plain failure, which the log explains.
-            let is_waited_for = !self.is_disconnected();
+            let is_waited_for = !self.has_left();
             self.exchanges.post(py, self.id, Command::Fail);
             self.exchanges.end(py, self.id, false);
             return if is_disconnection {
@@ -200,6 +200,14 @@ impl SuspendedHandler {
         run_in_its(py, context, || {
             on_error.call1((&self.request, error.into_value(py)))
         })
+    }
+
+    /// Whether its peer has left, or its stream was ended because of that.
+    fn has_left(&self) -> bool {
+        self.exchanges
+            .lock()
+            .get(&self.id)
+            .is_none_or(|exchange| exchange.has_left() || exchange.is_stream_cancelled)
     }
 
     fn is_disconnected(&self) -> bool {

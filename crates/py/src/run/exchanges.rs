@@ -21,8 +21,6 @@ use crate::ffi::LentResponder;
 pub(crate) const STREAM_AHEAD_BYTES: usize = 65_536;
 /// The time that an application has, after it was told of a disconnection, to end what it still sends.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// How far the chain of causes of an exception is followed.
-const EXCEPTION_CHAIN_MAX: usize = 16;
 
 /// An exchange whose handler has not ended.
 #[derive(Default)]
@@ -65,7 +63,7 @@ pub(crate) struct OpenExchange {
 }
 
 impl OpenExchange {
-    fn was_just_told(&self) -> bool {
+    pub(super) fn was_just_told(&self) -> bool {
         self.told_at.is_some_and(|at| at.elapsed() < FAREWELL)
     }
 
@@ -75,7 +73,7 @@ impl OpenExchange {
     }
 
     /// Takes the task that sends a stream to a peer that has left, once. While there is content, it may be what the stream is made of.
-    fn take_stream(&mut self, py: Python<'_>) -> Option<Py<PyAny>> {
+    pub(super) fn take_stream(&mut self, py: Python<'_>) -> Option<Py<PyAny>> {
         let has_left = self.is_disconnected || (self.peer_ended && !self.has_unread);
         if !self.is_streamed || !has_left || self.is_stream_cancelled {
             return None;
@@ -90,7 +88,7 @@ impl OpenExchange {
 pub(crate) struct Exchanges {
     mailbox: Arc<Mailbox>,
     /// The exception that informs a handler that its peer has disconnected.
-    disconnected: Py<PyAny>,
+    pub(super) disconnected: Py<PyAny>,
     exchanges: Mutex<HashMap<ExchangeId, OpenExchange>>,
     pub(crate) event_loop: PyOnceLock<Py<PyAny>>,
     /// Wakes a reactor that does not own the loop; `None` if every iteration of the loop passes through the reactor anyway.
@@ -295,63 +293,6 @@ impl Exchanges {
         Some(ended)
     }
 
-    /// Whether an exception is the one that informs a handler of a disconnection.
-    pub(crate) fn is_disconnection(&self, py: Python<'_>, error: &PyErr) -> bool {
-        error.matches(py, &self.disconnected).unwrap_or(false)
-    }
-
-    /// Whether an exception is that one, or stands for it: one that a framework raises in its place, or a group of such exceptions.
-    /// `was_told` when the application learned of the disconnection by a message, which leaves no cause to follow.
-    pub(crate) fn stems_from_disconnection(
-        &self,
-        py: Python<'_>,
-        error: &PyErr,
-        was_told: bool,
-    ) -> bool {
-        self.stems(py, error, was_told, EXCEPTION_CHAIN_MAX)
-            .unwrap_or(false)
-    }
-
-    fn stems(
-        &self,
-        py: Python<'_>,
-        error: &PyErr,
-        was_told: bool,
-        depth_left: usize,
-    ) -> PyResult<bool> {
-        if self.is_disconnection(py, error) {
-            return Ok(true);
-        }
-        let Some(depth_left) = depth_left.checked_sub(1) else {
-            return Ok(false);
-        };
-        let value = error.value(py);
-        if let Ok(members) = value.getattr("exceptions").and_then(|all| all.try_iter()) {
-            let mut count = 0;
-            for member in members.take(EXCEPTION_CHAIN_MAX) {
-                count += 1;
-                if !self.stems(py, &PyErr::from_value(member?), was_told, depth_left)? {
-                    return Ok(false);
-                }
-            }
-            return Ok(count > 0);
-        }
-        if let Some(cause) = error.cause(py) {
-            return self.stems(py, &cause, was_told, depth_left);
-        }
-        // Raised while that one was handled: a framework's substitute for it if its name says so, otherwise a failure of its own.
-        let context = value.getattr("__context__")?;
-        let is_substitute = value
-            .get_type()
-            .name()?
-            .to_string_lossy()
-            .contains("Disconnect");
-        if context.is_none() || !is_substitute {
-            return Ok(is_substitute && was_told);
-        }
-        self.stems(py, &PyErr::from_value(context), was_told, depth_left)
-    }
-
     /// The exception that informs a handler of a disconnection.
     pub(crate) fn disconnection(&self, py: Python<'_>) -> PyErr {
         match self.disconnected.bind(py).call0() {
@@ -529,77 +470,13 @@ impl Exchanges {
     }
 
     /// Raises the disconnection in a task that waits to send. False when it no longer waits.
-    fn refuse(&self, py: Python<'_>, writer: &Py<PyAny>) -> PyResult<bool> {
+    pub(super) fn refuse(&self, py: Python<'_>, writer: &Py<PyAny>) -> PyResult<bool> {
         let waits = waits(py, writer)?;
         if waits {
             let exception = self.disconnected.call0(py)?;
             writer.call_method1(py, "set_exception", (exception,))?;
         }
         Ok(waits)
-    }
-
-    /// The application is told of the disconnection by a message.
-    pub(crate) fn told(&self, id: ExchangeId) {
-        self.change(id, |exchange| {
-            exchange.told_at.get_or_insert_with(Instant::now);
-        });
-    }
-
-    /// Whether the application has been told by a message that its client has gone.
-    pub(crate) fn was_told(&self, id: ExchangeId) -> bool {
-        self.change(id, |exchange| exchange.told_at.is_some()) == Some(true)
-    }
-
-    /// Whether the application was told that its client has gone so recently that it may not have acted on it.
-    pub(crate) fn was_just_told(&self, id: ExchangeId) -> bool {
-        self.change(id, |exchange| exchange.was_just_told()) == Some(true)
-    }
-
-    /// The peer has disconnected: notifies the tasks that wait for it.
-    pub(crate) fn disconnect(&self, py: Python<'_>, id: ExchangeId) {
-        let (readers, writers, parts, task, was_told) = {
-            let mut exchanges = self.lock();
-            let Some(exchange) = exchanges.get_mut(&id) else {
-                return;
-            };
-            exchange.is_disconnected = true;
-            let task = exchange.task.as_ref().filter(|_| exchange.is_streamed);
-            let task = task.map(|task| task.clone_ref(py));
-            (
-                std::mem::take(&mut exchange.readers),
-                std::mem::take(&mut exchange.writers),
-                exchange.parts.take(),
-                task,
-                exchange.was_just_told(),
-            )
-        };
-        // The task that sends a stream need not be cancelled if it is told by what it waits for.
-        let awaited = task.and_then(|task| task.getattr(py, "_fut_waiter").ok());
-        let is_awaited = |future: &Py<PyAny>| awaited.as_ref().is_some_and(|it| it.is(future));
-        let (mut is_told, mut is_known) = (false, was_told);
-        for reader in readers {
-            // The task checks again, and finds that the peer has disconnected.
-            let is_woken = wake(py, &reader);
-            is_told |= is_woken && is_awaited(&reader);
-            is_known |= is_woken;
-        }
-        if is_known && !was_told {
-            self.told(id);
-        }
-        for writer in writers {
-            // Once is enough: whoever waits for the disconnection ends the task that sends.
-            let is_ended = match is_known {
-                true => wake(py, &writer),
-                false => self.refuse(py, &writer).unwrap_or(false),
-            };
-            is_told |= is_ended && is_awaited(&writer);
-        }
-        self.change(id, |exchange| exchange.is_stream_cancelled |= is_told);
-        self.tell_if_left(py, id);
-        if let Some(parts) = parts {
-            self.close(id);
-            parts.close(py);
-        }
     }
 }
 
@@ -614,7 +491,7 @@ fn wake_all(py: Python<'_>, futures: Option<Vec<Py<PyAny>>>) {
 }
 
 /// Completes a future. False when no task waits for it any more.
-fn wake(py: Python<'_>, future: &Py<PyAny>) -> bool {
+pub(super) fn wake(py: Python<'_>, future: &Py<PyAny>) -> bool {
     let wake = || -> PyResult<bool> {
         let waits = waits(py, future)?;
         if waits {

@@ -142,7 +142,13 @@ impl Looks {
         Python::try_attach(|py| {
             if has_written {
                 let responder = &self.exchanges.responder;
-                responder.with(py, None, |responder| responder.send_now());
+                let is_left = responder.with(py, None, |responder| {
+                    responder.send_now();
+                    responder.unsent_bytes() > 0
+                });
+                if is_left == Some(true) {
+                    self.exchanges.watch.has_written();
+                }
             }
             if has_mail && let Some(worker) = self.worker.upgrade() {
                 // Nobody takes it before this thread gives the interpreter back; it is taken already while a pass is under way.

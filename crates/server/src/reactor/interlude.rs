@@ -4,7 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::Worker;
+use super::{Worker, panicked};
 use crate::app::{Abort, App, Outcome, Pulled, Request};
 use crate::id::ExchangeId;
 use crate::mailbox::Command;
@@ -63,7 +63,14 @@ impl<A: App> Worker<A> {
             let Some(connection) = self.connections.get_mut(key) else {
                 continue;
             };
-            connection.obey(&mut self.context, &mut self.untold, id, command);
+            let (context, untold) = (&mut self.context, &mut self.untold);
+            let obey = AssertUnwindSafe(|| connection.obey(context, untold, id, command));
+            if catch_unwind(obey).is_err() {
+                self.with_connection(key, |connection, context, app, _| {
+                    panicked(connection, context, app)
+                });
+                continue;
+            }
             if !self.touched.contains(&connection.id()) {
                 self.touched.push(connection.id());
             }

@@ -1,0 +1,134 @@
+//! What becomes of an exchange when its peer leaves: who is told, and which exceptions mean nothing else.
+
+use std::time::Instant;
+
+use pyo3::prelude::*;
+use server::ExchangeId;
+
+use super::exchanges::{Exchanges, wake};
+
+/// How far the chain of causes of an exception is followed.
+const EXCEPTION_CHAIN_MAX: usize = 16;
+
+impl Exchanges {
+    /// Whether an exception is the one that informs a handler of a disconnection.
+    pub(crate) fn is_disconnection(&self, py: Python<'_>, error: &PyErr) -> bool {
+        error.matches(py, &self.disconnected).unwrap_or(false)
+    }
+
+    /// Whether an exception is that one, or stands for it: one that a framework raises in its place, or a group of such exceptions.
+    /// `was_told` when the application learned of the disconnection by a message, which leaves no cause to follow.
+    pub(crate) fn stems_from_disconnection(
+        &self,
+        py: Python<'_>,
+        error: &PyErr,
+        was_told: bool,
+    ) -> bool {
+        self.stems(py, error, was_told, EXCEPTION_CHAIN_MAX)
+            .unwrap_or(false)
+    }
+
+    fn stems(
+        &self,
+        py: Python<'_>,
+        error: &PyErr,
+        was_told: bool,
+        depth_left: usize,
+    ) -> PyResult<bool> {
+        if self.is_disconnection(py, error) {
+            return Ok(true);
+        }
+        let Some(depth_left) = depth_left.checked_sub(1) else {
+            return Ok(false);
+        };
+        let value = error.value(py);
+        if let Ok(members) = value.getattr("exceptions").and_then(|all| all.try_iter()) {
+            let mut count = 0;
+            for member in members.take(EXCEPTION_CHAIN_MAX) {
+                count += 1;
+                if !self.stems(py, &PyErr::from_value(member?), was_told, depth_left)? {
+                    return Ok(false);
+                }
+            }
+            return Ok(count > 0);
+        }
+        if let Some(cause) = error.cause(py) {
+            return self.stems(py, &cause, was_told, depth_left);
+        }
+        // Raised while that one was handled: a framework's substitute for it if its name says so, otherwise a failure of its own.
+        let context = value.getattr("__context__")?;
+        let is_substitute = value
+            .get_type()
+            .name()?
+            .to_string_lossy()
+            .contains("Disconnect");
+        if context.is_none() || !is_substitute {
+            return Ok(is_substitute && was_told);
+        }
+        self.stems(py, &PyErr::from_value(context), was_told, depth_left)
+    }
+
+    /// The application is told of the disconnection by a message.
+    pub(crate) fn told(&self, id: ExchangeId) {
+        self.change(id, |exchange| {
+            exchange.told_at.get_or_insert_with(Instant::now);
+        });
+    }
+
+    /// Whether the application has been told by a message that its client has gone.
+    pub(crate) fn was_told(&self, id: ExchangeId) -> bool {
+        self.change(id, |exchange| exchange.told_at.is_some()) == Some(true)
+    }
+
+    /// Whether the application was told that its client has gone so recently that it may not have acted on it.
+    pub(crate) fn was_just_told(&self, id: ExchangeId) -> bool {
+        self.change(id, |exchange| exchange.was_just_told()) == Some(true)
+    }
+
+    /// The peer has disconnected: notifies the tasks that wait for it.
+    pub(crate) fn disconnect(&self, py: Python<'_>, id: ExchangeId) {
+        let (readers, writers, parts, task, was_told) = {
+            let mut exchanges = self.lock();
+            let Some(exchange) = exchanges.get_mut(&id) else {
+                return;
+            };
+            exchange.is_disconnected = true;
+            let task = exchange.task.as_ref().filter(|_| exchange.is_streamed);
+            let task = task.map(|task| task.clone_ref(py));
+            (
+                std::mem::take(&mut exchange.readers),
+                std::mem::take(&mut exchange.writers),
+                exchange.parts.take(),
+                task,
+                exchange.was_just_told(),
+            )
+        };
+        // The task that sends a stream need not be cancelled if it is told by what it waits for.
+        let awaited = task.and_then(|task| task.getattr(py, "_fut_waiter").ok());
+        let is_awaited = |future: &Py<PyAny>| awaited.as_ref().is_some_and(|it| it.is(future));
+        let (mut is_told, mut is_known) = (false, was_told);
+        for reader in readers {
+            // The task checks again, and finds that the peer has disconnected.
+            let is_woken = wake(py, &reader);
+            is_told |= is_woken && is_awaited(&reader);
+            is_known |= is_woken;
+        }
+        if is_known && !was_told {
+            self.told(id);
+        }
+        for writer in writers {
+            // Once is enough: whoever waits for the disconnection ends the task that sends.
+            let is_ended = match is_known {
+                true => wake(py, &writer),
+                false => self.refuse(py, &writer).unwrap_or(false),
+            };
+            is_told |= is_ended && is_awaited(&writer);
+        }
+        self.change(id, |exchange| exchange.is_stream_cancelled |= is_told);
+        self.tell_if_left(py, id);
+        if let Some(parts) = parts {
+            self.close(id);
+            parts.close(py);
+        }
+    }
+}
