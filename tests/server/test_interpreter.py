@@ -68,7 +68,7 @@ def test_threads_run_while_a_file_is_sent_and_find_the_server_busy(tmp_path: Pat
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.pathsend", "path": str(path)})
 
-    settings = resolve({})
+    settings = resolve({"asgi_extensions": ["pathsend"]})
     server = Server(application(app, "test:app", settings).core(), settings.server_options(None))
     client, connection = socket.socketpair()
     client.settimeout(PATIENCE_S)

@@ -97,7 +97,7 @@ impl Inline {
         outcome.unwrap_or_else(|error| {
             if ends_task(py, &error) {
                 runner.keep_fatal(py, error);
-            } else {
+            } else if !responder.is_broken() || !runner.exchanges.is_disconnection(py, &error) {
                 log::raised(py, &log::title(request.head), &error);
             }
             fail(responder)
