@@ -222,11 +222,11 @@ def test_file_in_the_place_of_a_socket_stays(start: Start, tmp_path: Path) -> No
     assert path.read_text() == "keep me"
 
 
-@pytest.mark.parametrize("name", ["asyncio", "uvloop"])
-def test_loop_is_the_one_asked_for(start: Start, name: str) -> None:
+@pytest.mark.parametrize(("name", "module"), [("asyncio", "bolide.loop"), ("uvloop", "uvloop")])
+def test_loop_is_the_one_asked_for(start: Start, name: str, module: str) -> None:
     server = start("basic.py", "--loop", name)
     with server.connect() as client:
-        assert client.get("/loop").json()["loop"].startswith(name)
+        assert client.get("/loop").json()["loop"].startswith(module)
         client.send(f"GET /slow/{HOLD_MS} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
         server.wait_line("in flight")
         server.signal(signal.SIGTERM)
