@@ -120,7 +120,7 @@ def test_debug_mode_tells_of_a_slow_first_step(
 def test_a_callback_does_not_wait_for_a_whole_pass(start: Start, interface: str, loop: str) -> None:
     """Calls of 3 ms each: some 10 ms of them, and the one under way, may come before it.
 
-    Requests that have ordinary tasks are callbacks themselves, and have their turn in asyncio's order.
+    Requests with ordinary tasks are callbacks themselves, and have their turn in asyncio's order.
     """
     server = start(f"tasks/shared.py:{interface}", "--loop", loop, "--eager-tasks", "on")
     clients = [server.connect() for _ in range(BLOCKING)]
