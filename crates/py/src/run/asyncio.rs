@@ -139,7 +139,7 @@ impl Asyncio {
         let Some(ready) = &self.ready else {
             return Ok(None);
         };
-        // Mostly it is the last one. But another thread, or a finalizer, may have queued something behind it.
+        // Mostly it is the last one. But another thread, or a finalizer, may have queued something after it.
         let (mut found, mut others) = (None, Vec::new());
         while found.is_none() && ffi::length(ready.bind(py)) > 0 {
             let handle = ready.call_method0(py, pyo3::intern!(py, "pop"))?;

@@ -325,14 +325,7 @@ impl Exchanges {
         py: Python<'py>,
         id: ExchangeId,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let future = self.create_future(py)?;
-        future.setattr(pyo3::intern!(py, "_asyncio_future_blocking"), true)?;
-        // Those of tasks that were cancelled would stay, one for each time that an application asks whether its client is still there.
-        let mut readers = self.open(id, |exchange| std::mem::take(&mut exchange.readers));
-        readers.retain(|reader| waits(py, reader).unwrap_or(false));
-        readers.push(future.clone().unbind());
-        self.open(id, |exchange| exchange.readers.append(&mut readers));
-        Ok(future)
+        self.wait_among(py, id, |exchange| &mut exchange.readers)
     }
 
     /// A future for an awaitable to yield, which is done when the peer has left or the exchange is over.
@@ -341,13 +334,24 @@ impl Exchanges {
         py: Python<'py>,
         id: ExchangeId,
     ) -> PyResult<Bound<'py, PyAny>> {
+        self.wait_among(py, id, |exchange| &mut exchange.watchers)
+    }
+
+    /// A future for an awaitable to yield, among those that wait for the same.
+    fn wait_among<'py>(
+        &self,
+        py: Python<'py>,
+        id: ExchangeId,
+        waiting: fn(&mut OpenExchange) -> &mut Vec<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let future = self.create_future(py)?;
         future.setattr(pyo3::intern!(py, "_asyncio_future_blocking"), true)?;
-        let mut watchers = self.open(id, |exchange| std::mem::take(&mut exchange.watchers));
-        // Those that were cancelled: a handler may ask with a timeout, again and again.
-        watchers.retain(|watcher| waits(py, watcher).unwrap_or(false));
-        watchers.push(future.clone().unbind());
-        self.open(id, |exchange| exchange.watchers = watchers);
+        // Those of tasks that were cancelled would stay, one for each time that an application asks whether its client is still there.
+        let mut others = self.open(id, |exchange| std::mem::take(waiting(exchange)));
+        others.retain(|other| waits(py, other).unwrap_or(false));
+        others.push(future.clone().unbind());
+        // Looking at them may have run Python, which may have added some.
+        self.open(id, |exchange| waiting(exchange).append(&mut others));
         Ok(future)
     }
 

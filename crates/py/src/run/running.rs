@@ -1,4 +1,4 @@
-//! The tasks of handlers that have not ended. A response may be complete long before: a server that stops waits for what is behind it too.
+//! The tasks of handlers that have not ended. A response may be complete long before: a server that stops waits for what follows it too.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
