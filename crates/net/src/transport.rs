@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use rustix::fs::sendfile;
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{SendFlags, Shutdown, SocketAddrAny, getpeername, getsockname, send, shutdown};
+use rustix::net::{
+    RecvFlags, SendFlags, Shutdown, SocketAddrAny, getpeername, getsockname, recv, send, shutdown,
+};
 
 use crate::{sigpipe, sys};
 
@@ -86,10 +88,11 @@ impl Transport {
 
     /// Reads what is there, up to `buffer`'s length.
     ///
-    /// Cost: one system call.
+    /// Cost: one system call: recv, which takes a shorter way to the socket than read does.
     pub fn receive(&self, buffer: &mut [u8]) -> Received {
         received(retry_on_intr(|| {
-            rustix::io::read(&self.socket, &mut *buffer)
+            let received = recv(&self.socket, &mut *buffer, RecvFlags::empty());
+            received.map(|(_, count)| count)
         }))
     }
 
@@ -97,8 +100,10 @@ impl Transport {
     ///
     /// Cost: one system call.
     pub fn receive_into(&self, room: &mut [MaybeUninit<u8>]) -> Received {
-        let read = || rustix::io::read(&self.socket, &mut *room).map(|(read, _)| read.len());
-        received(retry_on_intr(read))
+        received(retry_on_intr(|| {
+            let received = recv(&self.socket, &mut *room, RecvFlags::empty());
+            received.map(|(_, count)| count)
+        }))
     }
 
     /// Writes as much of `bytes` as the socket takes.

@@ -17,6 +17,8 @@ use server::{
 /// Requests of one send.
 const PIPELINED: usize = 24;
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n";
+/// With `Server` and `Date`.
+const RESPONSE_BYTES: usize = 146;
 const SENDS_PER_ROUND: usize = 10;
 
 /// An application without a thought of its own.
@@ -91,10 +93,14 @@ fn serve(rounds: usize) {
     let mut responses = vec![0; 65_536];
     for _ in 0..rounds * SENDS_PER_ROUND {
         client.write_all(&batch).expect("the worker is there");
-        worker.before_wait();
-        worker.wait(Some(0)).expect("the epoll set works");
-        worker.dispatch();
-        let count = client.read(&mut responses).expect("the worker has served");
-        assert!(count > PIPELINED * 100, "one send with all responses");
+        let mut received = 0;
+        // One send has them all, unless the machine was so busy that the connection's turn ended between two.
+        while received < PIPELINED {
+            worker.before_wait();
+            worker.wait(Some(0)).expect("the epoll set works");
+            worker.dispatch();
+            let count = client.read(&mut responses).expect("the worker has served");
+            received += count / RESPONSE_BYTES;
+        }
     }
 }

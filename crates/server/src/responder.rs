@@ -37,6 +37,8 @@ pub struct Responder<'a> {
     pub(crate) framing: Framing,
     pub(crate) status: u16,
     pub(crate) content_bytes: u64,
+    /// A whole response of the usual kind was written (see [`Responder::respond`]), and nothing of it has been sent.
+    pub(crate) is_usual: bool,
     /// How a streamed content ends.
     pub(crate) delimiter: Delimiter,
     /// A content was begun, and is not ended.
@@ -62,6 +64,7 @@ impl<'a> Responder<'a> {
             framing,
             status: 0,
             content_bytes: 0,
+            is_usual: false,
             delimiter: Delimiter::End,
             is_open: false,
             socket: None,
@@ -97,6 +100,7 @@ impl<'a> Responder<'a> {
                 self.out.len()
             }
         };
+        self.is_usual = false;
         self.sent_bytes += sent;
         self.out.drain(..sent);
     }
@@ -128,7 +132,7 @@ impl<'a> Responder<'a> {
         if !self.stamp.is_as_before(fields, content.len()) {
             self.stamp.remember(fields, content.len());
         }
-        self.status = status;
+        (self.status, self.is_usual) = (status, true);
         self.content_bytes = content.len() as u64;
         self.out.reserve(self.stamp.last.len() + content.len());
         self.out.extend_from_slice(&self.stamp.last);

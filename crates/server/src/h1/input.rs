@@ -243,6 +243,11 @@ impl H1 {
             server: &turn.link.server,
         };
         let outcome = turn.app.call(&request, &mut responder);
+        let is_usual = responder.is_usual && outcome == Outcome::Responded;
+        if is_usual && content != Content::Later && self.queue.is_empty() && context.log.is_none() {
+            self.since_ms = context.clock.now_ms();
+            return;
+        }
         let Responder {
             framing,
             status,
@@ -260,12 +265,8 @@ impl H1 {
         let is_whole = matches!(outcome, Outcome::Responded | Outcome::RespondedAhead) && !is_open;
         let is_plain = is_whole && status != 0 && content != Content::Later;
         if is_plain && self.queue.is_empty() {
-            let has_more_to_do = outcome == Outcome::RespondedAhead;
-            if let Some(mut record) = self.responded(turn, head) {
-                (record.status, record.content_bytes) = (status, content_bytes);
-                turn.context.log(Some(&record));
-            }
-            if has_more_to_do {
+            self.responded(turn, (head, status, content_bytes));
+            if outcome == Outcome::RespondedAhead {
                 self.send_now(turn);
                 turn.app.response_sent();
             }
@@ -295,16 +296,19 @@ impl H1 {
         self.called(turn, queued, left, (head, content, is_persistent));
     }
 
-    /// A response is written that was there at once. Gives a line for the access log, if there is one.
+    /// A response is written that was there at once.
     #[inline]
     fn responded<A: App>(
         &mut self,
-        turn: &Turn<'_, A>,
-        head: &RequestHead<'_>,
-    ) -> Option<LogRecord> {
+        turn: &mut Turn<'_, A>,
+        (head, status, content_bytes): (&RequestHead<'_>, u16, u64),
+    ) {
         self.since_ms = turn.now_ms();
-        let is_logged = turn.context.log.is_some();
-        is_logged.then(|| LogRecord::new(turn.link.client, Some(head), self.since_ms))
+        if turn.context.log.is_some() {
+            let mut record = LogRecord::new(turn.link.client, Some(head), self.since_ms);
+            (record.status, record.content_bytes) = (status, content_bytes);
+            turn.context.log(Some(&record));
+        }
     }
 
     /// A line for the access log, if there is one.
