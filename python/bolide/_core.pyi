@@ -449,8 +449,11 @@ class Server:
     def on_drained(self, callback: Callable[[], Any]) -> None:
         """Call back once when a drain is asked for, and no connection and no handler is left."""
 
-    def stop(self) -> None:
-        """Close everything now."""
+    def stop(self) -> tuple[int, int]:
+        """Close everything now; requests of whose responses nothing was sent have a 503.
+
+        Give how many those were, and how many responses were cut.
+        """
 
     @property
     def connections(self) -> int:

@@ -60,8 +60,9 @@ class Service:
     async def stop(self, within_s: float) -> None:
         """Stop accepting, let the requests in flight finish, then run the application's shutdown.
 
-        Whatever is still open after `within_s` seconds, or at a cancellation, is closed; handlers
-        that have not ended by then, whether they have responded or not, are cancelled.
+        Whatever is still open after `within_s` seconds, or at a cancellation, is closed: a request
+        without a response has a 503, a response that was begun is cut. Handlers that have not ended
+        by then, whether they have responded or not, are cancelled.
         """
         drained = asyncio.Event()
         self.server.on_drained(drained.set)
@@ -70,15 +71,24 @@ class Service:
             async with asyncio.timeout(within_s):
                 await drained.wait()
         except TimeoutError:
-            self._log_unfinished()
+            pass  # what did not finish is said below
         finally:
-            self.server.stop()
+            self._close()
             await self._cancel_handlers()
             await lifespan.shutdown(self._app)
 
-    def _log_unfinished(self) -> None:
-        if connections := self.server.connections:
-            logger.warning("closing %d connection(s) that did not finish", connections)
+    def _close(self) -> None:
+        """Close what is still open, and say what did not finish."""
+        connections = self.server.connections
+        refused, cut = self.server.stop()
+        if connections:
+            logger.warning(
+                "closing %d connection(s) that did not finish: %d request(s) without a response"
+                " (503), %d response(s) cut",
+                connections,
+                refused,
+                cut,
+            )
         if handlers := len(self.server.running_tasks()):
             logger.warning("cancelling %d handler(s) that did not finish", handlers)
 

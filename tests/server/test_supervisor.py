@@ -117,6 +117,7 @@ def test_graceful_time_is_a_bound(start: Start) -> None:
         server.wait_line("in flight")
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
+        assert client.read().status == 503
         assert client.is_closed()
     assert "closing 1 connection" in server.errors
     assert "shutdown ran" in server.errors

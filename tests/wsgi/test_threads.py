@@ -294,9 +294,10 @@ def test_a_stop_does_not_wait_for_ever(start: Start, pipes: Pipes) -> None:
     server = start("wsgi_plain.py", "--graceful-timeout-ms", "1000")
     with waiting(server, pipes, 1) as [(client, _)]:
         server.signal(signal.SIGTERM)
+        assert client.read().status == 503
         assert client.is_closed()
         assert server.wait() == 0
-    assert "closing 1 connection(s) that did not finish" in server.errors
+    assert "closing 1 connection(s) that did not finish: 1 request(s) without" in server.errors
     assert "Traceback" not in server.errors
 
 

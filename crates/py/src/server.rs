@@ -208,12 +208,12 @@ impl Server {
         drop(before);
     }
 
-    /// Closes everything immediately.
-    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+    /// Closes everything immediately. Returns how many requests had no response, and got 503, and how many responses were cut.
+    fn stop(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
         self.flusher.stop(py);
         let mut worker = self.worker()?;
         let hidden = worker.app.hide_loop(py)?;
-        worker.stop();
+        let unfinished = worker.stop();
         drop(hidden);
         worker.set_access_log(None);
         worker.app.runners().for_each(|runner| runner.stop(py));
@@ -225,7 +225,7 @@ impl Server {
         {
             event_loop.call_method1(py, "remove_reader", (self.fileno(),))?;
         }
-        Ok(())
+        Ok((unfinished.refused, unfinished.cut))
     }
 
     #[getter]

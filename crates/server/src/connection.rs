@@ -14,7 +14,7 @@ use net::{Peer, Poller, Received, Transport};
 
 use crate::app::{Abort, App};
 use crate::context::Context;
-use crate::h1::{DRAINING_IDLE_MS, H1};
+use crate::h1::{DRAINING_IDLE_MS, H1, Unfinished};
 use crate::id::{ConnectionId, ExchangeId};
 use crate::link::{Delivery, Fate, Link, Turn};
 use crate::mailbox::Command;
@@ -294,6 +294,32 @@ impl Connection {
             Phase::Cutting => Fate::Reset,
             Phase::Preface { .. } | Phase::Lingering { .. } => Fate::Close,
         }
+    }
+
+    /// The server ends: whose response was not begun has a 503, everything else is given up.
+    pub(crate) fn stop<A: App>(
+        &mut self,
+        context: &mut Context,
+        app: &mut A,
+        buffer: &mut [u8],
+        unfinished: &mut Unfinished,
+    ) -> Fate {
+        let link = &mut self.link;
+        let Phase::H1(h1) = &mut self.phase else {
+            return self.abandon(context, app);
+        };
+        let before = unfinished.refused;
+        let fate = h1.stop(&mut Turn { link, context, app }, unfinished);
+        if unfinished.refused > before && self.link.shut(true) {
+            // What is left unread would make the kernel take the response back.
+            let mut left = LINGER_BYTES;
+            while left > 0
+                && let Received::Bytes(count) = self.link.receive(buffer)
+            {
+                left = left.saturating_sub(count as u64);
+            }
+        }
+        fate
     }
 
     /// Begins to refuse a connection that is one too many.

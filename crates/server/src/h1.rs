@@ -26,6 +26,7 @@ mod file;
 mod input;
 mod output;
 mod queue;
+mod stopping;
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -37,6 +38,7 @@ use self::content::Incoming;
 pub(crate) use self::deadlines::DRAINING_IDLE_MS;
 use self::input::Refused;
 use self::queue::{Queued, Window};
+pub use self::stopping::Unfinished;
 use crate::app::{Abort, App};
 use crate::context::Context;
 use crate::exchange::{Exchange, Progress};

@@ -27,6 +27,7 @@ mod timeouts;
 
 pub use access_log::{AccessLog, LogFormat};
 pub use app::{Abort, App, Content, Outcome, Pulled, Request};
+pub use h1::Unfinished;
 pub use id::ExchangeId;
 pub use limits::Limits;
 pub use mailbox::{Command, Mailbox};

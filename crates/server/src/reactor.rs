@@ -31,6 +31,7 @@ use crate::app::App;
 use crate::batch;
 use crate::connection::Connection;
 use crate::context::Context;
+use crate::h1::Unfinished;
 use crate::id::{ConnectionId, ExchangeId};
 use crate::limits::{Limits, RECEIVE_BYTES};
 use crate::link::Fate;
@@ -216,18 +217,20 @@ impl<A: App> Worker<A> {
         self.connections.is_empty() && !self.accepting.is_draining()
     }
 
-    /// Closes everything now.
-    pub fn stop(&mut self) {
+    /// Closes everything now. Requests of whose responses nothing was sent have a 503.
+    pub fn stop(&mut self) -> Unfinished {
         self.accepting.end(&self.poller);
         self.send_batch();
+        let mut unfinished = Unfinished::default();
         for key in self.keys() {
-            self.with_connection(key, |connection, context, app, _| {
-                match connection.abandon(context, app) {
+            self.with_connection(key, |connection, context, app, buffer| {
+                match connection.stop(context, app, buffer, &mut unfinished) {
                     Fate::Open => Fate::Close,
                     fate => fate,
                 }
             });
         }
+        unfinished
     }
 
     fn keys(&self) -> Vec<usize> {

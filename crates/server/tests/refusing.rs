@@ -291,11 +291,49 @@ fn stopping_closes_everything_and_aborts_what_is_under_way() {
     server.settle();
     server.post(server.exchange("/push"), Command::Begin(response(200, "")));
     server.settle();
-    server.worker.stop();
+    let unfinished = server.worker.stop();
+    assert_eq!((unfinished.refused, unfinished.cut), (1, 1));
     assert!(server.is_empty());
     for (client, target) in clients.iter_mut().zip(["/later", "/push"]) {
         assert!(client.is_ended());
         assert_eq!(server.abort_of(target), Some(Abort::Disconnected));
+    }
+}
+
+#[test]
+fn a_request_without_a_response_when_the_server_stops_has_a_503() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&(get("/later/1") + &get("/later/2") + &get("/later/3")));
+    server.settle();
+    server.respond(server.exchange("/later/1"), "first");
+    // Nothing is sent before the stop: what is complete leaves with it.
+    server.worker.before_wait();
+    let unfinished = server.worker.stop();
+    assert_eq!((unfinished.refused, unfinished.cut), (1, 1));
+    assert_eq!(server.response(&mut client).content, "first");
+    let response = server.response(&mut client);
+    assert_eq!((response.status, response.is_last()), (503, true));
+    server.expect_end(&mut client);
+    for target in ["/later/2", "/later/3"] {
+        assert_eq!(server.abort_of(target), Some(Abort::Disconnected));
+    }
+}
+
+#[test]
+fn a_request_whose_content_is_awaited_when_the_server_stops_has_a_503() {
+    for target in ["/read", "/parts", "/later"] {
+        let mut server = Server::new();
+        let mut client = server.connect_by_tcp();
+        client.send(&(post_chunked(target) + "1\r\na\r\n"));
+        server.settle();
+        // It has arrived, and is not read any more.
+        client.send("1\r\nb\r\n");
+        let unfinished = server.worker.stop();
+        assert_eq!((unfinished.refused, unfinished.cut), (1, 0), "{target}");
+        let response = server.response(&mut client);
+        assert_eq!((response.status, response.is_last()), (503, true));
+        server.expect_end(&mut client);
     }
 }
 

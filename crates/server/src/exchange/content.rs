@@ -142,6 +142,11 @@ impl Inbound {
         matches!(self.taker, Taker::Exchange { id, .. } if id == exchange)
     }
 
+    /// Whether the application is to be called when all of it is there.
+    pub(crate) fn is_for_call(&self) -> bool {
+        matches!(self.taker, Taker::Call(_))
+    }
+
     /// Whether more of it may be received.
     #[inline]
     pub(crate) fn takes_more(&self, context: &Context) -> bool {

@@ -171,7 +171,7 @@ impl H1 {
     }
 
     /// Moves responses that are next in order to the send buffer.
-    fn emit<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+    pub(super) fn emit<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         while let Some(front) = self.queue.front_mut() {
             let exchange = &mut front.exchange;
             turn.context.out.append(&mut exchange.out.take_bytes());
