@@ -1,21 +1,24 @@
 """Timeouts set by options, with nothing else that could end the connection."""
 
+import re
+import signal
 import socket
 import time
 
 import pytest
 
 from conftest import Start
+from protocol.conftest import APPLICATION
 from running import Server
 
 
-def started(start: Start, **milliseconds: int) -> Server:
+def started(start: Start, *target: str, **milliseconds: int) -> Server:
     """Start a server with these timeouts and no others."""
     names = ("header", "keep_alive", "write", "handler", "linger")
     timeouts = {f"{name}_timeout_ms": 0 for name in names} | {"linger_timeout_ms": 10_000}
     timeouts |= {"body_grace_ms": 0, "body_rate_bytes_per_s_min": 0} | milliseconds
     options = [(f"--{name.replace('_', '-')}", str(value)) for name, value in timeouts.items()]
-    return start("protocol.py", *(word for option in options for word in option))
+    return start(*(target or ("protocol.py",)), *(word for option in options for word in option))
 
 
 def test_a_head_that_takes_too_long_is_answered_408(start: Start) -> None:
@@ -71,6 +74,25 @@ def test_a_handler_that_takes_too_long_is_cancelled(start: Start) -> None:
         assert (reply.status, reply.is_last) == (503, True)
         assert reply.get("retry-after") == "1"
         assert client.is_closed()
+
+
+@pytest.mark.parametrize("tasks", ["on", "off"])
+@pytest.mark.parametrize("interface", ["native", "asgi", "wsgi"])
+def test_a_handler_that_takes_too_long_is_named_in_the_log(
+    start: Start, interface: str, tasks: str
+) -> None:
+    options = ("--eager-tasks", tasks)
+    server = started(start, *APPLICATION[interface], *options, handler_timeout_ms=200)
+    with server.connect() as client:
+        assert client.get("/held/1?secret=1").status == 503
+    message = "WARN  bolide.error: GET /held/1: no response within 200 ms "
+    server.wait_line(re.escape(message + "(handler_timeout_ms): 503") + "$")
+    with server.connect() as client:
+        assert client.get("/hello").content == b"hello"
+    server.signal(signal.SIGTERM)
+    server.wait()
+    assert server.errors.count("no response within") == 1
+    assert "secret" not in server.errors
 
 
 def test_the_handlers_time_stands_still_while_it_reads_from_a_slow_peer(start: Start) -> None:

@@ -368,6 +368,10 @@ impl Completion for Running {
     fn closed(&mut self, py: Python<'_>) {
         self.exchange.get().close(py);
     }
+
+    fn title(&self, py: Python<'_>) -> Option<String> {
+        Some(self.exchange.get().title(py))
+    }
 }
 
 /// Prepares the awaitable types.

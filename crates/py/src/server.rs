@@ -68,7 +68,9 @@ impl Server {
         let disconnected = Interface::disconnected(app)?;
         // The mailbox belongs to the worker, and the application needs it before the worker is created.
         let mailbox = Arc::default();
-        let exchanges = Arc::new(Exchanges::new(Arc::clone(&mailbox), disconnected));
+        let handler_timeout_ms = config.timeouts.handler_timeout_ms;
+        let exchanges = Exchanges::new(Arc::clone(&mailbox), disconnected, handler_timeout_ms);
+        let exchanges = Arc::new(exchanges);
         let interface =
             Interface::of(app, Arc::clone(&exchanges), placement_of(options)?, &config)?;
         let worker = Worker::new(interface, config, log, mailbox)?;

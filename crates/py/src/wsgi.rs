@@ -295,10 +295,15 @@ impl App for Wsgi {
         }
     }
 
-    fn abort(&mut self, id: ExchangeId, _: Abort) {
+    fn abort(&mut self, id: ExchangeId, why: Abort) {
         match &mut self.calls {
             Calls::Inline(inline) => inline.abort(id),
-            Calls::Pooled(intake, _) => intake.abort(id),
+            Calls::Pooled(intake, _) => {
+                if why == Abort::HandlerTimeout {
+                    intake.was_late(id);
+                }
+                intake.abort(id);
+            }
         }
     }
 }

@@ -290,7 +290,8 @@ impl Exchange {
         }
     }
 
-    fn title(&self, py: Python<'_>) -> String {
+    /// Method and path of the request, for the log.
+    pub(crate) fn title(&self, py: Python<'_>) -> String {
         let title = self.with(py, |state| state.title.escape_ascii().to_string());
         title.unwrap_or_default()
     }

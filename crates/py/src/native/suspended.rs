@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use server::{Command, ExchangeId};
 
 use crate::ffi;
-use crate::native::log::log_failure;
+use crate::native::log::{log_failure, title};
 use crate::native::request::Request;
 use crate::native::response::{Source, convert};
 use crate::native::stream::Stream;
@@ -85,6 +85,10 @@ impl Completion for SuspendedHandler {
 
     fn closed(&mut self, py: Python<'_>) {
         self.exchanges.end(py, self.id, false);
+    }
+
+    fn title(&self, py: Python<'_>) -> Option<String> {
+        title(py, &self.request)
     }
 }
 

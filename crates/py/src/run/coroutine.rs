@@ -49,6 +49,9 @@ pub(crate) trait Completion: Send + Sync {
     fn closed(&mut self, py: Python<'_>);
 }
 
+    /// Method and path of the request, for the log.
+    fn title(&self, py: Python<'_>) -> Option<String>;
+
 /// What follows when a coroutine has ended.
 pub(crate) enum After {
     Coroutine(Py<PyAny>),
@@ -89,6 +92,12 @@ impl RequestCoroutine {
     }
 
     /// The coroutine that debuggers see.
+    /// Method and path of the request that waits in it, for the log.
+    pub(crate) fn title(&self, py: Python<'_>) -> Option<String> {
+        let title = |work: &mut Option<Box<Suspended>>| work.as_ref()?.completion.title(py);
+        self.work.with(py, title).flatten()
+    }
+
     fn shown<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         if let Some(running) = self.running.get(py) {
             return Some(running);

@@ -101,6 +101,8 @@ pub(crate) struct Exchanges {
     /// How often the application has asked its loop for other tasks.
     tasks_asked: AtomicU32,
     done: PyOnceLock<Py<PyAny>>,
+    /// How long a handler may take to begin its response, for the log.
+    pub(crate) handler_timeout_ms: u64,
     /// The responder of the call that is under way.
     pub(crate) responder: LentResponder,
     pub(crate) watch: Watch,
@@ -110,7 +112,11 @@ pub(crate) struct Exchanges {
 }
 
 impl Exchanges {
-    pub(crate) fn new(mailbox: Arc<Mailbox>, disconnected: Py<PyAny>) -> Exchanges {
+    pub(crate) fn new(
+        mailbox: Arc<Mailbox>,
+        disconnected: Py<PyAny>,
+        handler_timeout_ms: u64,
+    ) -> Exchanges {
         Exchanges {
             mailbox,
             disconnected,
@@ -122,6 +128,7 @@ impl Exchanges {
             is_reentered: AtomicBool::new(false),
             tasks_asked: AtomicU32::new(0),
             done: PyOnceLock::new(),
+            handler_timeout_ms,
             responder: LentResponder::default(),
             watch: Watch::default(),
             running: RunningTasks::default(),

@@ -16,6 +16,13 @@ pub(crate) fn log_failure(py: Python<'_>, error: &PyErr, title: Option<&str>) {
     );
 }
 
+/// Warns of a handler that has not responded in time, so that the server did.
+pub(crate) fn log_late_handler(py: Python<'_>, title: Option<&str>, timeout_ms: u64) {
+    let title = title.unwrap_or("a request");
+    let message = format!("%s: no response within {timeout_ms} ms (handler_timeout_ms): 503");
+    log(py, &message, title, None, "warning");
+}
+
 /// Logs that an ASGI application raised, or returned before its response was complete.
 pub(crate) fn log_application(py: Python<'_>, title: &str, error: Option<&PyErr>) {
     let message = match error {

@@ -9,8 +9,9 @@ use server::{Abort, ExchangeId};
 
 use crate::ffi::{Sent, UnwrittenBytes};
 use crate::run::context::Contexts;
-use crate::run::coroutine::{Completion, Suspended};
+use crate::run::coroutine::{Completion, RequestCoroutine, Suspended};
 use crate::run::exchanges::Exchanges;
+use crate::run::log::log_late_handler;
 use crate::run::running::Running;
 use crate::run::task::Tasks;
 use crate::run::yielded::Yielded;
@@ -176,19 +177,27 @@ impl Runner {
             // Its response to HEAD is complete; what it still sends is discarded.
             return;
         }
-        let task = match why {
-            Abort::HandlerTimeout => {
-                let taken = self.exchanges.change(id, |open| open.task.take());
-                taken.flatten()
-            }
-            Abort::Disconnected | Abort::Refused => None,
-        };
+        if why == Abort::HandlerTimeout
+            && let Some(task) = self.exchanges.change(id, |open| open.task.take())
+        {
+            self.end_late_handler(py, task);
+        }
+        self.exchanges.disconnect(py, id);
+    }
+
+    /// Cancels a handler whose time is over, and says so.
+    fn end_late_handler(&self, py: Python<'_>, task: Option<Py<PyAny>>) {
+        let coroutine = |task: &Py<PyAny>| task.call_method0(py, "get_coro").ok();
+        let title = task.as_ref().and_then(coroutine).and_then(|coroutine| {
+            let coroutine = coroutine.bind(py).cast::<RequestCoroutine>().ok()?;
+            coroutine.get().title(py)
+        });
+        log_late_handler(py, title.as_deref(), self.exchanges.handler_timeout_ms);
         if let Some(task) = task
             && let Err(error) = task.call_method0(py, "cancel")
         {
             error.write_unraisable(py, None);
         }
-        self.exchanges.disconnect(py, id);
     }
 
     /// Another application runs next: nothing lent stays current, but it can be lent again.

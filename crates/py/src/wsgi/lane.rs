@@ -21,6 +21,8 @@ pub(super) struct Lane {
 struct State {
     /// The current request.
     id: Option<ExchangeId>,
+    /// Its head, for the log.
+    head: Option<Arc<[u8]>>,
     /// Its client has disconnected, or got a response from the server.
     is_gone: bool,
     /// Its response has no content.
@@ -53,9 +55,10 @@ impl Lane {
     }
 
     /// A request starts.
-    pub(super) fn begin(&self, id: ExchangeId, has_peer_ended: bool) {
+    pub(super) fn begin(&self, id: ExchangeId, head: &Arc<[u8]>, has_peer_ended: bool) {
         *self.state() = State {
             id: Some(id),
+            head: Some(Arc::clone(head)),
             has_peer_ended,
             ..State::default()
         };
@@ -184,6 +187,12 @@ impl Lane {
     /// The client has ended its sending side.
     pub(super) fn peer_ended(&self, id: ExchangeId) -> bool {
         self.change(id, |state| state.has_peer_ended = true)
+    }
+
+    /// The head of a request, if it is the current one.
+    pub(super) fn head_of(&self, id: ExchangeId) -> Option<Arc<[u8]>> {
+        let state = self.state();
+        state.head.clone().filter(|_| state.id == Some(id))
     }
 
     /// The client has disconnected, or got a response from the server.

@@ -34,7 +34,7 @@ const RESPONSES_PER_WAKE: usize = 16;
 pub(super) struct Job {
     pub(super) id: ExchangeId,
     /// The head as received, which the server has accepted.
-    pub(super) head: Box<[u8]>,
+    pub(super) head: Arc<[u8]>,
     /// The content; `None` when it has to be read part by part.
     pub(super) content: Option<Vec<u8>>,
     pub(super) client: Peer,
@@ -52,6 +52,8 @@ pub(super) struct Pool {
     taken_lanes: AtomicUsize,
     pub(super) outbox: Arc<Outbox>,
     pub(super) reports: Reports,
+    /// For the log.
+    pub(super) handler_timeout_ms: u64,
 }
 
 struct Queue {
@@ -86,6 +88,7 @@ impl Pool {
             taken_lanes: AtomicUsize::new(0),
             outbox,
             reports: Reports::default(),
+            handler_timeout_ms: exchanges.handler_timeout_ms,
         })
     }
 
@@ -168,7 +171,7 @@ impl Queue {
     fn take(&mut self, lane: &Lane) -> Option<Job> {
         let job = self.jobs.pop_front()?;
         // Under the queue's lock, so that a job is always found, here or in its lane.
-        lane.begin(job.id, job.has_peer_ended);
+        lane.begin(job.id, &job.head, job.has_peer_ended);
         self.progress = Instant::now();
         Some(job)
     }
@@ -249,6 +252,20 @@ impl Intake {
         queue.jobs.retain(|job| job.id != id);
         drop(queue);
         self.find(|lane| lane.abort(id));
+    }
+
+    /// No thread has responded within `handler_timeout_ms`, so that the server did.
+    pub(super) fn was_late(&mut self, id: ExchangeId) {
+        let head = {
+            let queue = self.pool.queue();
+            let queued = self.arriving.iter().chain(&queue.jobs);
+            let mut heads = queued.filter(|job| job.id == id);
+            heads.next().map(|job| Arc::clone(&job.head))
+        };
+        let in_lane = || self.pool.lanes.iter().find_map(|lane| lane.head_of(id));
+        if let Some(head) = head.or_else(in_lane) {
+            self.pool.reports.add_late_view(head);
+        }
     }
 
     /// The client sends nothing more.

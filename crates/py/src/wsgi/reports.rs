@@ -1,20 +1,22 @@
 //! What the reactor has to log, which a separate thread does: the reactor has no interpreter, and the other threads may be busy.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The least time between two messages.
 const PAUSE: Duration = Duration::from_secs(5);
+/// Late views that are named until the next message; others are counted.
+const NAMED_MAX: usize = 32;
 
-/// Counts of events since the last message.
+/// What happened since the last message.
 #[derive(Default)]
 pub(super) struct Reports {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-/// Numbers of events.
-#[derive(Clone, Copy, Default)]
+/// Events since the last message.
+#[derive(Default)]
 pub(super) struct Counts {
     /// Requests that got 503 because the queue was full.
     pub(super) full: u64,
@@ -22,6 +24,10 @@ pub(super) struct Counts {
     pub(super) late: u64,
     /// Files that were shorter than announced.
     pub(super) short_files: u64,
+    /// Heads of requests whose views did not respond in time.
+    pub(super) late_views: Vec<Arc<[u8]>>,
+    /// More of them.
+    pub(super) more_late_views: u64,
 }
 
 #[derive(Default)]
@@ -39,6 +45,14 @@ impl Reports {
     pub(super) fn add(&self, count: impl FnOnce(&mut Counts)) {
         count(&mut self.state().counts);
         self.changed.notify_one();
+    }
+
+    /// Notes a request whose view did not respond in time.
+    pub(super) fn add_late_view(&self, head: Arc<[u8]>) {
+        self.add(|counts| match counts.late_views.len() < NAMED_MAX {
+            true => counts.late_views.push(head),
+            false => counts.more_late_views += 1,
+        });
     }
 
     pub(super) fn close(&self) {
@@ -66,7 +80,8 @@ impl Reports {
 }
 
 impl Counts {
-    fn is_empty(self) -> bool {
-        self.full == 0 && self.late == 0 && self.short_files == 0
+    fn is_empty(&self) -> bool {
+        let counted = self.full + self.late + self.short_files;
+        counted == 0 && self.late_views.is_empty()
     }
 }

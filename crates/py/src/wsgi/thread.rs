@@ -14,9 +14,11 @@ use super::exchange::{Caller, Exchange, Framing, Lender, Progress, not_started};
 use super::input::Input;
 use super::lane::Lane;
 use super::pool::{Job, Pool};
+use super::reports::Counts;
 use super::{Placement, WsgiApp, log};
 use crate::ffi;
 use crate::run::context::Contexts;
+use crate::run::log::log_late_handler;
 
 /// The server has applied its limits already.
 const ANY_HEAD: HeadLimits = HeadLimits {
@@ -255,6 +257,7 @@ fn send_all(
 /// Logs what the reactor reports, until the pool is closed.
 pub(super) fn report(py: Python<'_>, pool: &Pool) {
     while let Some(counts) = py.detach(|| pool.reports.wait()) {
+        report_late_views(py, &counts, pool.handler_timeout_ms);
         if counts.full > 0 {
             log::warning(
                 py,
@@ -277,6 +280,22 @@ pub(super) fn report(py: Python<'_>, pool: &Pool) {
             );
         }
         py.detach(|| pool.reports.pause());
+    }
+}
+
+/// Warns of views that did not respond in time, so that the server did.
+fn report_late_views(py: Python<'_>, counts: &Counts, handler_timeout_ms: u64) {
+    let mut memo = SectionMemo::new();
+    for head in &counts.late_views {
+        let title = match wire::parse_request_with(head, &ANY_HEAD, &mut memo) {
+            Ok(Parsed::Complete(head)) => Some(log::title(&head)),
+            _ => None,
+        };
+        log_late_handler(py, title.as_deref(), handler_timeout_ms);
+    }
+    if counts.more_late_views > 0 {
+        let title = format!("{} more request(s)", counts.more_late_views);
+        log_late_handler(py, Some(&title), handler_timeout_ms);
     }
 }
 
