@@ -306,6 +306,23 @@ async def escapes_at_once() -> None:
     raise asyncio.CancelledError
 
 
+@probe
+async def escapes_by_an_interrupt() -> None:
+    """End the handler by what a person's signal would raise."""
+    raise KeyboardInterrupt
+
+
+@probe
+async def escapes_by_an_exit() -> None:
+    raise SystemExit(3)
+
+
+@app.get("/plainly/{name}")
+def plainly(request: Request, name: str) -> str:
+    """Raise one of these in a function that is no coroutine."""
+    raise {"interrupt": KeyboardInterrupt, "exit": SystemExit}[name]
+
+
 @app.error_handler(TimeoutError)
 def too_late(request: Request, error: TimeoutError) -> tuple[str, int]:
     """Answer for a timeout that nobody caught."""

@@ -254,6 +254,8 @@ def raises(environ: Environ, start_response: Start) -> list[bytes]:
         start_response("200 OK", TEXT)
     if argument(environ) == "exit":
         raise SystemExit(3)
+    if argument(environ) == "interrupt":
+        raise KeyboardInterrupt
     raise RuntimeError("on purpose")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from asgi.conftest import Seen, end, head, wait_until
+from asgi.conftest import Seen, end, head, release, wait_until
 from reply import Connection
 from running import Server
 
@@ -64,6 +64,26 @@ def test_27_the_log_names_the_error_and_where_it_was_raised(server: Server) -> N
     server.wait_line("Traceback")
     server.wait_line("sending.py")
     server.wait_line("RuntimeError: on purpose")
+
+
+ESCAPES = ("interrupts", "later-interrupts", "exits", "later-exits")
+
+
+@pytest.mark.parametrize("where", ESCAPES)
+def test_27_an_exception_that_would_end_a_program_fails_its_request_only(
+    server: Server, client: Connection, where: str
+) -> None:
+    before = logged(server, where)
+    pids = server.workers()
+    with server.connect() as other:
+        other.send(head("GET", "/held"))
+        client.send(head("GET", f"/raises/{where}") + head("GET", "/sized/5"))
+        assert client.read().status == 500
+        assert client.read().content == b"abcde"
+        release(server)
+        assert other.read().content == b"content"
+    assert logged(server, where) == before + 1
+    assert server.workers() == pids
 
 
 def test_27_an_application_that_cancels_itself_is_500(client: Connection) -> None:

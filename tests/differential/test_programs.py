@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +75,6 @@ def failed(observed: Any) -> bool:
     if isinstance(observed, list):
         return any(failed(each) for each in observed)
     return observed in (500, CUT)
-
-
-def test_interrupt_ends_the_worker() -> None:
-    """What differs from uvicorn, where the process goes on as if nothing had been pressed."""
-    kind, _ = VARIANTS["eager"]
-    with closing(kind.start()) as server:
-        assert observe(server, "keyboard_interrupt", "later") == [500]
-        server.wait_line("the worker failed")
-        server.wait_line(r"worker 1 .* ended")
 
 
 def test_differences_are_documented() -> None:

@@ -31,9 +31,20 @@ def test_check(serving: Serving, file: str, name: str, stage: str) -> None:
 @pytest.mark.parametrize("name", ESCAPES)
 def test_cancelled_handler_is_answered(serving: Serving, name: str, stage: str) -> None:
     server = serving("aio_cancel.py")
+    workers = server.workers()
     with server.connect() as client:
         assert client.get(f"/{stage}/{name}").status == 500
         server.wait_line(f"ERROR bolide.error: GET /{stage}/{name}: ")
+        assert client.get("/first/timeout_does_not_expire").content == b"ok"
+    assert server.workers() == workers
+
+
+@pytest.mark.parametrize("name", ["interrupt", "exit"])
+def test_a_function_that_raises_what_ends_programs_fails_alone(serving: Serving, name: str) -> None:
+    server = serving("aio_cancel.py")
+    with server.connect() as client:
+        assert client.get(f"/plainly/{name}").status == 500
+        server.wait_line(f"ERROR bolide.error: GET /plainly/{name}: ")
         assert client.get("/first/timeout_does_not_expire").content == b"ok"
 
 

@@ -1,7 +1,9 @@
 """`bolide.Server`: a server inside a running loop that says where it is and when it is ready."""
 
 import asyncio
+import contextlib
 import logging
+import signal
 import threading
 from collections.abc import Coroutine
 from pathlib import Path
@@ -349,3 +351,83 @@ def test_an_error_in_the_context_stops_it_and_goes_on(caplog: pytest.LogCaptureF
         assert f"serving the application on {server.addresses[0].url}" in caplog.text
 
     run(main())
+
+
+def escaping(shop: Shop, action: Any) -> None:
+    """Serve something that ends programs."""
+
+    async def later(request: bolide.Request) -> str:
+        await asyncio.sleep(0)
+        return str(action())
+
+    shop.app.get("/now")(lambda request: str(action()))
+    shop.app.get("/later")(later)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_that_no_signal_has_raised_fails_its_request_only() -> None:
+    async def main() -> None:
+        shop = Shop()
+        escaping(shop, interrupt)
+        async with bolide.Server(shop.app, port=0) as server:
+            [address] = server.addresses
+            held = asyncio.create_task(ask(address, "/held"))
+            await shop.arrived.wait()
+            for path in ("/now", "/later"):
+                assert (await ask(address, path)).startswith(b"HTTP/1.1 500 ")
+            shop.may_end.set()
+            assert (await held).endswith(b"done")
+
+    run(main())
+
+
+@pytest.mark.parametrize("path", ["/now", "/later"])
+def test_a_signal_lets_the_request_finish_in_which_it_came(path: str) -> None:
+    responses: list[bytes] = []
+
+    async def main() -> None:
+        shop = Shop()
+        escaping(shop, lambda: signal.raise_signal(signal.SIGINT))
+        server = bolide.Server(shop.app, port=0)
+        serving = asyncio.create_task(server.serve())
+        await server.wait_ready()
+        held = asyncio.create_task(ask(server.addresses[0], "/held"))
+        await shop.arrived.wait()
+        response = asyncio.create_task(ask(server.addresses[0], path))
+        try:
+            await asyncio.shield(serving)
+        except asyncio.CancelledError:
+            server.stop()
+            responses.append(await response)
+            shop.may_end.set()
+            responses.append(await held)
+            await serving
+            raise
+
+    with pytest.raises(KeyboardInterrupt):
+        run(main())
+    assert [each[-4:] for each in responses] == [b"None", b"done"]
+
+
+@pytest.mark.parametrize("path", ["/now", "/later"])
+def test_a_signal_that_only_raises_ends_the_loop(path: str) -> None:
+    """Without `asyncio.run`, the interpreter's own handler is all there is."""
+
+    async def main() -> None:
+        shop = Shop()
+        escaping(shop, lambda: signal.raise_signal(signal.SIGINT))
+        async with bolide.Server(shop.app, port=0) as server:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            with contextlib.suppress(ConnectionError):
+                await ask(server.addresses[0], path)
+            pytest.fail("it goes on")
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(main())
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -348,6 +348,18 @@ def test_a_failure_is_logged_once(server: Server, client: Connection) -> None:
 
 def test_contexts_are_fresh(client: Connection) -> None:
     for _ in range(3):
+@pytest.mark.parametrize("how", ["exit", "interrupt"])
+def test_an_exception_that_ends_programs_fails_its_request_only(
+    server: Server, client: Connection, how: str
+) -> None:
+    workers = server.workers()
+    for _ in range(2):
+        assert client.get(f"/raises/{how}").status == 500
+        server.wait_line(f"GET /raises/{how}: the application raised")
+    assert client.get("/hello").status == 200
+    assert server.workers() == workers
+
+
         assert client.get("/context").content == b"unset"
 
 

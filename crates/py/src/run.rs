@@ -8,6 +8,7 @@
 //! | `task`, `context` | what is lent |
 //! | `asyncio` | the event loop and its tasks |
 //! | `exchanges` | the open exchanges, the mailbox and the loop |
+//! | `interrupt` | whether a KeyboardInterrupt comes from a signal |
 //! | `leaving` | what becomes of an exchange when its peer leaves |
 //! | `running` | the tasks of handlers that have not ended |
 //! | `awaitable`, `parts` | what handlers await, and what streamed responses are pulled from |
@@ -22,6 +23,7 @@ pub(crate) mod context;
 pub(crate) mod coroutine;
 pub(crate) mod exchanges;
 pub(crate) mod failure;
+mod interrupt;
 mod leaving;
 pub(crate) mod left_out;
 pub(crate) mod log;

@@ -238,6 +238,10 @@ async def gone(scope: Any, receive: Receive, send: Send) -> None:
         try:
             while True:
                 await part(send, b"x" * 65536)
+    if "interrupts" in where:
+        raise KeyboardInterrupt
+    if "exits" in where:
+        raise SystemExit(3)
         except OSError as error:
             kinds.seen[name] = [each.__name__ for each in type(error).__mro__]
     kinds.count("left")

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 use crate::ffi::{self, GilCell, Lent, Sent};
 use crate::run::context::run_in_its;
+use crate::run::interrupt::is_of_signal;
 use crate::run::running::Running;
 use crate::run::yielded::Yielded;
 
@@ -47,10 +48,10 @@ pub(crate) trait Completion: Send + Sync {
 
     /// The coroutine will never be resumed.
     fn closed(&mut self, py: Python<'_>);
-}
 
     /// Method and path of the request, for the log.
     fn title(&self, py: Python<'_>) -> Option<String>;
+}
 
 /// What follows when a coroutine has ended.
 pub(crate) enum After {
@@ -91,13 +92,13 @@ impl RequestCoroutine {
         self.running.during(coroutine, step)
     }
 
-    /// The coroutine that debuggers see.
     /// Method and path of the request that waits in it, for the log.
     pub(crate) fn title(&self, py: Python<'_>) -> Option<String> {
         let title = |work: &mut Option<Box<Suspended>>| work.as_ref()?.completion.title(py);
         self.work.with(py, title).flatten()
     }
 
+    /// The coroutine that debuggers see.
     fn shown<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         if let Some(running) = self.running.get(py) {
             return Some(running);
@@ -258,7 +259,8 @@ pub(crate) fn thrown(kind: &Bound<'_, PyAny>, value: Option<&Bound<'_, PyAny>>) 
 }
 
 /// Whether an exception concerns the task, and is not only a failure of the handler. SystemExit is one: argparse and click raise it for a
-/// wrong word, and a request must not end the process of all others.
+/// wrong word, and a request must not end the process of all others. So is a KeyboardInterrupt that no signal has raised.
 pub(crate) fn ends_task(py: Python<'_>, error: &PyErr) -> bool {
-    error.is_instance_of::<CancelledError>(py) || error.is_instance_of::<PyKeyboardInterrupt>(py)
+    error.is_instance_of::<CancelledError>(py)
+        || error.is_instance_of::<PyKeyboardInterrupt>(py) && is_of_signal(py, error)
 }
