@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,9 @@ OWN_AWAITABLES = (
 )
 OWN_COROUTINE = "the coroutine of a request's task is one of the core around the application's"
 SHARED_TASK = "a request has a task of its own from its first suspension on"
+OWN_CONTEXT = (
+    "a request has a context of its own, a task that is lent the one it was made with"
+)
 MADE_AHEAD = "a task is made before its request, and used again if the request has not waited"
 A_TURN_LATER = "uvloop runs the first step of a task, which takes its future, a turn later"
 SENT_AT_ONCE = "send() acts when it is called, not when it is awaited"
@@ -74,6 +78,9 @@ KNOWN: dict[str, list[Difference]] = {
     "send_waits_its_turn_in_a_task": [Difference(SENT_AT_ONCE, [500] * 3, is_meant=False)],
 }
 """By the program's name."""
+
+if sys.version_info >= (3, 12):
+    KNOWN["context_of_the_task"] = [Difference(OWN_CONTEXT, [[None, None]] * 3, variants=LENT)]
 
 
 def difference(name: str, stage: str, variant: str) -> Difference | None:
