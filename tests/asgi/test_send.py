@@ -93,31 +93,48 @@ def test_23_the_log_tells_once_of_fields_that_are_left_out(start: Start) -> None
     assert server.errors.count("which is about the connection") == 3
 
 
-@pytest.mark.parametrize(("said", "content"), [(5, b"abcde"), (4, b"abcd"), (3, b"abc")])
-def test_23_a_length_is_kept_and_what_is_beyond_it_dropped(
-    client: Connection, said: int, content: bytes
+def test_23_a_length_is_kept(client: Connection) -> None:
+    for _ in range(2):
+        reply = client.get("/sized/5")
+        assert (reply.get("content-length"), reply.content) == ("5", b"abcde")
+
+
+WRONG = {3: ("longer", b"abc"), 4: ("longer", b"abc"), 9: ("shorter", b"abc")}
+"""The part that does not fit raises, and is not sent."""
+
+
+@pytest.mark.parametrize("when", ["now", "later"])
+@pytest.mark.parametrize("said", WRONG)
+def test_23_content_of_another_length_raises_and_cuts_the_response(
+    server: Server, client: Connection, said: int, when: str
 ) -> None:
-    reply = client.get(f"/sized/{said}")
-    assert (reply.get("content-length"), reply.content) == (str(said), content)
-    assert client.get("/stream").status == 200
+    client.send(head("GET", f"/sized/{said}/{when}"))
+    assert client.read_head().get("content-length") == str(said)
+    how, content = WRONG[said]
+    assert client.read_to_end() == content
+    server.wait_line(f"GET /sized/{said}/{when}: the application raised")
+    server.wait_line(f"RuntimeError: Response content {how} than Content-Length")
 
 
-def test_23_an_answer_shorter_than_its_length_is_cut(client: Connection) -> None:
-    client.send(head("GET", "/sized/9"))
-    assert client.read_head().get("content-length") == "9"
-    assert client.read_to_end() == b"abcde"
-
-
-def test_23_an_empty_answer_of_another_length_is_cut_and_nothing_takes_its_place(
-    client: Connection,
+@pytest.mark.parametrize("kind", ["whole", "empty"])
+@pytest.mark.parametrize("when", ["now", "later"])
+def test_23_a_whole_response_of_another_length_is_500_and_the_connection_goes_on(
+    server: Server, client: Connection, kind: str, when: str
 ) -> None:
-    client.send(head("GET", "/sized/9/empty") * 2)
-    assert client.read_head().get("content-length") == "9"
-    assert client.read_to_end() == b""
+    client.send(head("GET", f"/sized/4/{when}/{kind}") + head("GET", "/sized/5"))
+    assert client.read().status == 500
+    assert client.read().content == b"abcde"
+    how = {"whole": "longer", "empty": "shorter"}[kind]
+    server.wait_line(f"RuntimeError: Response content {how} than Content-Length")
+
+
+def test_23_an_application_may_go_on_after_a_part_of_another_length(client: Connection) -> None:
+    for _ in range(2):
+        assert client.get("/resized").content == b"abcde"
 
 
 def test_23_an_empty_answer_of_no_length_is_empty(client: Connection) -> None:
-    client.send(head("GET", "/sized/0/empty") * 2)
+    client.send(head("GET", "/sized/0/now/empty") * 2)
     for _ in range(2):
         assert client.read().get("content-length") == "0"
 
@@ -176,7 +193,7 @@ def test_25_head_204_and_304_have_no_content(
 
 
 @pytest.mark.parametrize("said", [5, 9])
-@pytest.mark.parametrize("kind", ["", "/empty"])
+@pytest.mark.parametrize("kind", ["", "/now/empty"])
 def test_25_head_keeps_the_length(client: Connection, said: int, kind: str) -> None:
     client.send(head("HEAD", f"/sized/{said}{kind}") * 2)
     for _ in range(2):

@@ -1,6 +1,7 @@
 """What applications may and may not send."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 from kinds import START, Kinds, Receive, Send, answer, part, turns, word
@@ -26,11 +27,27 @@ async def stream(scope: Any, receive: Receive, send: Send) -> None:
 
 @kinds
 async def sized(scope: Any, receive: Receive, send: Send) -> None:
-    """Say a length, and send five bytes or none."""
+    """Say a length, and send five bytes, in parts or whole, or none."""
     await send(start((b"Content-Length", word(scope, 2).encode())))
-    if word(scope, 3) == "empty":
-        return await send({"type": "http.response.body"})
+    if word(scope, 3) == "later":
+        await asyncio.sleep(0)
+    if word(scope, 4) in ("whole", "empty"):
+        body = b"abcde" if word(scope, 4) == "whole" else b""
+        return await part(send, body, more=False)
     await part(send, b"abc")
+    await part(send, b"de", more=False)
+
+
+@kinds
+async def resized(scope: Any, receive: Receive, send: Send) -> None:
+    """Send parts that do not fit, and then what does."""
+    await send(start((b"content-length", b"5")))
+    for body, more in [(b"abcdef", True), (b"abc", False), (b"", False)]:
+        with contextlib.suppress(RuntimeError):
+            await part(send, body, more=more)
+    await part(send, b"abc")
+    with contextlib.suppress(RuntimeError):
+        await part(send, b"d", more=False)
     await part(send, b"de", more=False)
 
 
@@ -221,6 +238,10 @@ async def raises(scope: Any, receive: Receive, send: Send) -> None:
         await part(send, b"part")
     if "answered" in where:
         await answer(send, b"answered")
+    if "interrupts" in where:
+        raise KeyboardInterrupt
+    if "exits" in where:
+        raise SystemExit(3)
     if where == "cancels":
         task = asyncio.current_task()
         assert task is not None
@@ -238,10 +259,6 @@ async def gone(scope: Any, receive: Receive, send: Send) -> None:
         try:
             while True:
                 await part(send, b"x" * 65536)
-    if "interrupts" in where:
-        raise KeyboardInterrupt
-    if "exits" in where:
-        raise SystemExit(3)
         except OSError as error:
             kinds.seen[name] = [each.__name__ for each in type(error).__mro__]
     kinds.count("left")

@@ -41,6 +41,8 @@ pub(super) struct State {
     /// The application is in its first step: what it sends is kept for the caller, which writes it at once.
     pub(super) is_direct: bool,
     pub(super) progress: Progress,
+    /// How much of the content is to come, once its first part was sent, if its length is known and it may have any.
+    left_bytes: Option<u64>,
     /// The head of the response or, before its start, that of the last one.
     pub(super) head: Head,
     /// The start that the head was read from, if it is likely to repeat.
@@ -420,7 +422,7 @@ impl Exchange {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let content = part.as_ref().map_or(&b""[..], |part| part.as_bytes());
         let (before, is_direct) = self.with(py, |state| {
-            let before = state.advance(more)?;
+            let before = state.advance(more, content.len() as u64)?;
             if let (true, Some(id)) = (state.is_direct, state.id) {
                 let write =
                     |responder: &mut Responder<'_>| state.write_now(responder, content, more);
@@ -462,8 +464,8 @@ impl State {
     /// Records that a part of the content is sent, or the last of it. Returns the progress before.
     ///
     /// # Errors
-    /// `RuntimeError` when content may not be sent now.
-    pub(super) fn advance(&mut self, more: bool) -> PyResult<Progress> {
+    /// `RuntimeError` when content may not be sent now, or has not the announced length; nothing has changed then.
+    pub(super) fn advance(&mut self, more: bool, bytes: u64) -> PyResult<Progress> {
         let before = self.progress;
         match before {
             Progress::Nothing => Err(PyRuntimeError::new_err(
@@ -473,6 +475,7 @@ impl State {
                 Err(PyRuntimeError::new_err("send(): the response is complete"))
             }
             Progress::Started | Progress::Streaming => {
+                self.count(more, bytes)?;
                 self.progress = match (more, self.head.has_trailers) {
                     (true, _) => Progress::Streaming,
                     (false, true) => Progress::Trailing,
@@ -482,6 +485,24 @@ impl State {
                 Ok(before)
             }
         }
+    }
+
+    /// Counts a part of the content, if its length is announced.
+    #[inline]
+    fn count(&mut self, more: bool, bytes: u64) -> PyResult<()> {
+        let left = match self.progress {
+            Progress::Started if self.head.response.length.is_none() || self.has_no_content() => {
+                None
+            }
+            Progress::Started => self.head.response.length,
+            _ => self.left_bytes,
+        };
+        self.left_bytes = match left.map(|left| left.checked_sub(bytes)) {
+            None => None,
+            Some(Some(left)) if more || left == 0 => Some(left),
+            Some(left) => return Err(wrong_length(left.is_some())),
+        };
+        Ok(())
     }
 
     pub(super) fn has_no_content(&self) -> bool {
@@ -534,6 +555,15 @@ impl Exchange {
     fn receive(slf: Bound<'_, Exchange>) -> Receiving {
         Receiving::of(slf)
     }
+}
+
+/// As other servers say it.
+#[cold]
+fn wrong_length(is_short: bool) -> PyErr {
+    PyRuntimeError::new_err(match is_short {
+        true => "Response content shorter than Content-Length",
+        false => "Response content longer than Content-Length",
+    })
 }
 
 fn started_before() -> PyErr {

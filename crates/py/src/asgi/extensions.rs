@@ -120,8 +120,7 @@ impl Exchange {
         more: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.leave_first_step(py)?;
-        let length = (!more).then_some(part.length);
-        let is_sent = self.content_comes(py, more, length)? && part.length > 0;
+        let is_sent = self.content_comes(py, more, part.length)? && part.length > 0;
         if is_sent {
             self.post(py, Command::WriteFile(part))?;
         }

@@ -109,14 +109,10 @@ impl Exchange {
         Ok(true)
     }
 
-    /// A part of the content comes from elsewhere. `length` is that of the whole content, if known. False when none may be sent.
-    pub(super) fn content_comes(
-        &self,
-        py: Python<'_>,
-        more: bool,
-        length: Option<u64>,
-    ) -> PyResult<bool> {
-        if self.with(py, |state| state.advance(more))?? == Progress::Started {
+    /// A part of the content comes from elsewhere, or all of it. False when none may be sent.
+    pub(super) fn content_comes(&self, py: Python<'_>, more: bool, bytes: u64) -> PyResult<bool> {
+        let length = (!more).then_some(bytes);
+        if self.with(py, |state| state.advance(more, bytes))?? == Progress::Started {
             let response = self.with(py, |state| {
                 let mut response = state.take_response();
                 if !state.head.has_trailers {
