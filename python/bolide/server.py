@@ -47,6 +47,7 @@ class Server:
         self._is_stopped = False
         self._settled = asyncio.Event()  # it is ready, or never will be
         self._stop = asyncio.Event()
+        self._startup_limit: asyncio.Timeout | None = None
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -110,7 +111,8 @@ class Server:
         """Begin to stop: refuse connections, let the requests in flight finish, then shut down.
 
         It returns at once; `wait_closed` waits. It may be called from every thread, more than once,
-        and before it is ready.
+        and before it is ready: then a startup under way may end within `graceful_timeout_ms`, and
+        its shutdown runs, but nobody can connect.
         """
         self._is_stopped = True
         if self._task is not None and not self._task.done():
@@ -151,10 +153,10 @@ class Server:
         return self._task
 
     def _stop_here(self) -> None:
-        if self._is_ready:
-            self._stop.set()
-        elif self._task is not None:
-            self._task.cancel()
+        if self._startup_limit is not None and not self._stop.is_set():
+            graceful_s = self._settings.graceful_timeout_ms / 1000
+            self._startup_limit.reschedule(asyncio.get_running_loop().time() + graceful_s)
+        self._stop.set()
 
     async def _stop_and_close(self, task: asyncio.Task[None]) -> None:
         self._stop_here()
@@ -168,15 +170,32 @@ class Server:
         listeners = listener.open_all(self._settings.addresses)
         try:
             service = self._service()
-            await service.start(listeners, own_selector=False)
+            if not await self._has_started(service):
+                return
+            is_served = not self._stop.is_set()
+            if is_served:
+                await service.listen(listeners)
             try:
-                self._tell_ready(listeners)
-                await self._stop.wait()
+                if is_served:
+                    self._tell_ready(listeners)
+                    await self._stop.wait()
             finally:
                 listener.close_all(listeners)
                 await service.stop(worker.drain_s(self._settings.graceful_timeout_ms / 1000))
         finally:
             listener.close_all(listeners)
+
+    async def _has_started(self, service: Service) -> bool:
+        """Run the startup; from `stop()` on it has the graceful time. False if it took longer."""
+        try:
+            async with asyncio.timeout(None) as self._startup_limit:
+                await service.startup(own_selector=False)
+        except TimeoutError:
+            logger.warning("the application's startup did not end in time: it was cancelled")
+            return False
+        finally:
+            self._startup_limit = None
+        return True
 
     def _service(self) -> Service:
         if isinstance(self._app, str):

@@ -42,12 +42,28 @@ class Service:
             ConfigError: somebody else has come to listen at an address; what was started is shut
                 down.
         """
+        await self.startup(own_selector=own_selector)
+        await self.listen(listeners)
+
+    async def startup(self, *, own_selector: bool) -> None:
+        """Run the application's startup.
+
+        Raises:
+            StartupError: it raised.
+        """
         self.server.attach(asyncio.get_running_loop(), own_selector=own_selector)
         try:
             await lifespan.startup(self._app)
         except BaseException:
             self.server.stop()
             raise
+
+    async def listen(self, listeners: Iterable[Listener]) -> None:
+        """Accept connections, behind the startup.
+
+        Raises:
+            ConfigError: as `start` does.
+        """
         try:
             for each in listeners:
                 each.listen(self._backlog)

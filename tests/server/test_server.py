@@ -208,20 +208,86 @@ def test_stop_may_come_from_another_thread() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("is_begun", [True, False])
-def test_a_server_that_is_stopped_before_it_is_ready_says_so(is_begun: bool) -> None:
+def test_a_server_that_is_stopped_before_it_starts_says_so() -> None:
     async def main() -> None:
         shop = Shop()
-        shop.may_start.clear()
         server = bolide.Server(shop.app, port=0)
         task = asyncio.create_task(server.start())
-        while is_begun and not shop.calls:
-            await asyncio.sleep(0)
         server.stop()
         with pytest.raises(StartupError, match="was stopped before it was ready"):
             await task
         await server.wait_closed()
-        assert shop.calls == ["startup"] * is_begun
+        assert shop.calls == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["stop", "cancel"])
+def test_a_stop_during_the_startup_waits_for_it_and_shuts_down(how: str) -> None:
+    async def main() -> None:
+        shop = Shop()
+        shop.may_start.clear()
+        server = bolide.Server(shop.app, port=0)
+        task = asyncio.create_task(server.serve())
+        ready = asyncio.create_task(server.wait_ready())
+        while not shop.calls:
+            await asyncio.sleep(0)
+        server.stop() if how == "stop" else task.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not task.done() and not ready.done()
+        shop.may_start.set()
+        with pytest.raises(StartupError, match="was stopped before it was ready"):
+            await ready
+        await server.wait_closed()
+        assert shop.calls == ["startup", "shutdown"]
+        [result] = await asyncio.gather(task, return_exceptions=True)
+        assert isinstance(result, asyncio.CancelledError) == (how == "cancel")
+        with pytest.raises(RuntimeError, match="no addresses yet"):
+            _ = server.addresses
+
+    run(main())
+
+
+def test_a_startup_that_does_not_end_in_time_after_a_stop_is_cancelled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        shop = Shop()
+        shop.may_start.clear()
+        server = bolide.Server(shop.app, port=0, graceful_timeout_ms=50)
+        task = asyncio.create_task(server.start())
+        while not shop.calls:
+            await asyncio.sleep(0)
+        server.stop()
+        with pytest.raises(StartupError, match="was stopped before it was ready"):
+            await task
+        assert "the application's startup did not end in time: it was cancelled" in caplog.text
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(main())
+
+
+def test_a_startup_of_asgi_that_is_cancelled_ends_before_the_server() -> None:
+    calls: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        calls.append((await receive())["type"])
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            calls.append("cleaned up")
+
+    async def main() -> None:
+        server = bolide.Server(app, port=0, graceful_timeout_ms=50)
+        task = asyncio.create_task(server.serve())
+        while not calls:
+            await asyncio.sleep(0)
+        server.stop()
+        await task
+        assert calls == ["lifespan.startup", "cleaned up"]
+        assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run(main())
 

@@ -26,6 +26,10 @@ FAILED_S: Final = 1.0
 """How long an application that said that its startup failed is waited for, to say why."""
 
 
+LAST_WORDS_S: Final = 1.0
+"""How long an application whose startup is over is waited for, to take notice of that."""
+
+
 class LifespanError(Error):
     """The application said that its startup or its shutdown failed.
 
@@ -80,6 +84,7 @@ class AsgiApplication:
                 raise await self._startup_error(str(answer.get("message", "")))
         except BaseException:
             self._task.cancel()
+            await asyncio.wait({self._task}, timeout=LAST_WORDS_S)
             raise
         self._is_started = answer is not None
 
