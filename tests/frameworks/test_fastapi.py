@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
+
+import pytest
 
 from conftest import Start
 
+TESTS = Path(__file__).parents[1]
 PATIENCE_S = 10
 JSON = "Content-Type: application/json"
 
@@ -37,3 +41,18 @@ def test_its_own_documents_are_served(serve: Start) -> None:
         paths = json.loads(client.get("/openapi.json").content)["paths"]
         assert {"/hello", "/orders", "/upload"} <= paths.keys()
         assert b"swagger-ui" in client.get("/docs").content
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_startup_that_fails_is_one_traceback_and_one_line(start: Start, workers: str) -> None:
+    target = "frameworks/applications/failing.py"
+    server = start(target, "--workers", workers, ready=False, cwd=TESTS)
+    assert server.wait() == 3
+    assert server.errors.endswith(
+        "bolide: error: the application's startup failed: RuntimeError: no database\n"
+    )
+    assert server.errors.count("bolide: error: ") == 1
+    # One for each of two exceptions, as Starlette formats the cause of another.
+    assert server.errors.count("Traceback") == 2 * server.errors.count("direct cause")
+    assert 1 <= server.errors.count("direct cause") <= int(workers)
+    assert 'raise RuntimeError("no database\\nat all")' in server.errors

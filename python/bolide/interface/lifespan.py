@@ -21,11 +21,26 @@ async def startup(app: Application) -> None:
     try:
         await app.startup()
     except LifespanError as error:
-        message = f"the application's startup failed: {error}"
-        raise StartupError(message, _details(error.__cause__)) from error.__cause__
+        reason, details = _headline(str(error))
+        message = f"the application's startup failed: {reason}"
+        raise StartupError(message, _details(error.__cause__) or details) from error.__cause__
     except Exception as error:
         message = f"the application's startup failed: {type(error).__name__}: {error}"
         raise StartupError(message, _details(error)) from error
+
+
+def _headline(message: str) -> tuple[str, str]:
+    """Split what an application says into one line and the whole, which is empty if that is all.
+
+    Starlette's message is a traceback: its line is the exception, behind the frames.
+    """
+    lines = message.strip().splitlines()
+    if len(lines) < 2:
+        return message, ""
+    _, is_traceback, frames = message.rpartition("Traceback (most recent call last):\n")
+    behind = (line for line in frames.splitlines() if line.strip() and not line.startswith(" "))
+    headline = next(behind, lines[-1]) if is_traceback else lines[0]
+    return headline, message.rstrip() + "\n"
 
 
 def _details(error: BaseException | None) -> str:
