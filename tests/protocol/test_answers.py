@@ -1,11 +1,14 @@
 """What every answer carries, which have no content, and what an application cannot get out."""
 
 import email.utils
+import http
 import time
 
 import pytest
 
+from bolide.errors import reason_phrase
 from conftest import APPLICATIONS, Start
+from protocol.conftest import head
 from reply import Connection
 from running import Server
 
@@ -33,6 +36,17 @@ def test_the_server_field_can_be_left_out(start: Start) -> None:
             reply = client.get(target)
             assert reply.get("server") is None
             assert reply.get("date")
+
+
+def test_every_registered_status_has_its_reason_phrase(server: Server) -> None:
+    """As they are called since RFC 9110, and in `http` since Python 3.13."""
+    for status in map(int, http.HTTPStatus):
+        if status >= 200:
+            with server.connect() as client:
+                client.send(head("GET", f"/status/{status}", "Connection: close"))
+                line, _, _ = client.read_to_end().partition(b"\r\n")
+            phrase = reason_phrase(status)
+            assert phrase and line.decode() == f"HTTP/1.1 {status} {phrase}"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ macro_rules! status_lines {
     };
 }
 
-// The IANA HTTP Status Code Registry.
+// The IANA HTTP Status Code Registry, and 418, which it keeps unused for the sake of a joke that all know (RFC 2324).
 status_lines! {
     100 "Continue"
     101 "Switching Protocols"
@@ -59,6 +59,7 @@ status_lines! {
     415 "Unsupported Media Type"
     416 "Range Not Satisfiable"
     417 "Expectation Failed"
+    418 "I'm a Teapot"
     421 "Misdirected Request"
     422 "Unprocessable Content"
     423 "Locked"
