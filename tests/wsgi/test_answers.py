@@ -189,6 +189,8 @@ def test_57_what_start_response_refuses(client: Connection, how: str, message: b
         ("404", b"404 Not Found"),
         ("404_", b"404 Not Found"),
         ("404_Whatever", b"404 Whatever"),
+        ("404__Not_Found", b"404 Not Found"),
+        ("404__What_ever_", b"404 What ever"),
         ("200_Very_Well", b"200 Very Well"),
         ("299", b"299 "),
         ("600_x", b"600 x"),
@@ -346,8 +348,6 @@ def test_a_failure_is_logged_once(server: Server, client: Connection) -> None:
     assert "".join(server.lines).count("Traceback") == before + 1
 
 
-def test_contexts_are_fresh(client: Connection) -> None:
-    for _ in range(3):
 @pytest.mark.parametrize("how", ["exit", "interrupt"])
 def test_an_exception_that_ends_programs_fails_its_request_only(
     server: Server, client: Connection, how: str
@@ -360,6 +360,8 @@ def test_an_exception_that_ends_programs_fails_its_request_only(
     assert server.workers() == workers
 
 
+def test_contexts_are_fresh(client: Connection) -> None:
+    for _ in range(3):
         assert client.get("/context").content == b"unset"
 
 
