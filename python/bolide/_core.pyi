@@ -58,7 +58,7 @@ def settings() -> list[tuple[str, str, int, str, str]]:
     """Give every limit and timeout: name, kind ("limit" or "timeout"), default, unit, help."""
 
 def ceiling(host: str, port: int, size: int, seconds: float | None = None) -> int:
-    """Answer without parsing for `seconds`, or until a signal; give how many were answered.
+    """Respond without parsing for `seconds`, or until a signal; give how many responses.
 
     Raises:
         OSError: The address cannot be bound.
@@ -108,8 +108,8 @@ class Load:
 
     A request's keys: `method` "GET", `target` "/", `host` (made from the address), `field_lines`
     (list of tuples), `content` (bytes), `weight` 1, `expected_status` (None: 200 to 299),
-    `expected_length` (None: that of the first answer), `is_any_length` False, `expected_content`
-    (bytes), `is_template` False (True: head and content as in the first answer, but for Date).
+    `expected_length` (None: that of the first response), `is_any_length` False, `expected_content`
+    (bytes), `is_template` False (True: head and content as in the first response, but for Date).
     """
 
     def __new__(cls, plan: dict[str, Any]) -> Self:
@@ -196,7 +196,7 @@ class Request:
 
     @property
     def app(self) -> Any:
-        """The application that answers it."""
+        """The application that responds to it."""
 
     @property
     def is_async(self) -> bool:
@@ -220,7 +220,7 @@ class Request:
         """Await the next part of the content, None at its end.
 
         Raises:
-            ClientDisconnected: The peer is gone, or the request is answered already.
+            ClientDisconnected: The peer is gone, or the request has its response already.
         """
 
 @final
@@ -239,7 +239,7 @@ class Siblings:
 
 @final
 class Stream:
-    """The sending side of a streamed answer."""
+    """The sending side of a streamed response."""
 
     def send(self, data: bytes) -> Awaitable[None]:
         """Await until `data` is accepted into a bounded buffer.
@@ -364,7 +364,7 @@ class WsgiApp:
         """Threads that are to call `run_thread`; 0 when the server's own calls the application."""
 
     def run_thread(self) -> None:
-        """Answer requests until `close`.
+        """Respond to requests until `close`.
 
         Raises:
             RuntimeError: There are as many threads as there should be, or no server.
@@ -374,7 +374,7 @@ class WsgiApp:
         """Log what the server has to say of its queue until `close`."""
 
     def close(self) -> None:
-        """End the threads, each when it has answered its request."""
+        """End the threads, each when it has responded to its request."""
 
     @property
     def dropped_fields(self) -> int:
@@ -441,7 +441,7 @@ class Server:
         """Run one pass without waiting."""
 
     def drain(self) -> None:
-        """Stop accepting, close idle connections, end every other with its next answer."""
+        """Stop accepting, close idle connections, end every other with its next response."""
 
     def running_tasks(self) -> list[asyncio.Task[Any]]:
         """Give the tasks of handlers that have not ended, whether they responded or not."""

@@ -117,14 +117,14 @@ command.add_command(
     "--seconds", type=click.FloatRange(0, SECONDS_MAX), default=None, help="Stop after this time."
 )
 def ceiling(host: str, port: int, size: int, seconds: float | None) -> None:
-    """Answer without parsing: the limit of this machine that no server passes."""
+    """Respond without parsing: the limit of this machine that no server passes."""
     where = Address(host, port)
-    click.echo(f"answering without parsing on http://{where}", err=True)
+    click.echo(f"responding without parsing on http://{where}", err=True)
     try:
-        answered = _core.ceiling(host, port, size, seconds)
+        responses = _core.ceiling(host, port, size, seconds)
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot listen on {where}: {error}") from None
-    click.echo(f"answered {answered:,} requests", err=True)
+    click.echo(f"responded to {responses:,} requests", err=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

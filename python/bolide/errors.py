@@ -70,10 +70,10 @@ class ClientDisconnected(Error, ConnectionError):  # noqa: N818 - the event's na
 
 
 class HTTPError(Error):
-    """An error that a handler raises in order to answer with a status.
+    """An error that a handler raises in order to respond with a status.
 
     `status` is an int from 400 to 599, `message` the sentence for the client ("" when there is
-    none) and `headers` the extra field lines of the answer as pairs, ready for
+    none) and `headers` the extra field lines of the response as pairs, ready for
     `Response(headers=...)`.
 
     Raises:
@@ -98,6 +98,6 @@ class HTTPError(Error):
         super().__init__(self.status, self.message, self.headers)
 
     def __str__(self) -> str:
-        """Give the default answer's text: "404 Not Found", and the message if there is one."""
+        """Give the default response's text: "404 Not Found", and the message if there is one."""
         title = f"{self.status} {reason_phrase(self.status)}".rstrip()
         return f"{title}: {self.message}" if self.message else title

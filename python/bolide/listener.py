@@ -114,7 +114,7 @@ def _bind_tcp(family: int, place: tuple[object, ...], address: Address) -> socke
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
-        # Linux hands it down to the accepted sockets: no answer waits for the peer's delayed ACK.
+        # Linux hands it down to the accepted sockets: no response waits for the peer's delayed ACK.
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -23,7 +23,7 @@ from bolide.option import Addresses, Choice, Choices, Count, Kind, Number, PathP
 
 PREFIX = "BOLIDE_"
 APPLICATION, LISTENING, PROCESSES = "Application", "Listening", "Processes"
-LOGGING, ANSWERING = "Logging", "Answering"
+LOGGING, RESPONDING = "Logging", "Responding"
 CORE_NUMBER_MAX = 2**40
 """A tebibyte, or 35 years in milliseconds: more than anyone means, and sums of it fit 64 bits."""
 CORE_GROUPS = {"limit": "Limits", "timeout": "Timeouts"}
@@ -176,7 +176,7 @@ class Settings:
         "combined", Choice(("combined", "json")), LOGGING, "Form of a line of the access log."
     )
     server_header: bool = row(
-        True, Switch(), ANSWERING, "Send the field `Server: bolide` with each answer."
+        True, Switch(), RESPONDING, "Send the field `Server: bolide` with each response."
     )
     core: Mapping[str, int] = field(default_factory=dict)
     """The limits and timeouts by name, for the Rust core."""

@@ -30,9 +30,7 @@ OWN_AWAITABLES = (
 )
 OWN_COROUTINE = "the coroutine of a request's task is one of the core around the application's"
 SHARED_TASK = "a request has a task of its own from its first suspension on"
-OWN_CONTEXT = (
-    "a request has a context of its own, a task that is lent the one it was made with"
-)
+OWN_CONTEXT = "a request has a context of its own, a task that is lent the one it was made with"
 MADE_AHEAD = "a task is made before its request, and used again if the request has not waited"
 A_TURN_LATER = "uvloop runs the first step of a task, which takes its future, a turn later"
 SENT_AT_ONCE = "send() acts when it is called, not when it is awaited"

@@ -146,13 +146,13 @@ def test_answers_that_are_not_2xx_are_no_throughput(counting: Server, load: Load
     url = f"{counting.urls[0]}/status/503"
     code, out, errors = load(url, "-n", "400", "-c", "4", "--quiet")
     assert (code, errors) == (0, "")
-    assert "note: 400 of 400 answers were not 2xx: this is no throughput\n" in out
+    assert "note: 400 of 400 responses were not 2xx: this is no throughput\n" in out
     assert "rate            0.0 requests/s\n" in out
     assert "400 x 503" in out
     found = report(load(url, "-n", "400", "-c", "4", "--quiet", "--json", "--expect-status", "503"))
     assert (found["ok"], found["failed"]) == (400, 0)
     code, out, errors = load(url, "-n", "400", "-c", "4", "--quiet", "--view", "wrk")
-    assert (code, errors) == (0, "note: 400 of 400 answers were not 2xx: this is no throughput\n")
+    assert (code, errors) == (0, "note: 400 of 400 responses were not 2xx: this is no throughput\n")
     assert "  Non-2xx or 3xx responses: 400\n" in out
 
 
@@ -201,13 +201,13 @@ def test_nothing_answered_at_all(load: Load) -> None:
         plan = (url, "-d", "1", "-c", "2", "--timeout", "200ms", "--quiet", "--require", "errors<9")
         code, out, _ = load(*plan)
     assert code == 3
-    assert "note: nothing was answered at all (" in out and " timeout" in out
+    assert "note: there was no response at all (" in out and " timeout" in out
 
 
 def test_a_refused_port_is_one_line(load: Load) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}/"
-    assert load(url) == (3, "", f"bolide: error: {url}: nobody answers: Connection refused\n")
+    assert load(url) == (3, "", f"bolide: error: {url}: cannot connect: Connection refused\n")
 
 
 MISTAKES = [
@@ -363,7 +363,7 @@ def test_find_gives_up_where_nothing_is_right(counting: Server, load: Load) -> N
     plan = (f"{counting.urls[0]}/status/500", "-d", "200ms", "--json")
     code, out, errors = load(*plan, "--find", "p50 < 1s")
     assert code == 1
-    assert errors == "trial 1: 1,000 requests/s fails: nothing was answered right\n"
+    assert errors == "trial 1: 1,000 requests/s fails: there was no right response\n"
     found = json.loads(out)["find"]
     assert found["rate_per_s"] is None and len(found["trials"]) == 1
 

@@ -108,6 +108,6 @@ def test_who_does_not_answer_made_no_mistake(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     for url in (f"http://127.0.0.1:{port}/", f"unix:{tmp_path}/none"):
-        with pytest.raises(Error, match="nobody answers: ") as caught:
+        with pytest.raises(Error, match="cannot connect: ") as caught:
             destination.find((url,))
         assert not isinstance(caught.value, ConfigError)

@@ -96,7 +96,7 @@ def test_latency_alone_does_not_hold(changes: dict[str, Any], reason: str) -> No
 
 def test_a_server_that_answers_nothing_ends_the_search() -> None:
     found = find(server(1e9, ok=0))
-    assert [trial.reason for trial in found.trials] == ["nothing was answered right"]
+    assert [trial.reason for trial in found.trials] == ["there was no right response"]
 
 
 @pytest.mark.parametrize(

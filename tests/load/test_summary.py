@@ -48,7 +48,7 @@ def test_percentiles_to_the_last() -> None:
     assert found["p99.99"].split() == ["p99.99", "15.0", "ms", "1.50", "ms"]
     assert found["max"].split()[1:3] == ["16.0", "ms"]
     few = lines(ok=150)
-    assert few["p99.9"].endswith("(too few answers to tell from max)")
+    assert few["p99.9"].endswith("(too few responses to tell from max)")
     assert not few["p99"].endswith(")")
 
 
@@ -76,7 +76,7 @@ def test_nothing_answered_draws_nothing() -> None:
         report(ok=0, requests_per_s=0.0, statuses={}, errors={"refused": 12}), PLAN, WHERE
     )
     assert "up to" not in page and "p99" not in page
-    assert page.endswith("note: nothing was answered at all (12 refused): there is no figure")
+    assert page.endswith("note: there was no response at all (12 refused): there is no figure")
 
 
 NOTES: list[tuple[dict[str, Any], str]] = [
@@ -85,14 +85,14 @@ NOTES: list[tuple[dict[str, Any], str]] = [
     ({"errors": {"timeout": 203}}, "203 of 20,203 requests failed (203 timeout): rate and latency"),
     (
         {"ok": 0, "statuses": {"404": 10_000}, "errors": {"wrong_status": 10_000}},
-        "10,000 of 10,000 answers were not 2xx: this is no throughput",
+        "10,000 of 10,000 responses were not 2xx: this is no throughput",
     ),
     ({"ok": 10, "errors": {"reset": 90}}, "90 of 100 requests failed (90 reset): this is no"),
     ({"generator_cpu": 0.96}, "the generator was the limit: its busiest thread used 96% of a core"),
     ({"connections_max": 7}, "only 7 of 10 connections were ever open at once"),
     (
         {"per_second": [{"ok": 20_000}, {"ok": 0}]},
-        "in 1 of 2 seconds no right answer came at all",
+        "in 1 of 2 seconds no right response came at all",
     ),
     ({"connections_opened": 1_010}, ""),
     (
@@ -139,7 +139,9 @@ def test_a_note_names_the_mend_where_a_server_closes_without_saying_so() -> None
 def test_a_note_names_the_status_that_was_expected() -> None:
     wanted = plan.build(Options(urls=(WHERE.url,), expect_status=204, connections=10), WHERE)
     made = report(ok=0, statuses={"200": 5}, errors={"wrong_status": 5})
-    assert verdict.sentences(made, wanted) == ["5 of 5 answers were not 204: this is no throughput"]
+    assert verdict.sentences(made, wanted) == [
+        "5 of 5 responses were not 204: this is no throughput"
+    ]
 
 
 def test_json() -> None:

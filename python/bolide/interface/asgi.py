@@ -79,14 +79,14 @@ class AsgiApplication:
         """
         self._task = asyncio.create_task(self._run(), name="lifespan")
         try:
-            answer = await self._ask("lifespan.startup")
-            if answer is not None and answer["type"] == "lifespan.startup.failed":
-                raise await self._startup_error(str(answer.get("message", "")))
+            reply = await self._ask("lifespan.startup")
+            if reply is not None and reply["type"] == "lifespan.startup.failed":
+                raise await self._startup_error(str(reply.get("message", "")))
         except BaseException:
             self._task.cancel()
             await asyncio.wait({self._task}, timeout=LAST_WORDS_S)
             raise
-        self._is_started = answer is not None
+        self._is_started = reply is not None
 
     async def shutdown(self) -> None:
         """Run the rest of the lifespan.
@@ -96,9 +96,9 @@ class AsgiApplication:
         """
         if self._task is None or self._task.done():
             return
-        answer = await self._ask("lifespan.shutdown")
-        if answer is not None and answer["type"] == "lifespan.shutdown.failed":
-            raise LifespanError(str(answer.get("message", "")) or "no reason given")
+        reply = await self._ask("lifespan.shutdown")
+        if reply is not None and reply["type"] == "lifespan.shutdown.failed":
+            raise LifespanError(str(reply.get("message", "")) or "no reason given")
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
@@ -115,7 +115,7 @@ class AsgiApplication:
         return error
 
     async def _ask(self, kind: str) -> Message | None:
-        """Send an event; give the answer, or None when the application has ended without one."""
+        """Send an event; give the reply, or None when the application has ended without one."""
         self._to_app.put_nowait({"type": kind})
         return await self._from_app.get()
 

@@ -21,13 +21,13 @@ from bolide.load.flags import SECTIONS, SectionedCommand
 from bolide.load.options import Options
 from bolide.load.requestfile import content_of
 from bolide.load.threshold import Threshold
-from bolide.load.verdict import sentences, was_answered
+from bolide.load.verdict import has_responses, sentences
 from bolide.load.views import VIEWS
 from bolide.load.views import ab as ab_view
 from bolide.load.views.sheet import Sheet
 
 EXIT_NOT_MET = 1
-EXIT_UNANSWERED = 3
+EXIT_NO_RESPONSE = 3
 EXIT_INTERRUPTED = 130
 TRIAL_S = 5.0
 """How long a trial of `--find` takes unless `--duration` says it."""
@@ -52,8 +52,8 @@ def _load(context: click.Context, /, **given: Any) -> None:
     """Drive HTTP load at URL and print what came back.
 
     URL is http://HOST:PORT/PATH (URL*3 for a weight of 3, several of one server) or unix:PATH.
-    Exit code: 0 done, 1 a --require does not hold, 2 a mistake in the command, 3 nothing was
-    answered, 130 interrupted or terminated (after the report). See docs/load.md for what each
+    Exit code: 0 done, 1 a --require does not hold, 2 a mistake in the command, 3 no response
+    at all, 130 interrupted or terminated (after the report). See docs/load.md for what each
     figure means.
     """
     # `timeout` and `kill` end it as Ctrl-C does: nothing that was measured is lost.
@@ -161,8 +161,8 @@ def _find(options: Options, output: dict[str, Any], conditions: list[Threshold])
         return EXIT_INTERRUPTED
     if found.held:
         return _exit_code(run.Outcome(found.held.report), conditions)
-    is_answered = any(was_answered(trial.report) for trial in found.trials)
-    return EXIT_NOT_MET if is_answered else EXIT_UNANSWERED
+    has_any = any(has_responses(trial.report) for trial in found.trials)
+    return EXIT_NOT_MET if has_any else EXIT_NO_RESPONSE
 
 
 def _print(sheet: Sheet, output: dict[str, Any], conditions: list[Threshold], **more: Any) -> None:
@@ -216,6 +216,6 @@ def _exit_code(outcome: run.Outcome, conditions: list[Threshold]) -> int:
     for each in missed:
         value = each.value_text(outcome.report)
         click.echo(f"bolide: not met: {each.text!r}: {value}", err=True)
-    if not was_answered(outcome.report):
-        return EXIT_UNANSWERED
+    if not has_responses(outcome.report):
+        return EXIT_NO_RESPONSE
     return EXIT_NOT_MET if missed else 0

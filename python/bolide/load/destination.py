@@ -34,7 +34,7 @@ class Destination:
 
 
 def find(urls: tuple[str, ...], target: str = "", proxy: str = "") -> Destination:
-    """Read the URLs and find out at which address their server answers.
+    """Read the URLs and find out at which address their server listens.
 
     A name may stand for several addresses; the first that takes a connection is loaded.
 
@@ -65,7 +65,7 @@ def find(urls: tuple[str, ...], target: str = "", proxy: str = "") -> Destinatio
         via = _proxy(proxy)
         targets = tuple((f"http://{host}:{port}{path}", weight) for path, weight in targets)
     return Destination(
-        address=_answering(*via, urls[0]),
+        address=_listening(*via, urls[0]),
         host=host if port == 80 else f"{host}:{port}",
         name=name,
         port=port,
@@ -87,7 +87,7 @@ def _local(urls: tuple[str, ...], target: str, proxy: str) -> Destination:
         try:
             probe.connect(path)
         except OSError as error:
-            raise Error(f"{urls[0]}: nobody answers: {error.strerror or error}") from None
+            raise Error(f"{urls[0]}: cannot connect: {error.strerror or error}") from None
     return Destination(
         address=urls[0],
         host="localhost",
@@ -142,7 +142,7 @@ def _proxy(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _answering(name: str, port: int, url: str) -> str:
+def _listening(name: str, port: int, url: str) -> str:
     """Give the first address of a name that takes a connection."""
     try:
         with socket.create_connection((name, port), CONNECT_S) as probe:
@@ -151,4 +151,4 @@ def _answering(name: str, port: int, url: str) -> str:
         reason = error.strerror if isinstance(error, OSError) else "it is no host name"
         raise ConfigError(f"{url}: no address for {name!r}: {reason}") from None
     except OSError as error:
-        raise Error(f"{url}: nobody answers: {error.strerror or error}") from None
+        raise Error(f"{url}: cannot connect: {error.strerror or error}") from None

@@ -138,7 +138,7 @@ def _place(progress: dict[str, Any]) -> str:
 
 
 def _interval_latency(progress: dict[str, Any]) -> dict[str, float]:
-    """Give the latencies since the last time, none where nothing was answered."""
+    """Give the latencies since the last time, none where there was no response."""
     latency: dict[str, float] = progress["interval_latency_us"] or {}
     return latency if progress["interval_requests_per_s"] else {}
 

@@ -9,7 +9,7 @@ from bolide.errors import ConfigError
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 FRAMING = ("content-length", "transfer-encoding", "connection", "keep-alive")
-"""What the generator writes itself, because the framing of answers depends on it."""
+"""What the generator writes itself, because the framing of responses depends on it."""
 
 
 def read(text: str, origin: str) -> tuple[str, str]:

@@ -61,7 +61,7 @@ SECTIONS: dict[str, tuple[click.Option, ...]] = {
         _time("-d --duration duration_s", "How long: 10, 500ms, 30s, 2m. [10]"),
         _count("-n --requests", "End after so many requests, not after a time."),
         _time("--warm-up warm_up_s", "Time before, in which nothing is measured.", 0.0),
-        _count("--rate", "Requests per second, sent when due, answered or not (open loop)."),
+        _count("--rate", "Requests per second, sent when due, whatever has come back (open loop)."),
         _value(
             "--stages",
             "TIME:RATE,...",
@@ -83,13 +83,13 @@ SECTIONS: dict[str, tuple[click.Option, ...]] = {
         _switch("--http1.0 is_http10", "Speak HTTP/1.0."),
         _several("--source source_addresses", "ADDRESS", "Connect from it; several take turns."),
     ),
-    "Answers": (
+    "Responses": (
         _value("--expect-status", "STATUS", "The right status. [200 to 299]", type=int),
         _value("--expect-length", "BYTES", "The right length of the content.", type=int),
         _value("--expect-body", "TEXT|@FILE", "The right content."),
-        _switch("--expect-same", "All bytes must be as in the first answer, but for Date."),
-        _time("--timeout timeout_s", "How long an answer may take. [5]", 5.0),
-        _time("--deadline deadline_s", "A right answer that took longer counts as failed."),
+        _switch("--expect-same", "All bytes must be as in the first response, but for Date."),
+        _time("--timeout timeout_s", "How long a response may take. [5]", 5.0),
+        _time("--deadline deadline_s", "A right response that took longer counts as failed."),
         _several("--require", "CONDITION", "Exit with 1 unless it holds: 'errors == 0'."),
     ),
     "Generator": (

@@ -44,7 +44,7 @@ class Options:
     host: str = ""
     request_file: Path | None = None
 
-    # what is a right answer
+    # what is a right response
     expect_status: int | None = None
     expect_length: int | None = None
     expect_body: bytes | None = None

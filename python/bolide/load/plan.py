@@ -1,7 +1,7 @@
 """What the engine is told: the plan, made of the options and the destination.
 
 `docs/load.md` says what each option means. The engine refuses what it cannot do; what is asked
-here is whether the user's options fit together, so that the answer speaks of flags.
+here is whether the user's options fit together, so that the message speaks of flags.
 """
 
 from __future__ import annotations

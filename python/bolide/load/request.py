@@ -1,4 +1,4 @@
-"""The requests of a plan: what each asks, and what a right answer to it is."""
+"""The requests of a plan: what each asks, and what a right response to it is."""
 
 from __future__ import annotations
 

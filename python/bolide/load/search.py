@@ -136,7 +136,7 @@ def failure(threshold: Threshold, report: Report) -> str:
     """Say why a trial does not hold, "" if it does."""
     total = report["ok"] + report["failed"]
     if not report["ok"]:
-        return "nothing was answered right"
+        return "there was no right response"
     if report["failed"] > FAILED_SHARE_MAX * total:
         return f"{report['failed']:,} of {total:,} failed ({verdict.failures_text(report)})"
     if not threshold.is_met(report):

@@ -112,13 +112,13 @@ def _latencies(report: Report) -> list[str]:
     for name in ("mean", "stdev", *_NAMES):
         cells = [f"{quantity.latency_text(each.get(name)):>15}" for _, each in columns]
         few = report["ok"] < _SAMPLES_MIN.get(name, 0)
-        note = "   (too few answers to tell from max)" if few else ""
+        note = "   (too few responses to tell from max)" if few else ""
         lines.append("".join([f"{name.replace('_', '.'):{LABEL_CELLS}}", *cells, note]))
     return lines
 
 
 def _histogram(report: Report) -> list[str]:
-    """Draw how many answers took how long; the bounds grow by one factor."""
+    """Draw how many responses took how long; the bounds grow by one factor."""
     if not report["ok"] or not report["histogram"]:
         return []
     lowest_us = report["latency_us"]["min"] or 1

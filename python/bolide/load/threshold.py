@@ -50,7 +50,7 @@ class Threshold:
     """One condition: `metric` of the report, `sign` as typed, `limit` in the metric's own unit.
 
     A latency is compared in microseconds, a share as 0 to 1. `is_share` says that a count is taken
-    of all answers and failures.
+    of all responses and failures.
     """
 
     text: str

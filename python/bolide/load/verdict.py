@@ -20,14 +20,14 @@ ACHIEVED_SHARE = 0.99
 REOPENED_SHARE = 0.05
 """With more connections opened again than this share of the requests, connecting shows."""
 CLOSING_SHARE = 0.2
-"""With more requests lost with their connections than this share of the right answers, a server
+"""With more requests lost with their connections than this share of the right responses, a server
 that closes without saying so is likely."""
 LAG_US = 1_000.0
 """From this on the generator's own lateness shows in latencies of milliseconds."""
 
 
-def was_answered(report: Report) -> bool:
-    """Tell whether the server answered anything at all."""
+def has_responses(report: Report) -> bool:
+    """Tell whether the server responded to anything at all."""
     return bool(report["ok"] or any(report["statuses"].values()))
 
 
@@ -56,18 +56,18 @@ def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
 
 
 def _nothing(report: Report) -> str:
-    if was_answered(report):
+    if has_responses(report):
         return ""
-    return f"nothing was answered at all ({failures_text(report)}): there is no figure"
+    return f"there was no response at all ({failures_text(report)}): there is no figure"
 
 
 def _failures(report: Report, plan: dict[str, Any]) -> str:
     failed, total = report["failed"], report["failed"] + report["ok"]
-    if not was_answered(report) or failed <= FAILED_SHARE * total:
+    if not has_responses(report) or failed <= FAILED_SHARE * total:
         return ""
     statuses = report["errors"].get("wrong_status", 0)
     if statuses == failed:
-        what = f"{failed:,} of {total:,} answers were not {_expected(plan)}"
+        what = f"{failed:,} of {total:,} responses were not {_expected(plan)}"
     else:
         what = f"{failed:,} of {total:,} requests failed ({failures_text(report)})"
     if failed >= 0.5 * total:
@@ -76,7 +76,7 @@ def _failures(report: Report, plan: dict[str, Any]) -> str:
 
 
 def _closing(report: Report, plan: dict[str, Any]) -> str:
-    """Name what helps where a server ends connections that its answers said would persist."""
+    """Name what helps where a server ends connections that its responses said would persist."""
     lost = sum(report["errors"].get(name, 0) for name in ("early_eof", "reset"))
     again = report["connections_opened"] - plan["connections"]
     if not plan["is_persistent"] or not report["ok"] or lost <= CLOSING_SHARE * report["ok"]:
@@ -85,7 +85,7 @@ def _closing(report: Report, plan: dict[str, Any]) -> str:
         return ""
     return (
         f"{lost:,} requests were sent on connections that the server closed: if it closes after "
-        "its answers without saying so (Connection: close), --no-keep-alive measures it"
+        "its responses without saying so (Connection: close), --no-keep-alive measures it"
     )
 
 
@@ -112,7 +112,7 @@ def _generator(report: Report, plan: dict[str, Any]) -> str:
 
 def _missing_connections(report: Report, plan: dict[str, Any]) -> str:
     wanted = plan["connections"]
-    if plan.get("stages") or not plan["is_persistent"] or not was_answered(report):
+    if plan.get("stages") or not plan["is_persistent"] or not has_responses(report):
         return ""
     if report["connections_max"] >= min(wanted, plan.get("requests_total") or wanted):
         return ""
@@ -124,13 +124,13 @@ def _silence(report: Report) -> str:
     silent = sum(not second["ok"] for second in whole)
     if not silent or report["requests_per_s"] < len(whole):
         return ""
-    return f"in {silent} of {len(whole)} seconds no right answer came at all"
+    return f"in {silent} of {len(whole)} seconds no right response came at all"
 
 
 def _reconnecting(report: Report, plan: dict[str, Any]) -> str:
     again = report["connections_opened"] - plan["connections"]
     total = report["ok"] + report["failed"]
-    if not plan["is_persistent"] or not was_answered(report) or again <= REOPENED_SHARE * total:
+    if not plan["is_persistent"] or not has_responses(report) or again <= REOPENED_SHARE * total:
         return ""
     return (
         f"{again:,} connections had to be opened again in the course of {total:,} requests: the "
@@ -140,7 +140,7 @@ def _reconnecting(report: Report, plan: dict[str, Any]) -> str:
 
 def _queue(report: Report) -> str:
     share = report["achieved_share"]
-    if share is None or share >= ACHIEVED_SHARE or not was_answered(report):
+    if share is None or share >= ACHIEVED_SHARE or not has_responses(report):
         return ""
     return (
         f"only {share:.1%} of the {report['offered_per_s']:,.0f} requests/s asked for were "

@@ -1,7 +1,7 @@
 """`App`: the routes, error handlers, hooks and mounts of a native application.
 
 An `App` is a register and nothing more: it hands each route to the core when it is declared, and
-the core routes, calls and answers. Read `routing.py` for what a handler is called with,
+the core routes, calls and responds. Read `routing.py` for what a handler is called with,
 `failure.py` for what happens when one fails, `request.py` and `response.py` for what it takes and
 gives, `mounting.py` for where another application may be mounted.
 """
@@ -48,8 +48,8 @@ class App:
         self._native = _core.NativeApp(
             app=self,
             request_type=Request,
-            on_error=self._failures.answer,
-            on_status=self._failures.answer_status,
+            on_error=self._failures.respond,
+            on_status=self._failures.respond_to_status,
             stream_async=stream_async,
             disconnected=ClientDisconnected,
         )
@@ -61,10 +61,10 @@ class App:
     def add_route(
         self, path: str, handler: Callable[..., Any], methods: Iterable[str] = ("GET",)
     ) -> None:
-        """Have a handler answer the methods of a path pattern, from now on.
+        """Have a handler serve the methods of a path pattern, from now on.
 
         `path` is literal but for `{name}`, `{name:int}` and, as the last segment, `{name:path}`.
-        GET answers HEAD too unless HEAD has a route of its own.
+        GET serves HEAD too unless HEAD has a route of its own.
 
         Raises:
             RegistrationError: the pattern or a method is malformed, or the route exists.
@@ -126,7 +126,7 @@ class App:
         return self.route(path, ("OPTIONS",))
 
     def mount(self, prefix: str, application: Any, *, interface: MountInterface = "auto") -> None:
-        """Have an ASGI or WSGI application answer the paths at and below a prefix.
+        """Have an ASGI or WSGI application serve the paths at and below a prefix.
 
         A path that a route of this application matches is the route's, whatever its method; of
         several prefixes the longest wins, and "/" takes what is left. What the application is, is

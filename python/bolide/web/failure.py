@@ -1,6 +1,6 @@
-"""What is answered when a handler fails, or when the router finds none.
+"""What the response is when a handler fails, or when the router finds none.
 
-The core calls `FailureTable.answer` with an exception and `FailureTable.answer_status` with a
+The core calls `FailureTable.respond` with an exception and `FailureTable.respond_to_status` with a
 status of its own; either gives a value to send, as a handler would. Nothing of a traceback ever
 reaches the client: it goes to the logger "bolide.error", once.
 """
@@ -54,31 +54,31 @@ class FailureTable:
                 raise RegistrationError(f"{key!r} has an error handler already, {taken}")
         self._handlers.update(dict.fromkeys(keys, handler))
 
-    def answer(self, request: _core.Request, error: BaseException) -> Any:
+    def respond(self, request: _core.Request, error: BaseException) -> Any:
         """Give what to send for an exception: a value, or a coroutine that gives it.
 
         An exception that nobody expected is logged: one without a handler, or with none but that of
-        `Exception` or of status 500. When the handler fails too, both are logged and the answer is
-        a plain 500; when it gives what cannot be sent, the core logs that and answers so.
+        `Exception` or of status 500. When the handler fails too, both are logged and the response
+        is a plain 500; when it gives what cannot be sent, the core logs that and responds so.
         """
         handler, is_expected = self._find(error)
         if not is_expected:
             _log(request, error)
         try:
-            value = _default_answer(error) if handler is None else handler(request, error)
+            value = _default_response(error) if handler is None else handler(request, error)
         except Exception as second:
-            return _answer_second(request, second, error if is_expected else None)
+            return _respond_second(request, second, error if is_expected else None)
         if inspect.isawaitable(value):
             return _finish(request, value, error if is_expected else None)
         return value
 
-    def answer_status(self, request: _core.Request, status: int, allow: str) -> Any:
+    def respond_to_status(self, request: _core.Request, status: int, allow: str) -> Any:
         """Give what to send for a status that the router decided; `allow` is for 405, else "".
 
         RFC 9110 §15.5.6: a 405 lists the methods in its Allow field.
         """
         headers = {"Allow": allow} if allow else {}
-        return self.answer(request, HTTPError(status, headers=headers))
+        return self.respond(request, HTTPError(status, headers=headers))
 
     def _find(self, error: BaseException) -> tuple[ErrorHandler | None, bool]:
         """Find the most specific handler, and whether it says that the error was expected.
@@ -114,31 +114,31 @@ def _status_class(status: int) -> str:
     return f"{status // 100}xx"
 
 
-def _default_answer(error: BaseException) -> Response:
+def _default_response(error: BaseException) -> Response:
     if isinstance(error, HTTPError):
         return Response(text=f"{error}\n", status=error.status, headers=error.headers)
     return _PLAIN_500
 
 
 async def _finish(
-    request: _core.Request, answer: Awaitable[Any], first: BaseException | None
+    request: _core.Request, response: Awaitable[Any], first: BaseException | None
 ) -> Any:
     try:
-        return await answer
+        return await response
     except Exception as second:
-        return _answer_second(request, second, first)
+        return _respond_second(request, second, first)
 
 
-def _answer_second(
+def _respond_second(
     request: _core.Request, second: Exception, first: BaseException | None
 ) -> Response:
-    """Answer for an error handler that raised; `first` is what it was called for, if not logged.
+    """Respond for an error handler that raised; `first` is what it was called for, if not logged.
 
     An `HTTPError` is how a handler of any kind chooses a status; everything else is a failure.
     """
     if isinstance(second, HTTPError):
         try:
-            return _default_answer(second)
+            return _default_response(second)
         except (TypeError, ValueError) as third:
             second = third
     if first is not None:

@@ -1,4 +1,4 @@
-"""`Response`: an answer with a status and field lines, for when a plain value says too little.
+"""`Response`: a status and field lines, for when a plain value says too little.
 
 The core constructs and keeps it; what is rare or for convenience is here.
 """

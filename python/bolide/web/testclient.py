@@ -4,7 +4,7 @@ Inside `with`, a thread runs an asyncio loop on the core's own reactor, as a wor
 opens a connection of its own, a pair of sockets of which the server adopts one end, and speaks
 HTTP/1.1 over it, so that routing, framing, limits and errors are those of a served application.
 Redirections are not followed and cookies are not kept from call to call. What is mounted on the
-application is not called: below its prefix the answer is a 501 that says so.
+application is not called: below its prefix the response is a 501 that says so.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ class TestClient:
         Raises:
             RuntimeError: outside of `with`.
             TypeError: both json and content are given.
-            TimeoutError: the server did not answer in time.
+            TimeoutError: the server did not respond in time.
             http.client.HTTPException: the connection was closed within the response, say.
         """
         fields = _request_fields(headers, cookies)
@@ -290,7 +290,7 @@ def _server_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def _exchange(
     connection: _Connection, method: str, target: str, body: Any, fields: dict[str, str]
 ) -> Result:
-    # A server that refuses a content answers before it has read it all: the response still counts.
+    # A server that refuses a content responds before it has read it all: the response still counts.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         connection.request(method, target, body, fields)
     response = connection.getresponse()

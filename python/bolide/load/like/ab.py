@@ -1,6 +1,6 @@
 """The command line of ab (ApacheBench) 2.3.
 
-It speaks HTTP/1.0, with a connection for each request unless `-k` is given. Without `-l` an answer
+It speaks HTTP/1.0, with a connection for each request unless `-k` is given. Without `-l` a response
 whose length differs from the first one's has failed. `-r` holds anyway: no error ends a run.
 `-t` alone runs for its whole time; the 50,000 requests that ab stops at are those it has room for.
 """
@@ -19,7 +19,7 @@ _HTML = "HTML tables are not written; give --json or --csv"
 _TLS = "TLS is not spoken; leave it out and give an http:// URL"
 REFUSED = {
     "-b": "the sizes of socket buffers are the kernel's; leave it out",
-    "-v": "there is no trace of single answers; give --expect-body to check them",
+    "-v": "there is no trace of single responses; give --expect-body to check them",
     "-w": _HTML,
     "-x": _HTML,
     "-y": _HTML,

@@ -42,7 +42,7 @@ SYNTAX = Syntax(
         "-?": "-h",
     },
     {
-        "-f": "every answer is read and checked; leave it out",
+        "-f": "every response is read and checked; leave it out",
         "-9": "HTTP/0.9 is not spoken; give -1 or -2",
         "-V": "asks for a version, not for a run; see bolide --version",
         "-h": "asks for help, not for a run; see docs/load.md",

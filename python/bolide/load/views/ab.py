@@ -60,7 +60,7 @@ def _counts(sheet: Sheet) -> Iterator[tuple[str, str]]:
     report = sheet.report
     connect, receive = sheet.errors("connect", "refused"), sheet.errors(*_RECEIVE)
     length, other = sheet.errors(*_LENGTH), sheet.errors(*_OTHER)
-    yield "Complete requests", str(sheet.answers)
+    yield "Complete requests", str(sheet.responses)
     yield "Failed requests", str(connect + receive + length + other)
     if connect + receive + length + other:
         classes = f"Connect: {connect}, Receive: {receive}, Length: {length}, Exceptions: {other}"
@@ -76,10 +76,10 @@ def _counts(sheet: Sheet) -> Iterator[tuple[str, str]]:
 
 
 def _kept_alive(sheet: Sheet) -> int:
-    """Give how many answers left their connection open: all but one for each one opened again."""
+    """Give how many responses left their connection open: all but one for each one opened again."""
     opened: int = sheet.report["connections_opened"]
     first: int = sheet.plan["connections"]
-    return max(0, sheet.answers - max(0, opened - first))
+    return max(0, sheet.responses - max(0, opened - first))
 
 
 def _rates(sheet: Sheet) -> Iterator[tuple[str, str]]:

@@ -23,15 +23,15 @@ class Sheet:
         return sum(self.report["errors"].get(name, 0) for name in classes)
 
     def statuses_from(self, lowest: int, end: int = 600) -> int:
-        """Give how many answers had a status from `lowest` to below `end`."""
+        """Give how many responses had a status from `lowest` to below `end`."""
         counts = self.report["statuses"].items()
         return sum(count for status, count in counts if lowest <= int(status) < end)
 
     @property
-    def answers(self) -> int:
-        """How many requests got an answer, right or wrong."""
-        unanswered = self.errors("connect", "refused", "timeout")
-        return int(self.report["ok"] + self.report["failed"] - unanswered)
+    def responses(self) -> int:
+        """How many requests got a response, right or wrong."""
+        without = self.errors("connect", "refused", "timeout")
+        return int(self.report["ok"] + self.report["failed"] - without)
 
     @property
     def url(self) -> str:

@@ -1,6 +1,6 @@
 """The view of webbench 1.5: what runs, and two lines of result.
 
-`pages/min` counts right answers only; webbench itself adds the failures to it.
+`pages/min` counts right responses only; webbench itself adds the failures to it.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def page(sheet: Sheet) -> str:
         lines += ["  Latency Distribution", *_percentiles(sheet)]
     received = "".join(_scaled(report["bytes_received"], _SIZES))
     elapsed = "".join(_scaled(report["seconds"] * 1e6, _TIMES))
-    lines.append(f"  {sheet.answers} requests in {elapsed}, {received} read")
+    lines.append(f"  {sheet.responses} requests in {elapsed}, {received} read")
     return "\n".join([*lines, *_failures(sheet), *_rates(sheet)])
 
 

@@ -1,4 +1,4 @@
-"""What every answer carries, which have no content, and what an application cannot get out."""
+"""What every response carries, which have no content, and what an application cannot get out."""
 
 import email.utils
 import http
@@ -82,7 +82,7 @@ def test_a_coding_of_the_handlers_is_left_out(server: Server) -> None:
     "kind",
     ["type", "status", "split", "nul", "name", "length"],
 )
-def test_a_nonsensical_answer_becomes_500(server: Server, kind: str) -> None:
+def test_a_nonsensical_response_becomes_500(server: Server, kind: str) -> None:
     with server.connect() as client:
         reply = client.get(f"/nonsense/{kind}")
         assert reply.status == 500
@@ -90,21 +90,21 @@ def test_a_nonsensical_answer_becomes_500(server: Server, kind: str) -> None:
         assert client.get("/").content == b"hello"
 
 
-def test_an_error_before_the_answer_is_500_and_the_connection_goes_on(server: Server) -> None:
+def test_an_error_before_the_response_is_500_and_the_connection_goes_on(server: Server) -> None:
     with server.connect() as client:
         assert client.get("/raises").status == 500
         assert client.get("/").content == b"hello"
 
 
 @pytest.mark.parametrize("target", ["/cut", "/cut-later"])
-def test_an_error_inside_an_answer_cuts_it(server: Server, target: str) -> None:
+def test_an_error_inside_a_response_cuts_it(server: Server, target: str) -> None:
     with server.connect() as client:
         with pytest.raises(AssertionError, match="the connection ended"):
             client.get(target)
 
 
 @pytest.mark.parametrize("target", ["/cut", "/cut-later"])
-def test_a_cut_answer_that_ends_with_the_connection_ends_with_a_reset(
+def test_a_cut_response_that_ends_with_the_connection_ends_with_a_reset(
     server: Server, target: str
 ) -> None:
     with server.connect() as client:
@@ -143,7 +143,7 @@ def test_options_of_the_server_as_a_whole_may_have_content(server: Server, conte
             assert client.get("/").content == b"hello"
 
 
-def test_pipelined_answers_come_in_order(server: Server) -> None:
+def test_pipelined_responses_come_in_order(server: Server) -> None:
     targets = [
         "/wait/60",
         "/",
@@ -208,7 +208,7 @@ def test_a_continue_comes_when_the_handler_reads(server: Server, target: str) ->
         assert client.is_closed()
 
 
-def test_a_half_closed_connection_is_answered(server: Server) -> None:
+def test_a_half_closed_connection_has_its_response(server: Server) -> None:
     with Connection(server.address) as client:
         client.send(b"GET /wait/50 HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
         client.socket.shutdown(1)

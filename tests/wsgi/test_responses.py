@@ -1,4 +1,4 @@
-"""Answers of WSGI applications; the numbers are those of the points that servers get wrong."""
+"""Responses of WSGI applications; the numbers are those of the points that servers get wrong."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_54_close_is_called_once(
     assert wait_seen(server, lambda found: name in found["closed"])["closed"][name] == 1
 
 
-def test_54_close_is_called_once_when_the_answer_is_cut(server: Server, threads: str) -> None:
+def test_54_close_is_called_once_when_the_response_is_cut(server: Server, threads: str) -> None:
     name = f"late-{threads}"
     with server.connect() as client:
         client.send(request("GET", f"/closing/{name}/late"))
@@ -93,7 +93,7 @@ def test_54_close_is_called_once_when_the_answer_is_cut(server: Server, threads:
     server.wait_line(f"GET /closing/{name}/late: the application raised")
 
 
-def test_54_and_60_a_client_that_has_gone_ends_the_answer(server: Server, threads: str) -> None:
+def test_54_and_60_a_client_that_has_gone_ends_the_response(server: Server, threads: str) -> None:
     name = f"gone-{threads}"
     with server.connect() as client:
         client.send(request("GET", f"/endless/{name}"))
@@ -110,7 +110,7 @@ def test_55_empty_blocks_are_skipped(client: Connection) -> None:
     assert client.read_to_end().startswith(with_end)
 
 
-def test_55_an_iterable_of_nothing_is_an_empty_answer(client: Connection) -> None:
+def test_55_an_iterable_of_nothing_is_an_empty_response(client: Connection) -> None:
     reply = client.get("/empty")
     assert (reply.status, reply.get("content-length"), reply.content) == (200, "0", b"")
 
@@ -148,7 +148,7 @@ def test_56_what_is_beyond_the_length_is_dropped_and_logged(
 @pytest.mark.parametrize(
     ("how", "rest"), [("list", b"abcde"), ("iterator", b"abcde"), ("none", b"")]
 )
-def test_56_an_answer_shorter_than_its_length_is_cut_and_logged(
+def test_56_a_response_shorter_than_its_length_is_cut_and_logged(
     server: Server, client: Connection, how: str, rest: bytes
 ) -> None:
     client.send(request("GET", f"/sized/9/{how}"))
@@ -370,7 +370,7 @@ def test_no_loop_runs_where_the_application_does(client: Connection) -> None:
         assert client.get("/running-loop").content == b"NoneNoneown"
 
 
-def test_pipelined_answers_come_in_order(client: Connection) -> None:
+def test_pipelined_responses_come_in_order(client: Connection) -> None:
     paths = ["/hello", "/late-start", "/unsized/many", "/write", "/empty"] * 4
     client.send(b"".join(request("GET", path) for path in paths))
     wanted = [b"Hello, world!", b"late", b"abcde", b"one,two,three,four", b""] * 4
