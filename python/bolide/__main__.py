@@ -1,6 +1,21 @@
-"""`python -m bolide`: the command."""
+"""`python -m bolide`, and the command `bolide`."""
 
-from bolide.cli import main
+import signal
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Run the command.
+
+    Until it can handle an interrupt, one ends the process without a traceback.
+    """
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_default:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from bolide import cli
+
+    cli.main(handles_interrupt=is_default)
+
 
 if __name__ == "__main__":
     main()

@@ -9,12 +9,16 @@ import resource
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bolide.errors import ConfigError
+
 if TYPE_CHECKING:
     from bolide.settings import Settings
 
 SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 DESCRIPTOR_RESERVE = 64
 """Descriptors of a worker beside its connections: listeners, epoll, pipes, logs, files it sends."""
+FEWEST_DESCRIPTORS = 32
+"""With fewer nothing works: what is imported, and the pipes between the processes, need some."""
 
 
 def raise_descriptor_limit(settings: Settings) -> None:
@@ -22,8 +26,19 @@ def raise_descriptor_limit(settings: Settings) -> None:
 
     Systems begin with 1024, which is not the most that they allow: `select()` cannot take more, and
     nobody has to use that.
+
+    Raises:
+        ConfigError: it may have so few that not even the processes can start.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # The supervisor has pipes from each worker while it starts.
+    fewest = FEWEST_DESCRIPTORS + 2 * settings.workers
+    if hard != resource.RLIM_INFINITY and hard < fewest:
+        count = f"{settings.workers} worker{'' if settings.workers == 1 else 's'}"
+        raise ConfigError(
+            f"{hard} open files are too few for {count}: at least {fewest}; "
+            "raise the limit (ulimit -n, or LimitNOFILE in systemd's unit)"
+        )
     needed = descriptors_needed(settings)
     if hard != resource.RLIM_INFINITY:
         needed = min(needed, hard)

@@ -11,13 +11,26 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from bolide import stderr
 from bolide.logs import logger
 
 EXIT_CRASH = 70
 """A worker that raised past all handlers (EX_SOFTWARE)."""
+UNHEARD_SIGNALS = (
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+)
+"""They do nothing to a worker: a terminal, or whoever signals by name, means the supervisor too.
+
+An application may give them a meaning of its own."""
 
 
 @dataclass(slots=True)
@@ -93,18 +106,31 @@ def _be_worker(work: Callable[[], int], close_fds: Iterable[int], mask: set[int]
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, lambda *_: None)  # SIG_IGN would pass to its subprocesses
+        for number in UNHEARD_SIGNALS:
+            signal.signal(number, lambda *_: None)  # SIG_IGN would pass to its subprocesses
         for fd in close_fds:
             os.close(fd)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if (own := stderr.installed()) is not None:
+            own.has_thread = True
         code = work()
         threading._shutdown()  # type: ignore[attr-defined]  # joins threads, as at a normal exit
         atexit._run_exitfuncs()
     except BaseException:
         logger.critical("the worker failed", exc_info=True)
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process, whatever has become of what it writes to."""
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(BaseException):  # closed, a full disk, a pipe without a reader
+                stream.flush()
+        if (own := stderr.installed()) is not None:
+            own.finish()
+    finally:
         os._exit(code)
 
 

@@ -6,13 +6,14 @@ the option table in `settings.py`; this file declares none of them.
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
 
-from bolide import _core
+from bolide import _core, stderr
 from bolide.address import Address
 from bolide.errors import ConfigError, Error
 from bolide.late.command import LateGroup
@@ -83,6 +84,7 @@ def _serve(target: str, config: str | None, **given: Any) -> None:
     """
     from bolide import logs, supervisor
 
+    stderr.install()
     flags = {name: value for name, value in given.items() if value not in (None, ())}
     settings = resolve(flags, "flag", config=config)
     logs.configure(settings.log_level)
@@ -127,9 +129,12 @@ def ceiling(host: str, port: int, size: int, seconds: float | None) -> None:
     click.echo(f"responded to {responses:,} requests", err=True)
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command and exit."""
+def main(arguments: Sequence[str] | None = None, *, handles_interrupt: bool = False) -> NoReturn:
+    """Run the command and exit; with `handles_interrupt`, INT raises KeyboardInterrupt here."""
+    stderr.open_missing()
     try:
+        if handles_interrupt:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         command.main(arguments, prog_name="bolide", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)

@@ -67,8 +67,12 @@ def open_all(addresses: Iterable[Address]) -> list[Listener]:
         ConfigError: an address is taken, not ours to use, or not of this machine.
     """
     listeners: list[Listener] = []
+    given: set[Address] = set()
     try:
         for address in addresses:
+            if address in given and (address.path or address.port):
+                raise ConfigError(f"the address {address} is given twice; name it once")
+            given.add(address)
             opened = [_open_unix(address)] if address.path else _open_tcp(address)
             listeners += opened
     except BaseException:

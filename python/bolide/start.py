@@ -26,7 +26,7 @@ def run(app: Any, *, config: str | None = None, **settings: Any) -> None:
     """
     import asyncio
 
-    from bolide import importer, logs, supervisor, worker
+    from bolide import importer, logs, stderr, supervisor, worker
     from bolide.settings import resolve
 
     if worker.is_worker:
@@ -40,8 +40,12 @@ def run(app: Any, *, config: str | None = None, **settings: Any) -> None:
         raise ConfigError("an event loop is running here; use `await bolide.serve(app)`")
     resolved = resolve(settings, config=config)
     source = app if isinstance(app, str) else importer.check(app, "the application", resolved)
+    stderr.install()
     logs.configure(resolved.log_level)
-    code = supervisor.Supervisor(source, resolved).run()
+    try:
+        code = supervisor.Supervisor(source, resolved).run()
+    finally:
+        stderr.uninstall()
     if code:
         sys.exit(code)
 

@@ -12,6 +12,7 @@ slowly.
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import signal
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bolide import _core, capacity, child, listener, loop, worker
+from bolide import _core, capacity, child, listener, loop, stderr, worker
 from bolide.errors import ConfigError, Error, StartupError
 from bolide.logs import logger
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 EXIT_CUT_SHORT = 1
 QUIET_ENDS = ("exit status 0", "signal SIGTERM", "signal SIGKILL")
 """How a worker may end during a stop without a word: it was asked to, or the supervisor said so."""
+IGNORED_SIGNALS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+"""They have no meaning yet, and must not end a server."""
 RESTART_DELAY_S, RESTART_DELAY_S_MAX = 0.1, 10.0
 KILL_AGAIN_S = 10.0
 LONG_LIFE_S = 10.0
@@ -60,7 +63,9 @@ class Supervisor:
         self._actions: dict[int, Callable[[], None]] = {
             signal.SIGTERM: self._stop,
             signal.SIGINT: self._stop,
+            signal.SIGQUIT: self._stop_now,
             signal.SIGCHLD: self._collect,
+            **{number: partial(_ignore, number) for number in IGNORED_SIGNALS},
         }
         self._settings = settings
         self._name = source if isinstance(source, str) else "app"
@@ -71,6 +76,7 @@ class Supervisor:
         self._is_announced = False
         self._deadline: float | None = None
         """When stopping has begun: the end of the graceful time."""
+        capacity.raise_descriptor_limit(settings)
         loop_name = loop.choose(settings.loop)
         access_log_fd = open_access_log(settings.access_log)
         self._listeners = listener.open_all(settings.addresses)
@@ -92,7 +98,6 @@ class Supervisor:
             ConfigError: the first start failed, by a mistake of the user's.
             StartupError: it failed in the application's startup, or the worker died.
         """
-        capacity.raise_descriptor_limit(self._settings)
         with self._signals() as self._signal_fds:
             self._selector.register(self._signal_fds[0], selectors.EVENT_READ)
             try:
@@ -129,7 +134,10 @@ class Supervisor:
         times = [slot.due for slot in self._slots if slot.due is not None]
         if self._deadline is not None:
             times.append(self._deadline)
-        return max(0.0, min(times) - time.monotonic()) if times else None
+        wait_s = max(0.0, min(times) - time.monotonic()) if times else None
+        if (own := stderr.installed()) is None or own.retry():
+            return wait_s
+        return stderr.RETRY_S if wait_s is None else min(wait_s, stderr.RETRY_S)
 
     def _do_what_is_due(self, now: float) -> None:
         for slot in self._slots:
@@ -214,20 +222,30 @@ class Supervisor:
         slot.due = time.monotonic() + slot.delay_s
         logger.error("%s; the next one starts in %.1f s", what, slot.delay_s)
 
+    def _stop_now(self) -> None:
+        """Stop without letting anything finish."""
+        logger.warning("stopping now; killing %d worker(s)", len(self._living()))
+        self._exit_code = EXIT_CUT_SHORT
+        if self._deadline is None:
+            self._begin_to_stop()
+        self._kill_all(signal.SIGKILL)
+
     def _stop(self) -> None:
         """Drain and stop; asked for a second time, stop now."""
         if self._deadline is not None:
-            logger.warning("stopping now; killing %d worker(s)", len(self._living()))
-            self._exit_code = EXIT_CUT_SHORT
-            self._kill_all(signal.SIGKILL)
+            self._stop_now()
             return
-        self._deadline = time.monotonic() + self._settings.graceful_timeout_ms / 1000
         if self._is_announced:
             logger.info("stopping: requests in flight may finish; a second signal stops at once")
+        self._begin_to_stop()
+        self._kill_all(signal.SIGTERM)
+
+    def _begin_to_stop(self) -> None:
+        """From here on no worker starts and nobody can connect."""
+        self._deadline = time.monotonic() + self._settings.graceful_timeout_ms / 1000
         for slot in self._slots:
             slot.due = None
         listener.close_all(self._listeners)
-        self._kill_all(signal.SIGTERM)
 
     def _kill_all(self, number: signal.Signals) -> None:
         for each in self._living():
@@ -252,6 +270,10 @@ class Supervisor:
             os.close(write_fd)
 
 
+def _ignore(number: signal.Signals) -> None:
+    logger.info("%s is ignored: TERM or INT stops the server, QUIT stops it at once", number.name)
+
+
 def _nothing() -> None:
     """Stand for a signal that is not ours, such as one that the application's script handles."""
 
@@ -266,9 +288,16 @@ def open_access_log(path: str) -> int | None:
         return None
     if path == "-":
         return os.dup(sys.__stdout__.fileno()) if sys.__stdout__ else None
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     try:
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, flags | os.O_NONBLOCK, 0o644)  # a FIFO without a reader does not wait
+        os.set_blocking(fd, True)
+        return fd
     except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise ConfigError(
+                f"cannot write the access log {path}: nobody reads the FIFO"
+            ) from None
         raise ConfigError(f"cannot write the access log {path}: {error.strerror}") from None
 
 

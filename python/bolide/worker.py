@@ -81,6 +81,9 @@ async def _serve(job: Job, service: Service, report_fd: int) -> int:
         return _report_failure(report_fd, EXIT_MISTAKE, error)
     except StartupError as error:
         return _report_failure(report_fd, EXIT_STARTUP, error)
+    except SystemExit as error:
+        left = StartupError(f"the application's startup failed: it called sys.exit({error.code!r})")
+        return _report_failure(report_fd, EXIT_STARTUP, left)
     for each in job.listeners:
         each.close()  # the reactor has its own, which draining closes
     stop = _stop_event(job.lifeline_fd)

@@ -110,6 +110,36 @@ def test_second_signal_stops_now(start: Start) -> None:
         assert client.is_closed()
 
 
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM"])
+def test_signals_without_a_meaning_end_nothing(start: Start, name: str) -> None:
+    server = start()
+    before = server.workers()
+    with server.connect() as client:
+        for pid in (server.pid, *before):
+            os.kill(pid, signal.Signals[name])
+        server.wait_line(f"{name} is ignored: TERM or INT stops the server, QUIT stops it at once")
+        client.send(f"GET /slow/{HOLD_MS} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+        server.wait_line("in flight")
+        server.signal(signal.SIGTERM)
+        server.wait_line("stopping")
+        server.signal(signal.Signals[name])
+        server.wait_line(f"{name} is ignored")
+        assert server.workers() == before
+        assert client.read().content == b"done"
+    assert server.wait() == 0
+
+
+def test_quit_stops_at_once(start: Start) -> None:
+    server = start()
+    with server.connect() as client:
+        client.send(b"GET /slow/20000 HTTP/1.1\r\nHost: test\r\n\r\n")
+        server.wait_line("in flight")
+        server.signal(signal.SIGQUIT)
+        assert server.wait() == 1
+        assert client.is_closed()
+    assert "stopping now; killing 1 worker(s)" in server.errors
+
+
 def test_graceful_time_is_a_bound(start: Start) -> None:
     server = start("basic.py", "--graceful-timeout-ms", "300")
     with server.connect() as client:

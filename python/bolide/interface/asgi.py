@@ -54,7 +54,7 @@ class AsgiApplication:
         self._is_started = False
         self._has_received = False
         self._has_failed = False
-        self._error: Exception | None = None
+        self._error: Exception | SystemExit | None = None
         self._task: asyncio.Task[None] | None = None
         self._to_app: asyncio.Queue[Message] = asyncio.Queue()
         self._from_app: asyncio.Queue[Message | None] = asyncio.Queue()
@@ -110,6 +110,8 @@ class AsgiApplication:
         await asyncio.wait({self._task}, timeout=FAILED_S)
         if self._error is None:
             return LifespanError("no reason given")
+        if isinstance(self._error, SystemExit):
+            return LifespanError(f"it called sys.exit({self._error.code!r})")
         error = LifespanError(f"{type(self._error).__name__}: {self._error}")
         error.__cause__ = self._error
         return error
@@ -123,6 +125,11 @@ class AsgiApplication:
         scope = {"type": "lifespan", "asgi": dict(_VERSIONS), "state": self._state}
         try:
             await self._app(scope, self._receive, self._take)
+        except SystemExit as error:
+            if self._is_started:
+                raise
+            self._error = error
+            self._from_app.put_nowait({"type": "lifespan.startup.failed"})
         except Exception as error:
             self._error = error
             if self._is_started:

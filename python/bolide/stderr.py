@@ -1,0 +1,194 @@
+"""Standard error that nobody has to read: what is written to it never waits.
+
+A pipe that nobody reads would otherwise stop whoever logs: a worker's reactor, or the supervisor,
+which would then hear no signal. What the reader has not taken waits in memory, up to a bound;
+beyond it lines are dropped, counted, and the count is written when there is room again. A file on
+a full disk and a pipe whose reader has gone drop what is written.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import socket
+import stat
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+QUEUED_BYTES_MAX: Final = 1 << 18
+"""Some thousand lines: what a reader that pauses for a moment has missed."""
+RETRY_S: Final = 0.2
+LAST_WORDS_S: Final = 0.5
+"""What a reader has at the end of the process to take what waits."""
+STDERR_FD: Final = 2
+
+_installed: StandardError | None = None
+
+
+class StandardError(io.RawIOBase):
+    """The process's standard error as a stream whose writes never wait and never fail."""
+
+    def __init__(self, fd: int = STDERR_FD) -> None:
+        self._fd = fd
+        self._outlet, self._close_outlet = _outlet(fd)
+        self._queue: deque[bytes] = deque()
+        self._queued_bytes = 0
+        self._dropped_lines = 0
+        self._lock = threading.RLock()
+        self.has_thread = False
+        """Whether a thread may write what waits; otherwise it is left to the next `retry`."""
+
+    def fileno(self) -> int:
+        """Give the descriptor of standard error itself."""
+        return self._fd
+
+    def writable(self) -> bool:
+        """Whatever has become of the reader."""
+        return True
+
+    def isatty(self) -> bool:
+        """Whether a terminal shows it."""
+        return os.isatty(self._fd)
+
+    def write(self, data: Any) -> int:
+        """Write what the reader takes at once, and keep the rest; return the length of `data`."""
+        given = bytes(data)
+        with self._lock:
+            if len(given) > QUEUED_BYTES_MAX - self._queued_bytes:
+                self._dropped_lines += given.count(b"\n") or 1
+            else:
+                self._queue.append(given)
+                self._queued_bytes += len(given)
+            is_left = not self.retry()
+            if is_left and self.has_thread:
+                self.has_thread = False  # one is enough
+                threading.Thread(target=self._write_later, daemon=True).start()
+        return len(given)
+
+    def retry(self) -> bool:
+        """Write what waits, as far as the reader takes it; return whether nothing is left."""
+        with self._lock:
+            while self._queue or self._dropped_lines:
+                if not self._queue:
+                    self._queue_count_of_dropped()
+                try:
+                    written = self._outlet(self._queue[0])
+                except BlockingIOError:
+                    return False
+                except OSError:  # nobody will read it, or the disk is full
+                    written = len(self._queue[0])
+                self._queued_bytes -= written
+                rest = self._queue.popleft()[written:]
+                if rest:
+                    self._queue.appendleft(rest)
+        return True
+
+    def forget(self) -> None:
+        """In a child process: what waits is its parent's to write, and so are its threads."""
+        self._queue.clear()
+        self._queued_bytes = self._dropped_lines = 0
+        self._lock = threading.RLock()
+        self.has_thread = False
+
+    def finish(self) -> None:
+        """Give the reader a moment to take what waits."""
+        end = time.monotonic() + LAST_WORDS_S
+        while not self.retry() and time.monotonic() < end:
+            time.sleep(RETRY_S / 10)
+        self._close_outlet()
+        self._outlet = self._drop
+
+    def _drop(self, data: bytes) -> int:
+        return len(data)
+
+    def _queue_count_of_dropped(self) -> None:
+        line = f"bolide: {self._dropped_lines} line(s) dropped: nobody read standard error\n"
+        self._dropped_lines = 0
+        self._queue.append(line.encode())
+        self._queued_bytes += len(line)
+
+    def _write_later(self) -> None:
+        while not self.retry():
+            time.sleep(RETRY_S)
+        self.has_thread = True
+
+
+def _outlet(fd: int) -> tuple[Callable[[bytes], int], Callable[[], None]]:
+    """Give what writes to a descriptor, or raises BlockingIOError; and what closes that."""
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISSOCK(mode):
+        reached = socket.socket(fileno=os.dup(fd))
+        return (lambda data: reached.send(data, socket.MSG_DONTWAIT)), reached.close
+    if stat.S_ISFIFO(mode) or os.isatty(fd):
+        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        try:
+            # Opened once more: the flag is not set for others that share the descriptor.
+            own_fd = os.open(f"/proc/self/fd/{fd}", flags)
+        except OSError:
+            return (lambda data: _write_if_ready(fd, data)), _nothing
+        return (lambda data: os.write(own_fd, data)), lambda: os.close(own_fd)
+    return (lambda data: os.write(fd, data)), _nothing
+
+
+def _nothing() -> None:
+    """There is nothing to close."""
+
+
+def _write_if_ready(fd: int, data: bytes) -> int:
+    """Write at most what a pipe takes without waiting, unless another process is faster."""
+    poller = select.poll()
+    poller.register(fd, select.POLLOUT)
+    if not poller.poll(0):
+        raise BlockingIOError
+    return os.write(fd, data[: select.PIPE_BUF])
+
+
+def install() -> None:
+    """Let `sys.stderr` of this process, if it is the real one, never wait."""
+    global _installed
+    if _installed is not None or sys.__stderr__ not in (sys.stderr, None):
+        return
+    _installed = StandardError()
+    sys.stderr = io.TextIOWrapper(
+        _installed, errors="backslashreplace", line_buffering=True, write_through=True
+    )
+
+
+def uninstall() -> None:
+    """Write what waits, and put the stream of before back."""
+    global _installed
+    if _installed is not None:
+        _installed.finish()
+        sys.stderr.detach()  # type: ignore[union-attr]
+        sys.stderr, _installed = sys.__stderr__, None
+
+
+def _forget() -> None:
+    if _installed is not None:
+        _installed.forget()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def installed() -> StandardError | None:
+    """Give the stream that `install` has put in place."""
+    return _installed
+
+
+def open_missing() -> None:
+    """Let descriptors 0 to 2 be open: a socket that got one of them would be read or written."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)

@@ -1,0 +1,104 @@
+"""Mistakes and interruptions at the start: one clear line, the right exit code, no traceback."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from running import clean_environ, command
+
+NATIVE = """
+import sys
+from bolide import App
+app = App()
+
+@app.on_startup
+def connect():
+    sys.exit("no database")
+"""
+ASGI = """
+import sys
+
+async def app(scope, receive, send):
+    await receive()
+    sys.exit(4)
+"""
+
+
+def serve(cwd: Path, *arguments: str) -> tuple[int, str]:
+    code, _, errors = command("serve", "app:app", "--bind", "127.0.0.1:0", *arguments, cwd=cwd)
+    return code, errors
+
+
+@pytest.mark.parametrize(("text", "given"), [(NATIVE, "'no database'"), (ASGI, "4")])
+def test_exit_in_a_startup_hook(tmp_path: Path, text: str, given: str) -> None:
+    (tmp_path / "app.py").write_text(text)
+    error = f"bolide: error: the application's startup failed: it called sys.exit({given})\n"
+    assert serve(tmp_path) == (3, error)
+
+
+def test_fifo_without_a_reader_as_the_access_log(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    error = "bolide: error: cannot write the access log log: nobody reads the FIFO\n"
+    assert serve(tmp_path, "--access-log", "log") == (2, error)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:8123", "unix:socket"])
+def test_an_address_twice(tmp_path: Path, address: str) -> None:
+    error = f"bolide: error: the address {address} is given twice; name it once\n"
+    assert serve(tmp_path, "--bind", address, "--bind", address) == (2, error)
+    assert not (tmp_path / "socket").exists()
+
+
+def test_too_few_open_files(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bolide", "serve", "app:app", "--workers", "8"],
+        cwd=tmp_path,
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16)),
+        check=False,
+        timeout=20,
+    )
+    assert done.stderr == (
+        "bolide: error: 16 open files are too few for 8 workers: at least 48; "
+        "raise the limit (ulimit -n, or LimitNOFILE in systemd's unit)\n"
+    )
+    assert done.returncode == 2
+
+
+INTERRUPTED = """
+import os, signal, sys
+
+MODULE = sys.argv[1]
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == MODULE:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+from bolide import __main__
+sys.argv[:] = ["bolide", "serve", "nothing:app"]
+__main__.main()
+"""
+
+
+@pytest.mark.parametrize("module", ["bolide.cli", "click", "bolide.supervisor", "asyncio"])
+def test_interrupt_while_the_command_is_imported(tmp_path: Path, module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, module],
+        cwd=tmp_path,
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+    )
+    assert done.stderr in ("", "\n")  # the second is click's
+    assert done.returncode in (-signal.SIGINT, 130)
