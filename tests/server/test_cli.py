@@ -149,7 +149,7 @@ def test_ceiling_answers_until_its_time_is_over(tmp_path: Path) -> None:
         assert f"bolide: error: cannot listen on 127.0.0.1:{port}: " in errors
     code, _, errors = command("ceiling", "--port", port, "--seconds", "0.1", cwd=tmp_path)
     assert code == 0
-    assert errors.endswith("answered 0 requests\n")
+    assert errors.endswith("responded to 0 requests\n")
 
 
 @pytest.mark.parametrize("given", [("--seconds", "1e30"), ("--seconds", "-1"), ("--size", "2e9")])
@@ -182,7 +182,7 @@ def test_ceiling_goes_on_after_a_stop_and_ends_by_an_interrupt_with_its_count(
         signal.signal(signal.SIGINT, before)
         process.kill()
         process.wait()
-    assert (process.returncode, errors.splitlines()[1:]) == (0, ["answered 2 requests"])
+    assert (process.returncode, errors.splitlines()[1:]) == (0, ["responded to 2 requests"])
 
 
 def ceiling_answers(port: int) -> bool:
