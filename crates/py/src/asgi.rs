@@ -107,7 +107,7 @@ impl Asgi {
         &mut self,
         py: Python<'_>,
         request: &server::Request<'_>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> PyResult<Outcome> {
         self.runner.call_begins(py)?;
         let scope = self.scopes.scope(py, request)?;
@@ -150,7 +150,7 @@ impl Asgi {
         arguments: &Arguments,
         coroutine: Bound<'_, PyAny>,
         future: Bound<'_, PyAny>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> PyResult<Outcome> {
         let exchange = arguments.exchange.clone_ref(py);
         let running = Box::new(Running { exchange });
@@ -177,7 +177,7 @@ impl Asgi {
         py: Python<'_>,
         arguments: &Arguments,
         scope: Bound<'_, PyDict>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> PyResult<Outcome> {
         let (app, receive, send) = (&self.app, &arguments.receive, &arguments.send);
         let called_with = [
@@ -206,7 +206,7 @@ impl Asgi {
         py: Python<'_>,
         exchange: &Exchange,
         result: PyResult<()>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> PyResult<Outcome> {
         let direct = exchange.first_step_ends(py, responder)?;
         match result {
@@ -280,7 +280,7 @@ enum Step<'py> {
 }
 
 impl App for Asgi {
-    fn call(&mut self, request: &server::Request<'_>, responder: &mut Responder<'_>) -> Outcome {
+    fn call(&mut self, request: &server::Request<'_>, responder: &mut Responder) -> Outcome {
         ffi::attached(|py| {
             let outcome = self.begin(py, request, responder).unwrap_or_else(|error| {
                 log_failure(py, &error, None);

@@ -108,11 +108,6 @@ impl Interface {
         }
     }
 
-    /// Whether it runs coroutines, which may compute while what they have written waits.
-    pub(crate) fn runs_coroutines(&self) -> bool {
-        !matches!(self, Interface::Wsgi(_))
-    }
-
     /// Whether the reactor needs no interpreter, because the application runs on threads of its own.
     pub(crate) fn is_pooled(&self) -> bool {
         matches!(self, Interface::Wsgi(wsgi) if wsgi.is_pooled())
@@ -175,7 +170,7 @@ macro_rules! whichever {
 
 impl App for Interface {
     #[inline]
-    fn call(&mut self, request: &Request<'_>, responder: &mut Responder<'_>) -> Outcome {
+    fn call(&mut self, request: &Request<'_>, responder: &mut Responder) -> Outcome {
         // The native application is called in one place for both, so that the call is inlined here.
         let (native, mounts) = match self {
             Interface::Native(native) => (native, None),

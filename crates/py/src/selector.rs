@@ -157,6 +157,7 @@ impl Selector {
             let wait_ms = worker.app.wait_begins(wait_ms);
             let interrupted = wait(py, worker, memory, wait_ms)?;
             worker.app.wait_ends();
+            server.calls_follow(worker);
             let is_own_ready = worker.dispatch();
             let has_work = watch.as_ref().map_or(Ok(false), LoopWatch::has_work)?;
             let is_due = end.is_some_and(|end| loop_ms == Some(0) || Instant::now() >= end);

@@ -126,7 +126,7 @@ impl Server {
                 .attach(event_loop, own_selector, server.eager_tasks)?;
             runner.contexts.start_here(py)?;
         }
-        if worker.app.runs_coroutines() {
+        if !worker.app.is_pooled() {
             server.flusher.start(&server.worker, &server.exchanges)?;
         }
         drop(worker);
@@ -247,6 +247,7 @@ impl Server {
         self.before_pass(worker);
         worker.before_wait();
         worker.wait(Some(0))?;
+        self.calls_follow(worker);
         worker.dispatch();
         let wait_ms = worker.before_wait();
         let wait_ms = worker.app.wait_begins(wait_ms);
@@ -295,6 +296,13 @@ impl Server {
         worker.app.pass_begins();
         if self.drain_asked.swap(false, Ordering::Relaxed) {
             worker.drain();
+        }
+    }
+
+    /// The wait is over: what it found may be requests.
+    pub(crate) fn calls_follow(&self, worker: &Worker<Interface>) {
+        if worker.has_events() {
+            self.exchanges.watch.calls_follow();
         }
     }
 

@@ -250,7 +250,7 @@ impl Wsgi {
 
 impl App for Wsgi {
     #[inline]
-    fn call(&mut self, request: &server::Request<'_>, responder: &mut Responder<'_>) -> Outcome {
+    fn call(&mut self, request: &server::Request<'_>, responder: &mut Responder) -> Outcome {
         match &mut self.calls {
             Calls::Inline(inline) => inline.call(&mut self.runner, request, responder),
             Calls::Pooled(intake, limits) => queue(intake, limits, request, responder),
@@ -313,7 +313,7 @@ fn queue(
     intake: &mut Intake,
     limits: &Limits,
     request: &server::Request<'_>,
-    responder: &mut Responder<'_>,
+    responder: &mut Responder,
 ) -> Outcome {
     let content = match request.content {
         Content::Whole(content) => Some(content),

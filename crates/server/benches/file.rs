@@ -27,7 +27,7 @@ struct Sends {
 }
 
 impl App for Sends {
-    fn call(&mut self, request: &Request<'_>, _: &mut Responder<'_>) -> Outcome {
+    fn call(&mut self, request: &Request<'_>, _: &mut Responder) -> Outcome {
         let head = Response {
             status: 200,
             length: Some(self.length),

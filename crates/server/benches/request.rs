@@ -25,7 +25,7 @@ const SENDS_PER_ROUND: usize = 10;
 struct Constant;
 
 impl App for Constant {
-    fn call(&mut self, _: &Request<'_>, responder: &mut Responder<'_>) -> Outcome {
+    fn call(&mut self, _: &Request<'_>, responder: &mut Responder) -> Outcome {
         let fields = Fields::constant(b"Content-Type: text/plain; charset=utf-8\r\n");
         responder.respond(200, fields, b"Hello, World!");
         Outcome::Responded

@@ -76,7 +76,7 @@ pub enum Abort {
 /// What responds to requests. Runs on the reactor's thread: while it works, no connection is served.
 pub trait App {
     /// Responds to `request`, at once or later.
-    fn call(&mut self, request: &Request<'_>, responder: &mut Responder<'_>) -> Outcome;
+    fn call(&mut self, request: &Request<'_>, responder: &mut Responder) -> Outcome;
 
     /// Pushes the next part of a streamed response to `out`.
     fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled;

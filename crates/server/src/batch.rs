@@ -2,10 +2,16 @@
 //!
 //! The application's code and the kernel's way of sending are both larger than what the processor keeps at hand: taking turns, each pushes
 //! the other out. A few calls in a row and then as many sends cost up to a tenth less (bench: keep-alive, asgi, wsgi). For that a response
-//! waits until a tick of the clock is over, and for the call that is then under way. Where calls take long, that is much for nothing: so
-//! after such a wait none waits for some time.
+//! waits until a tick of the clock is over, and for the call that is then under way, unless somebody sends them meanwhile
+//! ([`Batch::send_now`]). Where calls take long, waiting gains nothing: so after such a wait none waits for some time.
+
+mod exits;
+
+use net::Sent;
 
 use crate::id::ConnectionId;
+
+pub(crate) use self::exits::Exits;
 
 /// More would gain little, and the first of them waits for all.
 pub(crate) const RESPONSES_MAX: usize = 8;
@@ -22,10 +28,23 @@ const REST_MS: u64 = 1000;
 pub(crate) struct Batch {
     is_open: bool,
     bytes: Vec<u8>,
-    /// The connections they belong to, each with where its bytes end.
-    ends: Vec<(ConnectionId, usize)>,
+    /// The connections they belong to, in the order of their bytes.
+    waiting: Vec<Waiting>,
+    /// Where they leave if they do not wait for the end of the call.
+    pub(crate) exits: Exits,
     began_ms: u64,
     rests_until_ms: u64,
+}
+
+/// One connection's part of the bytes.
+#[derive(Clone, Copy)]
+struct Waiting {
+    connection: ConnectionId,
+    /// Where its bytes begin that were not sent.
+    start: usize,
+    end: usize,
+    /// Bytes that were sent already.
+    sent_bytes: usize,
 }
 
 impl Batch {
@@ -45,48 +64,90 @@ impl Batch {
         if !self.is_open || out.len() > WAITING_BYTES_MAX {
             return false;
         }
-        if self.ends.is_empty() {
+        if self.waiting.is_empty() {
             self.began_ms = now_ms;
             if now_ms < self.rests_until_ms {
                 return false;
             }
         }
+        let start = self.bytes.len();
         self.bytes.append(out);
-        self.ends.push((connection, self.bytes.len()));
+        self.waiting.push(Waiting {
+            connection,
+            start,
+            end: self.bytes.len(),
+            sent_bytes: 0,
+        });
         true
+    }
+
+    /// Sends what waits, as far as the sockets take it; the rest keeps its place. False when there is a rest.
+    ///
+    /// Cost: one system call for each connection.
+    #[cold]
+    pub(crate) fn send_now(&mut self) -> bool {
+        let mut has_left = true;
+        for waiting in &mut self.waiting {
+            let unsent = self.bytes.get(waiting.start..waiting.end);
+            let unsent = unsent.unwrap_or_default();
+            let Some(transport) = self.exits.transport(waiting.connection) else {
+                continue;
+            };
+            if unsent.is_empty() {
+                continue;
+            }
+            match transport.send(unsent) {
+                Sent::Bytes(count) => {
+                    waiting.start += count;
+                    waiting.sent_bytes += count;
+                }
+                // Nobody gets it. The event that reports it ends the connection.
+                Sent::Broken(_) => waiting.start = waiting.end,
+            }
+            has_left &= waiting.start == waiting.end;
+        }
+        has_left
     }
 
     /// Whether it has to leave now.
     #[inline]
     pub(crate) fn is_due(&mut self, now_ms: u64) -> bool {
-        if self.ends.is_empty() {
+        if self.waiting.is_empty() {
             return false;
         }
         if now_ms.saturating_sub(self.began_ms) >= SLOW_MS {
             self.rests_until_ms = now_ms + REST_MS;
         }
-        self.ends.len() >= RESPONSES_MAX || now_ms != self.began_ms
+        self.waiting.len() >= RESPONSES_MAX || now_ms != self.began_ms
     }
 
-    /// It leaves: until it is opened again, nothing waits. Gives whose turn is the `index`-th, and puts what it sends into `out`.
-    pub(crate) fn leave(&mut self, index: usize, out: &mut Vec<u8>) -> Option<ConnectionId> {
+    /// It leaves: until it is opened again, nothing waits. Gives whose turn is the `index`-th and how much of it was sent already, and puts
+    /// what it sends into `out`.
+    pub(crate) fn leave(
+        &mut self,
+        index: usize,
+        out: &mut Vec<u8>,
+    ) -> Option<(ConnectionId, usize)> {
         self.is_open = false;
-        let start = match index.checked_sub(1) {
-            Some(before) => self.ends.get(before)?.1,
-            None => 0,
-        };
-        let Some((connection, end)) = self.ends.get(index).copied() else {
-            self.ends.clear();
+        let Some(waiting) = self.waiting.get(index) else {
+            self.waiting.clear();
             self.bytes.clear();
             return None;
         };
-        out.extend_from_slice(self.bytes.get(start..end).unwrap_or_default());
-        Some(connection)
+        let unsent = self.bytes.get(waiting.start..waiting.end);
+        out.extend_from_slice(unsent.unwrap_or_default());
+        Some((waiting.connection, waiting.sent_bytes))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    use net::Transport;
+
     use super::*;
 
     const NOW_MS: u64 = 5000;
@@ -98,7 +159,7 @@ mod tests {
     fn left(batch: &mut Batch) -> Vec<(u32, Vec<u8>)> {
         let leave = |index| {
             let mut out = Vec::new();
-            let connection = batch.leave(index, &mut out)?;
+            let (connection, _) = batch.leave(index, &mut out)?;
             Some((connection.key, out))
         };
         (0..).map_while(leave).collect()
@@ -150,5 +211,46 @@ mod tests {
         assert!(!batch.takes(id(1), &mut long, NOW_MS) && long.len() == WAITING_BYTES_MAX + 1);
         assert!(left(&mut batch).is_empty());
         assert!(!batch.takes(id(1), &mut b"closed".to_vec(), NOW_MS));
+    }
+
+    #[test]
+    fn what_was_sent_during_a_call_does_not_leave_again() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut batch = Batch::default();
+        batch.exits.open(
+            id(1),
+            Arc::new(Transport::from_blocking(theirs.into()).unwrap()),
+        );
+        batch.open();
+        assert!(batch.takes(id(1), &mut b"response".to_vec(), NOW_MS));
+        // One of a connection that has had the same place and is no more.
+        let gone = ConnectionId {
+            generation: 0,
+            ..id(1)
+        };
+        assert!(batch.takes(gone, &mut b"another's".to_vec(), NOW_MS));
+        assert!(batch.send_now());
+        let mut arrived = [0; 64];
+        let count = (&ours).read(&mut arrived).unwrap();
+        assert_eq!(&arrived[..count], b"response");
+        let mut out = Vec::new();
+        assert_eq!(batch.leave(0, &mut out), Some((id(1), 8)));
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn what_the_socket_does_not_take_keeps_its_place() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let transport = Arc::new(Transport::from_blocking(theirs.into()).unwrap());
+        while matches!(transport.send(&[b'.'; 65536]), Sent::Bytes(65536)) {}
+        while matches!(transport.send(b"."), Sent::Bytes(1)) {}
+        let mut batch = Batch::default();
+        batch.exits.open(id(1), Arc::clone(&transport));
+        batch.open();
+        assert!(batch.takes(id(1), &mut b"response".to_vec(), NOW_MS));
+        assert!(!batch.send_now());
+        batch.exits.close(id(1));
+        drop((ours, transport));
+        assert_eq!(left(&mut batch), [(1, b"response".to_vec())]);
     }
 }

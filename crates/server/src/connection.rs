@@ -10,6 +10,8 @@
 //! Two laws hold: every open connection has a deadline, or an application that owes a response, or a turn that is due; and when all
 //! applications have responded and all peers have ended, nothing is left (`tests/model/main.rs`).
 
+use std::sync::Arc;
+
 use net::{Peer, Poller, Received, Transport};
 
 use crate::app::{Abort, App};
@@ -65,7 +67,7 @@ fn protocol_of(_first: &[u8], now_ms: u64) -> Phase {
 
 impl Connection {
     pub(crate) fn new(
-        transport: Transport,
+        transport: Arc<Transport>,
         id: ConnectionId,
         peers: (Peer, Peer),
         now_ms: u64,
@@ -220,6 +222,17 @@ impl Connection {
     #[inline]
     pub(crate) fn settle<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
         self.serve(context, app, |h1, turn| h1.settle(turn))
+    }
+
+    /// So many of the bytes that it had to send were sent while another connection had its turn.
+    #[cold]
+    pub(crate) fn was_sent(&mut self, context: &mut Context, count: usize) {
+        self.link.was_sent(context, count);
+    }
+
+    /// Whether it has read more than it could use: a request may begin in its turn.
+    pub(crate) fn has_unused_input(&self) -> bool {
+        matches!(&self.phase, Phase::H1(h1) if h1.has_unused_input())
     }
 
     /// Sends what is written, and has another turn.

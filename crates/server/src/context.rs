@@ -3,9 +3,8 @@
 use net::Clock;
 
 use crate::access_log::{AccessLog, LogRecord};
-use crate::batch::Batch;
 use crate::limits::Limits;
-use crate::responder::Stamp;
+use crate::responder::{Responder, Stamp};
 use crate::share::Share;
 use crate::timeouts::Timeouts;
 
@@ -20,12 +19,9 @@ pub(crate) struct Context {
     pub(crate) clock: Clock,
     /// The last field section of any connection: one per worker, so that an idle connection owns none.
     pub(crate) memo: wire::SectionMemo,
-    pub(crate) stamp: Stamp,
+    /// What responds to the request that is under way, the responses of the connection that is being served, and those of others that wait.
+    pub(crate) responder: Responder,
     pub(crate) log: Option<AccessLog>,
-    /// Responses of the connection that is being served; empty between connections.
-    pub(crate) out: Vec<u8>,
-    /// What waits for other connections' responses, to leave with them.
-    pub(crate) batch: Batch,
     /// What the connection that is being served may still do in its turn.
     pub(crate) share: Share,
     pub(crate) draining_since_ms: Option<u64>,
@@ -52,10 +48,8 @@ impl Context {
             timeouts,
             clock,
             memo: wire::SectionMemo::new(),
-            stamp,
+            responder: Responder::new(stamp),
             log,
-            out: Vec::new(),
-            batch: Batch::default(),
             share: Share::default(),
             draining_since_ms: None,
             content_bytes: 0,
@@ -91,9 +85,10 @@ impl Context {
     /// Empties the send buffer, and gives it back if it grew too long to be kept.
     #[inline]
     pub(crate) fn clear_out(&mut self) {
-        self.out.clear();
-        if self.out.capacity() > OUT_KEPT_BYTES {
-            self.out = Vec::new();
+        let out = &mut self.responder.out;
+        out.clear();
+        if out.capacity() > OUT_KEPT_BYTES {
+            *out = Vec::new();
         }
     }
 }

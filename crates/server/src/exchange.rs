@@ -17,7 +17,7 @@ pub(crate) mod output;
 use crate::access_log::LogRecord;
 use crate::id::ExchangeId;
 use crate::mailbox::Command;
-use crate::responder::Stamp;
+use crate::responder::Responder;
 use crate::response::{FilePart, Response};
 
 use self::output::Output;
@@ -42,9 +42,9 @@ pub(crate) trait Encoder {
     /// Writes an interim response, if its recipient knows such.
     fn inform(&mut self, out: &mut Output, status: u16, field_section: &[u8]);
     /// Writes a whole response. Gives the bytes of its content that are sent.
-    fn respond(&mut self, out: &mut Output, stamp: &mut Stamp, response: &Response) -> u64;
+    fn respond(&mut self, out: &mut Output, responder: &mut Responder, response: &Response) -> u64;
     /// Writes the head of a streamed response. False when nothing may follow.
-    fn begin(&mut self, out: &mut Output, stamp: &mut Stamp, response: &Response) -> bool;
+    fn begin(&mut self, out: &mut Output, responder: &mut Responder, response: &Response) -> bool;
     /// Drops the parts that follow: none may be sent.
     fn drop_parts(&mut self);
     /// Writes a part of the content.
@@ -84,7 +84,7 @@ impl Exchange {
     pub(crate) fn obey(
         &mut self,
         encoder: &mut impl Encoder,
-        stamp: &mut Stamp,
+        responder: &mut Responder,
         command: Command,
     ) -> Obeyed {
         match (command, self.progress) {
@@ -93,16 +93,16 @@ impl Exchange {
                 self.awaits_writable = true;
             }
             (Command::Respond(response), Progress::Waiting) => {
-                self.respond(encoder, stamp, &response);
+                self.respond(encoder, responder, &response);
             }
             (Command::Begin(response), Progress::Waiting) => {
-                return self.begin(encoder, stamp, &response, Progress::Pushed);
+                return self.begin(encoder, responder, &response, Progress::Pushed);
             }
             (Command::BeginOpen(response), Progress::Waiting) => {
-                self.begin_open(encoder, stamp, &response);
+                self.begin_open(encoder, responder, &response);
             }
             (Command::Stream(response), Progress::Waiting) => {
-                return self.begin(encoder, stamp, &response, Progress::Pulled);
+                return self.begin(encoder, responder, &response, Progress::Pulled);
             }
             (Command::Write(part), Progress::Pushed) => {
                 self.part(encoder, &part);
@@ -115,7 +115,7 @@ impl Exchange {
             (Command::Finish, Progress::Pushed) => self.finish(encoder, b""),
             (Command::FinishWith(trailers), Progress::Pushed) => self.finish(encoder, &trailers),
             (Command::Fail, Progress::Waiting) => {
-                self.respond(encoder, stamp, &Response::failure());
+                self.respond(encoder, responder, &Response::failure());
             }
             (Command::Fail, Progress::Pushed | Progress::Pulled) => self.cut(),
             _ => {}
@@ -127,10 +127,10 @@ impl Exchange {
     pub(crate) fn respond(
         &mut self,
         encoder: &mut impl Encoder,
-        stamp: &mut Stamp,
+        responder: &mut Responder,
         response: &Response,
     ) {
-        let content_bytes = encoder.respond(&mut self.out, stamp, response);
+        let content_bytes = encoder.respond(&mut self.out, responder, response);
         self.progress = Progress::Done;
         self.note(response.status, content_bytes);
     }
@@ -138,12 +138,12 @@ impl Exchange {
     fn begin(
         &mut self,
         encoder: &mut impl Encoder,
-        stamp: &mut Stamp,
+        responder: &mut Responder,
         response: &Response,
         progress: Progress,
     ) -> Obeyed {
         self.note(response.status, 0);
-        if encoder.begin(&mut self.out, stamp, response) {
+        if encoder.begin(&mut self.out, responder, response) {
             self.progress = progress;
             return Obeyed::Quietly;
         }
@@ -151,8 +151,13 @@ impl Exchange {
         Obeyed::EndedEarly
     }
 
-    fn begin_open(&mut self, encoder: &mut impl Encoder, stamp: &mut Stamp, response: &Response) {
-        if self.begin(encoder, stamp, response, Progress::Pushed) == Obeyed::EndedEarly {
+    fn begin_open(
+        &mut self,
+        encoder: &mut impl Encoder,
+        responder: &mut Responder,
+        response: &Response,
+    ) {
+        if self.begin(encoder, responder, response, Progress::Pushed) == Obeyed::EndedEarly {
             self.progress = Progress::Pushed;
             encoder.drop_parts();
         }

@@ -148,6 +148,11 @@ impl H1 {
         matches!(self.reading, Reading::Idle | Reading::Head)
     }
 
+    /// Whether it has read more than it could use.
+    pub(crate) fn has_unused_input(&self) -> bool {
+        !self.input.is_empty()
+    }
+
     /// The peer sends no more: the handlers at work are told when it seems to be gone, also while what it sent before waits to be read.
     pub(crate) fn peer_ended<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         let now_ms = turn.now_ms();

@@ -1,7 +1,7 @@
 //! Names of connections and exchanges, which are never used again for another.
 
 /// Names one connection: its place among the open ones, and which of the connections that have had the place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ConnectionId {
     pub(crate) key: u32,
     pub(crate) generation: u32,

@@ -17,6 +17,7 @@ mod backlog;
 mod departure;
 
 use std::os::fd::AsFd as _;
+use std::sync::Arc;
 
 use net::{FileSent, Interest, Peer, Poller, Received, Sent, Token, Transport};
 
@@ -96,7 +97,8 @@ const LARGE_BYTES: usize = 65_536;
 
 /// One end of a connection.
 pub(crate) struct Link {
-    transport: Transport,
+    /// Shared with [`crate::batch::Exits`].
+    transport: Arc<Transport>,
     pub(crate) id: ConnectionId,
     pub(crate) client: Peer,
     pub(crate) server: Peer,
@@ -115,7 +117,7 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(
-        transport: Transport,
+        transport: Arc<Transport>,
         id: ConnectionId,
         (client, server): (Peer, Peer),
         now_ms: u64,
@@ -260,11 +262,11 @@ impl Link {
     #[inline]
     pub(crate) fn flush(&mut self, context: &mut Context, is_followed: bool) -> Result<(), Broken> {
         if let Sending::Full(backlog) = &mut self.sending {
-            backlog.push(&mut context.out);
+            backlog.push(&mut context.responder.out);
             return Ok(());
         }
         self.note_arrival();
-        let sent = self.transmit(&context.out, is_followed);
+        let sent = self.transmit(&context.responder.out, is_followed);
         let result = self.sent(context, sent);
         context.clear_out();
         result
@@ -292,9 +294,9 @@ impl Link {
             return Err(Broken);
         };
         self.took(context, count);
-        if count < context.out.len() {
+        if count < context.responder.out.len() {
             let mut backlog = self.blocked(context);
-            backlog.take(&mut context.out, count);
+            backlog.take(&mut context.responder.out, count);
             self.sending = Sending::Full(backlog);
         }
         Ok(())
@@ -329,16 +331,17 @@ impl Link {
         self.sent_bytes as i64 - self.transport.unacknowledged_bytes() as i64
     }
 
-    /// Where bytes may be sent while the application is called; see [`Link::was_sent`].
-    #[inline]
-    pub(crate) fn transport(&self) -> &Transport {
-        &self.transport
+    /// The responder has sent something during its call.
+    #[cold]
+    pub(crate) fn was_sent_in_call(&mut self, context: &mut Context) {
+        let count = context.responder.sent_bytes;
+        self.is_guarded |= context.responder.forget_sent();
+        self.was_sent(context, count);
     }
 
     /// So many bytes were sent while the application was called.
     #[cold]
-    pub(crate) fn was_sent(&mut self, context: &mut Context, count: usize, is_guarded: bool) {
-        self.is_guarded |= is_guarded;
+    pub(crate) fn was_sent(&mut self, context: &mut Context, count: usize) {
         self.note_arrival();
         self.took(context, count);
     }
@@ -375,7 +378,7 @@ impl Link {
         length: u64,
     ) -> FileSent {
         self.note_arrival();
-        let transport = &self.transport;
+        let transport = &*self.transport;
         let sent = app.step_back(|| transport.send_file(&part.file, part.offset, length));
         match sent {
             FileSent::Bytes(count) => self.took(context, count as usize),

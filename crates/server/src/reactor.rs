@@ -284,6 +284,9 @@ impl<A: App> Worker<A> {
             key: key as u32,
             generation: self.generation,
         };
+        let transport = Arc::new(transport);
+        let exits = &mut self.context.responder.batch.exits;
+        exits.open(id, Arc::clone(&transport));
         entry.insert(Connection::new(transport, id, (client, server), now_ms));
         self.open.fetch_add(1, Ordering::Relaxed);
         self.accepting.opened(key, self.admitted(), now_ms);
@@ -326,14 +329,15 @@ impl<A: App> Worker<A> {
         let (context, app) = (&mut self.context, &mut self.app);
         let began_ms = context.clock.now_ms();
         context.share.begin(began_ms);
+        context.responder.connection = connection.id();
         let receive = &mut self.receive;
         let served = catch_unwind(AssertUnwindSafe(|| {
             serve(connection, context, app, receive)
         }));
         let fate = served.unwrap_or_else(|_| panicked(connection, context, app));
-        debug_assert!(context.out.is_empty(), "{LEFT_OVER}");
-        let has_left_over = !context.out.is_empty();
-        context.out.clear();
+        debug_assert!(context.responder.out.is_empty(), "{LEFT_OVER}");
+        let has_left_over = !context.responder.out.is_empty();
+        context.responder.out.clear();
         let now_ms = context.clock.tick();
         if now_ms != began_ms {
             connection.turn_took(began_ms, now_ms, context);
@@ -359,6 +363,7 @@ impl<A: App> Worker<A> {
     fn close(&mut self, key: usize, fate: Fate) {
         if let Some(connection) = self.connections.try_remove(key) {
             self.turned_away -= usize::from(connection.is_turned_away());
+            self.context.responder.batch.exits.close(connection.id());
             connection.close(&self.poller, &mut self.context, fate);
             self.open.fetch_sub(1, Ordering::Relaxed);
             self.closed(key);
@@ -370,13 +375,14 @@ impl<A> Drop for Worker<A> {
     /// Lets every connection go as [`Worker::stop`] does, without telling the application.
     fn drop(&mut self) {
         for connection in self.connections.drain() {
+            self.context.responder.batch.exits.close(connection.id());
             connection.close(&self.poller, &mut self.context, Fate::Reset);
         }
     }
 }
 
 fn panicked<A: App>(connection: &mut Connection, context: &mut Context, app: &mut A) -> Fate {
-    context.out.clear();
+    context.responder.give_up();
     // The application may panic again when it is told.
     let abandon = AssertUnwindSafe(|| connection.abandon(context, app));
     match catch_unwind(abandon) {

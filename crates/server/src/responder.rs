@@ -4,8 +4,11 @@ mod delimiter;
 mod fields;
 mod stamp;
 
-use net::{Sent, Transport};
+use net::Sent;
 use wire::{Method, RequestHead, Version};
+
+use crate::batch::Batch;
+use crate::id::ConnectionId;
 
 pub(crate) use self::delimiter::Delimiter;
 pub use self::fields::Fields;
@@ -31,9 +34,15 @@ impl Framing {
 }
 
 /// Writes the response to one request: a whole one, or the head of a streamed one.
-pub struct Responder<'a> {
-    out: &'a mut Vec<u8>,
-    stamp: &'a mut Stamp,
+///
+/// A worker has one, in one place for as long as it serves: so another thread can send during a call what is written
+/// ([`Responder::send_all_now`]), if whoever makes the call lends it.
+pub struct Responder {
+    /// Responses of the connection that is being served; empty between connections.
+    pub(crate) out: Vec<u8>,
+    /// What waits for other connections' responses, to leave with them.
+    pub(crate) batch: Batch,
+    pub(crate) stamp: Stamp,
     pub(crate) framing: Framing,
     pub(crate) status: u16,
     pub(crate) content_bytes: u64,
@@ -43,40 +52,85 @@ pub struct Responder<'a> {
     pub(crate) delimiter: Delimiter,
     /// A content was begun, and is not ended.
     pub(crate) is_open: bool,
-    /// Where this response may be sent during the call: nothing has to be sent before it.
-    pub(crate) socket: Option<&'a Transport>,
-    /// Bytes that were sent so, from the start of `out`.
+    /// Nothing has to be sent before `out`, and the socket takes it.
+    leaves_at_once: bool,
+    /// The connection that is being served.
+    pub(crate) connection: ConnectionId,
+    /// Bytes that were sent during the call, from the start of `out`.
     pub(crate) sent_bytes: usize,
     /// The connection is reset when it is closed.
-    pub(crate) is_guarded: bool,
+    is_guarded: bool,
     is_broken: bool,
 }
 
-impl<'a> Responder<'a> {
-    pub(crate) fn new(
-        out: &'a mut Vec<u8>,
-        stamp: &'a mut Stamp,
-        framing: Framing,
-    ) -> Responder<'a> {
+impl Responder {
+    pub(crate) fn new(stamp: Stamp) -> Responder {
         Responder {
-            out,
+            out: Vec::new(),
+            batch: Batch::default(),
             stamp,
-            framing,
+            framing: Framing {
+                is_head: false,
+                version: Version::Http11,
+                persistent: false,
+            },
             status: 0,
             content_bytes: 0,
             is_usual: false,
             delimiter: Delimiter::End,
             is_open: false,
-            socket: None,
+            leaves_at_once: false,
+            connection: ConnectionId::default(),
             sent_bytes: 0,
             is_guarded: false,
             is_broken: false,
         }
     }
 
+    /// A request is handed to the application.
+    #[inline]
+    pub(crate) fn call_begins(&mut self, framing: Framing, leaves_at_once: bool) {
+        self.framing = framing;
+        self.status = 0;
+        self.content_bytes = 0;
+        self.is_usual = false;
+        self.delimiter = Delimiter::End;
+        self.is_open = false;
+        self.leaves_at_once = leaves_at_once;
+    }
+
+    /// Forgets that something was sent during the call. True when the connection is to be reset when it is closed.
+    #[cold]
+    pub(crate) fn forget_sent(&mut self) -> bool {
+        self.sent_bytes = 0;
+        self.is_broken = false;
+        std::mem::take(&mut self.is_guarded)
+    }
+
+    /// The call has panicked.
+    #[cold]
+    pub(crate) fn give_up(&mut self) {
+        self.out.clear();
+        self.forget_sent();
+    }
+
+    /// Writes to another buffer, between two calls.
+    pub(crate) fn write_to<R>(
+        &mut self,
+        out: &mut Vec<u8>,
+        framing: Framing,
+        write: impl FnOnce(&mut Responder) -> R,
+    ) -> R {
+        self.call_begins(framing, false);
+        std::mem::swap(&mut self.out, out);
+        let written = write(self);
+        std::mem::swap(&mut self.out, out);
+        written
+    }
+
     /// Whether nothing has to be sent before this response, and the socket takes it.
     pub fn leaves_at_once(&self) -> bool {
-        self.socket.is_some()
+        self.leaves_at_once
     }
 
     /// Sends what is written, as far as the socket takes it, while the call goes on. Only where [`Responder::leaves_at_once`]; the rest
@@ -85,14 +139,17 @@ impl<'a> Responder<'a> {
     /// Cost: one system call, two for a content that only the end of the connection ends.
     #[cold]
     pub fn send_now(&mut self) {
-        let Some(socket) = self.socket.filter(|_| !self.out.is_empty()) else {
+        if !self.leaves_at_once || self.out.is_empty() {
+            return;
+        }
+        let Some(transport) = self.batch.exits.transport(self.connection) else {
             return;
         };
         if self.is_open && self.delimiter == Delimiter::End && !self.is_guarded {
             self.is_guarded = true;
-            socket.set_reset_on_close(true);
+            transport.set_reset_on_close(true);
         }
-        let sent = match socket.send(self.out) {
+        let sent = match transport.send(&self.out) {
             Sent::Bytes(count) => count,
             // Nobody gets what is written. The event that reports it ends the connection.
             Sent::Broken(_) => {
@@ -103,6 +160,15 @@ impl<'a> Responder<'a> {
         self.is_usual = false;
         self.sent_bytes += sent;
         self.out.drain(..sent);
+    }
+
+    /// As [`Responder::send_now`], and sends what waits for the end of the call: responses of other connections. False when sockets did
+    /// not take all of it.
+    #[cold]
+    pub fn send_all_now(&mut self) -> bool {
+        let has_left = self.batch.send_now();
+        self.send_now();
+        has_left && (self.out.is_empty() || !self.leaves_at_once)
     }
 
     /// Whether [`Responder::send_now`] found that the client has gone.
@@ -132,7 +198,7 @@ impl<'a> Responder<'a> {
         if !self.stamp.is_as_before(fields, content.len()) {
             self.stamp.remember(fields, content.len());
         }
-        (self.status, self.is_usual) = (status, true);
+        (self.status, self.is_usual) = (status, self.sent_bytes == 0);
         self.content_bytes = content.len() as u64;
         self.out.reserve(self.stamp.last.len() + content.len());
         self.out.extend_from_slice(&self.stamp.last);
@@ -195,13 +261,13 @@ impl<'a> Responder<'a> {
     /// Writes a part of the content, after [`Responder::begin`].
     pub fn push_part(&mut self, part: &[u8]) {
         self.content_bytes += part.len() as u64;
-        self.delimiter.push_part(self.out, part);
+        self.delimiter.push_part(&mut self.out, part);
     }
 
     /// Ends a content that was written in parts. False when it is shorter than was said: then it stays open.
     pub fn finish(&mut self) -> bool {
         match self.delimiter {
-            Delimiter::Chunks => wire::push_last_chunk(self.out, b""),
+            Delimiter::Chunks => wire::push_last_chunk(&mut self.out, b""),
             Delimiter::Length(1..) => return false,
             Delimiter::Length(0) | Delimiter::End => {}
         }
@@ -211,7 +277,7 @@ impl<'a> Responder<'a> {
 
     fn push_content_length(&mut self, length: u64) {
         self.out.extend_from_slice(b"Content-Length: ");
-        wire::push_decimal(self.out, length);
+        wire::push_decimal(&mut self.out, length);
         self.out.extend_from_slice(b"\r\n");
     }
 
@@ -220,7 +286,7 @@ impl<'a> Responder<'a> {
         if status == 200 && !fields.replaces_ours() {
             self.out.extend_from_slice(&self.stamp.ok);
         } else {
-            wire::push_status_line(self.out, status, fields.reason);
+            wire::push_status_line(&mut self.out, status, fields.reason);
             if !fields.has_server {
                 self.out.extend_from_slice(self.stamp.server);
             }
@@ -244,14 +310,19 @@ mod tests {
     const DATE: &str = "Server: bolide\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
 
     fn response(framing: Framing, status: u16, content: &[u8]) -> String {
-        let mut stamp = Stamp::new(true, 784_111_777);
-        let mut out = Vec::new();
-        Responder::new(&mut out, &mut stamp, framing).respond(
-            status,
-            Fields::constant(b"A: b\r\n"),
-            content,
-        );
-        String::from_utf8(out).unwrap()
+        let mut responder = responder(true, framing);
+        responder.respond(status, Fields::constant(b"A: b\r\n"), content);
+        written(&responder)
+    }
+
+    fn responder(has_server_field: bool, framing: Framing) -> Responder {
+        let mut responder = Responder::new(Stamp::new(has_server_field, 784_111_777));
+        responder.call_begins(framing, false);
+        responder
+    }
+
+    fn written(responder: &Responder) -> String {
+        String::from_utf8(responder.out.clone()).unwrap()
     }
 
     fn framing() -> Framing {
@@ -295,9 +366,7 @@ mod tests {
 
     #[test]
     fn streamed_responses_are_chunked_or_end_with_the_connection() {
-        let mut stamp = Stamp::new(false, 784_111_777);
-        let mut out = Vec::new();
-        let mut responder = Responder::new(&mut out, &mut stamp, framing());
+        let mut responder = responder(false, framing());
         assert!(responder.begin(200, Fields::constant(b""), None));
         assert_eq!(responder.delimiter, Delimiter::Chunks);
         assert!(responder.framing.persistent);
@@ -305,25 +374,23 @@ mod tests {
             version: Version::Http10,
             ..framing()
         };
-        let mut responder = Responder::new(&mut out, &mut stamp, old);
+        responder.call_begins(old, false);
         assert!(responder.begin(200, Fields::constant(b""), None));
         assert_eq!(responder.delimiter, Delimiter::End);
         assert!(!responder.framing.persistent);
         let date = "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
         let chunked = format!("HTTP/1.1 200 OK\r\n{date}Transfer-Encoding: chunked\r\n\r\n");
         let until_close = format!("HTTP/1.1 200 OK\r\n{date}Connection: close\r\n\r\n");
-        assert_eq!(String::from_utf8(out).unwrap(), chunked + &until_close);
+        assert_eq!(written(&responder), chunked + &until_close);
     }
 
     #[test]
     fn a_length_that_is_known_is_sent() {
         let head = |framing: Framing, status: u16| {
-            let mut stamp = Stamp::new(true, 784_111_777);
-            let mut out = Vec::new();
-            let mut responder = Responder::new(&mut out, &mut stamp, framing);
+            let mut responder = responder(true, framing);
             let has_parts = responder.begin(status, Fields::constant(b""), Some(7));
             let persistent = responder.framing.persistent;
-            (has_parts, persistent, String::from_utf8(out).unwrap())
+            (has_parts, persistent, written(&responder))
         };
         let old = Framing {
             version: Version::Http10,
@@ -346,11 +413,9 @@ mod tests {
     #[test]
     fn an_applications_own_date_or_server_replaces_that_one_only() {
         let head = |lines: &'static [u8]| {
-            let mut stamp = Stamp::new(true, 784_111_777);
-            let mut out = Vec::new();
-            let fields = Fields::of_application(lines);
-            Responder::new(&mut out, &mut stamp, framing()).respond(200, fields, b"");
-            String::from_utf8(out).unwrap()
+            let mut responder = responder(true, framing());
+            responder.respond(200, Fields::of_application(lines), b"");
+            written(&responder)
         };
         let (server, date) = DATE.split_at("Server: bolide\r\n".len());
         let rest = "Content-Length: 0\r\n\r\n";
@@ -376,10 +441,14 @@ mod tests {
         let expected =
             format!("HTTP/1.1 205 Reset Content\r\n{DATE}A: b\r\nContent-Length: 0\r\n\r\n");
         assert_eq!(response(framing(), 205, b"hi"), expected);
-        let mut stamp = Stamp::new(true, 784_111_777);
-        let mut out = Vec::new();
-        let mut responder = Responder::new(&mut out, &mut stamp, framing());
+        let mut responder = responder(true, framing());
         assert!(!responder.begin(205, Fields::constant(b"A: b\r\n"), None));
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        assert_eq!(written(&responder), expected);
+    }
+
+    #[test]
+    fn another_thread_may_use_it() {
+        fn assert_is_send(_: impl Send) {}
+        assert_is_send(responder(true, framing()));
     }
 }

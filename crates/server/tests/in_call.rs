@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::{Server, get, response};
+use harness::{Server, get, post, post_chunked, response};
 use server::{Abort, Command};
 
 #[test]
@@ -118,4 +118,107 @@ fn responses_leave_in_order_between_two_passes_too() {
     for content in ["one", "two"] {
         assert_eq!(server.response(&mut client).content, content);
     }
+}
+
+/// What the witness has of a whole response to a target.
+fn assert_has_response(server: &Server, target: &str) {
+    let witnessed = &server.worker.app.witnessed;
+    let first = witnessed.first().map(String::as_str).unwrap_or_default();
+    assert!(first.starts_with("HTTP/1.1 200 OK\r\n"), "{witnessed:?}");
+    assert!(
+        first.ends_with(&format!("\r\n\r\n{target}")),
+        "{witnessed:?}"
+    );
+}
+
+#[test]
+fn a_response_of_another_connection_does_not_wait_for_the_call() {
+    let mut server = Server::new();
+    let mut fast = server.connect_with_witness();
+    let mut slow = server.connect();
+    for round in ["/1", "/2"] {
+        server.worker.app.witnessed.clear();
+        fast.send(&get(round));
+        slow.send(&get("/slow"));
+        server.pass();
+        assert_has_response(&server, round);
+        assert_eq!(server.response(&mut slow).content, "/slow");
+        assert!(fast.is_quiet(), "it was sent twice");
+    }
+}
+
+#[test]
+fn a_response_to_a_client_that_has_gone_disturbs_nobody() {
+    let mut server = Server::new();
+    let gone = server.connect();
+    let mut fast = server.connect_with_witness();
+    let mut slow = server.connect();
+    for client in [&gone, &fast, &slow] {
+        client.send(&get("/begin"));
+    }
+    server.pass();
+    for client in [&mut fast, &mut slow] {
+        client.receive();
+        client.forget();
+    }
+    gone.send(&get("/gone"));
+    fast.send(&get("/fast"));
+    slow.send(&get("/slow"));
+    server.worker.app.witnessed.clear();
+    let mut gone = Some(gone);
+    server.worker.app.on_call = Some(Box::new(move || drop(gone.take())));
+    server.pass();
+    assert_has_response(&server, "/fast");
+    assert_eq!(server.response(&mut slow).content, "/slow");
+    server.settle();
+    server.worker.app.witness = None;
+    drop((fast, slow));
+    server.pass_until(|server| server.is_empty());
+}
+
+#[test]
+fn the_responses_before_it_on_its_connection_do_not_wait_for_the_call() {
+    for behind in [
+        get("/slow"),
+        post("/slow", "content"),
+        post_chunked("/slow"),
+        get("/later") + &get("/slow"),
+    ] {
+        let mut server = Server::new();
+        let client = server.connect_with_witness();
+        client.send(&(get("/fast") + &behind));
+        server.pass();
+        assert_has_response(&server, "/fast");
+    }
+}
+
+#[test]
+fn what_others_have_posted_does_not_wait_for_a_call_that_a_response_lets_begin() {
+    for order in [[0, 1], [1, 0]] {
+        let mut server = Server::new();
+        let other = server.connect_with_witness();
+        let mut client = server.connect();
+        other.send(&(get("/later/0") + &post("/slow", "content")));
+        client.send(&(get("/later/1") + &post("/slow", "content")));
+        server.settle();
+        for number in order {
+            server.respond(server.exchange(&format!("/later/{number}")), "posted");
+        }
+        server.settle();
+        assert_has_response(&server, "posted");
+        assert_eq!(server.response(&mut client).content, "posted");
+        assert_eq!(server.response(&mut client).content, "/slow");
+    }
+}
+
+#[test]
+fn a_response_of_another_connection_does_not_wait_for_a_part_that_is_pulled() {
+    let mut server = Server::new();
+    let fast = server.connect_with_witness();
+    let mut streamed = server.connect();
+    fast.send(&get("/fast"));
+    streamed.send(&get("/pull/2"));
+    server.pass();
+    assert_has_response(&server, "/fast");
+    assert_eq!(server.response(&mut streamed).content, "pppppppppp");
 }

@@ -7,7 +7,7 @@ import asyncio
 import json
 from typing import Any
 
-from until import let_go
+from until import keep, let_go
 
 SEEN: dict[str, Any] = {"background": 0}
 START = {"type": "http.response.start", "status": 200, "headers": []}
@@ -80,6 +80,12 @@ async def fails(send: Any, way: str, path: str) -> None:
     raise RuntimeError("behind a part")
 
 
+async def keeps(send: Any, way: str, path: str) -> None:
+    """Keep the thread before the response."""
+    keep(way, path)
+    await whole(send, b"kept")
+
+
 async def waits(send: Any, way: str, path: str) -> None:
     """Keep the thread behind the first part, then suspend."""
     await send(START)
@@ -108,5 +114,6 @@ async def behind(send: Any, way: str, path: str) -> None:
 
 
 KINDS = {
-    each.__name__: each for each in (seen, parts, lengthy, short, fails, waits, background, behind)
+    each.__name__: each
+    for each in (seen, parts, lengthy, short, fails, keeps, waits, background, behind)
 }

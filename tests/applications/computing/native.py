@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
-from until import let_go
+from until import keep, let_go
 
-from bolide import App, Request
+from bolide import App, HTTPError, Request
 
 app = App()
 
@@ -34,6 +34,37 @@ async def later(request: Request) -> AsyncIterator[str]:
     """Stream from an asynchronous generator, behind a suspension."""
     await asyncio.sleep(0)
     return two(request)
+
+
+@app.get("/keeps")
+def keeps(request: Request) -> str:
+    """Keep the thread before the response."""
+    keep(request.query["way"], request.query["path"])
+    return "kept"
+
+
+@app.get("/async-keeps")
+async def async_keeps(request: Request) -> str:
+    """As `keeps`, in a coroutine."""
+    return keeps(request)
+
+
+@app.get("/error-keeps")
+async def error_keeps(request: Request) -> str:
+    """As `keeps`, in what responds to an error."""
+    raise HTTPError(418, "kept")
+
+
+@app.error_handler(418)
+def teapot(request: Request, error: HTTPError) -> str:
+    """Keep the thread before the response to an error."""
+    return keeps(request)
+
+
+@app.get("/")
+def quick(request: Request) -> str:
+    """Respond at once."""
+    return "quick"
 
 
 async def two(request: Request) -> AsyncIterator[str]:

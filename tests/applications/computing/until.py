@@ -4,6 +4,12 @@ import os
 from pathlib import Path
 
 
+def keep(way: str, path: str) -> None:
+    """Say that the thread is kept, and keep it."""
+    Path(f"{path}.kept").touch()
+    let_go(way, path)
+
+
 def let_go(way: str, path: str) -> None:
     """Block or compute until a FIFO at a path is written to, or a file is there."""
     if way == "blocks":

@@ -3,14 +3,18 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from until import let_go
+from until import keep, let_go
 
 
 def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
     """Do what the query string says: `WHAT,WAY,PATH`."""
-    what, way, path = environ["QUERY_STRING"].split(",")
+    what, way, path = (environ["QUERY_STRING"] or "quick,,").split(",")
     fields = [("Content-Length", "6")] if what.endswith("lengthy") else []
     write = start_response("200 OK", fields)
+    if what in ("quick", "keeps"):
+        if what == "keeps":
+            keep(way, path)
+        return [what.encode()]
     if what.startswith("blocks"):
         return blocks(way, path)
     for block in (b"one", b"two"):

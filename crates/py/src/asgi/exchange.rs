@@ -199,7 +199,7 @@ impl Exchange {
     pub(crate) fn first_step_ends(
         &self,
         py: Python<'_>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> PyResult<Direct> {
         let direct = self.with(py, |state| match (state.written, state.progress) {
             (Written::Whole, _) => {
@@ -424,8 +424,7 @@ impl Exchange {
         let (before, is_direct) = self.with(py, |state| {
             let before = state.advance(more, content.len() as u64)?;
             if let (true, Some(id)) = (state.is_direct, state.id) {
-                let write =
-                    |responder: &mut Responder<'_>| state.write_now(responder, content, more);
+                let write = |responder: &mut Responder| state.write_now(responder, content, more);
                 let is_written = self.exchanges.write_in_call(py, id, write);
                 if is_written != Some(true) {
                     state.keep(part.as_ref());

@@ -20,12 +20,7 @@ impl State {
 
     /// Writes a part of the content to the responder of the first step, with the head if it is the first. False when the part has to be
     /// kept: something has to leave before this response, or it cannot be framed before it is complete.
-    pub(super) fn write_now(
-        &mut self,
-        responder: &mut Responder<'_>,
-        part: &[u8],
-        more: bool,
-    ) -> bool {
+    pub(super) fn write_now(&mut self, responder: &mut Responder, part: &[u8], more: bool) -> bool {
         if self.written == Written::Nothing {
             if !responder.leaves_at_once() || !self.parts.is_empty() {
                 return false;
@@ -57,7 +52,7 @@ impl State {
     }
 
     /// Writes a response that was sent in one part.
-    pub(super) fn write_whole(&mut self, responder: &mut Responder<'_>, content: &[u8]) {
+    pub(super) fn write_whole(&mut self, responder: &mut Responder, content: &[u8]) {
         let (response, fields) = (&self.head.response, self.head.fields());
         if self.has_no_content() {
             // Content that was sent anyway has the length that the content would have.
@@ -70,7 +65,7 @@ impl State {
     }
 
     /// Writes a complete response.
-    pub(super) fn write(&mut self, py: Python<'_>, responder: &mut Responder<'_>) {
+    pub(super) fn write(&mut self, py: Python<'_>, responder: &mut Responder) {
         let (response, fields) = (&self.head.response, self.head.fields());
         if self.is_streamed {
             if responder.begin(response.status, fields, response.length) {

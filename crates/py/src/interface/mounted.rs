@@ -218,7 +218,7 @@ impl Fallback for Mounts {
         &mut self,
         runner: &mut Runner,
         request: &server::Request<'_>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> Option<Outcome> {
         ffi::attached(|py| {
             let Some(index) = self.find(request.head.path) else {
@@ -300,7 +300,7 @@ impl Guest {
         &mut self,
         py: Python<'_>,
         request: &server::Request<'_>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> Outcome {
         match self {
             Guest::Asgi(asgi) => asgi.call(request, responder),

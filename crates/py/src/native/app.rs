@@ -42,7 +42,7 @@ impl Native {
         &mut self,
         mounts: Option<&mut impl Fallback>,
         request: &server::Request<'_>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> Outcome {
         ffi::attached(|py| self.calls.call(py, &self.table, mounts, request, responder))
     }

@@ -32,7 +32,7 @@ pub(crate) trait Fallback {
         &mut self,
         runner: &mut Runner,
         request: &server::Request<'_>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> Option<Outcome>;
 }
 
@@ -72,7 +72,7 @@ impl Calls {
         table: &Arc<Table>,
         mounts: Option<&mut impl Fallback>,
         request: &server::Request<'_>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> Outcome {
         let Calls { parameters, .. } = self;
         match table.router.find(
@@ -118,7 +118,7 @@ impl Calls {
         table: &Arc<Table>,
         route: &Route,
         request: &server::Request<'_>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> Outcome {
         let object = match self.begin(py, table, request, route.is_async) {
             Ok(object) => object,
@@ -131,7 +131,16 @@ impl Calls {
             stage: Stage::Handler,
             may_be_open: request.content == Content::Later,
         };
-        let result = self.call_handler(py, route, request, &object);
+        let Calls {
+            runner, parameters, ..
+        } = self;
+        if !route.is_async {
+            // A plain function runs outside any task; calling a coroutine function runs none of it yet.
+            runner.tasks.leave(py);
+        }
+        let result = runner.exchanges.lend_unnamed(py, responder, || {
+            call_handler(py, route, parameters, request, &object)
+        });
         let outcome = match result {
             // Most handlers return a str, so it is tried first.
             Ok(value) if self.respond_text(subject, &value, responder) => Outcome::Responded,
@@ -150,7 +159,7 @@ impl Calls {
         table: &Arc<Table>,
         (status, allow): (u16, &str),
         request: &server::Request<'_>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> Outcome {
         let object = match self.begin(py, table, request, true) {
             Ok(object) => object,
@@ -164,7 +173,10 @@ impl Calls {
             may_be_open: request.content == Content::Later,
         };
         self.runner.tasks.leave(py);
-        let result = table.on_status.bind(py).call1((&object, status, allow));
+        let exchanges = &self.runner.exchanges;
+        let result = exchanges.lend_unnamed(py, responder, || {
+            table.on_status.bind(py).call1((&object, status, allow))
+        });
         let outcome = self.ended(py, subject, result, responder);
         self.runner.call_ends(py);
         self.let_go(py, object, outcome);
@@ -189,31 +201,13 @@ impl Calls {
         Ok(object)
     }
 
-    /// Calls a handler. A plain function runs outside any task; calling a coroutine function runs none of it yet.
-    #[inline]
-    fn call_handler<'py>(
-        &mut self,
-        py: Python<'py>,
-        route: &Route,
-        request: &server::Request<'_>,
-        object: &Py<Request>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        if !route.is_async {
-            self.runner.tasks.leave(py);
-        }
-        if route.parameters.is_empty() {
-            return ffi::call(py, &route.handler, [object.bind(py).as_any()]);
-        }
-        call_with_parameters(py, route, &self.parameters, request, object)
-    }
-
     /// Continues with the result of a handler: a value, a coroutine, or an exception.
     fn ended(
         &mut self,
         py: Python<'_>,
         subject: Subject<'_>,
         result: PyResult<Bound<'_, PyAny>>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> Outcome {
         match result {
             Ok(value) if ffi::is_coroutine(&value) => self.step(py, subject, value, responder),
@@ -232,14 +226,18 @@ impl Calls {
         py: Python<'_>,
         subject: Subject<'_>,
         coroutine: Bound<'_, PyAny>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> Outcome {
         match self.runner.lends(py) {
             Ok(true) => {}
             Ok(false) => return self.begin_task(py, subject, coroutine, responder),
             Err(error) => return self.failed(py, subject, error, responder),
         }
-        let result = match self.runner.step(py, &coroutine) {
+        let Runner {
+            exchanges, tasks, ..
+        } = &mut self.runner;
+        let sent = exchanges.lend_unnamed(py, responder, || tasks.step(py, &coroutine));
+        let result = match sent {
             Sent::Yielded(future) => {
                 return self.suspended(py, subject, coroutine, future, responder);
             }
@@ -258,7 +256,7 @@ impl Calls {
         subject: Subject<'_>,
         coroutine: Bound<'_, PyAny>,
         future: Bound<'_, PyAny>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> Outcome {
         let handler = self.handler_of(py, subject);
         let task = self.runner.suspended(py, coroutine, future, handler);
@@ -272,7 +270,7 @@ impl Calls {
         py: Python<'_>,
         subject: Subject<'_>,
         coroutine: Bound<'_, PyAny>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> Outcome {
         let handler = self.handler_of(py, subject);
         let task = self.runner.begin_task(py, coroutine, handler);
@@ -295,7 +293,7 @@ impl Calls {
         py: Python<'_>,
         subject: Subject<'_>,
         task: PyResult<Option<Py<PyAny>>>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> Outcome {
         match task {
             Ok(Some(task)) => {
@@ -372,10 +370,25 @@ impl Calls {
 
 /// Responds to `OPTIONS *`, which is about the server and no application's resource (RFC 9110 section 9.3.7).
 #[cold]
-fn about_server(table: &Table, responder: &mut Responder<'_>) -> Outcome {
+fn about_server(table: &Table, responder: &mut Responder) -> Outcome {
     let allow = format!("Allow: {}\r\n", table.router.methods());
     responder.respond(204, Fields::of_application(allow.as_bytes()), b"");
     Outcome::Responded
+}
+
+/// Calls a handler.
+#[inline]
+fn call_handler<'py>(
+    py: Python<'py>,
+    route: &Route,
+    parameters: &Parameters,
+    request: &server::Request<'_>,
+    object: &Py<Request>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if route.parameters.is_empty() {
+        return ffi::call(py, &route.handler, [object.bind(py).as_any()]);
+    }
+    call_with_parameters(py, route, parameters, request, object)
 }
 
 fn call_with_parameters<'py>(

@@ -14,7 +14,7 @@ use super::awaitable::{Ready, Writing};
 use super::left_out::LeftOut;
 use super::parts::ResponseParts;
 use super::running::RunningTasks;
-use super::watch::Watch;
+use super::watch::{Moment, Watch};
 use crate::ffi::LentResponder;
 
 /// Number of bytes by which a streamed response may be ahead of its peer.
@@ -142,13 +142,24 @@ impl Exchanges {
         &self,
         py: Python<'_>,
         id: ExchangeId,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
         run: impl FnOnce() -> R,
     ) -> R {
-        let before = self.watch.call_begins();
-        let result = self.responder.lend(py, id, responder, run);
-        self.watch.call_ends(before);
-        result
+        self.watch.call_begins();
+        self.watch.has_written_nothing();
+        self.responder.lend(py, id, responder, run)
+    }
+
+    /// Lends the responder of a call that does not write to it itself, so that what waits for its end can be sent.
+    #[inline(always)]
+    pub(crate) fn lend_unnamed<R>(
+        &self,
+        py: Python<'_>,
+        responder: &mut Responder,
+        run: impl FnOnce() -> R,
+    ) -> R {
+        self.watch.call_begins();
+        self.responder.lend_unnamed(py, responder, run)
     }
 
     /// Writes to the responder of the call that is under way, if it is that of `id`. `write` must not run Python.
@@ -157,10 +168,15 @@ impl Exchanges {
         &self,
         py: Python<'_>,
         id: ExchangeId,
-        write: impl FnOnce(&mut Responder<'_>) -> R,
+        write: impl FnOnce(&mut Responder) -> R,
     ) -> Option<R> {
         self.watch.has_written();
         self.responder.with(py, Some(id), write)
+    }
+
+    /// How far calls and passes are.
+    pub(crate) fn moment(&self) -> Moment {
+        self.watch.moment(self.responder.is_lent())
     }
 
     /// Whether anything is posted that no pass has taken.
@@ -448,7 +464,7 @@ impl Exchanges {
             return Err(self.disconnection(py));
         };
         let write =
-            |responder: &mut Responder<'_>| responder.is_open().then(|| responder.push_part(&part));
+            |responder: &mut Responder| responder.is_open().then(|| responder.push_part(&part));
         let is_written = self.write_in_call(py, id, write).flatten().is_some();
         if !is_written && !part.is_empty() {
             self.post(py, id, Command::Write(part));

@@ -7,7 +7,7 @@ pub(crate) const TEXT: &[u8] = b"Content-Type: text/plain; charset=utf-8\r\n";
 
 /// Responds with 500, unless the application has responded already.
 #[cold]
-pub(crate) fn fail(responder: &mut Responder<'_>) -> Outcome {
+pub(crate) fn fail(responder: &mut Responder) -> Outcome {
     if !responder.has_responded() {
         let fields = Fields::constant(TEXT);
         responder.respond(500, fields, b"500 Internal Server Error\n");

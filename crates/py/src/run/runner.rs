@@ -7,7 +7,7 @@ use pyo3::exceptions::asyncio::CancelledError;
 use pyo3::prelude::*;
 use server::{Abort, ExchangeId};
 
-use crate::ffi::{Sent, UnwrittenBytes};
+use crate::ffi::UnwrittenBytes;
 use crate::run::context::Contexts;
 use crate::run::coroutine::{Completion, RequestCoroutine, Suspended};
 use crate::run::exchanges::Exchanges;
@@ -76,12 +76,6 @@ impl Runner {
             self.tasks.leave(py);
         }
         self.tasks.enter(py, || self.exchanges.is_reentered())
-    }
-
-    /// Runs a coroutine's first step, in the task that is lent and the current context.
-    #[inline]
-    pub(crate) fn step<'py>(&self, py: Python<'py>, coroutine: &Bound<'py, PyAny>) -> Sent<'py> {
-        self.tasks.step(py, coroutine)
     }
 
     /// Starts an ordinary task, whose context is a copy of the current one. None if it has ended already.

@@ -1,21 +1,19 @@
 //! Whether an application computes while something that it has written waits to be sent, as far as that is seen without the interpreter.
 //!
-//! What a call writes is sent when the call ends, and what tasks post by the next pass. Both may be far away: so a thread looks from time to
-//! time (`server/flusher.rs`). This is what it looks at, for some stores per call.
+//! What a call writes is sent when the call ends, as are responses of other connections that wait for it in a batch; what tasks post is sent
+//! by the next pass. Both may be far away: so a thread looks from time to time (`server/flusher.rs`). This is what it looks at, for a store
+//! per call.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::Thread;
 
-/// In the beat: a call is under way.
-const IS_CALLING: u32 = 1;
-
 /// What calls leave for the thread that watches.
 #[derive(Default)]
 pub(crate) struct Watch {
-    /// Changes with each beginning and each end of a call.
+    /// Changes with each beginning of a call.
     beat: AtomicU32,
-    /// Changes with each pass that took mail.
+    /// Changes with each pass.
     passes: AtomicU32,
     /// The call has written something since it was last sent.
     has_written: AtomicBool,
@@ -24,25 +22,17 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// A call begins, inside another one if it is nested.
+    /// A call begins.
     #[inline]
-    pub(crate) fn call_begins(&self) -> u32 {
+    pub(crate) fn call_begins(&self) {
         let before = self.beat.load(Ordering::Relaxed);
-        let next = before.wrapping_add(2) | IS_CALLING;
-        self.beat.store(next, Ordering::Relaxed);
-        self.has_written.store(false, Ordering::Relaxed);
-        if self.is_parked.load(Ordering::Relaxed) {
-            self.wake();
-        }
-        before & IS_CALLING
+        self.beat.store(before.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// A call has ended. `before` is what its beginning returned.
+    /// Nothing was written that may be sent.
     #[inline]
-    pub(crate) fn call_ends(&self, before: u32) {
-        let beat = self.beat.load(Ordering::Relaxed);
-        let next = beat.wrapping_add(2) & !IS_CALLING | before;
-        self.beat.store(next, Ordering::Relaxed);
+    pub(crate) fn has_written_nothing(&self) {
+        self.has_written.store(false, Ordering::Relaxed);
     }
 
     /// The call has written something.
@@ -66,6 +56,12 @@ impl Watch {
         self.passes.store(passes.wrapping_add(1), Ordering::Relaxed);
     }
 
+    /// The reactor has found connections ready: calls may follow.
+    pub(crate) fn calls_follow(&self) {
+        self.pass_begins();
+        self.has_posted();
+    }
+
     #[cold]
     fn wake(&self) {
         self.is_parked.store(false, Ordering::Relaxed);
@@ -80,8 +76,9 @@ impl Watch {
     }
 
     /// The calls and passes so far.
-    pub(crate) fn moment(&self) -> Moment {
+    pub(crate) fn moment(&self, is_in_call: bool) -> Moment {
         Moment {
+            is_in_call,
             beat: self.beat.load(Ordering::Relaxed),
             passes: self.passes.load(Ordering::Relaxed),
         }
@@ -106,6 +103,7 @@ impl Watch {
 /// How far calls and passes are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment {
+    is_in_call: bool,
     beat: u32,
     passes: u32,
 }
@@ -113,6 +111,6 @@ pub(crate) struct Moment {
 impl Moment {
     /// Whether a call is under way.
     pub(crate) fn is_in_call(self) -> bool {
-        self.beat & IS_CALLING != 0
+        self.is_in_call
     }
 }

@@ -1,9 +1,12 @@
 //! A thread that sends what an application has written and goes on computing: within 20 ms, if the interpreter lets other threads run.
 //!
 //! Responses that are there when a call ends, or that tasks post, are sent by the pass, several at once. An application that computes, or
-//! blocks its thread, keeps the pass away; the specification wants what it has sent to be under way nevertheless. Sending inside `send()`
-//! would cost a system call for each part, so this thread looks every few milliseconds whether calls and passes go on, and sends where they
-//! do not. It sleeps while nothing is called.
+//! blocks its thread, keeps the pass away; the specification wants what it has sent to be under way nevertheless, and whoever waits for
+//! another response has nothing to do with that application. Sending inside `send()` would cost a system call for each part, so this thread
+//! looks every few milliseconds whether calls and passes go on, and sends where they do not. It sleeps while nothing is called.
+//!
+//! It does so with the interpreter attached. That is what makes it alone with what it sends from: the reactor's thread gives the interpreter
+//! away only inside a call, for which it has lent its responder ([`crate::ffi::LentResponder`]), or where it has locked the worker.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
@@ -11,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use server::Worker;
+use server::{Responder, Worker};
 
 use crate::interface::Interface;
 use crate::run::exchanges::Exchanges;
@@ -102,14 +105,17 @@ struct Looks {
 impl Looks {
     fn run(&self) {
         let mut idle_looks = 0;
-        let mut before = self.exchanges.watch.moment();
+        let mut before = self.exchanges.moment();
+        // The call for which everything was sent that its beginning found.
+        let mut sent_for = None;
         while !self.is_over.load(Ordering::SeqCst) {
             std::thread::park_timeout(LOOK);
-            let now = self.exchanges.watch.moment();
+            let now = self.exchanges.moment();
             let is_idle = now == before && !now.is_in_call() && !self.exchanges.has_mail();
             idle_looks = if is_idle { idle_looks + 1 } else { 0 };
             if now == before && !is_idle {
-                self.send(now);
+                self.send(now, sent_for != Some(now));
+                sent_for = Some(now);
             }
             if idle_looks > IDLE_LOOKS_MAX {
                 self.sleep(now);
@@ -124,7 +130,7 @@ impl Looks {
         self.exchanges.watch.parks();
         // A call that began just now may not have seen that; its beginning is seen by then.
         std::thread::park_timeout(LOOK);
-        let is_idle = || self.exchanges.watch.moment() == before && !self.exchanges.has_mail();
+        let is_idle = || self.exchanges.moment() == before && !self.exchanges.has_mail();
         if is_idle() {
             while self.exchanges.watch.is_parked() && !self.is_over.load(Ordering::SeqCst) {
                 std::thread::park();
@@ -132,9 +138,9 @@ impl Looks {
         }
     }
 
-    /// Sends what is written.
-    fn send(&self, now: Moment) {
-        let has_written = now.is_in_call() && self.exchanges.watch.take_written();
+    /// Sends what is written. `is_first`: nothing was sent in this call.
+    fn send(&self, now: Moment, is_first: bool) {
+        let has_written = now.is_in_call() && (self.exchanges.watch.take_written() || is_first);
         let has_mail = !now.is_in_call() && self.exchanges.has_mail();
         if !has_written && !has_mail {
             return;
@@ -142,11 +148,8 @@ impl Looks {
         Python::try_attach(|py| {
             if has_written {
                 let responder = &self.exchanges.responder;
-                let is_left = responder.with(py, None, |responder| {
-                    responder.send_now();
-                    responder.unsent_bytes() > 0
-                });
-                if is_left == Some(true) {
+                let has_left = responder.with(py, None, Responder::send_all_now);
+                if has_left == Some(false) {
                     self.exchanges.watch.has_written();
                 }
             }

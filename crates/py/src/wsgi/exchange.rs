@@ -99,7 +99,7 @@ impl State {
     }
 
     /// Writes a block after the previous ones, the first one with the head, and sends it. False when it has to be kept.
-    fn write_now(&mut self, responder: &mut Responder<'_>, block: &[u8]) -> bool {
+    fn write_now(&mut self, responder: &mut Responder, block: &[u8]) -> bool {
         let may_begin = responder.leaves_at_once() && self.written.is_empty();
         match self.progress {
             Progress::Started if block.is_empty() => return true,
@@ -117,7 +117,7 @@ impl State {
     }
 
     /// Writes a block of a response that was begun, as far as it is within the announced length.
-    pub(super) fn push(&mut self, responder: &mut Responder<'_>, block: &[u8]) {
+    pub(super) fn push(&mut self, responder: &mut Responder, block: &[u8]) {
         let within = self.within_length(block.len());
         responder.push_part(block.get(..within).unwrap_or(block));
     }
@@ -229,7 +229,7 @@ impl Exchange {
             let Some(id) = state.id else {
                 return Ok(());
             };
-            let write = |responder: &mut Responder<'_>| {
+            let write = |responder: &mut Responder| {
                 let is_written = state.write_now(responder, block);
                 (is_written, responder.is_broken())
             };

@@ -72,7 +72,7 @@ impl Inline {
         &mut self,
         runner: &mut Runner,
         request: &server::Request<'_>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> Outcome {
         if request.content == Content::Later {
             return Outcome::ReadContent;
@@ -86,7 +86,7 @@ impl Inline {
         py: Python<'_>,
         runner: &mut Runner,
         request: &server::Request<'_>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> Outcome {
         let outcome = runner
             .call_begins(py)
@@ -111,7 +111,7 @@ impl Inline {
         py: Python<'_>,
         runner: &mut Runner,
         request: &server::Request<'_>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> PyResult<Outcome> {
         let head = request.head;
         let input = match request.content {
@@ -160,7 +160,7 @@ impl Inline {
         request: &server::Request<'_>,
         exchange: &Exchange,
         returned: Returned<'_>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> PyResult<Outcome> {
         if responder.is_open() {
             return self.write_rest(py, runner, request, exchange, returned, responder);
@@ -219,7 +219,7 @@ impl Inline {
         request: &server::Request<'_>,
         exchange: &Exchange,
         returned: Returned<'_>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> PyResult<Outcome> {
         match returned {
             Returned::Whole(content) => {
@@ -254,7 +254,7 @@ impl Inline {
         py: Python<'_>,
         exchange: &Exchange,
         content: &[u8],
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> PyResult<Whole> {
         exchange.with(py, |state| {
             if state.progress != Progress::Started {
@@ -294,7 +294,7 @@ impl Inline {
         mut stream: Stream,
         id: ExchangeId,
         first: &[u8],
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> Outcome {
         responder.push_part(first);
         stream.is_over = !stream.take_from_owed(first);
@@ -366,7 +366,7 @@ fn begin_stream(
     py: Python<'_>,
     exchange: &Exchange,
     first: &[u8],
-    responder: &mut Responder<'_>,
+    responder: &mut Responder,
 ) -> PyResult<Option<(Vec<u8>, Option<u64>)>> {
     exchange.with(py, |state| {
         if state.progress != Progress::Started {

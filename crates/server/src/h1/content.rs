@@ -328,7 +328,7 @@ fn cut_reader<A: App>(reader: &mut Queued, turn: &mut Turn<'_, A>, status: u16, 
             turn.app.abort(reader.exchange.id, Abort::Refused);
             reader.encoding.framing.persistent = false;
             let response = Response::error(status, reason);
-            reader.respond(&mut turn.context.stamp, &response);
+            reader.respond(&mut turn.context.responder, &response);
         }
         Progress::Pushed | Progress::Pulled => {
             turn.app.abort(reader.exchange.id, Abort::Refused);

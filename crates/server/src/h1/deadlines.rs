@@ -204,7 +204,7 @@ impl H1 {
             turn.app.abort(queued.exchange.id, Abort::HandlerTimeout);
             queued.encoding.framing.persistent = false;
             let response = Response::error(503, "The request took too long.");
-            queued.respond(&mut turn.context.stamp, &response);
+            queued.respond(&mut turn.context.responder, &response);
         }
     }
 }

@@ -7,11 +7,12 @@ use super::queue::{Encoding, Queued};
 use super::{Ending, For, H1, Reading};
 use crate::access_log::LogRecord;
 use crate::app::{App, Content, Outcome, Request};
+use crate::context::Context;
 use crate::exchange::content::{DISCARD_BYTES_MAX, Taker};
 use crate::exchange::output::Output;
 use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
-use crate::link::{Broken, Turn};
+use crate::link::{Broken, Link, Turn};
 use crate::responder::{Framing, Responder};
 use crate::response::Response;
 
@@ -92,7 +93,7 @@ impl H1 {
     fn stop_for_others<A: App>(&mut self, turn: &mut Turn<'_, A>, rest: &[u8]) {
         let context = &mut *turn.context;
         let is_used = context.share.is_used_by_request(&mut context.clock);
-        let is_much = context.out.len() as u64 >= context.limits.send_buffer_bytes_max;
+        let is_much = context.responder.out.len() as u64 >= context.limits.send_buffer_bytes_max;
         if is_used || is_much {
             self.pause(turn, rest, is_much);
         }
@@ -103,7 +104,8 @@ impl H1 {
     fn stop_after_content<A: App>(&mut self, turn: &mut Turn<'_, A>, rest: &[u8]) {
         if self.waits_for_request() {
             let context = &mut *turn.context;
-            let is_much = context.out.len() as u64 >= context.limits.send_buffer_bytes_max;
+            let is_much =
+                context.responder.out.len() as u64 >= context.limits.send_buffer_bytes_max;
             if context.share.is_used(&mut context.clock) || is_much {
                 self.pause(turn, rest, is_much);
             }
@@ -229,12 +231,14 @@ impl H1 {
             connection: turn.link.id.key,
             sequence: context.next_sequence(),
         };
-        let mut start = context.out.len();
+        let mut start = context.responder.out.len();
         let framing = Framing::of(head, goes_on);
-        let mut responder = Responder::new(&mut context.out, &mut context.stamp, framing);
-        if self.queue.is_empty() && !turn.link.is_full() && content != Content::Later {
-            responder.socket = Some(turn.link.transport());
+        let is_next = self.queue.is_empty() && content != Content::Later;
+        if !is_next && start > 0 {
+            start = send_earlier(turn.link, context);
         }
+        let responder = &mut context.responder;
+        responder.call_begins(framing, is_next && !turn.link.is_full());
         let request = Request {
             head,
             content,
@@ -242,25 +246,19 @@ impl H1 {
             client: &turn.link.client,
             server: &turn.link.server,
         };
-        let outcome = turn.app.call(&request, &mut responder);
+        let outcome = turn.app.call(&request, responder);
         let is_usual = responder.is_usual && outcome == Outcome::Responded;
         if is_usual && content != Content::Later && self.queue.is_empty() && context.log.is_none() {
             self.since_ms = context.clock.now_ms();
             return;
         }
-        let Responder {
-            framing,
-            status,
-            content_bytes,
-            delimiter,
-            is_open,
-            sent_bytes,
-            is_guarded,
-            ..
-        } = responder;
-        if sent_bytes > 0 {
-            start = start.saturating_sub(sent_bytes);
-            turn.link.was_sent(context, sent_bytes, is_guarded);
+        let Responder { framing, .. } = context.responder;
+        let (status, is_open) = (context.responder.status, context.responder.is_open);
+        let (content_bytes, delimiter) =
+            (context.responder.content_bytes, context.responder.delimiter);
+        if context.responder.sent_bytes > 0 {
+            start = start.saturating_sub(context.responder.sent_bytes);
+            turn.link.was_sent_in_call(context);
         }
         let is_whole = matches!(outcome, Outcome::Responded | Outcome::RespondedAhead) && !is_open;
         let is_plain = is_whole && status != 0 && content != Content::Later;
@@ -268,6 +266,7 @@ impl H1 {
             self.responded(turn, (head, status, content_bytes));
             if outcome == Outcome::RespondedAhead {
                 self.send_now(turn);
+                turn.context.responder.batch.send_now();
                 turn.app.response_sent();
             }
             if !framing.persistent {
@@ -286,7 +285,7 @@ impl H1 {
                 started_ms: context.clock.now_ms(),
                 has_begun: false,
                 awaits_writable: false,
-                out: Output::new(context.out.split_off(start)),
+                out: Output::new(context.responder.out.split_off(start)),
                 record: self.record(turn, Some(head), status, content_bytes),
             },
             encoding: Encoding { framing, delimiter },
@@ -357,14 +356,14 @@ impl H1 {
             _ => {
                 exchange.out.tail().clear();
                 encoding.framing.persistent &= is_persistent;
-                queued.respond(&mut turn.context.stamp, &Response::failure());
+                queued.respond(&mut turn.context.responder, &Response::failure());
             }
         }
         let goes_on = queued.encoding.framing.persistent;
         let is_call = matches!(taker, Taker::Call(_));
         if content == Content::Later && (goes_on || !matches!(taker, Taker::Nobody)) {
             if is_call && head.expects_continue {
-                turn.context.out.extend_from_slice(wire::CONTINUE);
+                turn.context.responder.out.extend_from_slice(wire::CONTINUE);
             }
             let owes_continue = head.expects_continue && !is_call;
             let incoming = Incoming::new(
@@ -426,9 +425,20 @@ impl H1 {
             encoding: Encoding::of_refusal(is_head),
             is_safe: false,
         };
-        queued.respond(&mut turn.context.stamp, &Response::error(status, reason));
+        queued.respond(
+            &mut turn.context.responder,
+            &Response::error(status, reason),
+        );
         self.queue.push_back(queued);
     }
+}
+
+/// Sends the responses before a call whose own waits elsewhere: they must not wait for it. Gives what of them is left to be sent: nothing.
+#[cold]
+fn send_earlier(link: &mut Link, context: &mut Context) -> usize {
+    // A broken connection is noticed by what is done next.
+    let _ = link.flush(context, false);
+    0
 }
 
 /// What is known of a request that is refused.

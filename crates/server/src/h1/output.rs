@@ -43,7 +43,7 @@ impl H1 {
         if queued.exchange.progress == Progress::Waiting && is_final && is_last && is_end {
             queued.encoding.framing.persistent = false;
         }
-        if queued.obey(&mut turn.context.stamp, command) == Obeyed::EndedEarly {
+        if queued.obey(&mut turn.context.responder, command) == Obeyed::EndedEarly {
             turn.app.abort(id, Abort::Refused);
         }
         let response_bytes = queued.exchange.out.held_bytes() as u64;
@@ -70,11 +70,15 @@ impl H1 {
             return self.settle_queue(turn);
         }
         let context = &mut *turn.context;
-        if context.out.is_empty() {
+        if context.responder.out.is_empty() {
             return Fate::Open;
         }
         let now_ms = context.clock.now_ms();
-        if context.batch.takes(turn.link.id, &mut context.out, now_ms) {
+        if context
+            .responder
+            .batch
+            .takes(turn.link.id, &mut context.responder.out, now_ms)
+        {
             return Fate::Open;
         }
         match turn.link.flush(context, false) {
@@ -87,7 +91,7 @@ impl H1 {
         let (mut pull_budget, mut file_budget) = (PULL_BYTES, TURN_BYTES);
         loop {
             self.emit(turn);
-            if !turn.context.out.is_empty() {
+            if !turn.context.responder.out.is_empty() {
                 let is_followed = self.is_followed();
                 if turn.link.flush(turn.context, is_followed) == Err(Broken) {
                     return self.abandon(turn, Abort::Disconnected);
@@ -102,7 +106,7 @@ impl H1 {
                 FileStep::Stopped(fate) => return fate,
             }
             self.tell_writer(turn);
-            if self.pull(turn.app, &mut pull_budget) {
+            if self.pull(turn, &mut pull_budget) {
                 let context = &mut *turn.context;
                 if pull_budget == 0 || context.share.is_used_by_request(&mut context.clock) {
                     return self.settle_later(turn);
@@ -119,7 +123,7 @@ impl H1 {
     /// Sends what is written of the responses that are next, up to the first file; everything else is left to the next turn.
     pub(crate) fn send_written<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
         self.emit(turn);
-        if !turn.context.out.is_empty() {
+        if !turn.context.responder.out.is_empty() {
             // A broken connection is noticed by what is done next.
             let _ = turn.link.flush(turn.context, false);
         }
@@ -149,7 +153,7 @@ impl H1 {
             }
             _ => return Step::Over(self.fate(turn)),
         }
-        match self.input.len() < unused || !turn.context.out.is_empty() {
+        match self.input.len() < unused || !turn.context.responder.out.is_empty() {
             true => Step::Again,
             false => Step::Over(self.fate(turn)),
         }
@@ -174,7 +178,10 @@ impl H1 {
     pub(super) fn emit<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         while let Some(front) = self.queue.front_mut() {
             let exchange = &mut front.exchange;
-            turn.context.out.append(&mut exchange.out.take_bytes());
+            turn.context
+                .responder
+                .out
+                .append(&mut exchange.out.take_bytes());
             if exchange.out.has_file() || !exchange.is_ended() {
                 return;
             }
@@ -233,16 +240,18 @@ impl H1 {
     }
 
     /// Asks the application for parts of the response that is next. True when it brought something.
-    fn pull<A: App>(&mut self, app: &mut A, budget: &mut usize) -> bool {
+    fn pull<A: App>(&mut self, turn: &mut Turn<'_, A>, budget: &mut usize) -> bool {
         let Some(front) = self.queue.front_mut() else {
             return false;
         };
         if front.exchange.progress != Progress::Pulled || *budget == 0 {
             return false;
         }
+        // The application may compute for as long as it likes.
+        turn.context.responder.batch.send_now();
         let mut part = Vec::new();
         while part.is_empty() {
-            match app.pull(front.exchange.id, &mut part) {
+            match turn.app.pull(front.exchange.id, &mut part) {
                 // A part may be empty, but not for ever without another connection's turn.
                 Pulled::More if part.is_empty() && *budget > EMPTY_PART_BYTES => {
                     *budget -= EMPTY_PART_BYTES

@@ -6,7 +6,7 @@ use crate::exchange::output::Output;
 use crate::exchange::{Encoder, Exchange, Obeyed, Progress};
 use crate::limits::Limits;
 use crate::mailbox::Command;
-use crate::responder::{Delimiter, Fields, Framing, Responder, Stamp};
+use crate::responder::{Delimiter, Fields, Framing, Responder};
 use crate::response::{FilePart, Response};
 
 /// An exchange in its connection's queue. Whatever it has written waits for the responses before it.
@@ -18,12 +18,13 @@ pub(super) struct Queued {
 }
 
 impl Queued {
-    pub(super) fn obey(&mut self, stamp: &mut Stamp, command: Command) -> Obeyed {
-        self.exchange.obey(&mut self.encoding, stamp, command)
+    pub(super) fn obey(&mut self, responder: &mut Responder, command: Command) -> Obeyed {
+        self.exchange.obey(&mut self.encoding, responder, command)
     }
 
-    pub(super) fn respond(&mut self, stamp: &mut Stamp, response: &Response) {
-        self.exchange.respond(&mut self.encoding, stamp, response);
+    pub(super) fn respond(&mut self, responder: &mut Responder, response: &Response) {
+        self.exchange
+            .respond(&mut self.encoding, responder, response);
     }
 }
 
@@ -96,19 +97,21 @@ impl Encoder for Encoding {
         }
     }
 
-    fn respond(&mut self, out: &mut Output, stamp: &mut Stamp, response: &Response) -> u64 {
-        let mut responder = Responder::new(out.tail(), stamp, self.framing);
+    fn respond(&mut self, out: &mut Output, responder: &mut Responder, response: &Response) -> u64 {
         let fields = Fields::of_application(&response.fields).with_reason(&response.reason);
-        responder.respond(response.status, fields, &response.content);
-        responder.content_bytes
+        responder.write_to(out.tail(), self.framing, |responder| {
+            responder.respond(response.status, fields, &response.content);
+            responder.content_bytes
+        })
     }
 
-    fn begin(&mut self, out: &mut Output, stamp: &mut Stamp, response: &Response) -> bool {
-        let mut responder = Responder::new(out.tail(), stamp, self.framing);
+    fn begin(&mut self, out: &mut Output, responder: &mut Responder, response: &Response) -> bool {
         let fields = Fields::of_application(&response.fields).with_reason(&response.reason);
-        let has_parts = responder.begin(response.status, fields, response.length);
-        (self.framing, self.delimiter) = (responder.framing, responder.delimiter);
-        has_parts
+        responder.write_to(out.tail(), self.framing, |responder| {
+            let has_parts = responder.begin(response.status, fields, response.length);
+            (self.framing, self.delimiter) = (responder.framing, responder.delimiter);
+            has_parts
+        })
     }
 
     fn drop_parts(&mut self) {

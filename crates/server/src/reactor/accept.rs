@@ -375,7 +375,7 @@ mod tests {
     struct Nothing;
 
     impl App for Nothing {
-        fn call(&mut self, _: &Request<'_>, _: &mut Responder<'_>) -> Outcome {
+        fn call(&mut self, _: &Request<'_>, _: &mut Responder) -> Outcome {
             unreachable!()
         }
         fn pull(&mut self, _: ExchangeId, _: &mut Vec<u8>) -> Pulled {

@@ -23,7 +23,7 @@ impl Untold {
 }
 
 impl App for Untold {
-    fn call(&mut self, _: &Request<'_>, _: &mut Responder<'_>) -> Outcome {
+    fn call(&mut self, _: &Request<'_>, _: &mut Responder) -> Outcome {
         debug_assert!(false, "nothing is read between two passes");
         Outcome::Responded
     }

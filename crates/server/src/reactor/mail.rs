@@ -4,6 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{Worker, panicked};
 use crate::app::App;
+use crate::connection::Connection;
+use crate::id::ConnectionId;
 use crate::link::Fate;
 
 /// Rounds of handlers that post at once when they are told something, before sockets have their turn.
@@ -41,7 +43,11 @@ impl<A: App> Worker<A> {
                 }
             }
             self.commands = commands;
-            for id in std::mem::take(&mut self.touched) {
+            let mut touched = std::mem::take(&mut self.touched);
+            if touched.len() > 1 {
+                self.send_before_calls(&mut touched);
+            }
+            for id in touched {
                 let Some(key) = self.find(id) else {
                     continue;
                 };
@@ -54,5 +60,28 @@ impl<A: App> Worker<A> {
             }
         }
         true
+    }
+
+    /// Puts those last that may call the application in their turn, because requests wait for what they send, and sends what they have: no
+    /// response waits for such a call.
+    fn send_before_calls(&mut self, touched: &mut [ConnectionId]) {
+        let has_input = |id: &ConnectionId| {
+            let connection = self.connections.get(id.key as usize);
+            connection.is_some_and(Connection::has_unused_input)
+        };
+        if !touched.iter().any(has_input) {
+            return;
+        }
+        touched.sort_by_cached_key(has_input);
+        let first = touched.partition_point(|id| !has_input(id));
+        for id in touched.iter().skip(first) {
+            if let Some(key) = self.find(*id) {
+                self.with_connection(key, |connection, context, app, _| {
+                    // Its own turn follows.
+                    connection.send_written(context, app);
+                    Fate::Open
+                });
+            }
+        }
     }
 }

@@ -11,6 +11,7 @@ use crate::exchange::content::ROOM_BYTES_MAX;
 use crate::id::ConnectionId;
 use crate::limits::RECEIVE_BYTES;
 use crate::link::Fate;
+use crate::responder::Responder;
 use crate::share::TURN_MS;
 
 /// More than this is a batch of requests, or content: it is served before the next connection is read from.
@@ -40,11 +41,11 @@ impl<A: App> Worker<A> {
     pub fn dispatch(&mut self) -> bool {
         if self.context.clock.refresh() {
             let unix_s = self.context.clock.unix_s();
-            self.context.stamp.refresh(unix_s);
+            self.context.responder.stamp.refresh(unix_s);
         }
         let waited_ms = self.context.clock.now_ms();
         self.context.content_bytes = 0;
-        self.context.batch.open();
+        self.context.responder.batch.open();
         if self.accepting.is_shared() {
             self.accept_first();
         }
@@ -233,9 +234,14 @@ impl<A: App> Worker<A> {
     }
 
     pub(super) fn send_batch_if_due(&mut self) {
-        if self.context.batch.is_due(self.context.clock.now_ms()) {
+        if self
+            .context
+            .responder
+            .batch
+            .is_due(self.context.clock.now_ms())
+        {
             self.send_batch();
-            self.context.batch.open();
+            self.context.responder.batch.open();
         }
     }
 
@@ -243,16 +249,20 @@ impl<A: App> Worker<A> {
     pub(super) fn send_batch(&mut self) {
         for index in 0.. {
             let context = &mut self.context;
-            let Some(id) = context.batch.leave(index, &mut context.out) else {
+            let Responder { batch, out, .. } = &mut context.responder;
+            let Some((id, sent_bytes)) = batch.leave(index, out) else {
                 return;
             };
             if let Some(key) = self.find(id) {
                 self.with_connection(key, |connection, context, app, _| {
+                    if sent_bytes > 0 {
+                        connection.was_sent(context, sent_bytes);
+                    }
                     connection.settle(context, app)
                 });
             }
             // Nobody takes them if the connection is no more.
-            self.context.out.clear();
+            self.context.responder.out.clear();
         }
     }
 }

@@ -19,6 +19,7 @@ pub(crate) struct Called {
 /// What it does, by the first segment of the path: `later` and `push` response through the mailbox when the test says so, `parts` asks
 /// for content at once and again with each part, `read` needs the whole content, `big/N` responses N bytes, `pull/N` streams N parts,
 /// `ahead` responses and has more to do for it, `begun/N` sends N parts during the call and goes on by the mailbox, `open` does not end its content,
+/// `slow` takes so long that another thread sends meanwhile,
 /// `file` posts the next of `files` during the call, `early` responses whatever comes, `panic*` panics; everything else is served with its target.
 pub(crate) struct TestApp {
     mailbox: Arc<Mailbox>,
@@ -109,7 +110,7 @@ impl TestApp {
 
 impl TestApp {
     /// Sends parts during the call, of which the client's side is looked at if it is known.
-    fn begin(&mut self, parts: usize, responder: &mut Responder<'_>) -> Outcome {
+    fn begin(&mut self, parts: usize, responder: &mut Responder) -> Outcome {
         responder.begin(200, no_fields(), None);
         for _ in 0..parts.max(1) {
             responder.push_part(b"part");
@@ -119,6 +120,18 @@ impl TestApp {
             }
         }
         Outcome::Begun
+    }
+
+    /// Responds when another thread has sent what waits for the end of the call.
+    fn respond_slowly(&mut self, target: &str, responder: &mut Responder) -> Outcome {
+        std::thread::scope(|scope| {
+            scope.spawn(|| responder.send_all_now());
+        });
+        if self.witness.is_some() {
+            self.witness();
+        }
+        responder.respond(200, no_fields(), target.as_bytes());
+        Outcome::Responded
     }
 
     /// Takes what has arrived at the client.
@@ -132,7 +145,7 @@ impl TestApp {
 }
 
 impl App for TestApp {
-    fn call(&mut self, request: &Request<'_>, responder: &mut Responder<'_>) -> Outcome {
+    fn call(&mut self, request: &Request<'_>, responder: &mut Responder) -> Outcome {
         if let Some(on_call) = &mut self.on_call {
             on_call();
         }
@@ -182,6 +195,7 @@ impl App for TestApp {
                 }
             }
             ("begun", _) => self.begin(number, responder),
+            ("slow", _) => self.respond_slowly(&target, responder),
             ("open", _) => {
                 self.begin(0, responder);
                 Outcome::Responded
@@ -202,6 +216,9 @@ impl App for TestApp {
     }
 
     fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {
+        if self.witness.is_some() && self.witnessed.is_empty() {
+            self.witness();
+        }
         let left = self
             .pulls
             .iter_mut()

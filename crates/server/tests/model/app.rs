@@ -192,7 +192,7 @@ impl<'a> ModelApp<'a> {
     }
 
     /// Responds with the whole reply during a call.
-    fn respond(&mut self, index: usize, responder: &mut Responder<'_>) {
+    fn respond(&mut self, index: usize, responder: &mut Responder) {
         let reply = self.plan_of(index).handler.reply;
         let (conversation, number) = {
             let it = &self.exchanges[index];
@@ -218,7 +218,7 @@ impl<'a> ModelApp<'a> {
     }
 
     /// Begins a stream that is pulled.
-    fn pull_in_call(&mut self, index: usize, responder: &mut Responder<'_>) -> Outcome {
+    fn pull_in_call(&mut self, index: usize, responder: &mut Responder) -> Outcome {
         let plan = self.plan_of(index);
         let reply = plan.handler.reply;
         let length = reply.length();
@@ -308,15 +308,25 @@ impl<'a> ModelApp<'a> {
     }
 }
 
+/// Another thread sends in the middle of a call.
+fn send_meanwhile(responder: &mut Responder) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| responder.send_all_now());
+    });
+}
+
 impl App for ModelApp<'_> {
-    fn call(&mut self, request: &Request<'_>, responder: &mut Responder<'_>) -> Outcome {
+    fn call(&mut self, request: &Request<'_>, responder: &mut Responder) -> Outcome {
         let Some(index) = self.called(request) else {
             responder.respond(200, Fields::constant(b""), b"");
             return Outcome::Responded;
         };
         let has_content = self.was_given(index, request.content);
         let handler = &self.plan_of(index).handler;
-        match handler.first {
+        if handler.is_slow {
+            send_meanwhile(responder);
+        }
+        let outcome = match handler.first {
             First::Ahead if responder.leaves_at_once() => {
                 self.respond(index, responder);
                 self.left_ahead += 1;
@@ -343,7 +353,11 @@ impl App for ModelApp<'_> {
                 self.facts[exchange.conversation].has_panicked = true;
                 panic!("{PANIC}");
             }
+        };
+        if handler.is_slow {
+            send_meanwhile(responder);
         }
+        outcome
     }
 
     fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {

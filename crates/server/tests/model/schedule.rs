@@ -128,6 +128,8 @@ pub(crate) struct Handler {
     pub(crate) completes: bool,
     /// It gives memory for content ([`server::App::content_room`]).
     pub(crate) has_room: bool,
+    /// Its call takes so long that another thread sends meanwhile what waits for its end.
+    pub(crate) is_slow: bool,
     /// It goes on posting when its exchange is over.
     pub(crate) strays: bool,
     pub(crate) reply: Reply,

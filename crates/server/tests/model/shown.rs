@@ -53,6 +53,9 @@ impl Display for Request {
         }
         let handler = &self.handler;
         write!(out, " -> {:?}", handler.first)?;
+        if handler.is_slow {
+            write!(out, " slowly")?;
+        }
         let is_suspended = matches!(handler.first, First::Suspend | First::ReadContent);
         if is_suspended || handler.first == First::Pull && !handler.moves.is_empty() {
             write!(out, " {:?}", handler.moves)?;

@@ -182,15 +182,17 @@ fn handler(profile: Profile) -> BoxedStrategy<Handler> {
         rarely(2),
         any::<bool>(),
         rarely(3),
+        rarely(3),
         reply(profile),
     )
         .prop_map(
-            |(first, moves_at_call, moves, never, has_room, strays, reply)| Handler {
+            |(first, moves_at_call, moves, never, has_room, is_slow, strays, reply)| Handler {
                 first,
                 moves_at_call,
                 moves,
                 completes: !never,
                 has_room,
+                is_slow,
                 strays,
                 reply,
             },

@@ -26,7 +26,7 @@ impl Calls {
         &self,
         subject: Subject<'_>,
         value: &Bound<'_, PyAny>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> bool {
         let Ok(text) = value.cast_exact::<PyString>() else {
             return false;
@@ -51,7 +51,7 @@ impl Calls {
         py: Python<'_>,
         subject: Subject<'_>,
         value: &Bound<'_, PyAny>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> PyResult<Outcome> {
         if self.respond_text(subject, value, responder) {
             return Ok(Outcome::Responded);
@@ -72,7 +72,7 @@ impl Calls {
         py: Python<'_>,
         subject: Subject<'_>,
         response: HandlerResponse<'_>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> PyResult<Outcome> {
         let owned = response.to_owned_response()?;
         match response.source {
@@ -130,7 +130,7 @@ impl Calls {
         py: Python<'_>,
         subject: Subject<'_>,
         coroutine: Bound<'_, PyAny>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> Outcome {
         let outcome = match self.runner.lends(py) {
             Ok(true) => self.step_of_stream(py, subject, coroutine, responder),
@@ -148,7 +148,7 @@ impl Calls {
         py: Python<'_>,
         subject: Subject<'_>,
         coroutine: Bound<'_, PyAny>,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> Outcome {
         let Runner {
             exchanges, tasks, ..
@@ -199,7 +199,7 @@ impl Calls {
         py: Python<'_>,
         subject: Subject<'_>,
         error: PyErr,
-        responder: &mut Responder<'_>,
+        responder: &mut Responder,
     ) -> Outcome {
         if !error.is_instance_of::<PyException>(py) {
             self.runner.exchanges.end(py, subject.id, false);
@@ -215,7 +215,10 @@ impl Calls {
             return plain_failure(py, &error, Some(subject.request), responder);
         }
         let on_error = subject.table.on_error.bind(py);
-        let result = on_error.call1((subject.request, error.into_value(py)));
+        let exchanges = &self.runner.exchanges;
+        let result = exchanges.lend_unnamed(py, responder, || {
+            on_error.call1((subject.request, error.into_value(py)))
+        });
         // The error handler may have left a trace on the task too.
         self.runner.tasks.ended(py);
         self.ended(
@@ -234,7 +237,7 @@ pub(super) fn plain_failure(
     py: Python<'_>,
     error: &PyErr,
     request: Option<&Py<Request>>,
-    responder: &mut Responder<'_>,
+    responder: &mut Responder,
 ) -> Outcome {
     log_failure(py, error, request);
     fail(responder)
