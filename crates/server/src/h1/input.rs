@@ -13,7 +13,7 @@ use crate::exchange::output::Output;
 use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
 use crate::link::{Broken, Link, Turn};
-use crate::responder::{Framing, Responder};
+use crate::responder::Framing;
 use crate::response::Response;
 
 pub(super) const CONTENT_TOO_LONG: &str = "The content is longer than this server accepts.";
@@ -252,7 +252,7 @@ impl H1 {
             self.since_ms = context.clock.now_ms();
             return;
         }
-        let Responder { framing, .. } = context.responder;
+        let framing = context.responder.framing;
         let (status, is_open) = (context.responder.status, context.responder.is_open);
         let (content_bytes, delimiter) =
             (context.responder.content_bytes, context.responder.delimiter);
