@@ -54,7 +54,7 @@ impl H1 {
             self.read_no_request();
             self.emit(turn);
         }
-        if !turn.context.out.is_empty() {
+        if !turn.context.responder.out.is_empty() {
             // Whether it arrives is not waited for.
             let _ = turn.link.flush(turn.context, false);
         }
@@ -69,5 +69,5 @@ fn refuse<A: App>(queued: &mut Queued, turn: &mut Turn<'_, A>) {
     let _ = catch_unwind(abort);
     queued.encoding.framing.persistent = false;
     let response = Response::error(503, REASON);
-    queued.respond(&mut turn.context.stamp, &response);
+    queued.respond(&mut turn.context.responder, &response);
 }
