@@ -111,16 +111,59 @@ fn name_error(byte: u8, name_len: usize, line_at: usize) -> ErrorKind {
     }
 }
 
+/// A field line that a parser of this crate accepted.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldLine<'a> {
+    /// The line with its end, as received.
+    pub bytes: &'a [u8],
+    /// The field name as received.
+    pub name: &'a [u8],
+    /// The field value without the OWS around it.
+    pub value: &'a [u8],
+}
+
 /// Iterates over the field lines of a section that a parser of this crate accepted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct FieldLines<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> FieldLines<'a> {
-    /// The lines that are still to come.
+    /// The next line, and where in memory it is.
+    #[inline]
+    pub fn next_line(&mut self) -> Option<FieldLine<'a>> {
+        let (name, value, rest) = parse_line(self.rest)?;
+        let end = self.rest.len() - rest.len();
+        let bytes = self.rest.get(..end)?;
+        self.rest = rest;
+        Some(FieldLine {
+            bytes,
+            name,
+            value: trim_ows(value),
+        })
+    }
+
+    /// Goes past `line` if that is the next one, byte for byte. How long it takes tells how much of it is: see [`crate::harmless`].
+    #[inline]
+    pub(crate) fn skip(&mut self, line: &[u8]) -> bool {
+        let Some((start, rest)) = self.rest.split_at_checked(line.len()) else {
+            return false;
+        };
+        let is_next = scan::is_same(start, line);
+        if is_next {
+            self.rest = rest;
+        }
+        is_next
+    }
+
+    /// The lines that are still to come, as received.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
+    }
+
+    /// Whether no line is to come.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
     }
 }
 

@@ -32,6 +32,7 @@ mod host;
 pub mod limits;
 pub mod memo;
 pub mod method;
+pub mod remembered;
 mod request_line;
 pub mod response;
 mod scan;
@@ -46,7 +47,7 @@ pub use encode::{
     push_decimal, push_hex, push_interim, push_last_chunk, push_status_line, status_line,
 };
 pub use error::{ErrorKind, ProtocolError};
-pub use field::{FieldLines, field_lines, is_field_name, is_field_value};
+pub use field::{FieldLine, FieldLines, field_lines, is_field_name, is_field_value};
 pub use framing::{BodyDecoder, BodyLength, Decoded};
 pub use grammar::trim_ows;
 pub use harmless::is_harmless_field;
@@ -57,6 +58,7 @@ pub use host::effective_field_section;
 pub use limits::HeadLimits;
 pub use memo::SectionMemo;
 pub use method::{Method, Version};
+pub use remembered::{LINES_OF_KIND, RememberedLine, skip_kind};
 pub use response::{ResponseBodyLength, ResponseHead, ResponseProgress, parse_response};
 pub use scan::{is_same, is_same_throughout};
 pub use trailer::may_be_trailer;

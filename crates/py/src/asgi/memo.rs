@@ -3,6 +3,7 @@
 use net::Peer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
+use wire::{FieldLines, RememberedLine, skip_kind};
 
 use crate::ffi;
 use crate::ffi::reuse::OurReferences;
@@ -57,23 +58,13 @@ pub(crate) struct Sections {
     list: Option<Py<PyList>>,
 }
 
-/// A field line and its pair of name and value. Of one that is not known to be harmless ([`wire::harmless`]) only the name is kept.
-struct Line {
-    /// As it was received, with its end; the name alone as long as there is no pair.
-    bytes: Vec<u8>,
-    name: Py<PyBytes>,
-    name_bytes: usize,
-    is_harmless: bool,
-    pair: Option<Py<PyTuple>>,
-}
+/// A field line, its name in lower case, and the pair of name and value.
+type Line = RememberedLine<Py<PyBytes>, Py<PyTuple>>;
 
 /// Sections that a worker remembers: some 3 KB each with a browser's fields.
 const SECTIONS: usize = 64;
-/// Lines that are remembered of each, and the longest such line.
+/// Lines that are remembered of each.
 const LINES_MAX: usize = 32;
-const LINE_BYTES_MAX: usize = 512;
-/// Clients whose sections begin with the same lines are taken for one kind.
-const LINES_OF_KIND: usize = 2;
 
 impl Default for Sections {
     fn default() -> Sections {
@@ -94,12 +85,10 @@ impl Sections {
         py: Python<'py>,
         references: OurReferences,
         connection: usize,
-        section: &[u8],
+        section: FieldLines<'_>,
     ) -> PyResult<Option<Bound<'py, PyList>>> {
-        let is_last_kind = self
-            .known
-            .get(self.last)
-            .is_some_and(|lines| begins_with(section, lines));
+        let last = self.known.get(self.last);
+        let is_last_kind = last.is_some_and(|lines| skip_kind(lines, section).is_some());
         if !is_last_kind {
             self.last = connection % SECTIONS;
         }
@@ -119,20 +108,10 @@ impl Sections {
     }
 }
 
-fn begins_with(mut section: &[u8], lines: &[Line]) -> bool {
-    let mut first = lines.iter().take(LINES_OF_KIND);
-    !lines.is_empty()
-        && first.all(|line| {
-            let rest = line.strip(section);
-            section = rest.unwrap_or_default();
-            rest.is_some()
-        })
-}
-
 /// Pushes the pairs of a section, of which `lines` is what is remembered.
 fn read(
     py: Python<'_>,
-    section: &[u8],
+    section: FieldLines<'_>,
     lines: &mut Vec<Line>,
     pairs: &mut Vec<Py<PyTuple>>,
 ) -> PyResult<()> {
@@ -140,28 +119,23 @@ fn read(
     for index in 0.. {
         let known = lines.get_mut(index);
         if let Some(line) = &known
-            && let Some(after) = line.strip(rest)
-            && let Some(pair) = &line.pair
+            && let Some(pair) = line.skip_in(&mut rest)
         {
             pairs.push(pair.clone_ref(py));
-            rest = after;
             continue;
         }
-        let mut following = wire::field_lines(rest);
-        let Some((name, value)) = following.next() else {
+        let Some(next) = rest.next_line() else {
             break;
         };
         let mut other = None;
         let line = match known {
-            Some(line) if line.has_name(name) => line,
-            _ => other.insert(Line::new(py, name)?),
+            Some(line) if line.has_name(next.name) => line,
+            _ => other.insert(Line::new(next.name, lower_case(py, next.name)?)),
         };
-        let pair = [line.name.bind(py), &PyBytes::new(py, value)];
+        let pair = [line.of_name().bind(py), &PyBytes::new(py, next.value)];
         let pair = PyTuple::new(py, pair)?.unbind();
         pairs.push(pair.clone_ref(py));
-        let end = rest.len() - following.rest().len();
-        line.keep(rest.get(..end).unwrap_or_default(), pair);
-        rest = following.rest();
+        line.keep(next, pair);
         if let Some(line) = other {
             put(lines, index, line);
         }
@@ -169,49 +143,19 @@ fn read(
     Ok(())
 }
 
+fn lower_case(py: Python<'_>, name: &[u8]) -> PyResult<Py<PyBytes>> {
+    let lower_case = PyBytes::new_with(py, name.len(), |bytes| {
+        bytes.copy_from_slice(name);
+        bytes.make_ascii_lowercase();
+        Ok(())
+    });
+    lower_case.map(Bound::unbind)
+}
+
 fn put(lines: &mut Vec<Line>, index: usize, line: Line) {
     match lines.get_mut(index) {
         Some(place) => *place = line,
         None if index < LINES_MAX => lines.push(line),
         None => {}
-    }
-}
-
-impl Line {
-    fn new(py: Python<'_>, name: &[u8]) -> PyResult<Line> {
-        let lower_case = PyBytes::new_with(py, name.len(), |bytes| {
-            bytes.copy_from_slice(name);
-            bytes.make_ascii_lowercase();
-            Ok(())
-        })?;
-        Ok(Line {
-            bytes: name.to_vec(),
-            name: lower_case.unbind(),
-            name_bytes: name.len(),
-            is_harmless: wire::is_harmless_field(name),
-            pair: None,
-        })
-    }
-
-    fn has_name(&self, name: &[u8]) -> bool {
-        self.bytes.get(..self.name_bytes) == Some(name)
-    }
-
-    /// Keeps a line of that name and its pair, if it may be remembered.
-    fn keep(&mut self, bytes: &[u8], pair: Py<PyTuple>) {
-        if !self.is_harmless || bytes.len() > LINE_BYTES_MAX {
-            self.pair = None;
-            return;
-        }
-        self.bytes.clear();
-        self.bytes.extend_from_slice(bytes);
-        self.pair = Some(pair);
-    }
-
-    /// What follows this very line in a section that begins with it.
-    #[inline]
-    fn strip<'a>(&self, section: &'a [u8]) -> Option<&'a [u8]> {
-        let (start, rest) = section.split_at_checked(self.bytes.len())?;
-        (self.pair.is_some() && wire::is_same(start, &self.bytes)).then_some(rest)
     }
 }

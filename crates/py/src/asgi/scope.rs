@@ -199,7 +199,8 @@ impl Scopes {
         let slot = request.id.connection() as usize;
         let head = request.head;
         let section = wire::effective_field_section(head.field_section, head.authority);
-        let headers = self.sections.renewed(py, references, slot, &section)?;
+        let lines = wire::field_lines(&section);
+        let headers = self.sections.renewed(py, references, slot, lines)?;
         target.renew(&keys.headers, headers)?;
         if self.last.server != *request.server {
             self.last.server = *request.server;

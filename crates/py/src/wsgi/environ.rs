@@ -1,7 +1,7 @@
 //! The environ of a request (PEP 3333, "environ Variables").
 //!
 //! What repeats from request to request is made once. A template holds all constants and the addresses; for each kind of client another one
-//! holds the items of its last field section too ([`super::section`]). The environ of a request is a copy of it with the few items that
+//! holds the items of its last field section too ([`super::environ_memo`]). The environ of a request is a copy of it with the few items that
 //! differ.
 
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use net::Peer;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use wire::{BodyLength, Method, RequestHead, Version};
+use wire::{BodyLength, FieldLines, Method, RequestHead, Version};
 
 use super::environ_memo::{Item, Keys, Section};
 use super::input::Input;
@@ -127,12 +127,13 @@ impl Environs {
         self.set_addresses(py, circumstances)?;
         self.given = None;
         let section = wire::effective_field_section(head.field_section, head.authority);
-        let is_known = self.recall(py, circumstances.connection, &section)?;
+        let lines = wire::field_lines(&section);
+        let is_known = self.recall(py, circumstances.connection, lines)?;
         let is_plain = is_known
             && head.method == Method::Get
             && head.version == Version::Http11
             && head.body_length == BodyLength::None;
-        let unknown = (!is_known).then_some(&*section);
+        let unknown = (!is_known).then_some(lines);
         let Peer::Internet(client) = circumstances.client else {
             let environ = self.new_environ(py, head, circumstances, unknown)?;
             set_input(&environ, input)?;
@@ -205,7 +206,7 @@ impl Environs {
         py: Python<'py>,
         head: &RequestHead<'_>,
         circumstances: &Circumstances<'_>,
-        unknown: Option<&[u8]>,
+        unknown: Option<FieldLines<'_>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let environ = match unknown {
             None => self.recalled(py)?,
@@ -295,7 +296,12 @@ impl Environs {
 
     /// Whether the section is one of the last ones except for some values, which are then in `items`.
     #[inline]
-    fn recall(&mut self, py: Python<'_>, connection: usize, section: &[u8]) -> PyResult<bool> {
+    fn recall(
+        &mut self,
+        py: Python<'_>,
+        connection: usize,
+        section: FieldLines<'_>,
+    ) -> PyResult<bool> {
         self.items.clear();
         self.has_new_values = false;
         if let Some(last) = self.last()
@@ -305,7 +311,7 @@ impl Environs {
             self.count_dropped(last.dropped);
             return Ok(true);
         }
-        let after_kind = self.last().and_then(|last| last.strip_kind(section));
+        let after_kind = self.last().and_then(|last| last.skip_kind(section));
         if after_kind.is_none() && self.last != connection % SECTIONS {
             self.last = connection % SECTIONS;
             self.spare = None;
@@ -356,7 +362,11 @@ impl Environs {
     }
 
     /// A copy of the template with the items of a section, which is remembered if possible.
-    fn learned<'py>(&mut self, py: Python<'py>, section: &[u8]) -> PyResult<Bound<'py, PyDict>> {
+    fn learned<'py>(
+        &mut self,
+        py: Python<'py>,
+        section: FieldLines<'_>,
+    ) -> PyResult<Bound<'py, PyDict>> {
         let template = self.template.bind(py);
         let learned = self.keys.learn(template, self.client, section)?;
         self.count_dropped(learned.dropped);

@@ -8,14 +8,12 @@ use std::net::IpAddr;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
+use wire::{FieldLines, LINES_OF_KIND, RememberedLine, skip_kind};
 
 use crate::ffi;
 
-/// Longer sections, and the values of longer lines, are read each time.
+/// Longer sections are read each time.
 const SECTION_BYTES_MAX: usize = 4096;
-const LINE_BYTES_MAX: usize = 512;
-/// Clients whose sections start with the same lines are considered of one kind.
-const LINES_OF_KIND: usize = 2;
 /// Number of field names whose keys are remembered. Peers choose the names, so it is limited.
 const KEYS_MAX: usize = 256;
 const KEY_BYTES_MAX: usize = 64;
@@ -36,17 +34,8 @@ pub(super) struct Section {
     pub(super) dropped: u64,
 }
 
-/// A field line. Of one that is not known to be harmless ([`wire::harmless`]), or is long, only the name is remembered.
-struct Line {
-    /// As received, with its line end.
-    bytes: Vec<u8>,
-    name_bytes: usize,
-    /// The key of its item; `None` when it has none.
-    key: Option<Py<PyString>>,
-    is_harmless: bool,
-    /// Its bytes and its value are remembered.
-    is_kept: bool,
-}
+/// A field line and the key of its item, `None` when it has none. The value is in the environ, if it is remembered.
+type Line = RememberedLine<Option<Py<PyString>>, ()>;
 
 /// The result of reading a section.
 pub(super) struct Learned<'py> {
@@ -59,37 +48,33 @@ pub(super) struct Learned<'py> {
 impl Section {
     /// Whether `section` is exactly the one that is remembered.
     #[inline]
-    pub(super) fn is_same(&self, section: &[u8]) -> bool {
-        !self.whole.is_empty() && wire::is_same(&self.whole, section)
+    pub(super) fn is_same(&self, section: FieldLines<'_>) -> bool {
+        !self.whole.is_empty() && wire::is_same(&self.whole, section.rest())
     }
 
     /// Remembers the whole of `section`, whose lines are known.
-    fn keep_whole(&mut self, section: &[u8]) {
+    fn keep_whole(&mut self, section: FieldLines<'_>) {
         self.whole.clear();
-        if self.lines.iter().all(|line| line.is_kept) {
-            self.whole.extend_from_slice(section);
+        if self.lines.iter().all(Line::is_kept) {
+            self.whole.extend_from_slice(section.rest());
         }
     }
 
     /// What follows the lines that identify the kind of client, in a section that starts with them.
     #[inline]
-    pub(super) fn strip_kind<'a>(&self, section: &'a [u8]) -> Option<&'a [u8]> {
-        let mut rest = section;
-        for line in self.lines.iter().take(LINES_OF_KIND) {
-            rest = line.strip(rest)?;
-        }
-        (!self.lines.is_empty()).then_some(rest)
+    pub(super) fn skip_kind<'a>(&self, section: FieldLines<'a>) -> Option<FieldLines<'a>> {
+        skip_kind(&self.lines, section)
     }
 
-    /// Reads what differs from the last section into `items`, and remembers it. `after_kind` is the result of [`Section::strip_kind`], if
+    /// Reads what differs from the last section into `items`, and remembers it. `after_kind` is the result of [`Section::skip_kind`], if
     /// that was called. Returns whether anything remembered has changed, or `None` if the section has other names: then this one is of no
     /// more use.
     #[inline]
     pub(super) fn recall(
         &mut self,
         py: Python<'_>,
-        section: &[u8],
-        after_kind: Option<&[u8]>,
+        section: FieldLines<'_>,
+        after_kind: Option<FieldLines<'_>>,
         items: &mut Vec<Item>,
     ) -> PyResult<Option<bool>> {
         let mut has_changed = false;
@@ -98,62 +83,26 @@ impl Section {
             None => (section, 0),
         };
         for line in self.lines.iter_mut().skip(known) {
-            if let Some(after) = line.strip(rest) {
-                rest = after;
+            if line.skip_in(&mut rest).is_some() {
                 continue;
             }
-            let mut following = wire::field_lines(rest);
-            let Some((_, value)) = following.next().filter(|(name, _)| line.has_name(name)) else {
+            let Some(next) = rest.next_line().filter(|next| line.has_name(next.name)) else {
                 return Ok(None);
             };
-            let end = rest.len() - following.rest().len();
-            line.keep(rest.get(..end).unwrap_or_default());
-            if let Some(key) = &line.key {
-                let value = ffi::latin1(py, value);
-                if line.is_kept {
+            line.keep(next, ());
+            if let Some(key) = line.of_name() {
+                let value = ffi::latin1(py, next.value);
+                if line.is_kept() {
                     self.environ.bind(py).set_item(key, &value)?;
                     has_changed = true;
                 }
                 items.push((key.clone_ref(py), value.unbind()));
             }
-            rest = following.rest();
         }
         if !items.is_empty() {
             self.keep_whole(section);
         }
         Ok(rest.is_empty().then_some(has_changed))
-    }
-}
-
-impl Line {
-    fn new(name: &[u8], key: Option<Py<PyString>>) -> Line {
-        Line {
-            bytes: name.to_vec(),
-            name_bytes: name.len(),
-            key,
-            is_harmless: wire::is_harmless_field(name),
-            is_kept: false,
-        }
-    }
-
-    fn has_name(&self, name: &[u8]) -> bool {
-        self.bytes.get(..self.name_bytes) == Some(name)
-    }
-
-    /// Remembers the line, if it may be and is not too long.
-    fn keep(&mut self, bytes: &[u8]) {
-        self.is_kept = self.is_harmless && bytes.len() <= LINE_BYTES_MAX;
-        if self.is_kept {
-            self.bytes.clear();
-            self.bytes.extend_from_slice(bytes);
-        }
-    }
-
-    /// What follows this line in a section that starts with it.
-    #[inline]
-    fn strip<'a>(&self, section: &'a [u8]) -> Option<&'a [u8]> {
-        let (start, rest) = section.split_at_checked(self.bytes.len())?;
-        (self.is_kept && wire::is_same(start, &self.bytes)).then_some(rest)
     }
 }
 
@@ -167,14 +116,14 @@ impl Keys {
         &mut self,
         template: &Bound<'py, PyDict>,
         client: Option<IpAddr>,
-        section: &[u8],
+        section: FieldLines<'_>,
     ) -> PyResult<Learned<'py>> {
         let py = template.py();
         let environ = template.copy()?;
         let (mut lines, mut dropped, mut is_repeated) = (Vec::new(), 0, false);
-        let mut following = wire::field_lines(section);
         let mut rest = section;
-        while let Some((name, value)) = following.next() {
+        while let Some(next) = rest.next_line() {
+            let (name, value) = (next.name, next.value);
             // A name with an underscore would get the key of one with a hyphen, which a proxy may have set or removed.
             let key = (!name.contains(&b'_')).then(|| self.key(py, name));
             match &key {
@@ -182,12 +131,10 @@ impl Keys {
                 None => dropped += 1,
             }
             let mut line = Line::new(name, key.map(Bound::unbind));
-            let end = rest.len() - following.rest().len();
-            line.keep(rest.get(..end).unwrap_or_default());
+            line.keep(next, ());
             lines.push(line);
-            rest = following.rest();
         }
-        if is_repeated || section.len() > SECTION_BYTES_MAX {
+        if is_repeated || section.rest().len() > SECTION_BYTES_MAX {
             return Ok(Learned {
                 environ,
                 section: None,
@@ -195,8 +142,8 @@ impl Keys {
             });
         }
         let own = environ.copy()?;
-        for line in lines.iter().filter(|line| !line.is_kept) {
-            if let Some(key) = &line.key {
+        for line in lines.iter().filter(|line| !line.is_kept()) {
+            if let Some(key) = line.of_name() {
                 own.set_item(key, pyo3::intern!(py, ""))?;
             }
         }
