@@ -60,6 +60,7 @@ LAYERS = {
         {"responder"},
         {"batch"},
         {"access_log", "id", "pace", "response", "router", "setting", "share"},
+        {"head"},
     ),
     "py": (
         {"selector"},
@@ -71,6 +72,12 @@ LAYERS = {
     ),
 }
 """The modules of a crate, from the top: each uses only those below its own layer."""
+
+PROTOCOL = re.compile(
+    r"Http1|HTTP/[123]|\b\w*http1\w*|BodyLength|HeadLimits|RequestHead|SectionMemo"
+    r"|parse_request|chunk|keep.?alive|is_persistent"
+)
+"""What only the server knows: crates/py is handed a head, a content and a responder."""
 
 FRAMEWORK = {"_core", "errors", "web"}
 """What bolide.web may import of bolide."""
@@ -183,6 +190,17 @@ def test_modules_of_a_crate_depend_in_one_direction(crate: str) -> None:
             used = modules_used_by(path) - {module}
             wrong = {each for each in used if layer_of[each] <= layer_of[module]}
             assert not wrong, f"{name_of(path)} uses {wrong}"
+
+
+def test_python_side_knows_no_protocol() -> None:
+    source = ROOT / "crates/py/src"
+    found = []
+    for path in source.rglob("*.rs"):
+        # The tools of the laboratory make requests themselves.
+        if path.relative_to(source).parts[0] not in {"tools", "tools.rs"}:
+            code = (line.split("//")[0] for line in path.read_text().splitlines())
+            found += [f"{name_of(path)}: {line.strip()}" for line in code if PROTOCOL.search(line)]
+    assert not found
 
 
 def test_framework_imports_nothing_of_the_servers_shell() -> None:

@@ -58,6 +58,13 @@ def test_1_http_1_0_is_said_in_full(client: Connection) -> None:
     assert (scope["http_version"], scope["path"], scope["headers"]) == ("1.0", "/old", [])
 
 
+def test_1_the_version_is_each_requests_own(client: Connection) -> None:
+    for number in ("1.1", "1.0", "1.0", "1.1", "1.1", "1.0"):
+        field_lines = "Host: test\r\nConnection: keep-alive\r\n"
+        scope = scope_for(client, f"GET / HTTP/{number}\r\n{field_lines}\r\n".encode())
+        assert scope["http_version"] == number
+
+
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS", "PURGE", "M-SEARCH", "get"])
 def test_1_the_method_is_upper_case(client: Connection, method: str) -> None:
     assert scope_for(client, head(method, "/"))["method"] == method.upper()

@@ -14,6 +14,7 @@ from bolide.interface.wsgi import WsgiApplication
 from bolide.listener import Listener
 from bolide.service import Service
 from bolide.settings import resolve
+from harmless import FIELD_LINES, REMEMBERED
 from reply import Connection
 from running import Server
 
@@ -104,6 +105,14 @@ def test_47_http_1_0(client: Connection) -> None:
     client.send(b"PATCH /p HTTP/1.0\r\n\r\n")
     shown = client.read("PATCH").json()
     assert (shown["SERVER_PROTOCOL"], shown["REQUEST_METHOD"]) == ("HTTP/1.0", "PATCH")
+
+
+def test_47_the_version_is_each_requests_own(client: Connection) -> None:
+    for number in ("1.1", "1.0", "1.0", "1.1", "1.1", "1.0"):
+        for lines in ("", "X-A: 1\r\n"):
+            field_lines = f"Host: test\r\nConnection: keep-alive\r\n{lines}"
+            client.send(f"GET /p HTTP/{number}\r\n{field_lines}\r\n".encode())
+            assert client.read().json()["SERVER_PROTOCOL"] == f"HTTP/{number}"
 
 
 def test_47_unix_socket(start: Any, tmp_path: Any, threads: str) -> None:
@@ -238,28 +247,13 @@ def test_49_credentials_are_not_given_to_another(client: Connection) -> None:
     assert client.get("/p", "Authorization: Basic y").json()["HTTP_AUTHORIZATION"] == "Basic y"
 
 
-FIELDS = {
-    "User-Agent": "a browser",
-    "Accept": "text/html",
-    "X-Forwarded-Proto": "https",
-    "Sec-Fetch-Mode": "navigate",
-    "Referer": "http://a/?token=secret",
-    "X-Forwarded-For": "127.0.0.2",
-    "X-Api-Key": "secret",
-    "Cookie": "a=secret",
-    "Authorization": "Basic secret",
-    "Proxy-Authorization": "Basic secret",
-}
-HARMLESS = ["HTTP_ACCEPT", "HTTP_HOST", "HTTP_SEC_FETCH_MODE", "HTTP_USER_AGENT"]
-
-
 def test_49_only_harmless_fields_are_remembered(start: Any) -> None:
     server = start("wsgi_plain.py", "--threads", "1")
     for _ in range(2):
         with server.connect() as client:
-            lines = [f"{name}: {value}" for name, value in FIELDS.items()]
-            remembered = [client.get("/again", *lines).json() for _ in range(3)]
-    assert remembered == [[*HARMLESS, "HTTP_X_FORWARDED_PROTO"]] * 3
+            remembered = [client.get("/again", *FIELD_LINES).json() for _ in range(3)]
+    keys = ["HTTP_" + name.upper().replace("-", "_") for name in REMEMBERED]
+    assert remembered == [keys] * 3
 
 
 def test_59_what_is_said_of_threads_and_processes_is_true(

@@ -29,7 +29,6 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use server::{Abort, App, Config, Content, ExchangeId, Fields, Outcome, Pulled, Responder};
-use wire::BodyLength;
 
 pub(crate) use self::file_wrapper::FileWrapper;
 pub(crate) use self::hidden_loop::HiddenLoop;
@@ -317,10 +316,10 @@ fn queue(
 ) -> Outcome {
     let content = match request.content {
         Content::Whole(content) => Some(content),
-        Content::Later if request.head.expects_continue => None,
-        Content::Later => match request.head.body_length {
-            BodyLength::Known(length) if length > limits.whole_content_bytes_max => None,
-            // Most applications rely on CONTENT_LENGTH, which is known for chunked content only once it is complete.
+        Content::Later if request.head.expects_continue() => None,
+        Content::Later => match request.head.content_length() {
+            Some(length) if length > limits.whole_content_bytes_max => None,
+            // Most applications rely on CONTENT_LENGTH, which is known for every content once that is complete.
             _ => return Outcome::ReadContent,
         },
     };

@@ -9,7 +9,9 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel}
 use std::time::{Duration, Instant};
 
 use net::Peer;
-use wire::{RequestHead, Version};
+use wire::Version;
+
+use crate::head::Head;
 
 /// How a line is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,19 +38,20 @@ pub(crate) struct LogRecord {
 
 impl LogRecord {
     /// `head` is `None` for a request that was refused before it was understood.
-    pub(crate) fn new(client: Peer, head: Option<&RequestHead<'_>>, started_ms: u64) -> LogRecord {
+    pub(crate) fn new(client: Peer, head: Option<Head<'_>>, started_ms: u64) -> LogRecord {
         let mut record = LogRecord {
             client,
-            method: head.map_or_else(Vec::new, |head| head.method_name.to_vec()),
-            target: head.map_or_else(Vec::new, |head| head.target.to_vec()),
-            version: head.map(|head| head.version),
+            method: head.map_or_else(Vec::new, |head| head.method_name().to_vec()),
+            target: head.map_or_else(Vec::new, |head| head.target().to_vec()),
+            version: head.map(Head::version),
             referer: Vec::new(),
             user_agent: Vec::new(),
             started_ms,
             status: 0,
             content_bytes: 0,
         };
-        for (name, value) in wire::field_lines(head.map_or(b"", |head| head.field_section)) {
+        let section = head.map(Head::field_section);
+        for (name, value) in section.iter().flat_map(|section| section.lines()) {
             if name.eq_ignore_ascii_case(b"referer") {
                 record.referer = value.to_vec();
             } else if name.eq_ignore_ascii_case(b"user-agent") {
@@ -229,11 +232,7 @@ fn push_log_date(line: &mut Vec<u8>, unix_s: u64) {
 }
 
 fn version(version: Option<Version>) -> &'static str {
-    match version {
-        Some(Version::Http10) => "HTTP/1.0",
-        Some(Version::Http11) => "HTTP/1.1",
-        None => "-",
-    }
+    version.map_or("-", Version::name)
 }
 
 fn or_dash(value: &[u8]) -> &[u8] {

@@ -3,15 +3,15 @@
 use std::mem::MaybeUninit;
 
 use net::Peer;
-use wire::RequestHead;
 
+use crate::head::Head;
 use crate::id::ExchangeId;
 use crate::responder::Responder;
 
 /// A request as it lies in the receive buffer: valid during [`App::call`] only.
 pub struct Request<'a> {
     /// The head, borrowed.
-    pub head: &'a RequestHead<'a>,
+    pub head: Head<'a>,
     /// The content, if it is there.
     pub content: Content<'a>,
     /// The name to respond by later.

@@ -1,7 +1,7 @@
 //! The HTTP server without an application: joins [`wire`] (bytes and events) and [`net`] (sockets and time).
 //!
 //! One [`Worker`] is one thread's server: it owns a poller, its listeners and its connections, and calls an [`App`] for each request.
-//! Nothing here knows Python. Read `reactor.rs` for one pass, then `connection.rs` for one connection's life, then `h1.rs`.
+//! Nothing here knows Python, and only `h1` and what it writes with know HTTP/1. Read `reactor.rs` for one pass, then `connection.rs` for one connection's life, then `h1.rs`.
 //!
 //! Arrows point one way: `reactor` -> `connection` -> `h1` -> `exchange`, `link` -> `context`, `app`; everything else is below.
 
@@ -12,6 +12,7 @@ mod connection;
 mod context;
 mod exchange;
 mod h1;
+mod head;
 mod id;
 mod limits;
 mod link;
@@ -28,6 +29,7 @@ mod timeouts;
 pub use access_log::{AccessLog, LogFormat};
 pub use app::{Abort, App, Content, Outcome, Pulled, Request};
 pub use h1::Unfinished;
+pub use head::{FieldSection, Head, HeadMemo, LazyHead, OwnedHead, ReadHead, Span};
 pub use id::ExchangeId;
 pub use limits::Limits;
 pub use mailbox::{Command, Mailbox};

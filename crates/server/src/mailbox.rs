@@ -37,7 +37,7 @@ pub enum Command {
     /// The response is complete.
     Finish,
     /// The response is complete, and ends with a trailer section: encoded field lines, each with its CRLF. They are dropped if the content
-    /// is not chunked. Whether the client accepts them (`wire::RequestHead::accepts_trailers`), and whether those names are allowed there
+    /// is not chunked. Whether the client accepts them ([`crate::Head::accepts_trailers`]), and whether those names are allowed there
     /// ([`wire::may_be_trailer`]), the application has to know.
     FinishWith(Vec<u8>),
     /// The response cannot be completed: cut the connection so that the peer notices.

@@ -55,10 +55,29 @@ impl Method {
 }
 
 /// The HTTP version that a message is treated as (RFC 9112 2.3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Version {
     /// HTTP/1.0.
     Http10,
     /// HTTP/1.1, and any higher minor version, which a recipient treats the same (RFC 9110 2.5).
+    #[default]
     Http11,
+}
+
+impl Version {
+    /// The version as a protocol's name and number (RFC 9110 2.5), as in a status line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+        }
+    }
+
+    /// The number alone.
+    pub fn number(self) -> &'static str {
+        match self {
+            Version::Http10 => "1.0",
+            Version::Http11 => "1.1",
+        }
+    }
 }

@@ -132,8 +132,8 @@ impl Exchange {
         let head = request.head;
         self.with(py, |state| {
             state.id = Some(request.id);
-            state.is_head = head.method == wire::Method::Head;
-            state.accepts_trailers = head.accepts_trailers;
+            state.is_head = head.method() == wire::Method::Head;
+            state.accepts_trailers = head.accepts_trailers();
             state.trailers.clear();
             state.is_open = matches!(content, Incoming::Parts);
             state.is_over = false;
@@ -153,7 +153,7 @@ impl Exchange {
         let head = request.head;
         self.with(py, |state| {
             state.title.clear();
-            for part in [head.method_name, b" ", head.path] {
+            for part in [head.method_name(), b" ", head.path()] {
                 state.title.extend_from_slice(part);
             }
         })

@@ -3,7 +3,8 @@
 use net::Peer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
-use wire::{Method, RequestHead, Version};
+use server::Head;
+use wire::{Method, Version};
 
 use super::extensions::Offered;
 use super::fresh::{Extensions, Fresh};
@@ -35,7 +36,7 @@ pub(crate) struct Scopes {
 /// The request that the template describes.
 #[derive(Default)]
 struct Last {
-    is_http10: bool,
+    version: Option<Version>,
     is_other_method: bool,
     path: Vec<u8>,
     query: Vec<u8>,
@@ -91,7 +92,7 @@ impl Scopes {
         let template = PyDict::new(py);
         let constants = [
             ("type", "http"),
-            ("http_version", "1.1"),
+            ("http_version", ""),
             ("method", "GET"),
             ("scheme", "http"),
             ("root_path", root_path),
@@ -197,10 +198,10 @@ impl Scopes {
             target.renew(&keys.state, state.renewed(py, references)?)?;
         }
         let slot = request.id.connection() as usize;
-        let head = request.head;
-        let section = wire::effective_field_section(head.field_section, head.authority);
-        let lines = wire::field_lines(&section);
-        let headers = self.sections.renewed(py, references, slot, lines)?;
+        let section = request.head.field_section();
+        let headers = self
+            .sections
+            .renewed(py, references, slot, section.lines())?;
         target.renew(&keys.headers, headers)?;
         if self.last.server != *request.server {
             self.last.server = *request.server;
@@ -240,29 +241,26 @@ impl Last {
         target: &Target<'_, '_>,
         keys: &Keys,
         root_path: &str,
-        head: &RequestHead<'_>,
+        head: Head<'_>,
     ) -> PyResult<()> {
         let py = target.template.py();
-        let is_http10 = head.version == Version::Http10;
-        if is_http10 != std::mem::replace(&mut self.is_http10, is_http10) {
-            let version = if is_http10 { "1.0" } else { "1.1" };
-            target.set(&keys.http_version, PyString::intern(py, version).into_any())?;
+        let version = head.version();
+        if self.version.replace(version) != Some(version) {
+            let number = PyString::intern(py, version.number());
+            target.set(&keys.http_version, number.into_any())?;
         }
-        let is_other_method = head.method != Method::Get;
+        let is_other_method = head.method() != Method::Get;
         if is_other_method || self.is_other_method {
             self.is_other_method = is_other_method;
-            let method = String::from_utf8_lossy(head.method_name).to_uppercase();
+            let method = String::from_utf8_lossy(head.method_name()).to_uppercase();
             target.set(&keys.method, PyString::new(py, &method).into_any())?;
         }
-        let path = match head.path {
-            b"" => b"/",
-            path => path,
-        };
+        let path = head.path();
         if changes(&mut self.path, path) {
             target.set(&keys.path, path_of(py, root_path, path)?.into_any())?;
             target.set(&keys.raw_path, PyBytes::new(py, path).into_any())?;
         }
-        let query = head.query.unwrap_or_default();
+        let query = head.query().unwrap_or_default();
         if changes(&mut self.query, query) {
             let query = PyBytes::new(py, query).into_any();
             target.set(&keys.query_string, query)?;

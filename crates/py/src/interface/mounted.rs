@@ -221,7 +221,7 @@ impl Fallback for Mounts {
         responder: &mut Responder,
     ) -> Option<Outcome> {
         ffi::attached(|py| {
-            let Some(index) = self.find(request.head.path) else {
+            let Some(index) = self.find(request.head.path()) else {
                 self.step_aside(py);
                 return None;
             };

@@ -10,7 +10,7 @@ use server::{Content, ExchangeId, Fields, Match, Outcome, Parameters, Responder}
 use self::outcome::plain_failure;
 use crate::ffi::reuse::OurReferences;
 use crate::ffi::{self, Sent};
-use crate::native::request::{Request, State, span_of};
+use crate::native::request::{Request, State};
 use crate::native::suspended::{Stage, SuspendedHandler};
 use crate::native::table::{Route, Table};
 use crate::run::exchanges::{Exchanges, OpenExchange};
@@ -76,9 +76,9 @@ impl Calls {
     ) -> Outcome {
         let Calls { parameters, .. } = self;
         match table.router.find(
-            request.head.method,
-            request.head.method_name,
-            request.head.path,
+            request.head.method(),
+            request.head.method_name(),
+            request.head.path(),
             parameters,
         ) {
             Match::Route(index) => {
@@ -99,7 +99,7 @@ impl Calls {
                 }
                 self.call_status(py, table, (405, allow), request, responder)
             }
-            Match::None if request.head.path == b"*" => about_server(table, responder),
+            Match::None if request.head.path() == b"*" => about_server(table, responder),
             Match::None => {
                 if let Some(mounts) = mounts
                     && let Some(outcome) = mounts.call(&mut self.runner, request, responder)
@@ -398,11 +398,10 @@ fn call_with_parameters<'py>(
     request: &server::Request<'_>,
     object: &Py<Request>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let path_start = span_of(request.head, request.head.path).start;
     let mut arguments = Vec::with_capacity(1 + route.taken.len());
     arguments.push(object.bind(py).clone().into_any());
     object.get().with(py, |state| {
-        state.set_parameters(&route.parameters, found, path_start);
+        state.set_parameters(&route.parameters, found, request.head.place_of_path());
         route.taken.iter().try_for_each(|&index| {
             arguments.push(state.parameter(py, index)?);
             PyResult::Ok(())

@@ -7,8 +7,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
-use server::{Content, ExchangeId, ParameterKind, Parameters};
-use wire::{Progress, RequestHead, Version};
+use server::{Content, ExchangeId, LazyHead, ParameterKind, Parameters, Span};
 
 use crate::ffi;
 use crate::ffi::GilCell;
@@ -19,20 +18,6 @@ use crate::run::target::decoded;
 
 /// An object that grew beyond this for its head or its content is not reused.
 const KEPT_BYTES: usize = 16_384;
-
-/// The server has applied its limits already.
-const ANY_HEAD: wire::HeadLimits = wire::HeadLimits {
-    request_line_bytes_max: usize::MAX,
-    header_section_bytes_max: usize::MAX,
-    field_lines_max: usize::MAX,
-};
-
-/// A part of the request's bytes.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Span {
-    pub(crate) start: u32,
-    pub(crate) end: u32,
-}
 
 /// One parameter of a path: name, what it matches.
 pub(crate) type Parameter = (String, ParameterKind);
@@ -47,10 +32,7 @@ pub(crate) struct Request {
 /// What a request object holds.
 #[derive(Default)]
 pub(crate) struct State {
-    /// The head as received, which the server has accepted. Everything is read from it on demand.
-    bytes: Vec<u8>,
-    /// Where its parts are in `bytes`, once one was asked for.
-    parts: Option<Parts>,
+    head: LazyHead,
     content: Vec<u8>,
     /// The content has not arrived completely: it is received part by part.
     comes_in_parts: bool,
@@ -69,36 +51,6 @@ pub(crate) struct State {
     cache: Option<Py<PyDict>>,
 }
 
-/// The parts of a head.
-#[derive(Clone, Copy, Default)]
-struct Parts {
-    method: Span,
-    path: Span,
-    query: Option<Span>,
-    authority: Span,
-    /// The authority is the target's, so that it replaces Host.
-    is_absolute: bool,
-    fields: Span,
-    is_http10: bool,
-}
-
-impl Parts {
-    fn of(head: &RequestHead<'_>) -> Parts {
-        Parts {
-            method: span_of(head, head.method_name),
-            path: span_of(head, head.path),
-            query: head.query.map(|query| span_of(head, query)),
-            authority: head
-                .authority
-                .or(head.host)
-                .map_or(Span::default(), |authority| span_of(head, authority)),
-            is_absolute: head.authority.is_some(),
-            fields: span_of(head, head.field_section),
-            is_http10: head.version == Version::Http10,
-        }
-    }
-}
-
 impl State {
     /// Sets what never changes, once for each new object.
     pub(crate) fn prepare(&mut self, exchanges: Arc<Exchanges>, app: Py<PyAny>) {
@@ -109,9 +61,7 @@ impl State {
     /// Fills in a request, replacing everything of the one before.
     #[inline]
     pub(crate) fn fill(&mut self, request: &server::Request<'_>, is_async: bool) {
-        self.bytes.clear();
-        self.bytes.extend_from_slice(request.head.bytes);
-        self.parts = None;
+        self.head.copy(request.head);
         self.content.clear();
         self.comes_in_parts = match request.content {
             Content::Whole(content) => {
@@ -136,16 +86,13 @@ impl State {
         &mut self,
         parameters: &Arc<[Parameter]>,
         found: &Parameters,
-        path_start: u32,
+        path: Span,
     ) {
         self.parameters = Some(Arc::clone(parameters));
         self.values.clear();
         for index in 0..parameters.len() {
             let (start, end) = found.span(index).unwrap_or_default();
-            self.values.push(Span {
-                start: path_start + start,
-                end: path_start + end,
-            });
+            self.values.push(path.within(start, end));
         }
     }
 
@@ -163,7 +110,7 @@ impl State {
         let value = self
             .values
             .get(index)
-            .map_or(&b""[..], |span| self.slice(*span));
+            .map_or(&b""[..], |span| self.head.slice(*span));
         if kind == Some(ParameterKind::Integer) {
             return Ok(integer(value).into_pyobject(py)?.into_any());
         }
@@ -175,43 +122,13 @@ impl State {
         if self.cache.is_some() {
             self.cache = None;
         }
-        self.bytes.capacity() <= KEPT_BYTES && self.content.capacity() <= KEPT_BYTES
+        self.head.capacity() <= KEPT_BYTES && self.content.capacity() <= KEPT_BYTES
     }
 
     /// The first step of its handler has ended, and somebody has kept it. Returns its exchange.
     pub(crate) fn call_ended(&mut self) -> Option<ExchangeId> {
         self.is_in_call = false;
         self.id
-    }
-
-    /// The parts of the head. It is parsed again for them, which most requests never need.
-    fn parts(&mut self) -> Parts {
-        let bytes = &self.bytes;
-        *self
-            .parts
-            .get_or_insert_with(|| match wire::parse_request(bytes, &ANY_HEAD) {
-                Ok(Progress::Complete(head)) => Parts::of(&head),
-                _ => Parts::default(),
-            })
-    }
-
-    fn slice(&self, span: Span) -> &[u8] {
-        self.bytes
-            .get(span.start as usize..span.end as usize)
-            .unwrap_or_default()
-    }
-}
-
-/// Where `part`, which is inside the head's bytes, starts and ends.
-pub(crate) fn span_of(head: &RequestHead<'_>, part: &[u8]) -> Span {
-    let offset = (part.as_ptr() as usize).wrapping_sub(head.bytes.as_ptr() as usize);
-    if offset > head.bytes.len() {
-        // Not part of the head: the parser's constant for an empty path or asterisk.
-        return Span::default();
-    }
-    Span {
-        start: offset as u32,
-        end: (offset + part.len()) as u32,
     }
 }
 
@@ -277,7 +194,7 @@ impl Request {
 
     #[getter]
     fn method<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
-        self.with(py, |state| match state.part(|parts| parts.method) {
+        self.with(py, |state| match state.head.method_name() {
             b"GET" => pyo3::intern!(py, "GET").clone(),
             b"POST" => pyo3::intern!(py, "POST").clone(),
             other => ffi::latin1(py, other),
@@ -286,30 +203,22 @@ impl Request {
 
     #[getter]
     fn path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
-        self.with(py, |state| decoded(py, state.raw()))
+        self.with(py, |state| decoded(py, state.head.path()))
     }
 
     #[getter]
     fn raw_path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        self.with(py, |state| PyBytes::new(py, state.raw()))
+        self.with(py, |state| PyBytes::new(py, state.head.path()))
     }
 
     #[getter]
     fn query_string<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        self.with(py, |state| {
-            PyBytes::new(py, state.part(|parts| parts.query.unwrap_or_default()))
-        })
+        self.with(py, |state| PyBytes::new(py, state.head.query()))
     }
 
     #[getter]
     fn http_version(&self, py: Python<'_>) -> PyResult<&'static str> {
-        self.with(py, |state| {
-            if state.parts().is_http10 {
-                "1.0"
-            } else {
-                "1.1"
-            }
-        })
+        self.with(py, |state| state.head.version().number())
     }
 
     #[getter]
@@ -329,9 +238,7 @@ impl Request {
 
     #[getter]
     fn host<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
-        self.with(py, |state| {
-            ffi::latin1(py, state.part(|parts| parts.authority))
-        })
+        self.with(py, |state| ffi::latin1(py, state.head.authority()))
     }
 
     #[getter]
@@ -354,10 +261,7 @@ impl Request {
     fn field_lines<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         self.with(py, |state| {
             let lines = PyList::empty(py);
-            let parts = state.parts();
-            let authority = parts.is_absolute.then(|| state.slice(parts.authority));
-            let fields = wire::effective_field_section(state.slice(parts.fields), authority);
-            for (name, value) in wire::field_lines(&fields) {
+            for (name, value) in state.head.field_section().lines() {
                 let name = ffi::latin1(py, &name.to_ascii_lowercase());
                 lines.append((name, ffi::latin1(py, value)))?;
             }
@@ -453,22 +357,9 @@ impl Request {
 }
 
 impl State {
-    fn part(&mut self, choose: impl FnOnce(&Parts) -> Span) -> &[u8] {
-        let span = choose(&self.parts());
-        self.slice(span)
-    }
-
     /// Method and path in plain characters, for the log.
     pub(crate) fn title(&mut self) -> String {
-        let method = self.part(|parts| parts.method).escape_ascii().to_string();
-        format!("{method} {}", self.raw().escape_ascii())
-    }
-
-    fn raw(&mut self) -> &[u8] {
-        // An absolute-form target may have no path, which means the root (RFC 9112 section 3.2.2).
-        match self.part(|parts| parts.path) {
-            b"" => b"/",
-            path => path,
-        }
+        let method = self.head.method_name().escape_ascii().to_string();
+        format!("{method} {}", self.head.path().escape_ascii())
     }
 }

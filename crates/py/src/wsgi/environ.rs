@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use net::Peer;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use wire::{BodyLength, FieldLines, Method, RequestHead, Version};
+use server::Head;
+use wire::{FieldLines, Method, Version};
 
 use super::environ_memo::{Item, Keys, Section};
 use super::input::Input;
@@ -36,7 +37,7 @@ pub(super) struct Circumstances<'a> {
     pub(super) content_bytes: Option<usize>,
 }
 
-/// What differs between the environs of plain requests: GET, HTTP/1.1, without content, over TCP, with the field names that are remembered.
+/// What differs between the environs of plain requests: GET, without content, over TCP, with the field names that are remembered.
 #[derive(Default)]
 struct Plain {
     target: Vec<u8>,
@@ -58,6 +59,8 @@ pub(super) struct Environs {
     root_path: Vec<u8>,
     client: Option<IpAddr>,
     client_text: Py<PyString>,
+    /// The version that the template holds.
+    version: Option<Version>,
     server: Option<Peer>,
     ports: Vec<Option<(u16, Py<PyString>)>>,
     /// The environ of the last plain request, if nothing else references it and it was not changed, so that it cannot be distinguished from
@@ -89,7 +92,7 @@ impl Environs {
             ("REQUEST_URI", "/"),
             ("SERVER_NAME", "localhost"),
             ("SERVER_PORT", "80"),
-            ("SERVER_PROTOCOL", "HTTP/1.1"),
+            ("SERVER_PROTOCOL", ""),
             ("REMOTE_ADDR", ""),
             ("REMOTE_PORT", ""),
         ] {
@@ -106,6 +109,7 @@ impl Environs {
             root_path: root_path.as_bytes().to_vec(),
             client: None,
             client_text: pyo3::intern!(py, "").clone().unbind(),
+            version: None,
             server: None,
             ports: (0..PORTS).map(|_| None).collect(),
             spare: None,
@@ -120,19 +124,17 @@ impl Environs {
     pub(super) fn environ<'py>(
         &mut self,
         py: Python<'py>,
-        head: &RequestHead<'_>,
+        head: Head<'_>,
         circumstances: &Circumstances<'_>,
         input: Option<Bound<'py, Input>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         self.set_addresses(py, circumstances)?;
+        self.set_version(py, head.version())?;
         self.given = None;
-        let section = wire::effective_field_section(head.field_section, head.authority);
-        let lines = wire::field_lines(&section);
+        let section = head.field_section();
+        let lines = section.lines();
         let is_known = self.recall(py, circumstances.connection, lines)?;
-        let is_plain = is_known
-            && head.method == Method::Get
-            && head.version == Version::Http11
-            && head.body_length == BodyLength::None;
+        let is_plain = is_known && head.method() == Method::Get && !head.has_content();
         let unknown = (!is_known).then_some(lines);
         let Peer::Internet(client) = circumstances.client else {
             let environ = self.new_environ(py, head, circumstances, unknown)?;
@@ -158,7 +160,7 @@ impl Environs {
             self.given = version(&environ);
             self.plain.port = port;
             self.plain.target.clear();
-            self.plain.target.extend_from_slice(head.target);
+            self.plain.target.extend_from_slice(head.target());
         }
         Ok(environ)
     }
@@ -176,25 +178,20 @@ impl Environs {
 
     /// Turns the environ of one plain request into that of another.
     #[inline]
-    fn renew(
-        &mut self,
-        environ: &Bound<'_, PyDict>,
-        head: &RequestHead<'_>,
-        port: u16,
-    ) -> PyResult<()> {
+    fn renew(&mut self, environ: &Bound<'_, PyDict>, head: Head<'_>, port: u16) -> PyResult<()> {
         let py = environ.py();
         if self.plain.port != port {
             environ.set_item(pyo3::intern!(py, "REMOTE_PORT"), self.port(py, port))?;
             self.plain.port = port;
         }
-        if !wire::is_same_throughout(&self.plain.target, head.target) {
+        if !wire::is_same_throughout(&self.plain.target, head.target()) {
             self.set_target(environ, head)?;
-            if head.query.is_none() {
+            if head.query().is_none() {
                 let key = pyo3::intern!(py, "QUERY_STRING");
                 environ.set_item(key, pyo3::intern!(py, ""))?;
             }
             self.plain.target.clear();
-            self.plain.target.extend_from_slice(head.target);
+            self.plain.target.extend_from_slice(head.target());
         }
         Ok(())
     }
@@ -204,7 +201,7 @@ impl Environs {
     fn new_environ<'py>(
         &mut self,
         py: Python<'py>,
-        head: &RequestHead<'_>,
+        head: Head<'_>,
         circumstances: &Circumstances<'_>,
         unknown: Option<FieldLines<'_>>,
     ) -> PyResult<Bound<'py, PyDict>> {
@@ -212,16 +209,12 @@ impl Environs {
             None => self.recalled(py)?,
             Some(section) => self.learned(py, section)?,
         };
-        if head.method != Method::Get {
+        if head.method() != Method::Get {
             let method = method_name(py, head);
             environ.set_item(pyo3::intern!(py, "REQUEST_METHOD"), method)?;
         }
         self.set_target(&environ, head)?;
-        if head.version == Version::Http10 {
-            let version = pyo3::intern!(py, "HTTP/1.0");
-            environ.set_item(pyo3::intern!(py, "SERVER_PROTOCOL"), version)?;
-        }
-        if head.body_length == BodyLength::Chunked
+        if head.content_length().is_none()
             && let Some(content_bytes) = circumstances.content_bytes
         {
             set_length(&environ, content_bytes)?;
@@ -229,17 +222,17 @@ impl Environs {
         Ok(environ)
     }
 
-    fn set_target(&self, environ: &Bound<'_, PyDict>, head: &RequestHead<'_>) -> PyResult<()> {
+    fn set_target(&self, environ: &Bound<'_, PyDict>, head: Head<'_>) -> PyResult<()> {
         let py = environ.py();
-        let target = ffi::latin1(py, head.target);
-        let is_plain = self.root_path.is_empty() && !head.path.contains(&b'%');
-        if is_plain && head.path.len() == head.target.len() {
+        let (target, path) = (ffi::latin1(py, head.target()), head.path());
+        let is_plain = self.root_path.is_empty() && !path.contains(&b'%');
+        if is_plain && path.len() == head.target().len() {
             environ.set_item(pyo3::intern!(py, "PATH_INFO"), &target)?;
         } else {
-            let path = path_info(head.path, &self.root_path);
+            let path = path_info(path, &self.root_path);
             environ.set_item(pyo3::intern!(py, "PATH_INFO"), ffi::latin1(py, &path))?;
         }
-        if let Some(query) = head.query {
+        if let Some(query) = head.query() {
             let query = ffi::latin1(py, query);
             environ.set_item(pyo3::intern!(py, "QUERY_STRING"), query)?;
         }
@@ -280,6 +273,17 @@ impl Environs {
         Ok(())
     }
 
+    /// Updates the version in the template when it has changed.
+    #[inline]
+    fn set_version(&mut self, py: Python<'_>, version: Version) -> PyResult<()> {
+        if self.version == Some(version) {
+            return Ok(());
+        }
+        self.spare = None;
+        self.version = Some(version);
+        set_version(self.template.bind(py), self.version)
+    }
+
     fn port<'py>(&mut self, py: Python<'py>, port: u16) -> Bound<'py, PyString> {
         let Some(place) = self.ports.get_mut(usize::from(port) % PORTS) else {
             return PyString::new(py, &port.to_string());
@@ -306,6 +310,7 @@ impl Environs {
         self.has_new_values = false;
         if let Some(last) = self.last()
             && last.client == self.client
+            && last.version == self.version
             && last.is_same(section)
         {
             self.count_dropped(last.dropped);
@@ -323,6 +328,10 @@ impl Environs {
             let key = pyo3::intern!(py, "REMOTE_ADDR");
             known.environ.bind(py).set_item(key, &self.client_text)?;
             known.client = self.client;
+        }
+        if known.version != self.version {
+            set_version(known.environ.bind(py), self.version)?;
+            known.version = self.version;
         }
         let Some(has_changed) = known.recall(py, section, after_kind, &mut self.items)? else {
             self.forget();
@@ -368,7 +377,9 @@ impl Environs {
         section: FieldLines<'_>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let template = self.template.bind(py);
-        let learned = self.keys.learn(template, self.client, section)?;
+        let learned = self
+            .keys
+            .learn(template, (self.client, self.version), section)?;
         self.count_dropped(learned.dropped);
         if let Some(place) = self.sections.get_mut(self.last) {
             *place = learned.section;
@@ -383,6 +394,13 @@ impl Environs {
     }
 }
 
+#[cold]
+fn set_version(environ: &Bound<'_, PyDict>, version: Option<Version>) -> PyResult<()> {
+    let py = environ.py();
+    let name = PyString::intern(py, version.map_or("", Version::name));
+    environ.set_item(pyo3::intern!(py, "SERVER_PROTOCOL"), name)
+}
+
 fn set_input(environ: &Bound<'_, PyDict>, input: Option<Bound<'_, Input>>) -> PyResult<()> {
     match input {
         Some(input) => environ.set_item(pyo3::intern!(environ.py(), "wsgi.input"), input),
@@ -390,12 +408,16 @@ fn set_input(environ: &Bound<'_, PyDict>, input: Option<Bound<'_, Input>>) -> Py
     }
 }
 
-/// Describes content that came in chunks as what it is now: complete, and of known length (RFC 9112 section 7.1.3).
+/// Describes content whose length nobody knew before as what it is now: complete, and of known length (RFC 9112 section 7.1.3).
 fn set_length(environ: &Bound<'_, PyDict>, content_bytes: usize) -> PyResult<()> {
     let py = environ.py();
     let length = PyString::new(py, itoa::Buffer::new().format(content_bytes));
     environ.set_item(pyo3::intern!(py, "CONTENT_LENGTH"), length)?;
-    environ.del_item(pyo3::intern!(py, "HTTP_TRANSFER_ENCODING"))
+    let coding = pyo3::intern!(py, "HTTP_TRANSFER_ENCODING");
+    match environ.contains(coding)? {
+        true => environ.del_item(coding),
+        false => Ok(()),
+    }
 }
 
 /// The decoded path below the root path. The root path may be there (a proxy passed the path on) or not (it took it away). The asterisk of
@@ -408,11 +430,11 @@ fn path_info(path: &[u8], root_path: &[u8]) -> Vec<u8> {
     }
 }
 
-fn method_name<'py>(py: Python<'py>, head: &RequestHead<'_>) -> Bound<'py, PyString> {
-    match head.method {
+fn method_name<'py>(py: Python<'py>, head: Head<'_>) -> Bound<'py, PyString> {
+    match head.method() {
         Method::Head => pyo3::intern!(py, "HEAD").clone(),
         Method::Post => pyo3::intern!(py, "POST").clone(),
         Method::Put => pyo3::intern!(py, "PUT").clone(),
-        _ => ffi::latin1(py, head.method_name),
+        _ => ffi::latin1(py, head.method_name()),
     }
 }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use wire::{FieldLines, LINES_OF_KIND, RememberedLine, skip_kind};
+use wire::{FieldLines, LINES_OF_KIND, RememberedLine, Version, skip_kind};
 
 use crate::ffi;
 
@@ -27,6 +27,8 @@ pub(super) struct Section {
     pub(super) environ: Py<PyDict>,
     /// The client whose address it holds.
     pub(super) client: Option<IpAddr>,
+    /// The version that it holds.
+    pub(super) version: Option<Version>,
     /// The whole section, if all of it is remembered; otherwise empty.
     whole: Vec<u8>,
     lines: Vec<Line>,
@@ -111,11 +113,11 @@ impl Section {
 pub(super) struct Keys(HashMap<Box<[u8]>, Py<PyString>>);
 
 impl Keys {
-    /// Reads all of a section into a copy of `template`, which holds the address of `client`.
+    /// Reads all of a section into a copy of `template`, which holds the address of `client` and `version`.
     pub(super) fn learn<'py>(
         &mut self,
         template: &Bound<'py, PyDict>,
-        client: Option<IpAddr>,
+        (client, version): (Option<IpAddr>, Option<Version>),
         section: FieldLines<'_>,
     ) -> PyResult<Learned<'py>> {
         let py = template.py();
@@ -150,6 +152,7 @@ impl Keys {
         let mut learned = Section {
             environ: own.unbind(),
             client,
+            version,
             whole: Vec::new(),
             lines,
             dropped,

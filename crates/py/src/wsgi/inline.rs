@@ -130,7 +130,7 @@ impl Inline {
         let environ = self.environs.environ(py, head, &circumstances, input)?;
         let lent = self
             .lender
-            .lend(py, request.id, head.method == Method::Head)?;
+            .lend(py, request.id, head.method() == Method::Head)?;
         let start_response = lent.start_response.bind(py);
         let app = &self.app;
         let returned = runner.exchanges.lend(py, request.id, responder, || {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use server::{Command, ExchangeId, Response};
+use server::{Command, ExchangeId, OwnedHead, Response};
 
 use super::outbox::Outbox;
 use crate::run::exchanges::{Exchanges, STREAM_AHEAD_BYTES};
@@ -22,7 +22,7 @@ struct State {
     /// The current request.
     id: Option<ExchangeId>,
     /// Its head, for the log.
-    head: Option<Arc<[u8]>>,
+    head: Option<OwnedHead>,
     /// Its client has disconnected, or got a response from the server.
     is_gone: bool,
     /// Its response has no content.
@@ -55,10 +55,10 @@ impl Lane {
     }
 
     /// A request starts.
-    pub(super) fn begin(&self, id: ExchangeId, head: &Arc<[u8]>, has_peer_ended: bool) {
+    pub(super) fn begin(&self, id: ExchangeId, head: &OwnedHead, has_peer_ended: bool) {
         *self.state() = State {
             id: Some(id),
-            head: Some(Arc::clone(head)),
+            head: Some(head.clone()),
             has_peer_ended,
             ..State::default()
         };
@@ -190,7 +190,7 @@ impl Lane {
     }
 
     /// The head of a request, if it is the current one.
-    pub(super) fn head_of(&self, id: ExchangeId) -> Option<Arc<[u8]>> {
+    pub(super) fn head_of(&self, id: ExchangeId) -> Option<OwnedHead> {
         let state = self.state();
         state.head.clone().filter(|_| state.id == Some(id))
     }

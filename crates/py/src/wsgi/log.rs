@@ -2,11 +2,11 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use wire::RequestHead;
+use server::Head;
 
 /// Method and path as received.
-pub(super) fn title(head: &RequestHead<'_>) -> String {
-    let (method, path) = (head.method_name, head.path);
+pub(super) fn title(head: Head<'_>) -> String {
+    let (method, path) = (head.method_name(), head.path());
     format!("{} {}", method.escape_ascii(), path.escape_ascii())
 }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use net::Peer;
-use server::{Command, Config, ExchangeId, Response};
+use server::{Command, Config, ExchangeId, OwnedHead, Response};
 
 use super::lane::Lane;
 use super::outbox::Outbox;
@@ -33,8 +33,7 @@ const RESPONSES_PER_WAKE: usize = 16;
 /// A request in owned bytes.
 pub(super) struct Job {
     pub(super) id: ExchangeId,
-    /// The head as received, which the server has accepted.
-    pub(super) head: Arc<[u8]>,
+    pub(super) head: OwnedHead,
     /// The content; `None` when it has to be read part by part.
     pub(super) content: Option<Vec<u8>>,
     pub(super) client: Peer,
@@ -230,7 +229,7 @@ impl Intake {
         }
         self.arriving.push(Job {
             id: request.id,
-            head: request.head.bytes.into(),
+            head: OwnedHead::of(request.head),
             content: content.map(<[u8]>::to_vec),
             client: *request.client,
             server: *request.server,
@@ -260,7 +259,7 @@ impl Intake {
             let queue = self.pool.queue();
             let queued = self.arriving.iter().chain(&queue.jobs);
             let mut heads = queued.filter(|job| job.id == id);
-            heads.next().map(|job| Arc::clone(&job.head))
+            heads.next().map(|job| job.head.clone())
         };
         let in_lane = || self.pool.lanes.iter().find_map(|lane| lane.head_of(id));
         if let Some(head) = head.or_else(in_lane) {

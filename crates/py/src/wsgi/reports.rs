@@ -1,6 +1,8 @@
 //! What the reactor has to log, which a separate thread does: the reactor has no interpreter, and the other threads may be busy.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use server::OwnedHead;
 use std::time::Duration;
 
 /// The least time between two messages.
@@ -25,7 +27,7 @@ pub(super) struct Counts {
     /// Files that were shorter than announced.
     pub(super) short_files: u64,
     /// Heads of requests whose views did not respond in time.
-    pub(super) late_views: Vec<Arc<[u8]>>,
+    pub(super) late_views: Vec<OwnedHead>,
     /// More of them.
     pub(super) more_late_views: u64,
 }
@@ -48,7 +50,7 @@ impl Reports {
     }
 
     /// Notes a request whose view did not respond in time.
-    pub(super) fn add_late_view(&self, head: Arc<[u8]>) {
+    pub(super) fn add_late_view(&self, head: OwnedHead) {
         self.add(|counts| match counts.late_views.len() < NAMED_MAX {
             true => counts.late_views.push(head),
             false => counts.more_late_views += 1,

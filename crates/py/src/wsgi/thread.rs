@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use server::{Command, ExchangeId};
-use wire::{HeadLimits, Method, Progress as Parsed, RequestHead, SectionMemo};
+use server::{Command, ExchangeId, Head, HeadMemo};
+use wire::Method;
 
 use super::blocks::{Blocks, Returned};
 use super::environ::{Circumstances, Environs};
@@ -20,13 +20,6 @@ use crate::ffi;
 use crate::run::context::Contexts;
 use crate::run::log::log_late_handler;
 
-/// The server has applied its limits already.
-const ANY_HEAD: HeadLimits = HeadLimits {
-    request_line_bytes_max: usize::MAX,
-    header_section_bytes_max: usize::MAX,
-    field_lines_max: usize::MAX,
-};
-
 /// What one thread keeps from job to job.
 pub(super) struct Thread {
     app: Py<PyAny>,
@@ -35,7 +28,7 @@ pub(super) struct Thread {
     environs: Environs,
     lender: Lender,
     contexts: Contexts,
-    memo: SectionMemo,
+    memo: HeadMemo,
     disconnected: Py<PyAny>,
 }
 
@@ -58,7 +51,7 @@ impl Thread {
             lender: Lender::new(Caller::Thread(Arc::clone(&lane)), &app.left_out),
             lane,
             contexts: Contexts::default(),
-            memo: SectionMemo::new(),
+            memo: HeadMemo::default(),
             disconnected: app.disconnected.clone_ref(py),
         }))
     }
@@ -97,26 +90,25 @@ impl Thread {
     }
 
     fn job(&mut self, py: Python<'_>, job: Job) {
-        let Ok(Parsed::Complete(head)) =
-            wire::parse_request_with(&job.head, &ANY_HEAD, &mut self.memo)
-        else {
+        let Some(read) = job.head.read_with(&mut self.memo) else {
             return self.lane.post(job.id, Command::Fail);
         };
+        let head = read.head();
         let result = self
             .contexts
             .enter(py)
-            .and_then(|()| self.respond(py, &job, &head));
+            .and_then(|()| self.respond(py, &job, head));
         self.contexts.ended(py);
         if let Err(error) = result {
             self.lane.post(job.id, Command::Fail);
             if !error.matches(py, &self.disconnected).unwrap_or(false) || !self.lane.is_gone() {
-                log::raised(py, &log::title(&head), &error);
+                log::raised(py, &log::title(head), &error);
             }
         }
     }
 
     /// Calls the application and posts its response.
-    fn respond(&mut self, py: Python<'_>, job: &Job, head: &RequestHead<'_>) -> PyResult<()> {
+    fn respond(&mut self, py: Python<'_>, job: &Job, head: Head<'_>) -> PyResult<()> {
         let input = match job.content.as_deref() {
             Some([]) => None,
             Some(content) => Some(Bound::new(py, Input::whole(content))?),
@@ -132,7 +124,9 @@ impl Thread {
             content_bytes: job.content.as_ref().map(Vec::len),
         };
         let environ = self.environs.environ(py, head, &circumstances, input)?;
-        let lent = self.lender.lend(py, job.id, head.method == Method::Head)?;
+        let lent = self
+            .lender
+            .lend(py, job.id, head.method() == Method::Head)?;
         let start_response = lent.start_response.bind(py);
         let returned = ffi::call_from_thread(py, &self.app, [environ.as_any(), start_response]);
         self.environs.give_back(environ);
@@ -285,12 +279,11 @@ pub(super) fn report(py: Python<'_>, pool: &Pool) {
 
 /// Warns of views that did not respond in time, so that the server did.
 fn report_late_views(py: Python<'_>, counts: &Counts, handler_timeout_ms: u64) {
-    let mut memo = SectionMemo::new();
+    let mut memo = HeadMemo::default();
     for head in &counts.late_views {
-        let title = match wire::parse_request_with(head, &ANY_HEAD, &mut memo) {
-            Ok(Parsed::Complete(head)) => Some(log::title(&head)),
-            _ => None,
-        };
+        let title = head
+            .read_with(&mut memo)
+            .map(|read| log::title(read.head()));
         log_late_handler(py, title.as_deref(), handler_timeout_ms);
     }
     if counts.more_late_views > 0 {

@@ -4,7 +4,7 @@
 //! next one is requested, and `close` to be called at the end. So the response is sent at once, and the rest of the call follows.
 
 use pyo3::prelude::*;
-use wire::RequestHead;
+use server::Head;
 
 use super::blocks::{Blocks, KeptBlocks};
 use super::log;
@@ -21,9 +21,9 @@ pub(super) struct Unclosed {
 }
 
 impl Unclosed {
-    pub(super) fn keep(&mut self, head: &RequestHead<'_>, blocks: Blocks<'_>) {
+    pub(super) fn keep(&mut self, head: Head<'_>, blocks: Blocks<'_>) {
         self.title.clear();
-        for part in [head.method_name, b" ", head.path] {
+        for part in [head.method_name(), b" ", head.path()] {
             self.title.extend_from_slice(part);
         }
         self.blocks = Some(blocks.keep());

@@ -15,6 +15,7 @@ use std::mem::MaybeUninit;
 
 use crate::app::App;
 use crate::context::Context;
+use crate::head::OwnedHead;
 use crate::id::ExchangeId;
 use crate::pace::Pace;
 
@@ -38,8 +39,8 @@ pub(crate) enum Demand {
 
 /// Who takes a content.
 pub(crate) enum Taker {
-    /// The application, called when all of it is there; the bytes of the request's head are kept for that call.
-    Call(Box<[u8]>),
+    /// The application, called when all of it is there; the request's head is kept for that call.
+    Call(OwnedHead),
     /// A handler that asks for it part by part.
     Exchange { id: ExchangeId, demand: Demand },
     /// Nobody: the request has its response.
@@ -163,7 +164,7 @@ impl Inbound {
     /// Memory that is held for it.
     pub(crate) fn held_bytes(&self) -> usize {
         let head = match &self.taker {
-            Taker::Call(head) => head.len(),
+            Taker::Call(head) => head.held_bytes(),
             Taker::Exchange { .. } | Taker::Nobody => 0,
         };
         self.held.capacity() + head + size_of::<Inbound>()
@@ -317,7 +318,7 @@ impl Inbound {
     }
 
     /// The head of the request that was to be called with its content, and the content.
-    pub(crate) fn take_call(&mut self) -> Option<(Box<[u8]>, Vec<u8>)> {
+    pub(crate) fn take_call(&mut self) -> Option<(OwnedHead, Vec<u8>)> {
         match std::mem::replace(&mut self.taker, Taker::Nobody) {
             Taker::Call(head) => Some((head, std::mem::take(&mut self.held))),
             other => {

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use wire::{BodyDecoder, BodyLength, Decoded, Progress as Parsed, ProtocolError};
+use wire::{BodyDecoder, BodyLength, Decoded, ProtocolError};
 
 use super::input::{CONTENT_TOO_LONG, Refused};
 use super::queue::Queued;
@@ -168,11 +168,10 @@ impl H1 {
         let call = inbound.take_call();
         let is_persistent = incoming.is_persistent;
         self.content_is_over(turn, is_persistent);
-        if let Some((bytes, content)) = call
-            && let Ok(Parsed::Complete(head)) =
-                wire::parse_request(&bytes, &turn.context.head_limits)
+        if let Some((head, content)) = call
+            && let Some(head) = head.read()
         {
-            self.call(turn, &head, Content::Whole(&content));
+            self.call(turn, head.parsed(), Content::Whole(&content));
         }
     }
 
@@ -201,13 +200,13 @@ impl H1 {
             return;
         };
         let inbound = &mut incoming.inbound;
-        if let Some((bytes, _)) = inbound.take_call() {
-            return match wire::parse_request(&bytes, &turn.context.head_limits) {
-                Ok(Parsed::Complete(head)) => {
-                    self.refuse(turn, Refused::Head(&head), status, reason);
-                }
-                _ => self.refuse(turn, Refused::Unread { is_head: false }, status, reason),
+        if let Some((head, _)) = inbound.take_call() {
+            let read = head.read();
+            let refused = match &read {
+                Some(head) => Refused::Head(head.parsed()),
+                None => Refused::Unread { is_head: false },
             };
+            return self.refuse(turn, refused, status, reason);
         }
         let reader = match self.queue.back_mut() {
             Some(last) if inbound.is_read_by(last.exchange.id) => last,
@@ -248,11 +247,10 @@ impl H1 {
     pub(super) fn log_uncalled<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         if let Reading::Content(incoming) = &mut self.reading
             && turn.context.log.is_some()
-            && let Some((bytes, _)) = incoming.inbound.take_call()
-            && let Ok(Parsed::Complete(head)) =
-                wire::parse_request(&bytes, &turn.context.head_limits)
+            && let Some((head, _)) = incoming.inbound.take_call()
+            && let Some(head) = head.read()
         {
-            let record = self.record(turn, Some(&head), CLIENT_CLOSED_REQUEST, 0);
+            let record = self.record(turn, Some(head.parsed()), CLIENT_CLOSED_REQUEST, 0);
             turn.context.log(record.as_deref());
         }
     }

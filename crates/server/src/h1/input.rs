@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::exchange::content::{DISCARD_BYTES_MAX, Taker};
 use crate::exchange::output::Output;
 use crate::exchange::{Exchange, Progress};
+use crate::head::{Head, OwnedHead};
 use crate::id::ExchangeId;
 use crate::link::{Broken, Link, Turn};
 use crate::responder::Framing;
@@ -240,7 +241,7 @@ impl H1 {
         let responder = &mut context.responder;
         responder.call_begins(framing, is_next && !turn.link.is_full());
         let request = Request {
-            head,
+            head: Head::of(head),
             content,
             id,
             client: &turn.link.client,
@@ -304,7 +305,7 @@ impl H1 {
     ) {
         self.since_ms = turn.now_ms();
         if turn.context.log.is_some() {
-            let mut record = LogRecord::new(turn.link.client, Some(head), self.since_ms);
+            let mut record = LogRecord::new(turn.link.client, Some(Head::of(head)), self.since_ms);
             (record.status, record.content_bytes) = (status, content_bytes);
             turn.context.log(Some(&record));
         }
@@ -319,7 +320,7 @@ impl H1 {
         content_bytes: u64,
     ) -> Option<Box<LogRecord>> {
         turn.context.log.as_ref()?;
-        let mut record = LogRecord::new(turn.link.client, head, turn.now_ms());
+        let mut record = LogRecord::new(turn.link.client, head.map(Head::of), turn.now_ms());
         (record.status, record.content_bytes) = (status, content_bytes);
         Some(Box::new(record))
     }
@@ -338,7 +339,7 @@ impl H1 {
         let mut taker = Taker::Nobody;
         match outcome {
             Outcome::ReadContent if content == Content::Later => {
-                taker = Taker::Call(head.bytes.into())
+                taker = Taker::Call(OwnedHead::of(Head::of(head)))
             }
             Outcome::Pending => {
                 exchange.out.tail().clear();

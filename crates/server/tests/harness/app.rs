@@ -149,7 +149,7 @@ impl App for TestApp {
         if let Some(on_call) = &mut self.on_call {
             on_call();
         }
-        let target = String::from_utf8_lossy(request.head.target).into_owned();
+        let target = String::from_utf8_lossy(request.head.target()).into_owned();
         let content = match request.content {
             Content::Whole(content) => Some(String::from_utf8_lossy(content).into_owned()),
             Content::Later => None,

@@ -136,7 +136,7 @@ impl<'a> ModelApp<'a> {
     /// Finds or makes the exchange of a call, and checks that it is its turn.
     fn called(&mut self, request: &Request<'_>) -> Option<usize> {
         self.events += 1;
-        let target = String::from_utf8_lossy(request.head.target).into_owned();
+        let target = String::from_utf8_lossy(request.head.target()).into_owned();
         let mut segments = target.trim_start_matches('/').split('/');
         let mut next = || segments.next().and_then(|it| it.parse::<usize>().ok());
         let (Some(conversation), Some(number)) = (next(), next()) else {

@@ -1,0 +1,402 @@
+//! The head of a request, free of any protocol: what is asked for, of whom, and with which fields.
+//!
+//! Nothing is copied or decoded before it is asked for. What lies behind it is what HTTP/1's parser found; only this file and `h1` know.
+//! [`Head`] is borrowed from the receive buffer, [`OwnedHead`] is a copy that is read as a whole later, and [`LazyHead`] one of which
+//! single parts are asked for, or mostly none.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use wire::{
+    BodyLength, FieldLines, HeadLimits, Method, Progress, RequestHead, SectionMemo, Version,
+};
+
+/// For a head that the server has accepted: its limits were applied then.
+const ANY_HEAD: HeadLimits = HeadLimits {
+    request_line_bytes_max: usize::MAX,
+    header_section_bytes_max: usize::MAX,
+    field_lines_max: usize::MAX,
+};
+
+/// The head of a request, borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a>(&'a RequestHead<'a>);
+
+impl<'a> Head<'a> {
+    #[inline]
+    pub(crate) fn of(head: &'a RequestHead<'a>) -> Head<'a> {
+        Head(head)
+    }
+
+    /// The method (RFC 9110 section 9).
+    #[inline]
+    pub fn method(self) -> Method {
+        self.0.method
+    }
+
+    /// The method's name as received.
+    #[inline]
+    pub fn method_name(self) -> &'a [u8] {
+        self.0.method_name
+    }
+
+    /// The request target as received.
+    #[inline]
+    pub fn target(self) -> &'a [u8] {
+        self.0.target
+    }
+
+    /// The target's path, never empty; `*` where the server as a whole is meant.
+    #[inline]
+    pub fn path(self) -> &'a [u8] {
+        self.0.path
+    }
+
+    /// The target's query, without the `?`.
+    #[inline]
+    pub fn query(self) -> Option<&'a [u8]> {
+        self.0.query
+    }
+
+    /// The authority that the request is for (RFC 9110 section 7.1): the target's, else the value of Host.
+    #[inline]
+    pub fn authority(self) -> Option<&'a [u8]> {
+        self.0.authority.or(self.0.host)
+    }
+
+    /// The version that the request is treated as.
+    #[inline]
+    pub fn version(self) -> Version {
+        self.0.version
+    }
+
+    /// The fields. Where the target has an authority, it stands in the place of Host.
+    ///
+    /// Cost: a copy of the section in that case, else nothing.
+    #[inline]
+    pub fn field_section(self) -> FieldSection<'a> {
+        let section = wire::effective_field_section(self.0.field_section, self.0.authority);
+        FieldSection(section)
+    }
+
+    /// Whether content comes with it.
+    #[inline]
+    pub fn has_content(self) -> bool {
+        self.0.body_length != BodyLength::None
+    }
+
+    /// The length of the content, if the client says it before it sends it; 0 without content.
+    pub fn content_length(self) -> Option<u64> {
+        match self.0.body_length {
+            BodyLength::None => Some(0),
+            BodyLength::Known(bytes) => Some(bytes),
+            BodyLength::Chunked => None,
+        }
+    }
+
+    /// Whether the client waits for a 100 response before it sends the content (RFC 9110 section 10.1.1).
+    #[inline]
+    pub fn expects_continue(self) -> bool {
+        self.0.expects_continue
+    }
+
+    /// Whether the client accepts a trailer section (RFC 9110 section 10.1.4).
+    #[inline]
+    pub fn accepts_trailers(self) -> bool {
+        self.0.accepts_trailers
+    }
+
+    /// Where the path is; nowhere, if the target does not contain it.
+    #[inline]
+    pub fn place_of_path(self) -> Span {
+        span_of(self.0, self.0.path)
+    }
+}
+
+/// The fields of a head, in the order received.
+#[derive(Debug)]
+pub struct FieldSection<'a>(Cow<'a, [u8]>);
+
+impl FieldSection<'_> {
+    /// Its lines.
+    #[inline]
+    pub fn lines(&self) -> FieldLines<'_> {
+        wire::field_lines(&self.0)
+    }
+}
+
+/// Where a part of a head is, also in a copy of that.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    /// A part of this part.
+    #[inline]
+    pub fn within(self, start: u32, end: u32) -> Span {
+        Span {
+            start: self.start + start,
+            end: self.start + end,
+        }
+    }
+}
+
+/// Where `part`, which is inside the head's bytes, starts and ends.
+fn span_of(head: &RequestHead<'_>, part: &[u8]) -> Span {
+    let offset = (part.as_ptr() as usize).wrapping_sub(head.bytes.as_ptr() as usize);
+    if offset > head.bytes.len() {
+        // Not part of the head: the parser's constant for an empty path or asterisk.
+        return Span::default();
+    }
+    Span {
+        start: offset as u32,
+        end: (offset + part.len()) as u32,
+    }
+}
+
+/// A copy of a head, for who reads it later. Its clones share it.
+#[derive(Clone, Debug)]
+pub struct OwnedHead(Arc<[u8]>);
+
+/// What one reader of copies remembers of the last one.
+#[derive(Debug, Default)]
+pub struct HeadMemo(SectionMemo);
+
+/// A copy that was read.
+#[derive(Debug)]
+pub struct ReadHead<'a>(RequestHead<'a>);
+
+impl OwnedHead {
+    /// Copies a head.
+    pub fn of(head: Head<'_>) -> OwnedHead {
+        OwnedHead(head.0.bytes.into())
+    }
+
+    /// The head, read again. It always is one.
+    pub(crate) fn read(&self) -> Option<ReadHead<'_>> {
+        match wire::parse_request(&self.0, &ANY_HEAD) {
+            Ok(Progress::Complete(head)) => Some(ReadHead(head)),
+            _ => None,
+        }
+    }
+
+    /// The head, read again; it always is one. `memo` remembers of it what the next one may have too.
+    pub fn read_with(&self, memo: &mut HeadMemo) -> Option<ReadHead<'_>> {
+        match wire::parse_request_with(&self.0, &ANY_HEAD, &mut memo.0) {
+            Ok(Progress::Complete(head)) => Some(ReadHead(head)),
+            _ => None,
+        }
+    }
+
+    /// Memory that is held for it.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl<'a> ReadHead<'a> {
+    /// The head.
+    pub fn head(&'a self) -> Head<'a> {
+        Head(&self.0)
+    }
+
+    /// As the parser gave it.
+    pub(crate) fn parsed(&'a self) -> &'a RequestHead<'a> {
+        &self.0
+    }
+}
+
+/// A copy of a head, which is read when the first part of it is asked for. Its memory is used again.
+#[derive(Debug, Default)]
+pub struct LazyHead {
+    bytes: Vec<u8>,
+    spans: Option<Spans>,
+}
+
+/// Where the parts of a head are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spans {
+    method: Span,
+    path: Span,
+    /// The path is not a part of the head, and this in its place.
+    is_asterisk: bool,
+    query: Option<Span>,
+    authority: Span,
+    /// The authority is the target's, so that it stands in the place of Host.
+    is_absolute: bool,
+    fields: Span,
+    version: Version,
+}
+
+impl Spans {
+    fn of(head: &RequestHead<'_>) -> Spans {
+        let span = |part| span_of(head, part);
+        let authority = head.authority.or(head.host);
+        Spans {
+            method: span(head.method_name),
+            path: span(head.path),
+            is_asterisk: head.path == b"*",
+            query: head.query.map(span),
+            authority: authority.map_or(Span::default(), span),
+            is_absolute: head.authority.is_some(),
+            fields: span(head.field_section),
+            version: head.version,
+        }
+    }
+}
+
+impl LazyHead {
+    /// Takes the place of the head before.
+    #[inline]
+    pub fn copy(&mut self, head: Head<'_>) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(head.0.bytes);
+        self.spans = None;
+    }
+
+    /// The method's name as received.
+    pub fn method_name(&mut self) -> &[u8] {
+        let span = self.spans().method;
+        self.slice(span)
+    }
+
+    /// As [`Head::path`].
+    pub fn path(&mut self) -> &[u8] {
+        let spans = self.spans();
+        match self.slice(spans.path) {
+            b"" if spans.is_asterisk => b"*",
+            b"" => b"/",
+            path => path,
+        }
+    }
+
+    /// The target's query; empty without one.
+    pub fn query(&mut self) -> &[u8] {
+        let span = self.spans().query.unwrap_or_default();
+        self.slice(span)
+    }
+
+    /// As [`Head::authority`]; empty without one.
+    pub fn authority(&mut self) -> &[u8] {
+        let span = self.spans().authority;
+        self.slice(span)
+    }
+
+    /// As [`Head::version`].
+    pub fn version(&mut self) -> Version {
+        self.spans().version
+    }
+
+    /// As [`Head::field_section`].
+    pub fn field_section(&mut self) -> FieldSection<'_> {
+        let spans = self.spans();
+        let authority = spans.is_absolute.then(|| self.slice(spans.authority));
+        let section = wire::effective_field_section(self.slice(spans.fields), authority);
+        FieldSection(section)
+    }
+
+    /// A part of the head that was copied.
+    #[inline]
+    pub fn slice(&self, span: Span) -> &[u8] {
+        self.bytes
+            .get(span.start as usize..span.end as usize)
+            .unwrap_or_default()
+    }
+
+    /// Bytes for which it has room.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    fn spans(&mut self) -> Spans {
+        let bytes = &self.bytes;
+        *self
+            .spans
+            .get_or_insert_with(|| match wire::parse_request(bytes, &ANY_HEAD) {
+                Ok(Progress::Complete(head)) => Spans::of(&head),
+                _ => Spans::default(),
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(bytes: &[u8]) -> RequestHead<'_> {
+        match wire::parse_request(bytes, &ANY_HEAD) {
+            Ok(Progress::Complete(head)) => head,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const ABSOLUTE: &[u8] = b"POST http://b:81/c?d HTTP/1.0\r\nHost: a\r\nE: f\r\n\r\n";
+
+    #[test]
+    fn a_copy_says_what_the_original_says() {
+        let (mut lazy, mut memo) = (LazyHead::default(), HeadMemo::default());
+        for bytes in [
+            &b"GET /a?b HTTP/1.1\r\nHost: c\r\nD: e\r\n\r\n"[..],
+            ABSOLUTE,
+            b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"OPTIONS http://a HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"GET http://a HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"\r\nGET / HTTP/1.0\r\n\r\n",
+        ] {
+            let parsed = parsed(bytes);
+            let head = Head::of(&parsed);
+            lazy.copy(head);
+            let owned = OwnedHead::of(head);
+            for read in [owned.read(), owned.read_with(&mut memo)] {
+                let read = read.expect("a head");
+                assert_eq!(read.head().target(), head.target());
+            }
+            assert_eq!(lazy.method_name(), head.method_name());
+            assert_eq!(lazy.path(), head.path());
+            assert_eq!(lazy.query(), head.query().unwrap_or_default());
+            assert_eq!(lazy.authority(), head.authority().unwrap_or_default());
+            assert_eq!(lazy.version(), head.version());
+            let lines = lazy.field_section().lines().rest().to_vec();
+            assert_eq!(lines, head.field_section().lines().rest());
+        }
+    }
+
+    #[test]
+    fn the_authority_of_a_target_stands_in_the_place_of_host() {
+        let parsed = parsed(ABSOLUTE);
+        let head = Head::of(&parsed);
+        assert_eq!(head.authority(), Some(&b"b:81"[..]));
+        let section = head.field_section();
+        let lines: Vec<_> = section.lines().collect();
+        assert_eq!(lines, [(&b"Host"[..], &b"b:81"[..]), (b"E", b"f")]);
+    }
+
+    #[test]
+    fn the_length_of_a_content_is_known_or_not() {
+        for (field, length, has_content) in [
+            ("A: b", Some(0), false),
+            ("Content-Length: 0", Some(0), false),
+            ("Content-Length: 7", Some(7), true),
+            ("Transfer-Encoding: chunked", None, true),
+        ] {
+            let bytes = format!("PUT / HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n");
+            let parsed = parsed(bytes.as_bytes());
+            let head = Head::of(&parsed);
+            let found = (head.content_length(), head.has_content());
+            assert_eq!(found, (length, has_content), "{field}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_the_path_is_found_in_a_copy() {
+        let parsed = parsed(b"\r\nGET /users/42 HTTP/1.1\r\nHost: a\r\n\r\n");
+        let head = Head::of(&parsed);
+        let mut lazy = LazyHead::default();
+        lazy.copy(head);
+        assert_eq!(lazy.slice(head.place_of_path().within(7, 9)), b"42");
+        assert_eq!(lazy.slice(Span::default().within(7, 1_000_000)), b"");
+    }
+}
