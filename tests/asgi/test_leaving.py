@@ -43,22 +43,26 @@ def assert_nothing_is_logged(server: Server) -> None:
     assert "WARN" not in lines
 
 
+def assert_is_learnt(server: Server, seen: Seen, request: bytes, way: str) -> None:
+    """Send a request and leave: the application learns it soon, and nothing is logged."""
+    assert leave(server, seen, request, way) < LEARNS_S
+    assert_nothing_is_logged(server)
+
+
 @WAYS
 @pytest.mark.parametrize("sent", ["nothing", "start", "part"])
 def test_16_an_application_that_only_receives_learns_that_its_client_has_gone(
     server: Server, seen: Seen, sent: str, way: str
 ) -> None:
-    assert leave(server, seen, head("GET", f"/waits/{sent}"), way) < LEARNS_S
-    assert_nothing_is_logged(server)
+    assert_is_learnt(server, seen, head("GET", f"/waits/{sent}"), way)
 
 
 @WAYS
 def test_28_an_application_that_only_sends_learns_it_too(
     server: Server, seen: Seen, way: str
 ) -> None:
-    assert leave(server, seen, head("GET", "/sends"), way) < LEARNS_S
+    assert_is_learnt(server, seen, head("GET", "/sends"), way)
     assert seen("sends") == "ClientDisconnected"
-    assert_nothing_is_logged(server)
 
 
 @WAYS
@@ -66,8 +70,7 @@ def test_28_an_application_that_only_sends_learns_it_too(
 def test_28_one_that_does_both_is_told_once(
     server: Server, seen: Seen, pace: str, way: str
 ) -> None:
-    assert leave(server, seen, head("GET", f"/both/{pace}"), way) < LEARNS_S
-    assert_nothing_is_logged(server)
+    assert_is_learnt(server, seen, head("GET", f"/both/{pace}"), way)
 
 
 @WAYS
@@ -84,15 +87,13 @@ def test_28_one_that_goes_on_sending_though_it_was_told_is_told_again(
 def test_26_another_response_is_ignored_when_the_client_has_gone(
     server: Server, seen: Seen, first: str, way: str
 ) -> None:
-    assert leave(server, seen, head("GET", f"/again/{first}"), way) < LEARNS_S
-    assert_nothing_is_logged(server)
+    assert_is_learnt(server, seen, head("GET", f"/again/{first}"), way)
 
 
 @WAYS
 def test_27_an_exception_for_a_disconnect_is_no_error(server: Server, seen: Seen, way: str) -> None:
     request = head("POST", "/upload", "Content-Length: 9") + b"half"
-    assert leave(server, seen, request, way) < LEARNS_S
-    assert_nothing_is_logged(server)
+    assert_is_learnt(server, seen, request, way)
 
 
 def ask_and_end(server: Server, request: bytes) -> Connection:

@@ -339,7 +339,7 @@ pub(crate) struct UnwrittenBytes {
 }
 
 impl UnwrittenBytes {
-    /// UnwrittenBytes for `length` bytes.
+    /// Memory for `length` bytes.
     ///
     /// # Errors
     /// `MemoryError`.

@@ -1,6 +1,6 @@
 //! `bolide-ceiling [--port N] [--size BYTES] [--seconds S]`: the ceiling as a program of its own.
 //!
-//! Prints `listening on http://ADDRESS` when it is ready and `answered COUNT` when it ends: after `--seconds`, or when its standard
+//! Prints `listening on http://ADDRESS` when it is ready and `responses COUNT` when it ends: after `--seconds`, or when its standard
 //! input ends if `--until-eof` is given.
 
 use std::io::{self, Read, Write};
@@ -39,8 +39,8 @@ fn run(arguments: &Arguments) -> io::Result<()> {
             STOP.store(true, Ordering::Relaxed);
         });
     }
-    let answered = ceiling.run(arguments.seconds, &STOP)?;
-    writeln!(io::stdout(), "answered {answered}")
+    let count = ceiling.run(arguments.seconds, &STOP)?;
+    writeln!(io::stdout(), "responses {count}")
 }
 
 fn arguments() -> Result<Arguments, String> {

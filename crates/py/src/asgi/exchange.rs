@@ -153,9 +153,7 @@ impl Exchange {
         let head = request.head;
         self.with(py, |state| {
             state.title.clear();
-            for part in [head.method_name(), b" ", head.path()] {
-                state.title.extend_from_slice(part);
-            }
+            crate::run::log::push_title(&mut state.title, head);
         })
     }
 
@@ -164,8 +162,7 @@ impl Exchange {
         py: Python<'_>,
         reach: impl FnOnce(&mut State) -> R,
     ) -> PyResult<R> {
-        let reached = self.state.with(py, reach);
-        reached.ok_or_else(|| PyRuntimeError::new_err("this exchange is in use already"))
+        self.state.reach(py, reach)
     }
 
     pub(crate) fn id(&self, py: Python<'_>) -> PyResult<ExchangeId> {

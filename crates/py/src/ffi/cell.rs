@@ -3,6 +3,7 @@
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -47,6 +48,20 @@ impl<T> GilCell<T> {
         drop(release);
         Some(result)
     }
+
+    /// As [`GilCell::with`].
+    ///
+    /// # Errors
+    /// `RuntimeError` when it is being accessed already.
+    #[inline]
+    pub(crate) fn reach<R>(&self, py: Python<'_>, reach: impl FnOnce(&mut T) -> R) -> PyResult<R> {
+        self.with(py, reach).ok_or_else(in_use)
+    }
+}
+
+#[cold]
+fn in_use() -> PyErr {
+    PyRuntimeError::new_err("this object is in use already")
 }
 
 /// Clears the flag, also when a panic unwinds.

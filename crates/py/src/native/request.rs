@@ -164,8 +164,7 @@ impl Request {
         py: Python<'_>,
         reach: impl FnOnce(&mut State) -> R,
     ) -> PyResult<R> {
-        let reached = self.state.with(py, reach);
-        reached.ok_or_else(|| PyRuntimeError::new_err("this request is being read already"))
+        self.state.reach(py, reach)
     }
 }
 

@@ -175,6 +175,21 @@ struct Posts {
 }
 
 impl Exchange {
+    /// Gives `post` what sends a file, with the head before it if that was not sent.
+    ///
+    /// # Errors
+    /// `RuntimeError` when there is no head to send.
+    pub(super) fn post_file(
+        &self,
+        py: Python<'_>,
+        remains: Remains,
+        post: impl FnMut(Command),
+    ) -> PyResult<()> {
+        let posts = self.with(py, |state| state.posts_of_file(remains))??;
+        posts.into_iter().for_each(post);
+        Ok(())
+    }
+
     fn new(caller: Caller, left_out: Arc<LeftOut>) -> Exchange {
         Exchange {
             state: GilCell::default(),
@@ -189,8 +204,7 @@ impl Exchange {
         py: Python<'_>,
         reach: impl FnOnce(&mut State) -> R,
     ) -> PyResult<R> {
-        let reached = self.state.with(py, reach);
-        reached.ok_or_else(|| PyRuntimeError::new_err("this exchange is in use already"))
+        self.state.reach(py, reach)
     }
 
     fn begin(&self, py: Python<'_>, id: ExchangeId, is_head: bool) -> PyResult<()> {
@@ -265,7 +279,7 @@ impl State {
     ///
     /// # Errors
     /// `RuntimeError` when there is no head to send.
-    pub(super) fn posts_of_file(&mut self, remains: Remains) -> PyResult<Vec<Command>> {
+    fn posts_of_file(&mut self, remains: Remains) -> PyResult<Vec<Command>> {
         let mut posts = Vec::new();
         match self.progress {
             Progress::Over | Progress::Nothing => return Err(not_started()),

@@ -198,14 +198,9 @@ impl Inline {
                 }
             }
             Returned::File(remains) => {
-                let posts = exchange.with(py, |state| state.posts_of_file(*remains));
-                posts.and_then(|posts| posts).map(|posts| {
-                    let exchanges = &runner.exchanges;
-                    posts
-                        .into_iter()
-                        .for_each(|post| exchanges.post(py, request.id, post));
-                    Outcome::Pending
-                })
+                let post = |command| runner.exchanges.post(py, request.id, command);
+                exchange.post_file(py, *remains, post)?;
+                Ok(Outcome::Pending)
             }
         }
     }
@@ -238,10 +233,8 @@ impl Inline {
                 Ok(self.keep(stream, request.id, first.as_bytes(), responder))
             }
             Returned::File(remains) => {
-                let posts = exchange.with(py, |state| state.posts_of_file(*remains))??;
-                for post in posts {
-                    runner.exchanges.post(py, request.id, post);
-                }
+                let post = |command| runner.exchanges.post(py, request.id, command);
+                exchange.post_file(py, *remains, post)?;
                 Ok(Outcome::Begun)
             }
         }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -82,8 +81,7 @@ impl Input {
     }
 
     fn with<R>(&self, py: Python<'_>, reach: impl FnOnce(&mut State) -> R) -> PyResult<R> {
-        let reached = self.state.with(py, reach);
-        reached.ok_or_else(|| PyRuntimeError::new_err("this input is in use already"))
+        self.state.reach(py, reach)
     }
 
     /// Waits for more. False at the end.

@@ -138,10 +138,8 @@ impl Thread {
                     self.post_whole(py, exchange, job.id, content.as_bytes())
                 }
                 Returned::File(remains) => {
-                    let posts = exchange.with(py, |state| state.posts_of_file(*remains))??;
-                    for post in posts {
-                        self.lane.post(job.id, post);
-                    }
+                    let post = |command| self.lane.post(job.id, command);
+                    exchange.post_file(py, *remains, post)?;
                     Ok(Whole::Complete)
                 }
                 Returned::Blocks(first, blocks) => {

@@ -10,6 +10,7 @@ use super::blocks::{Blocks, KeptBlocks};
 use super::log;
 use crate::ffi;
 use crate::run::coroutine::ends_task;
+use crate::run::log::push_title;
 use crate::run::runner::Runner;
 
 /// The iterable of the response that is being sent.
@@ -23,9 +24,7 @@ pub(super) struct Unclosed {
 impl Unclosed {
     pub(super) fn keep(&mut self, head: Head<'_>, blocks: Blocks<'_>) {
         self.title.clear();
-        for part in [head.method_name(), b" ", head.path()] {
-            self.title.extend_from_slice(part);
-        }
+        push_title(&mut self.title, head);
         self.blocks = Some(blocks.keep());
     }
 
