@@ -1,7 +1,7 @@
 //! ASGI applications (specification 2.5, protocol "http").
 
 mod arguments;
-mod exchange;
+mod call;
 mod extensions;
 mod fresh;
 mod last_start;
@@ -20,7 +20,7 @@ use pyo3::types::PyDict;
 use server::{Abort, App, ExchangeId, Outcome, Pulled, Responder};
 
 use self::arguments::{Arguments, SpareArguments};
-use self::exchange::{Direct, Exchange};
+use self::call::{AsgiCall, Direct};
 use self::extensions::Offered;
 use self::receive::Receiving;
 use self::scope::Scopes;
@@ -113,7 +113,7 @@ impl Asgi {
         let scope = self.scopes.scope(py, request)?;
         let arguments = self.spare.take(py, &self.runner.exchanges, request)?;
         if !self.runner.lends(py)? {
-            arguments.exchange.get().keep_title(py, request)?;
+            arguments.call.get().keep_title(py, request)?;
             return self.begin_task(py, &arguments, scope, responder);
         }
         let Runner {
@@ -124,17 +124,17 @@ impl Asgi {
             first_step(py, callables, tasks, &arguments, &scope)
         });
         self.scopes.give_back(scope);
-        let exchange = arguments.exchange.get();
+        let call = arguments.call.get();
         let outcome = match result {
             Step::Suspended(coroutine, future) => {
-                exchange.keep_title(py, request)?;
+                call.keep_title(py, request)?;
                 return self.suspended(py, &arguments, coroutine, future, responder);
             }
             Step::Ended(result) => {
-                if result.is_err() || !exchange.is_complete(py) {
-                    exchange.keep_title(py, request)?;
+                if result.is_err() || !call.is_complete(py) {
+                    call.keep_title(py, request)?;
                 }
-                self.ended(py, exchange, result, responder)?
+                self.ended(py, call, result, responder)?
             }
         };
         if outcome == Outcome::Responded {
@@ -152,17 +152,17 @@ impl Asgi {
         future: Bound<'_, PyAny>,
         responder: &mut Responder,
     ) -> PyResult<Outcome> {
-        let exchange = arguments.exchange.clone_ref(py);
-        let running = Box::new(Running { exchange });
+        let call = arguments.call.clone_ref(py);
+        let running = Box::new(Running { call });
         let task = self.runner.suspended(py, coroutine, future, running)?;
-        let exchange = arguments.exchange.get();
-        let outcome = match exchange.first_step_ends(py, responder)? {
+        let call = arguments.call.get();
+        let outcome = match call.first_step_ends(py, responder)? {
             Direct::Written => return Ok(Outcome::Responded),
             Direct::Begun => Outcome::Begun,
             Direct::Nothing | Direct::Posted => Outcome::Pending,
         };
-        let has_begun = exchange.has_begun(py)?;
-        let before = exchange.open(py, |open| {
+        let has_begun = call.has_begun(py)?;
+        let before = call.open(py, |open| {
             open.has_begun = has_begun;
             std::mem::replace(&mut open.task, task)
         })?;
@@ -189,12 +189,12 @@ impl Asgi {
         let coroutine = ffi::call(py, &self.run_in_task, called_with)?;
         self.scopes.give_back(scope);
         // Nothing was sent yet, and nothing is written at once.
-        arguments.exchange.get().first_step_ends(py, responder)?;
-        let exchange = arguments.exchange.clone_ref(py);
-        let running = Box::new(Running { exchange });
+        arguments.call.get().first_step_ends(py, responder)?;
+        let call = arguments.call.clone_ref(py);
+        let running = Box::new(Running { call });
         if let Some(task) = self.runner.begin_task(py, coroutine, running)? {
-            let exchange = arguments.exchange.get();
-            let before = exchange.open(py, |open| open.task.replace(task))?;
+            let call = arguments.call.get();
+            let before = call.open(py, |open| open.task.replace(task))?;
             drop(before);
         }
         Ok(Outcome::Pending)
@@ -204,31 +204,31 @@ impl Asgi {
     fn ended(
         &mut self,
         py: Python<'_>,
-        exchange: &Exchange,
+        call: &AsgiCall,
         result: PyResult<()>,
         responder: &mut Responder,
     ) -> PyResult<Outcome> {
-        let direct = exchange.first_step_ends(py, responder)?;
+        let direct = call.first_step_ends(py, responder)?;
         match result {
             Err(error) if ends_task(py, &error) => {
-                exchange.log_cancelled(py, &error);
+                call.log_cancelled(py, &error);
                 self.runner.keep_fatal(py, error);
             }
-            Err(error) => exchange.log_raised(py, &error),
-            Ok(()) if !exchange.is_complete(py) => exchange.log_incomplete(py),
+            Err(error) => call.log_raised(py, &error),
+            Ok(()) if !call.is_complete(py) => call.log_incomplete(py),
             Ok(()) => {}
         }
         match direct {
             Direct::Written => Ok(Outcome::Responded),
             Direct::Nothing => {
-                exchange.close(py);
+                call.close(py);
                 Ok(fail(responder))
             }
             Direct::Posted | Direct::Begun => {
-                if !exchange.is_complete(py) {
-                    exchange.fail(py);
+                if !call.is_complete(py) {
+                    call.fail(py);
                 }
-                exchange.close(py);
+                call.close(py);
                 Ok(match direct {
                     Direct::Begun => Outcome::Begun,
                     _ => Outcome::Pending,
@@ -327,9 +327,9 @@ impl App for Asgi {
     }
 }
 
-/// The exchange of an application that was suspended.
+/// The call of an application that was suspended.
 struct Running {
-    exchange: Py<Exchange>,
+    call: Py<AsgiCall>,
 }
 
 impl Completion for Running {
@@ -339,26 +339,26 @@ impl Completion for Running {
         _: Option<&Py<PyAny>>,
         _: &Bound<'_, PyAny>,
     ) -> PyResult<After> {
-        let exchange = self.exchange.get();
-        if !exchange.is_complete(py) {
-            exchange.log_incomplete(py);
-            exchange.fail(py);
+        let call = self.call.get();
+        if !call.is_complete(py) {
+            call.log_incomplete(py);
+            call.fail(py);
         }
-        exchange.close(py);
+        call.close(py);
         Ok(After::End)
     }
 
     fn raised(&mut self, py: Python<'_>, _: Option<&Py<PyAny>>, error: PyErr) -> PyResult<After> {
-        let exchange = self.exchange.get();
+        let call = self.call.get();
         let is_end_of_task = ends_task(py, &error);
         match is_end_of_task {
-            true => exchange.log_cancelled(py, &error),
-            false => exchange.log_raised(py, &error),
+            true => call.log_cancelled(py, &error),
+            false => call.log_raised(py, &error),
         }
-        if !exchange.is_complete(py) {
-            exchange.fail(py);
+        if !call.is_complete(py) {
+            call.fail(py);
         }
-        exchange.close(py);
+        call.close(py);
         match is_end_of_task {
             true => Err(error),
             false => Ok(After::End),
@@ -366,11 +366,11 @@ impl Completion for Running {
     }
 
     fn closed(&mut self, py: Python<'_>) {
-        self.exchange.get().close(py);
+        self.call.get().close(py);
     }
 
     fn title(&self, py: Python<'_>) -> Option<String> {
-        Some(self.exchange.get().title(py))
+        Some(self.call.get().title(py))
     }
 }
 

@@ -1,13 +1,13 @@
 //! WSGI applications (PEP 3333).
 //!
 //! With one thread the application is called on the reactor's thread ([`inline`]). With more, a pool of threads calls it, and the reactor
-//! never needs the interpreter ([`pool`]). Both use the same code to make an environ ([`environ`]), to start a response ([`exchange`],
+//! never needs the interpreter ([`pool`]). Both use the same code to make an environ ([`environ`]), to start a response ([`call`],
 //! [`head`]) and to read what the application returned ([`blocks`]).
 
 mod blocks;
+mod call;
 mod environ;
 mod environ_memo;
-mod exchange;
 mod file_wrapper;
 mod head;
 mod hidden_loop;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use super::exchange::Exchange;
+use super::call::AsgiCall;
 use super::extensions::Offered;
 use crate::ffi;
 use crate::ffi::reuse::OurReferences;
@@ -15,23 +15,23 @@ const SPARE_MAX: usize = 64;
 
 /// The references to a method: ours.
 const OF_METHOD: OurReferences = OurReferences::of(1);
-/// The references to an exchange: ours, and those of its methods.
-const OF_EXCHANGE: OurReferences = OurReferences::of(3);
+/// The references to a call: ours, and those of its methods.
+const OF_CALL: OurReferences = OurReferences::of(3);
 
-/// An exchange, and its two methods as objects of their own.
+/// A call, and its two methods as objects of their own.
 pub(crate) struct Arguments {
-    pub(crate) exchange: Py<Exchange>,
+    pub(crate) call: Py<AsgiCall>,
     pub(crate) receive: Py<PyAny>,
     pub(crate) send: Py<PyAny>,
 }
 
 impl Arguments {
     fn new(py: Python<'_>, exchanges: &Arc<Exchanges>, offered: Offered) -> PyResult<Arguments> {
-        let exchange = Bound::new(py, Exchange::new(exchanges, offered))?;
+        let call = Bound::new(py, AsgiCall::new(exchanges, offered))?;
         Ok(Arguments {
-            receive: exchange.getattr("receive")?.unbind(),
-            send: ffi::method(&exchange)?.unbind(),
-            exchange: exchange.unbind(),
+            receive: call.getattr("receive")?.unbind(),
+            send: ffi::method(&call)?.unbind(),
+            call: call.unbind(),
         })
     }
 
@@ -40,7 +40,7 @@ impl Arguments {
     fn is_ours(&self, py: Python<'_>) -> bool {
         OF_METHOD.are_all(py, &self.receive)
             && OF_METHOD.are_all(py, &self.send)
-            && OF_EXCHANGE.are_all(py, &self.exchange)
+            && OF_CALL.are_all(py, &self.call)
     }
 }
 
@@ -69,7 +69,7 @@ impl SpareArguments {
             Some(arguments) => arguments,
             None => Arguments::new(py, exchanges, self.offered)?,
         };
-        arguments.exchange.get().fill(py, request)?;
+        arguments.call.get().fill(py, request)?;
         Ok(arguments)
     }
 

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use server::{Command, FilePart};
 
-use super::exchange::{Exchange, Progress};
+use super::call::{AsgiCall, Progress};
 use super::message::{Extension, for_each_header, push_line};
 use crate::ffi;
 
@@ -58,7 +58,7 @@ impl Offered {
     }
 }
 
-impl Exchange {
+impl AsgiCall {
     /// Takes a message of an extension. Returns an awaitable of its acceptance, unless it is accepted at once.
     pub(super) fn extension<'py>(
         &self,

@@ -3,9 +3,9 @@
 use pyo3::prelude::*;
 use server::{Command, Response};
 
-use super::exchange::{Exchange, Progress, Written};
+use super::call::{AsgiCall, Progress, Written};
 
-impl Exchange {
+impl AsgiCall {
     /// Ends direct writing: posts what was kept, and from now on everything else.
     pub(super) fn leave_first_step(&self, py: Python<'_>) -> PyResult<()> {
         let kept = self.with(py, |state| {

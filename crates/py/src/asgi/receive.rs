@@ -4,30 +4,30 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use server::Command;
 
-use super::exchange::Exchange;
+use super::call::AsgiCall;
 use crate::ffi::{Awaitable, Sent};
 use crate::run::awaitable::awaitable;
 
 /// The awaitable that `receive()` returns. It takes its message when it resumes, so that none is lost if it is cancelled.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Receiving {
-    exchange: Py<Exchange>,
+    call: Py<AsgiCall>,
 }
 
 impl Receiving {
-    pub(crate) fn of(exchange: Bound<'_, Exchange>) -> Receiving {
+    pub(crate) fn of(call: Bound<'_, AsgiCall>) -> Receiving {
         Receiving {
-            exchange: exchange.unbind(),
+            call: call.unbind(),
         }
     }
 }
 
 impl Awaitable for Receiving {
     fn step<'py>(&self, py: Python<'py>) -> Sent<'py> {
-        let exchange = self.exchange.get();
-        match next_message(py, exchange) {
+        let call = self.call.get();
+        match next_message(py, call) {
             Ok(Some(message)) => Sent::Returned(message.into_any()),
-            Ok(None) => wait(py, exchange).map_or_else(Sent::Raised, Sent::Yielded),
+            Ok(None) => wait(py, call).map_or_else(Sent::Raised, Sent::Yielded),
             Err(error) => Sent::Raised(error),
         }
     }
@@ -36,18 +36,18 @@ impl Awaitable for Receiving {
 awaitable!(Receiving);
 
 /// The next message for the application, or None if there is none yet.
-fn next_message<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Option<Bound<'py, PyDict>>> {
-    let is_over = exchange.is_over(py)?;
-    let id = exchange.id(py)?;
-    let state = exchange.exchanges().change(id, |open| {
+fn next_message<'py>(py: Python<'py>, call: &AsgiCall) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let is_over = call.is_over(py)?;
+    let id = call.id(py)?;
+    let state = call.exchanges().change(id, |open| {
         let part = open.content.pop_front();
         let is_last = open.content_ended && open.content.is_empty();
         (part, is_last, open.is_disconnected, open.peer_ended)
     });
     let (part, is_last, is_gone, peer_ended) = state.unwrap_or((None, false, false, false));
-    let content = exchange.next_content(py, part, is_last)?;
+    let content = call.next_content(py, part, is_last)?;
     if is_gone {
-        exchange.exchanges().told(id);
+        call.exchanges().told(id);
     }
     if is_over || is_gone {
         return disconnect(py).map(Some);
@@ -56,8 +56,8 @@ fn next_message<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Option<Bo
         return request(py, content, is_last).map(Some);
     }
     // Content received before the end is still with the server, or the server will report that it was truncated.
-    if peer_ended && !exchange.has_more(py)? {
-        exchange.exchanges().told(id);
+    if peer_ended && !call.has_more(py)? {
+        call.exchanges().told(id);
         return disconnect(py).map(Some);
     }
     Ok(None)
@@ -84,12 +84,12 @@ fn disconnect(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 }
 
 /// A future that is done when there may be a message.
-fn wait<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Bound<'py, PyAny>> {
-    let id = exchange.id(py)?;
-    exchange.open(py, |_| {})?;
-    let future = exchange.exchanges().wait_to_read(py, id)?;
-    if exchange.has_more(py)? {
-        exchange.exchanges().post(py, id, Command::Read);
+fn wait<'py>(py: Python<'py>, call: &AsgiCall) -> PyResult<Bound<'py, PyAny>> {
+    let id = call.id(py)?;
+    call.open(py, |_| {})?;
+    let future = call.exchanges().wait_to_read(py, id)?;
+    if call.has_more(py)? {
+        call.exchanges().post(py, id, Command::Read);
     }
     Ok(future)
 }

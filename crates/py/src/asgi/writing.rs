@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use server::Responder;
 
-use super::exchange::{State, Written};
+use super::call::{State, Written};
 use super::message::Head;
 
 /// A field section that grew beyond this is not kept for the next request.

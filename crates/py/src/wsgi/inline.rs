@@ -10,8 +10,8 @@ use server::{Content, ExchangeId, Outcome, Pulled, Responder};
 use wire::Method;
 
 use super::blocks::{Blocks, KeptBlocks, Returned};
+use super::call::{Caller, Framing, Lender, Progress, State, WsgiCall, not_started};
 use super::environ::{Circumstances, Environs};
-use super::exchange::{Caller, Exchange, Framing, Lender, Progress, State, not_started};
 use super::input::Input;
 use super::unclosed::Unclosed;
 use super::{Placement, WsgiApp, log};
@@ -138,12 +138,12 @@ impl Inline {
             called.and_then(Returned::read)
         });
         self.environs.give_back(environ);
-        let exchange = lent.exchange.get();
+        let call = lent.call.get();
         let outcome = match returned {
-            Ok(returned) => self.write(py, runner, request, exchange, returned, responder),
+            Ok(returned) => self.write(py, runner, request, call, returned, responder),
             Err(error) => Err(error),
         };
-        let ending = exchange.end(py)?;
+        let ending = call.end(py)?;
         if ending.has_surplus || ending.is_short {
             log::wrong_length(py, &log::title(head), ending.is_short);
         }
@@ -158,16 +158,16 @@ impl Inline {
         py: Python<'_>,
         runner: &mut Runner,
         request: &server::Request<'_>,
-        exchange: &Exchange,
+        call: &WsgiCall,
         returned: Returned<'_>,
         responder: &mut Responder,
     ) -> PyResult<Outcome> {
         if responder.is_open() {
-            return self.write_rest(py, runner, request, exchange, returned, responder);
+            return self.write_rest(py, runner, request, call, returned, responder);
         }
         match returned {
             Returned::Whole(content) => {
-                match self.whole(py, exchange, content.as_bytes(), responder) {
+                match self.whole(py, call, content.as_bytes(), responder) {
                     Ok(Whole::Written) => Ok(Outcome::Responded),
                     // Only the head was written: the rest follows as a stream, which ends too early.
                     Ok(Whole::Short(first, owed)) => {
@@ -179,14 +179,14 @@ impl Inline {
             }
             Returned::Blocks(first, blocks)
                 if responder.leaves_at_once()
-                    && exchange.with(py, |state| state.is_all(first.as_bytes()))? =>
+                    && call.with(py, |state| state.is_all(first.as_bytes()))? =>
             {
                 self.unclosed.keep(request.head, blocks);
-                let written = self.whole(py, exchange, first.as_bytes(), responder);
+                let written = self.whole(py, call, first.as_bytes(), responder);
                 written.map(|_| Outcome::RespondedAhead)
             }
             Returned::Blocks(first, blocks) => {
-                match begin_stream(py, exchange, first.as_bytes(), responder) {
+                match begin_stream(py, call, first.as_bytes(), responder) {
                     Ok(Some((first, owed))) => {
                         let stream = Stream::new(py, runner, request, owed, Some(blocks));
                         stream.map(|stream| self.keep(stream, request.id, &first, responder))
@@ -199,7 +199,7 @@ impl Inline {
             }
             Returned::File(remains) => {
                 let post = |command| runner.exchanges.post(py, request.id, command);
-                exchange.post_file(py, *remains, post)?;
+                call.post_file(py, *remains, post)?;
                 Ok(Outcome::Pending)
             }
         }
@@ -212,29 +212,29 @@ impl Inline {
         py: Python<'_>,
         runner: &mut Runner,
         request: &server::Request<'_>,
-        exchange: &Exchange,
+        call: &WsgiCall,
         returned: Returned<'_>,
         responder: &mut Responder,
     ) -> PyResult<Outcome> {
         match returned {
             Returned::Whole(content) => {
                 let push = |state: &mut State| state.push(responder, content.as_bytes());
-                exchange.with(py, push)?;
+                call.with(py, push)?;
                 if responder.finish() {
                     return Ok(Outcome::Responded);
                 }
-                // It is shorter than announced, which `Exchange::end` reports.
+                // It is shorter than announced, which `WsgiCall::end` reports.
                 let stream = Stream::new(py, runner, request, None, None)?;
                 Ok(self.keep(stream, request.id, b"", responder))
             }
             Returned::Blocks(first, blocks) => {
-                let owed = exchange.with(py, |state| state.owed.take())?;
+                let owed = call.with(py, |state| state.owed.take())?;
                 let stream = Stream::new(py, runner, request, owed, Some(blocks))?;
                 Ok(self.keep(stream, request.id, first.as_bytes(), responder))
             }
             Returned::File(remains) => {
                 let post = |command| runner.exchanges.post(py, request.id, command);
-                exchange.post_file(py, *remains, post)?;
+                call.post_file(py, *remains, post)?;
                 Ok(Outcome::Begun)
             }
         }
@@ -245,11 +245,11 @@ impl Inline {
     fn whole(
         &mut self,
         py: Python<'_>,
-        exchange: &Exchange,
+        call: &WsgiCall,
         content: &[u8],
         responder: &mut Responder,
     ) -> PyResult<Whole> {
-        exchange.with(py, |state| {
+        call.with(py, |state| {
             if state.progress != Progress::Started {
                 return Err(not_started());
             }
@@ -357,11 +357,11 @@ impl Inline {
 /// content may follow.
 fn begin_stream(
     py: Python<'_>,
-    exchange: &Exchange,
+    call: &WsgiCall,
     first: &[u8],
     responder: &mut Responder,
 ) -> PyResult<Option<(Vec<u8>, Option<u64>)>> {
-    exchange.with(py, |state| {
+    call.with(py, |state| {
         if state.progress != Progress::Started {
             return Err(not_started());
         }

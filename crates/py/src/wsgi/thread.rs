@@ -9,8 +9,8 @@ use server::{Command, ExchangeId, Head, HeadMemo};
 use wire::Method;
 
 use super::blocks::{Blocks, Returned};
+use super::call::{Caller, Framing, Lender, Progress, WsgiCall, not_started};
 use super::environ::{Circumstances, Environs};
-use super::exchange::{Caller, Exchange, Framing, Lender, Progress, not_started};
 use super::input::Input;
 use super::lane::Lane;
 use super::pool::{Job, Pool};
@@ -130,24 +130,22 @@ impl Thread {
         let start_response = lent.start_response.bind(py);
         let returned = ffi::call_from_thread(py, &self.app, [environ.as_any(), start_response]);
         self.environs.give_back(environ);
-        let exchange = lent.exchange.get();
+        let call = lent.call.get();
         let posted = returned
             .and_then(Returned::read)
             .and_then(|returned| match returned {
-                Returned::Whole(content) => {
-                    self.post_whole(py, exchange, job.id, content.as_bytes())
-                }
+                Returned::Whole(content) => self.post_whole(py, call, job.id, content.as_bytes()),
                 Returned::File(remains) => {
                     let post = |command| self.lane.post(job.id, command);
-                    exchange.post_file(py, *remains, post)?;
+                    call.post_file(py, *remains, post)?;
                     Ok(Whole::Complete)
                 }
                 Returned::Blocks(first, blocks) => {
-                    send_blocks(py, exchange, first.as_bytes(), blocks)?;
+                    send_blocks(py, call, first.as_bytes(), blocks)?;
                     Ok(Whole::No)
                 }
             });
-        let ending = exchange.end(py)?;
+        let ending = call.end(py)?;
         self.lender.give_back(py, lent);
         let is_short = match posted? {
             Whole::Complete => ending.is_short,
@@ -167,15 +165,15 @@ impl Thread {
     fn post_whole(
         &self,
         py: Python<'_>,
-        exchange: &Exchange,
+        call: &WsgiCall,
         id: ExchangeId,
         content: &[u8],
     ) -> PyResult<Whole> {
-        if exchange.with(py, |state| state.progress == Progress::Sent)? {
-            exchange.send(py, content)?;
+        if call.with(py, |state| state.progress == Progress::Sent)? {
+            call.send(py, content)?;
             return Ok(Whole::No);
         }
-        let (command, rest) = exchange.with(py, |state| {
+        let (command, rest) = call.with(py, |state| {
             if state.progress != Progress::Started {
                 return Err(not_started());
             }
@@ -219,27 +217,17 @@ enum Whole {
 }
 
 /// Sends block after block, and closes their iterable in any case.
-fn send_blocks(
-    py: Python<'_>,
-    exchange: &Exchange,
-    first: &[u8],
-    blocks: Blocks<'_>,
-) -> PyResult<()> {
-    let sent = send_all(py, exchange, first, &blocks);
+fn send_blocks(py: Python<'_>, call: &WsgiCall, first: &[u8], blocks: Blocks<'_>) -> PyResult<()> {
+    let sent = send_all(py, call, first, &blocks);
     blocks.close();
     sent
 }
 
-fn send_all(
-    py: Python<'_>,
-    exchange: &Exchange,
-    first: &[u8],
-    blocks: &Blocks<'_>,
-) -> PyResult<()> {
-    exchange.send(py, first)?;
-    while !exchange.with(py, |state| state.is_satisfied(blocks.is_file))? {
+fn send_all(py: Python<'_>, call: &WsgiCall, first: &[u8], blocks: &Blocks<'_>) -> PyResult<()> {
+    call.send(py, first)?;
+    while !call.with(py, |state| state.is_satisfied(blocks.is_file))? {
         match blocks.next()? {
-            Some(block) => exchange.send(py, block.as_bytes())?,
+            Some(block) => call.send(py, block.as_bytes())?,
             None => return Ok(()),
         }
     }

@@ -16,9 +16,9 @@ use crate::ffi::{GilCell, Method};
 use crate::run::awaitable::LoopTurn;
 use crate::run::exchanges::{Exchanges, OpenExchange, STREAM_AHEAD_BYTES};
 
-/// The exchange of an application. It is reused for one request after another as long as nothing else references it (`arguments.rs`).
+/// One call of an application. It is reused for one request after another as long as nothing else references it (`arguments.rs`).
 #[pyclass(module = "bolide._core", frozen)]
-pub(crate) struct Exchange {
+pub(crate) struct AsgiCall {
     exchanges: Arc<Exchanges>,
     pub(super) offered: Offered,
     state: GilCell<State>,
@@ -107,16 +107,16 @@ pub(crate) enum Direct {
     Posted,
 }
 
-impl Exchange {
-    pub(crate) fn new(exchanges: &Arc<Exchanges>, offered: Offered) -> Exchange {
-        Exchange {
+impl AsgiCall {
+    pub(crate) fn new(exchanges: &Arc<Exchanges>, offered: Offered) -> AsgiCall {
+        AsgiCall {
             exchanges: Arc::clone(exchanges),
             offered,
             state: GilCell::default(),
         }
     }
 
-    /// Makes this the exchange of `request`.
+    /// Makes this the call for `request`.
     ///
     /// # Errors
     /// `RuntimeError` when it is in use.
@@ -167,7 +167,7 @@ impl Exchange {
 
     pub(crate) fn id(&self, py: Python<'_>) -> PyResult<ExchangeId> {
         let id = self.with(py, |state| state.id)?;
-        id.ok_or_else(|| PyRuntimeError::new_err("this exchange has no request"))
+        id.ok_or_else(|| PyRuntimeError::new_err("this call has no request"))
     }
 
     /// Makes this one of the open exchanges, and changes it there.
@@ -239,7 +239,7 @@ impl Exchange {
         self.with(py, |state| state.progress)
     }
 
-    /// Closes the exchange. Tasks that the application left behind and that still wait for it learn that it has ended.
+    /// Ends the call. Tasks that the application left behind and that still wait for it learn that it has ended.
     pub(crate) fn close(&self, py: Python<'_>) {
         let open = self.with(py, |state| {
             state.is_over = true;
@@ -516,7 +516,7 @@ impl State {
 }
 
 /// `send`: takes a message for the client and returns an awaitable.
-impl Method for Exchange {
+impl Method for AsgiCall {
     const METHOD_NAME: &'static CStr = c"send";
 
     fn is_called_inside(&self, py: Python<'_>) -> bool {
@@ -546,9 +546,9 @@ impl Method for Exchange {
 }
 
 #[pymethods]
-impl Exchange {
+impl AsgiCall {
     /// Returns an awaitable of the next message from the client.
-    fn receive(slf: Bound<'_, Exchange>) -> Receiving {
+    fn receive(slf: Bound<'_, AsgiCall>) -> Receiving {
         Receiving::of(slf)
     }
 }

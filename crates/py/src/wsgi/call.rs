@@ -20,7 +20,7 @@ const WRITTEN_BYTES_MAX: usize = 64 << 20;
 
 /// One call of the application. Its method is `start_response`; called, it is `write`.
 #[pyclass(module = "bolide._core", frozen)]
-pub(crate) struct Exchange {
+pub(crate) struct WsgiCall {
     state: GilCell<State>,
     caller: Caller,
     left_out: Arc<LeftOut>,
@@ -174,7 +174,7 @@ struct Posts {
     count: usize,
 }
 
-impl Exchange {
+impl WsgiCall {
     /// Gives `post` what sends a file, with the head before it if that was not sent.
     ///
     /// # Errors
@@ -190,8 +190,8 @@ impl Exchange {
         Ok(())
     }
 
-    fn new(caller: Caller, left_out: Arc<LeftOut>) -> Exchange {
-        Exchange {
+    fn new(caller: Caller, left_out: Arc<LeftOut>) -> WsgiCall {
+        WsgiCall {
             state: GilCell::default(),
             caller,
             left_out,
@@ -357,7 +357,7 @@ impl State {
 }
 
 #[pymethods]
-impl Exchange {
+impl WsgiCall {
     #[pyo3(signature = (status, headers, exc_info=None, /))]
     fn start_response<'py>(
         slf: &Bound<'py, Self>,
@@ -437,21 +437,21 @@ pub(super) fn not_started() -> PyErr {
     )
 }
 
-/// Lends the exchange of a call, and reuses it when nothing else references it.
+/// Lends what stands for a call, and reuses it when nothing else references it.
 pub(super) struct Lender {
     caller: Caller,
     left_out: Arc<LeftOut>,
     spare: Option<Lent>,
 }
 
-/// An exchange and its bound method, made once.
+/// A call and its bound method, made once.
 pub(super) struct Lent {
-    pub(super) exchange: Py<Exchange>,
+    pub(super) call: Py<WsgiCall>,
     pub(super) start_response: Py<PyAny>,
 }
 
-/// The references to an exchange: ours and its method's.
-const OF_EXCHANGE: OurReferences = OurReferences::of(2);
+/// The references to a call: ours and its method's.
+const OF_CALL: OurReferences = OurReferences::of(2);
 /// The references to that method: ours.
 const OF_METHOD: OurReferences = OurReferences::of(1);
 
@@ -474,25 +474,25 @@ impl Lender {
         let lent = match self.spare.take() {
             Some(lent) => lent,
             None => {
-                let exchange = Bound::new(
+                let call = Bound::new(
                     py,
-                    Exchange::new(self.caller.clone(), Arc::clone(&self.left_out)),
+                    WsgiCall::new(self.caller.clone(), Arc::clone(&self.left_out)),
                 )?;
-                let start_response = exchange.getattr(pyo3::intern!(py, "start_response"))?;
+                let start_response = call.getattr(pyo3::intern!(py, "start_response"))?;
                 Lent {
-                    exchange: exchange.unbind(),
+                    call: call.unbind(),
                     start_response: start_response.unbind(),
                 }
             }
         };
-        lent.exchange.get().begin(py, id, is_head)?;
+        lent.call.get().begin(py, id, is_head)?;
         Ok(lent)
     }
 
     /// Takes back what was lent.
     #[inline]
     pub(super) fn give_back(&mut self, py: Python<'_>, lent: Lent) {
-        if OF_EXCHANGE.are_all(py, &lent.exchange) && OF_METHOD.are_all(py, &lent.start_response) {
+        if OF_CALL.are_all(py, &lent.call) && OF_METHOD.are_all(py, &lent.start_response) {
             self.spare = Some(lent);
         }
     }
