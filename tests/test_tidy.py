@@ -56,11 +56,11 @@ LAYERS = {
         {"h1"},
         {"exchange", "link"},
         {"context", "mailbox"},
+        {"access_log"},
         {"app", "timeouts", "limits"},
         {"responder"},
         {"batch"},
-        {"access_log", "id", "pace", "response", "router", "setting", "share"},
-        {"head"},
+        {"id", "pace", "response", "router", "setting", "share"},
     ),
     "py": (
         {"selector"},

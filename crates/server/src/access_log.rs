@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use net::Peer;
 use wire::Version;
 
-use crate::head::Head;
+use crate::app::head::Head;
 
 /// How a line is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,12 +1,15 @@
 //! The one seam between the server and what responds to requests.
 
+pub(crate) mod head;
+
 use std::mem::MaybeUninit;
 
 use net::Peer;
 
-use crate::head::Head;
 use crate::id::ExchangeId;
 use crate::responder::Responder;
+
+use self::head::Head;
 
 /// A request as it lies in the receive buffer: valid during [`App::call`] only.
 pub struct Request<'a> {

@@ -12,7 +12,6 @@ mod connection;
 mod context;
 mod exchange;
 mod h1;
-mod head;
 mod id;
 mod limits;
 mod link;
@@ -27,9 +26,9 @@ mod share;
 mod timeouts;
 
 pub use access_log::{AccessLog, LogFormat};
+pub use app::head::{FieldSection, Head, HeadMemo, LazyHead, OwnedHead, ReadHead, Span};
 pub use app::{Abort, App, Content, Outcome, Pulled, Request};
 pub use h1::Unfinished;
-pub use head::{FieldSection, Head, HeadMemo, LazyHead, OwnedHead, ReadHead, Span};
 pub use id::ExchangeId;
 pub use limits::Limits;
 pub use mailbox::{Command, Mailbox};

@@ -32,7 +32,6 @@ mod host;
 pub mod limits;
 pub mod memo;
 pub mod method;
-pub mod remembered;
 mod request_line;
 pub mod response;
 mod scan;
@@ -56,8 +55,8 @@ pub use head::{
 pub use host::effective_field_section;
 pub use limits::HeadLimits;
 pub use memo::SectionMemo;
+pub use memo::remembered::{LINES_OF_KIND, RememberedLine, skip_kind};
 pub use method::{Method, Version};
-pub use remembered::{LINES_OF_KIND, RememberedLine, skip_kind};
 pub use response::{ResponseBodyLength, ResponseHead, ResponseProgress, parse_response};
 pub use scan::{is_same, is_same_throughout};
 pub use trailer::may_be_trailer;

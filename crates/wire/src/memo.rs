@@ -7,6 +7,8 @@
 //! how long a comparison takes would tell a client about another's. No line that frames a content is
 //! harmless, so what those say is not kept here.
 
+pub mod remembered;
+
 use crate::head::{BeforePrivate, Control};
 use crate::method::Version;
 use crate::scan::is_same;

@@ -14,8 +14,8 @@
 use std::mem::MaybeUninit;
 
 use crate::app::App;
+use crate::app::head::OwnedHead;
 use crate::context::Context;
-use crate::head::OwnedHead;
 use crate::id::ExchangeId;
 use crate::pace::Pace;
 
