@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import warnings
 
 import nest_asyncio
 from ask import Asked
@@ -12,6 +13,9 @@ asked = Asked()
 app, asgi = asked.app, asked.asgi
 WHEN = os.environ.get("APPLY_WHEN", "handler")
 gates: dict[str, asyncio.Event] = {}
+
+# nest_asyncio 1.6.0, the last one, asks for the policy, which CPython 3.14 deprecates.
+warnings.filterwarnings("ignore", "'asyncio.get_event_loop_policy'", DeprecationWarning)
 
 if WHEN == "import":
     loop = asyncio.new_event_loop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from typing import Any
 
 from ask import Asked
@@ -13,6 +14,10 @@ app, asgi = asked.app, asked.asgi
 PyTask: Any = asyncio.tasks._PyTask  # type: ignore[attr-defined]
 HOW = os.environ.get("TASKS_HOW", "replaced")
 
+if sys.version_info >= (3, 14):
+    # It keeps the current task of each class apart, so who replaces one has to replace the other.
+    current_task = asyncio.tasks._py_current_task  # type: ignore[attr-defined]
+    asyncio.current_task = asyncio.tasks.current_task = current_task
 if HOW == "replaced":
     asyncio.Task = asyncio.tasks.Task = PyTask  # type: ignore[misc]
 
