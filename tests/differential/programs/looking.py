@@ -200,6 +200,45 @@ async def awaited_chain_of_a_suspended_request(scope: Scope, receive: Receive, s
     return [name for name in names if name in ("awaited_chain_of_a_suspended_request", "sleep")]
 
 
+def on_the_way(graph: Any) -> list[str]:
+    """Name the functions of a call graph, of CPython 3.14, without the server's."""
+    names = [entry.frame.f_code.co_name for entry in graph.call_stack]
+    return [name for name in names if name.startswith("call_graph") or name == "sleep"]
+
+
+@program()
+async def call_graph_of_the_own_task(scope: Scope, receive: Receive, send: Send) -> Any:
+    if not hasattr(asyncio, "capture_call_graph"):
+        return "Python 3.14"
+    seen, task = [], own()
+
+    async def call_graph_of_a_child() -> None:
+        graph: Any = asyncio.capture_call_graph()
+        seen.append([on_the_way(graph), [each.future is task for each in graph.awaited_by]])
+
+    for _ in range(2):
+        graph: Any = asyncio.capture_call_graph()
+        seen.append([on_the_way(graph), graph.future is task, len(graph.awaited_by)])
+        await asyncio.create_task(call_graph_of_a_child())
+    return seen
+
+
+@program(together=2)
+async def call_graph_of_a_suspended_request(scope: Scope, receive: Receive, send: Send) -> Any:
+    if not hasattr(asyncio, "capture_call_graph"):
+        return "Python 3.14"
+    if number(scope) == 0:
+        KEPT["graphed"] = own()
+        while "graphed" in KEPT:
+            await asyncio.sleep(0.001)
+        return "watched"
+    while "graphed" not in KEPT:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    graph: Any = asyncio.capture_call_graph(KEPT.pop("graphed"))
+    return on_the_way(graph)
+
+
 @program()
 async def representation(scope: Scope, receive: Receive, send: Send) -> Any:
     text = repr(own())
