@@ -14,6 +14,7 @@ from running import Server
 
 APP = "asgi/keeping.py"
 DATA = ("scope", "headers", "asgi", "state", "items")
+OTHERS = ("iterator", "receive", "send", "awaitable", "weakly", "argument")
 STAGES = ("now", "later")
 
 
@@ -25,13 +26,13 @@ def keep(client: Connection, what: str, stage: str) -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("what", [*DATA, "iterator", "receive", "send", "awaitable", "weakly"])
+@pytest.mark.parametrize("what", [*DATA, *OTHERS])
 def test_9_what_is_kept_stays_as_it_was(client: Connection, what: str, stage: str) -> None:
     keep(client, what, stage)
     assert client.get("/compare", "X-A: 2").json() == [True] * 3
 
 
-@pytest.mark.parametrize("what", [*DATA, "iterator", "receive", "send", "awaitable", "weakly"])
+@pytest.mark.parametrize("what", [*DATA, *OTHERS])
 def test_9_nor_does_a_request_of_the_same_batch_change_it(client: Connection, what: str) -> None:
     client.send(head("GET", f"/keep/{what}") * 3 + head("GET", "/compare"))
     assert [client.read().content for _ in range(3)] == [b"kept"] * 3
