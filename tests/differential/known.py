@@ -23,6 +23,8 @@ class Difference:
     stages: tuple[str, ...] = ("first", "later")
     is_meant: bool = True
     """Whether it stays; else it is a defect that is still to be mended."""
+    since: tuple[int, int] = (3, 11)
+    """The first Python that shows it."""
 
 
 OWN_AWAITABLES = (
@@ -32,6 +34,7 @@ OWN_COROUTINE = "the coroutine of a request's task is one of the core around the
 SHARED_TASK = "a request has a task of its own from its first suspension on"
 OWN_CONTEXT = "a request has a context of its own, a task that is lent the one it was made with"
 MADE_AHEAD = "a task is made before its request, and used again if the request has not waited"
+CONTEXT_MADE_AHEAD = "a task's context is fixed when it is made, which is before its request"
 A_TURN_LATER = "uvloop runs the first step of a task, which takes its future, a turn later"
 SENT_AT_ONCE = "send() acts when it is called, not when it is awaited"
 
@@ -41,6 +44,9 @@ KNOWN: dict[str, list[Difference]] = {
         Difference(OWN_AWAITABLES, [[[True, False, True], [False, False]]] * 3)
     ],
     "coroutine_of_the_task": [Difference(OWN_COROUTINE, [[True, True, False, True]] * 3)],
+    "context_of_the_task": [
+        Difference(CONTEXT_MADE_AHEAD, [[None, None]] * 3, variants=LENT, since=(3, 12))
+    ],
     "task_is_in_all_tasks": [
         Difference(SHARED_TASK, [[False, True]] * 3, variants=LENT, stages=("first",))
     ],
@@ -84,7 +90,8 @@ if sys.version_info >= (3, 12):
 def difference(name: str, stage: str, variant: str) -> Difference | None:
     """Return what is known about a program, if it differs."""
     for each in KNOWN.get(name, []):
-        if stage in each.stages and variant in each.variants:
+        is_shown = sys.version_info >= each.since
+        if is_shown and stage in each.stages and variant in each.variants:
             return each
     return None
 
