@@ -6,7 +6,7 @@ use net::Poller;
 use std::mem::MaybeUninit;
 
 use pyo3::prelude::*;
-use server::{Abort, App, Config, ExchangeId, Outcome, Pulled, Request, Responder};
+use server::{Abort, App, Config, ExchangeId, FilePart, Outcome, Pulled, Request, Responder};
 
 pub(crate) use self::mounted::MountedApp;
 use self::mounted::{Mount, Mounted};
@@ -15,7 +15,7 @@ use crate::ffi;
 use crate::native::app::Native;
 use crate::native::table::NativeApp;
 use crate::run::exchanges::Exchanges;
-use crate::run::log::log_short_file;
+use crate::run::log::{cut_short, log_warning};
 use crate::run::runner::Runner;
 use crate::wsgi::{HiddenLoop, Placement, Wsgi, WsgiApp};
 
@@ -229,10 +229,10 @@ impl App for Interface {
         }
     }
 
-    fn file_was_short(&mut self, id: ExchangeId, missing_bytes: u64) {
+    fn file_was_short(&mut self, id: ExchangeId, part: &FilePart) {
         match self {
-            Interface::Wsgi(wsgi) => wsgi.file_was_short(id, missing_bytes),
-            _ => Python::attach(|py| log_short_file(py, missing_bytes)),
+            Interface::Wsgi(wsgi) => wsgi.file_was_short(id, part),
+            _ => ffi::attached(|py| log_warning(py, &cut_short(part))),
         }
     }
 

@@ -28,7 +28,9 @@ use net::Poller;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use server::{Abort, App, Config, Content, ExchangeId, Fields, Outcome, Pulled, Responder};
+use server::{
+    Abort, App, Config, Content, ExchangeId, Fields, FilePart, Outcome, Pulled, Responder,
+};
 
 pub(crate) use self::file_wrapper::FileWrapper;
 pub(crate) use self::hidden_loop::HiddenLoop;
@@ -39,7 +41,7 @@ use self::thread::Thread;
 use crate::ffi;
 use crate::run::exchanges::Exchanges;
 use crate::run::left_out::LeftOut;
-use crate::run::log::log_short_file;
+use crate::run::log::{cut_short, log_warning};
 use crate::run::runner::Runner;
 
 /// A WSGI application and the constant parts of its environs.
@@ -281,10 +283,14 @@ impl App for Wsgi {
         }
     }
 
-    fn file_was_short(&mut self, _: ExchangeId, missing_bytes: u64) {
+    fn file_was_short(&mut self, _: ExchangeId, part: &FilePart) {
+        let message = cut_short(part);
         match &self.calls {
-            Calls::Inline(_) => ffi::attached(|py| log_short_file(py, missing_bytes)),
-            Calls::Pooled(intake, _) => intake.pool.reports.add(|counts| counts.short_files += 1),
+            Calls::Inline(_) => ffi::attached(|py| log_warning(py, &message)),
+            Calls::Pooled(intake, _) => intake.pool.reports.add(|counts| {
+                counts.short_files += 1;
+                counts.short_file = message;
+            }),
         }
     }
 

@@ -8,6 +8,7 @@ use net::Peer;
 
 use crate::id::ExchangeId;
 use crate::responder::Responder;
+use crate::response::FilePart;
 
 use self::head::Head;
 
@@ -124,10 +125,10 @@ pub trait App {
         let _ = id;
     }
 
-    /// A file of the response has so many bytes less than was said, or cannot be read, and the connection is cut: to be logged. If the
+    /// A file of the response ends before what is left of `part`, or cannot be read, and the connection is cut: to be logged. If the
     /// exchange has not ended, [`App::abort`] follows.
-    fn file_was_short(&mut self, id: ExchangeId, missing_bytes: u64) {
-        let _ = (id, missing_bytes);
+    fn file_was_short(&mut self, id: ExchangeId, part: &FilePart) {
+        let _ = (id, part);
     }
 
     /// Runs what may wait for a disk or copies much. An application that keeps other threads waiting while it is called lets them go on

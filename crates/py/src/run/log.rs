@@ -1,9 +1,11 @@
 //! What is logged about applications, in the logger `bolide.error`.
 
+use std::os::fd::AsRawFd as _;
+
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use server::Head;
+use server::{FilePart, Head};
 
 /// Appends what a request is called in the log: method and path, as received.
 pub(crate) fn push_title(title: &mut Vec<u8>, head: Head<'_>) {
@@ -37,10 +39,23 @@ pub(crate) fn log_application(py: Python<'_>, title: &str, error: Option<&PyErr>
     log(py, "error", (message, title), error);
 }
 
-/// Logs at debug level that a file was shorter than announced, which truncates the response.
-pub(crate) fn log_short_file(py: Python<'_>, missing_bytes: u64) {
-    let message = "a file was %d bytes shorter than announced, or could not be read: the response is truncated";
-    log(py, "debug", (message, missing_bytes), None);
+/// What is to be said of a file that ends before what is left of `part`, or cannot be read.
+pub(crate) fn cut_short(part: &FilePart) -> String {
+    // The kernel knows what the file is called; whoever opened it may not have had a name.
+    let path = format!("/proc/self/fd/{}", part.file.as_raw_fd());
+    let name = std::fs::read_link(path).unwrap_or_default();
+    let size = part.file.metadata().map_or(0, |found| found.len());
+    // Escaped: a name may hold what would look like another line.
+    format!(
+        "the file {} ended {} bytes too early, or could not be read; it has {size} bytes: its response is cut",
+        name.to_string_lossy().escape_debug(),
+        part.length,
+    )
+}
+
+/// Warns of something that no request is to blame for.
+pub(crate) fn log_warning(py: Python<'_>, message: &str) {
+    log(py, "warning", ("%s", message), None);
 }
 
 /// Logs at debug level an exception that an ASGI application raised because its client had disconnected, which is not an error.

@@ -36,13 +36,6 @@ pub(super) fn wrong_length(py: Python<'_>, title: &str, is_short: bool) {
     log(py, "error", (message, title), None);
 }
 
-/// Files were shorter than announced, or could not be read, so their responses were truncated.
-#[cold]
-pub(super) fn short_files(py: Python<'_>, count: u64) {
-    let message = "%d file(s) were shorter than announced, or could not be read: their responses are truncated";
-    log(py, "debug", (message, count), None);
-}
-
 /// Something that an operator should know.
 #[cold]
 pub(super) fn warning(py: Python<'_>, message: &str) {

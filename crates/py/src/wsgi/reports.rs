@@ -26,6 +26,8 @@ pub(super) struct Counts {
     pub(super) late: u64,
     /// Files that were shorter than announced.
     pub(super) short_files: u64,
+    /// What is to be said of the last of them.
+    pub(super) short_file: String,
     /// Heads of requests whose views did not respond in time.
     pub(super) late_views: Vec<OwnedHead>,
     /// More of them.
@@ -85,5 +87,13 @@ impl Counts {
     fn is_empty(&self) -> bool {
         let counted = self.full + self.late + self.short_files;
         counted == 0 && self.late_views.is_empty()
+    }
+
+    /// What is to be said of files that were shorter than announced.
+    pub(super) fn of_short_files(&self) -> String {
+        match self.short_files {
+            1 => self.short_file.clone(),
+            count => format!("{} ({count} files since the last report)", self.short_file),
+        }
     }
 }

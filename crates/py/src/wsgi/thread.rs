@@ -248,7 +248,7 @@ pub(super) fn report(py: Python<'_>, pool: &Pool) {
             );
         }
         if counts.short_files > 0 {
-            log::short_files(py, counts.short_files);
+            log::warning(py, &counts.of_short_files());
         }
         if counts.late > 0 {
             log::warning(

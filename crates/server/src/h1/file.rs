@@ -70,10 +70,11 @@ impl H1 {
             return;
         };
         let exchange = &mut front.exchange;
-        let missing_bytes = exchange.out.file().map_or(0, |part| part.length);
         let is_ended = exchange.is_ended();
+        if let Some(part) = exchange.out.file() {
+            app.file_was_short(exchange.id, part);
+        }
         exchange.cut();
-        app.file_was_short(exchange.id, missing_bytes);
         if !is_ended {
             app.abort(exchange.id, Abort::Disconnected);
         }

@@ -264,8 +264,8 @@ impl App for TestApp {
         self.half_closed.push(id);
     }
 
-    fn file_was_short(&mut self, id: ExchangeId, missing_bytes: u64) {
-        self.short_files.push((id, missing_bytes));
+    fn file_was_short(&mut self, id: ExchangeId, part: &FilePart) {
+        self.short_files.push((id, part.length));
     }
 
     fn abort(&mut self, id: ExchangeId, why: Abort) {

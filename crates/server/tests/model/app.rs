@@ -4,8 +4,8 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use server::{
-    Abort, App, Command, Content as Given, ExchangeId, Fields, Mailbox, Outcome, Pulled, Request,
-    Responder,
+    Abort, App, Command, Content as Given, ExchangeId, Fields, FilePart, Mailbox, Outcome, Pulled,
+    Request, Responder,
 };
 
 use crate::bounds::DOUBT_MS;
@@ -475,12 +475,12 @@ impl App for ModelApp<'_> {
         }
     }
 
-    fn file_was_short(&mut self, id: ExchangeId, missing_bytes: u64) {
+    fn file_was_short(&mut self, id: ExchangeId, part: &FilePart) {
         // It may have ended, and its response be on its way.
         let index = self.exchanges.iter().rposition(|it| it.id == id);
         let Some(index) = index.filter(|index| {
             let moves = &self.plan_of(*index).handler.moves;
-            moves.contains(&Move::WriteShortFile) && missing_bytes == 1
+            moves.contains(&Move::WriteShortFile) && part.length == 1
         }) else {
             return self.violate(|| "file_was_short() for a file that was not".to_string());
         };
