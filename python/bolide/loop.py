@@ -16,7 +16,10 @@ class ReactorEventLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, server: _core.Server) -> None:
         self._tasks_changed = server.tasks_changed
-        super().__init__(_core.selector(server))
+        selector = _core.selector(server)
+        super().__init__(selector)
+        # What `call_soon_threadsafe` calls: asyncio's own writes to a socket, which costs more.
+        self._write_to_self = cast("_core.Selector", selector).wake
 
     def set_task_factory(self, factory: Any) -> None:
         """As in asyncio; the next request has a task of the factory's."""

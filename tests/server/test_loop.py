@@ -4,7 +4,9 @@ import asyncio
 import selectors
 import socket
 import sys
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -70,6 +72,56 @@ def test_readers_and_writers_are_file_objects(
     with asyncio.Runner(loop_factory=lambda: loop.new("asyncio", server)) as runner:
         runner.run(main())
     assert seen == []
+
+
+@pytest.mark.parametrize("is_attached", [False, True], ids=["unknown", "attached"])
+def test_threads_wake_the_loop(server: Server, is_attached: bool) -> None:
+    """Whether it waits or is about to, no callback is left until something else happens."""
+    threads, rounds = 4, 300
+    seen: list[int] = []
+
+    async def main() -> None:
+        running = asyncio.get_running_loop()
+        if is_attached:
+            server.attach(running, own_selector=True)
+
+        def call(number: int) -> None:
+            for _ in range(rounds):
+                done = threading.Event()
+                running.call_soon_threadsafe(settle, number, done)
+                assert done.wait(10)
+
+        def settle(number: int, done: threading.Event) -> None:
+            seen.append(number)
+            done.set()
+
+        async with asyncio.timeout(20):
+            await asyncio.gather(*(asyncio.to_thread(call, number) for number in range(threads)))
+
+    with asyncio.Runner(loop_factory=lambda: loop.new("asyncio", server)) as runner:
+        runner.run(main())
+    assert len(seen) == threads * rounds
+
+
+def test_a_loop_that_is_woken_by_a_thread_reads_no_socket(server: Server) -> None:
+    """The way of asyncio takes two more system calls and a callback for each time."""
+
+    async def main() -> int:
+        running: Any = asyncio.get_running_loop()
+        reads = 0
+
+        def read() -> None:
+            nonlocal reads
+            reads += 1
+            running._ssock.recv(4096)
+
+        running.add_reader(running._ssock, read)
+        for _ in range(10):
+            await asyncio.to_thread(int)
+        return reads
+
+    with asyncio.Runner(loop_factory=lambda: loop.new("asyncio", server)) as runner:
+        assert runner.run(main()) == 0
 
 
 def standard() -> selectors.BaseSelector:

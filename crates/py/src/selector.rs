@@ -4,6 +4,7 @@
 //! the loop.
 
 mod descriptors;
+mod wakeup;
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use server::Worker;
 
 pub(crate) use self::descriptors::DescriptorMap;
 use self::descriptors::{Descriptors, descriptor};
+use self::wakeup::Wakeup;
 use crate::ffi::{self, borrow_fd};
 use crate::interface::Interface;
 use crate::server::{Memory, Server};
@@ -30,6 +32,7 @@ pub(crate) struct Selector {
     /// asyncio's own descriptors, in a set inside the reactor's.
     own: Poller,
     descriptors: Descriptors,
+    wakeup: Wakeup,
 }
 
 /// The attributes of the loop that show whether it has work.
@@ -89,11 +92,15 @@ pub(crate) fn selector(py: Python<'_>, server: Py<Server>) -> PyResult<Selector>
 impl Selector {
     fn new(py: Python<'_>, server: Py<Server>) -> PyResult<Selector> {
         let own = Poller::new()?;
-        server.get().worker()?.watch_foreign(&own)?;
+        let worker = server.get().worker()?;
+        worker.watch_foreign(&own)?;
+        let wakeup = Wakeup::new(&worker.poller())?;
+        drop(worker);
         Ok(Selector {
             server,
             own,
             descriptors: Descriptors::new(py),
+            wakeup,
         })
     }
 
@@ -114,7 +121,10 @@ impl Selector {
     /// Waits for the loop's own descriptors only: a handler runs the loop, and the pass that called it goes on when it returns.
     #[cold]
     fn wait_inside(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
-        let wait_ms = end_of(timeout).map(milliseconds_until);
+        let wait_ms = match self.wakeup.waits_inside(&self.own)? {
+            true => end_of(timeout).map(milliseconds_until),
+            false => Some(0),
+        };
         let mut events = Events::default();
         py.detach(|| self.own.wait(&mut events, wait_ms))?;
         Ok(events.get(0).is_some())
@@ -138,8 +148,8 @@ impl Selector {
         let mut memory = server.memory();
         let memory: &mut Memory = &mut memory;
         if worker.app.is_pooled() {
-            let has_work = watch.as_ref().map_or(Ok(false), LoopWatch::has_work)?;
-            return py.detach(|| detached_passes(server, worker, memory, end, has_work));
+            let has_work = self.looks(watch.as_ref())?;
+            return py.detach(|| self.detached_passes(worker, memory, end, has_work));
         }
         loop {
             server.before_pass(worker);
@@ -147,7 +157,7 @@ impl Selector {
             if server.is_drained(worker) {
                 return Ok(false);
             }
-            let has_work = watch.as_ref().map_or(Ok(false), LoopWatch::has_work)?;
+            let has_work = self.looks(watch.as_ref())?;
             let loop_ms = if has_work {
                 Some(0)
             } else {
@@ -155,11 +165,14 @@ impl Selector {
             };
             let wait_ms = own_ms.into_iter().chain(loop_ms).min();
             let wait_ms = worker.app.wait_begins(wait_ms);
-            let interrupted = wait(py, worker, memory, wait_ms)?;
+            let interrupted = self.wait(py, worker, memory, wait_ms)?;
             worker.app.wait_ends();
             server.calls_follow(worker);
             let is_own_ready = worker.dispatch();
-            let has_work = watch.as_ref().map_or(Ok(false), LoopWatch::has_work)?;
+            let has_work = match &watch {
+                Some(watch) => watch.has_work()?,
+                None => self.wakeup.is_woken(),
+            };
             let is_due = end.is_some_and(|end| loop_ms == Some(0) || Instant::now() >= end);
             let is_reentered = server.exchanges.is_reentered() != was_reentered;
             let is_over = has_work || is_due || interrupted || is_own_ready || is_reentered;
@@ -167,6 +180,66 @@ impl Selector {
                 return Ok(is_own_ready);
             }
         }
+    }
+
+    /// Serves until the loop is needed, without the interpreter. No Python runs on this thread meanwhile, so the loop gets work only from
+    /// its own descriptors, another thread, a signal, or time. True when one of the loop's descriptors may be ready.
+    fn detached_passes(
+        &self,
+        worker: &mut Worker<Interface>,
+        memory: &mut Memory,
+        end: Option<Instant>,
+        has_work: bool,
+    ) -> PyResult<bool> {
+        let server = self.server.get();
+        loop {
+            server.before_pass(worker);
+            let own_ms = worker.before_wait();
+            if server.is_drained(worker) {
+                return Ok(false);
+            }
+            let loop_ms = match has_work || self.wakeup.is_woken() {
+                true => Some(0),
+                false => end.map(milliseconds_until),
+            };
+            let wait_ms = own_ms.into_iter().chain(loop_ms).min();
+            let wait_ms = worker.app.wait_begins(wait_ms);
+            let interrupted = wait_detached(worker, memory, wait_ms)?;
+            worker.app.wait_ends();
+            let is_own_ready = worker.dispatch();
+            let is_due = loop_ms == Some(0) || end.is_some_and(|end| Instant::now() >= end);
+            let is_over = is_due || interrupted || is_own_ready || self.wakeup.is_woken();
+            if is_over || server.is_drained(worker) {
+                return Ok(is_own_ready);
+            }
+        }
+    }
+
+    /// Looks whether the loop has to run before the next wait; from now on whoever gives it work wakes it. As long as its queue is not
+    /// known, it has to run if it may have been given work since the last wait.
+    fn looks(&self, watch: Option<&LoopWatch<'_>>) -> PyResult<bool> {
+        let may_have_work = self.wakeup.wait_begins();
+        watch.map_or(Ok(may_have_work), LoopWatch::has_work)
+    }
+
+    /// Waits, and lets other threads run meanwhile.
+    fn wait(
+        &self,
+        py: Python<'_>,
+        worker: &mut Worker<Interface>,
+        memory: &mut Memory,
+        wait_ms: Option<u64>,
+    ) -> PyResult<bool> {
+        let mut wait = || {
+            let waited = wait_detached(worker, memory, wait_ms);
+            // Before the interpreter is waited for, which whoever gives the loop work now may keep for long.
+            self.wakeup.wait_ends();
+            waited
+        };
+        Ok(match wait_ms {
+            Some(0) => wait(),
+            _ => py.detach(wait),
+        }?)
     }
 
     fn key<'py>(
@@ -269,55 +342,14 @@ impl Selector {
         }
     }
 
+    /// Ends the wait, or the next one. For any thread.
+    fn wake(&self) {
+        self.wakeup.wake();
+    }
+
     fn close(&self, py: Python<'_>) {
         self.descriptors.keys(py).clear();
     }
-}
-
-/// Serves until the loop is needed, without the interpreter. No Python runs on this thread meanwhile, so the loop gets work only from its
-/// own descriptors, a signal, or time. True when one of the loop's descriptors may be ready.
-fn detached_passes(
-    server: &Server,
-    worker: &mut Worker<Interface>,
-    memory: &mut Memory,
-    end: Option<Instant>,
-    has_work: bool,
-) -> PyResult<bool> {
-    loop {
-        server.before_pass(worker);
-        let own_ms = worker.before_wait();
-        if server.is_drained(worker) {
-            return Ok(false);
-        }
-        let loop_ms = match has_work {
-            true => Some(0),
-            false => end.map(milliseconds_until),
-        };
-        let wait_ms = own_ms.into_iter().chain(loop_ms).min();
-        let wait_ms = worker.app.wait_begins(wait_ms);
-        let interrupted = wait_detached(worker, memory, wait_ms)?;
-        worker.app.wait_ends();
-        let is_own_ready = worker.dispatch();
-        let is_due = loop_ms == Some(0) || end.is_some_and(|end| Instant::now() >= end);
-        if is_due || interrupted || is_own_ready || server.is_drained(worker) {
-            return Ok(is_own_ready);
-        }
-    }
-}
-
-/// Waits, and lets other threads run meanwhile.
-fn wait(
-    py: Python<'_>,
-    worker: &mut Worker<Interface>,
-    memory: &mut Memory,
-    wait_ms: Option<u64>,
-) -> PyResult<bool> {
-    let waited = if wait_ms == Some(0) {
-        wait_detached(worker, memory, wait_ms)
-    } else {
-        py.detach(|| wait_detached(worker, memory, wait_ms))
-    };
-    Ok(waited?)
 }
 
 /// Waits, without the interpreter or for no time. True when a signal cut it short.
