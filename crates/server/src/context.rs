@@ -10,6 +10,8 @@ use crate::timeouts::Timeouts;
 
 /// A send buffer that grew beyond this is given back after use.
 const OUT_KEPT_BYTES: usize = 1 << 20;
+/// At least so many bytes are not copied into the send buffer but become it, if it is empty.
+pub(crate) const MOVED_BYTES_MIN: usize = 16 * 1024;
 
 /// Limits, time, and the buffers of the pass.
 pub(crate) struct Context {
@@ -80,6 +82,16 @@ impl Context {
     pub(crate) fn next_sequence(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
+    }
+
+    /// Adds what has to leave. Much of it becomes the send buffer itself, if that is empty, and is not copied.
+    #[inline]
+    pub(crate) fn put_out(&mut self, mut bytes: Vec<u8>) {
+        let out = &mut self.responder.out;
+        match out.is_empty() && bytes.len() >= MOVED_BYTES_MIN {
+            true => *out = bytes,
+            false => out.append(&mut bytes),
+        }
     }
 
     /// Empties the send buffer, and gives it back if it grew too long to be kept.

@@ -49,6 +49,8 @@ pub(crate) trait Encoder {
     fn drop_parts(&mut self);
     /// Writes a part of the content.
     fn part(&mut self, out: &mut Output, part: &[u8]);
+    /// As [`Encoder::part`], with memory that can be kept.
+    fn take_part(&mut self, out: &mut Output, part: Vec<u8>);
     /// Writes a part of the content that is in a file.
     fn file(&mut self, out: &mut Output, part: FilePart);
     /// Ends the content. False when it is shorter than was said.
@@ -105,7 +107,7 @@ impl Exchange {
                 return self.begin(encoder, responder, &response, Progress::Pulled);
             }
             (Command::Write(part), Progress::Pushed) => {
-                self.part(encoder, &part);
+                self.take_part(encoder, part);
                 self.awaits_writable = true;
             }
             (Command::WriteFile(part), Progress::Pushed) => {
@@ -169,6 +171,14 @@ impl Exchange {
             record.content_bytes += part.len() as u64;
         }
         encoder.part(&mut self.out, part);
+    }
+
+    /// As [`Exchange::part`], with memory that can be kept.
+    pub(crate) fn take_part(&mut self, encoder: &mut impl Encoder, part: Vec<u8>) {
+        if let Some(record) = &mut self.record {
+            record.content_bytes += part.len() as u64;
+        }
+        encoder.take_part(&mut self.out, part);
     }
 
     /// Ends the content; cut, if it is shorter than was said.

@@ -178,10 +178,7 @@ impl H1 {
     pub(super) fn emit<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         while let Some(front) = self.queue.front_mut() {
             let exchange = &mut front.exchange;
-            turn.context
-                .responder
-                .out
-                .append(&mut exchange.out.take_bytes());
+            turn.context.put_out(exchange.out.take_bytes());
             if exchange.out.has_file() || !exchange.is_ended() {
                 return;
             }
@@ -272,8 +269,8 @@ impl H1 {
                 }
             }
         }
-        front.exchange.part(&mut front.encoding, &part);
         *budget = budget.saturating_sub(part.len());
+        front.exchange.take_part(&mut front.encoding, part);
         true
     }
 }

@@ -2,6 +2,7 @@
 
 use wire::Version;
 
+use crate::context::MOVED_BYTES_MIN;
 use crate::exchange::output::Output;
 use crate::exchange::{Encoder, Exchange, Obeyed, Progress};
 use crate::limits::Limits;
@@ -122,6 +123,20 @@ impl Encoder for Encoding {
         self.delimiter.push_part(out.tail(), part);
     }
 
+    /// A long part stays where it is if nothing is written before it, and no chunk around it.
+    fn take_part(&mut self, out: &mut Output, part: Vec<u8>) {
+        let is_bare = match self.delimiter {
+            Delimiter::Chunks => false,
+            Delimiter::Length(owed) => part.len() as u64 <= owed,
+            Delimiter::End => true,
+        };
+        if !is_bare || part.len() < MOVED_BYTES_MIN || !out.tail().is_empty() {
+            return self.part(out, &part);
+        }
+        self.delimiter.admit(part.len() as u64);
+        *out.tail() = part;
+    }
+
     fn file(&mut self, out: &mut Output, mut part: FilePart) {
         part.length = self.delimiter.admit(part.length);
         if part.length == 0 {
@@ -141,5 +156,49 @@ impl Encoder for Encoding {
             wire::push_last_chunk(out.tail(), trailer_section);
         }
         !matches!(self.delimiter, Delimiter::Length(1..))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: usize = MOVED_BYTES_MIN;
+
+    fn encoding(delimiter: Delimiter) -> Encoding {
+        Encoding {
+            delimiter,
+            ..Encoding::of_refusal(false)
+        }
+    }
+
+    #[test]
+    fn a_long_part_stays_where_it_is_and_ends_with_the_content() {
+        let mut out = Output::default();
+        let mut encoding = encoding(Delimiter::Length(LONG as u64 + 3));
+        let part = vec![b'x'; LONG];
+        let place = part.as_ptr();
+        encoding.take_part(&mut out, part);
+        let bytes = out.take_bytes();
+        assert_eq!((bytes.as_ptr(), bytes.len()), (place, LONG));
+        encoding.take_part(&mut out, vec![b'y'; LONG]);
+        encoding.take_part(&mut out, vec![b'z'; LONG]);
+        assert_eq!(out.take_bytes(), b"yyy");
+        assert!(encoding.finish(&mut out, b""));
+    }
+
+    #[test]
+    fn parts_keep_their_order_and_their_chunks() {
+        let mut out = Output::new(b"head".to_vec());
+        let mut to_the_end = encoding(Delimiter::End);
+        to_the_end.take_part(&mut out, vec![b'x'; LONG]);
+        to_the_end.take_part(&mut out, b"short".to_vec());
+        assert_eq!(
+            out.take_bytes(),
+            [b"head", &[b'x'; LONG][..], b"short"].concat()
+        );
+        encoding(Delimiter::Chunks).take_part(&mut out, vec![b'x'; LONG]);
+        let chunk = [b"4000\r\n", &[b'x'; LONG][..], b"\r\n"].concat();
+        assert_eq!(out.take_bytes(), chunk);
     }
 }
