@@ -64,8 +64,9 @@ def test_15_a_kept_receive_gives_the_disconnect(client: Connection, what: str, s
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_26_a_kept_send_reaches_nobody(client: Connection, stage: str) -> None:
-    keep(client, "send", stage)
+@pytest.mark.parametrize("what", ["send", "sending"])
+def test_26_a_kept_send_reaches_nobody(client: Connection, what: str, stage: str) -> None:
+    keep(client, what, stage)
     reply = client.get("/use")
     assert set(reply.json()) <= {"RuntimeError", "ClientDisconnected"}
     assert len(reply.json()) == 3

@@ -262,5 +262,23 @@ def test_29_a_buffer_may_be_changed_when_send_has_returned(
     assert client.get(f"/buffers/{way}/{size}/{when}").content == b"original"
 
 
-def test_29_what_send_gives_may_be_awaited_later(client: Connection) -> None:
-    assert client.get("/unawaited").content == b"in order"
+@pytest.mark.parametrize("when", ["now", "later"])
+def test_29_send_acts_when_it_is_awaited(client: Connection, when: str) -> None:
+    client.send(head("GET", f"/unawaited/{when}") * 3)
+    for _ in range(3):
+        reply = client.read()
+        assert (reply.status, reply.content) == (200, b"in order")
+
+
+@pytest.mark.parametrize("when", ["now", "later"])
+@pytest.mark.parametrize("reuse", ["0", "1"])
+def test_29_what_is_never_awaited_is_not_sent_and_tells(
+    start: Start, loop: str, when: str, reuse: str
+) -> None:
+    """With warnings as errors, the interpreter prints what nobody can catch."""
+    server = start(APP, "--loop", loop, env={"BOLIDE_REUSE": reuse})
+    with server.connect() as client:
+        for _ in range(2):
+            reply = client.get(f"/dropped/{when}")
+            assert (reply.status, reply.content) == (200, b"sent")
+            server.wait_line("RuntimeWarning: coroutine '.*send' was never awaited")

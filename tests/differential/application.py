@@ -18,6 +18,7 @@ from differential.programs import (
     looping,
     messages,
     outside,
+    sending,
     sharing,
     streams,
     tasks,
@@ -27,7 +28,7 @@ from differential.programs.table import PROGRAMS, SENT, Receive, Scope, Send, re
 
 FOLDER = (
     *(cancelling, contexts, failing, generators, grouping, looking),
-    *(looping, messages, outside, sharing, streams, tasks),
+    *(looping, messages, outside, sending, sharing, streams, tasks),
 )
 """The modules that enter programs into the table."""
 

@@ -36,7 +36,6 @@ OWN_CONTEXT = "a request has a context of its own, a task that is lent the one i
 MADE_AHEAD = "a task is made before its request, and used again if the request has not waited"
 CONTEXT_MADE_AHEAD = "a task's context is fixed when it is made, which is before its request"
 A_TURN_LATER = "uvloop runs the first step of a task, which takes its future, a turn later"
-SENT_AT_ONCE = "send() acts when it is called, not when it is awaited"
 
 KNOWN: dict[str, list[Difference]] = {
     "send_is_a_coroutine": [Difference(OWN_AWAITABLES, ["yny"] * 3)],
@@ -78,8 +77,6 @@ KNOWN: dict[str, list[Difference]] = {
             stages=("first",),
         )
     ],
-    "send_acts_when_awaited": [Difference(SENT_AT_ONCE, [500] * 3, is_meant=False)],
-    "send_waits_its_turn_in_a_task": [Difference(SENT_AT_ONCE, [500] * 3, is_meant=False)],
 }
 """By the program's name."""
 

@@ -10,6 +10,7 @@ mod message;
 mod posting;
 mod receive;
 mod scope;
+mod sending;
 mod writing;
 
 use std::mem::MaybeUninit;
@@ -24,6 +25,7 @@ use self::call::{AsgiCall, Direct};
 use self::extensions::Offered;
 use self::receive::Receiving;
 use self::scope::Scopes;
+use self::sending::Sending;
 use crate::ffi::{self, Sent};
 use crate::run::coroutine::{After, Completion, ends_task};
 use crate::run::exchanges::Exchanges;
@@ -377,4 +379,5 @@ impl Completion for Running {
 /// Prepares the awaitable types.
 pub(crate) fn prepare(py: Python<'_>) {
     ffi::step_directly::<Receiving>(py);
+    ffi::prepare_calls::<Sending>(py);
 }

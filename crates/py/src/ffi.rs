@@ -6,6 +6,7 @@
 pub(crate) mod allocator;
 mod cell;
 mod construction;
+mod deferred;
 mod ending;
 mod lent;
 pub(crate) mod reuse;
@@ -19,11 +20,12 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
 
-pub(crate) use cell::{GilCell, Lent};
+pub(crate) use cell::{GilCell, Lent, Place};
 pub(crate) use construction::{Arguments, Construction, construct_directly};
+pub(crate) use deferred::{Deferred, Spare, method, prepare_calls};
 pub(crate) use ending::{call_from_thread, call_method_from_thread, next_from_thread};
 pub(crate) use lent::LentResponder;
-pub(crate) use slots::{Awaitable, Method, method, step_directly};
+pub(crate) use slots::{Awaitable, step_directly};
 
 /// What a coroutine did with a value it was sent.
 pub(crate) enum Sent<'py> {

@@ -37,7 +37,9 @@ async def keep(scope: Any, receive: Receive, send: Send) -> None:
         "weakly": weakref.ref(send),
         "argument": argument(scope),
     }
-    kept = things[word(scope, 2)]
+    what = word(scope, 2)
+    body = {"type": "http.response.body", "body": b"of another"}
+    kept = send(body) if what == "sending" else things[what]
     KEPT.append((kept, shown(kept)))
     await answer(send, b"kept")
 

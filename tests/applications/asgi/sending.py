@@ -14,6 +14,12 @@ def start(*headers: tuple[bytes, bytes], status: int = 200) -> dict[str, Any]:
     return {"type": "http.response.start", "status": status, "headers": list(headers)}
 
 
+def finish(call: Any) -> None:
+    """Take the only step of a call, where nothing can be awaited."""
+    with contextlib.suppress(StopIteration):
+        call.send(None)
+
+
 @kinds
 async def stream(scope: Any, receive: Receive, send: Send) -> None:
     """Send three parts, a turn of the loop between them."""
@@ -57,8 +63,8 @@ async def nested(scope: Any, receive: Receive, send: Send) -> None:
 
     class Nested(list[Any]):
         def __iter__(self) -> Any:
-            send(start((b"x-inner", b"1")))
-            send({"type": "http.response.body", "body": b"inner"})
+            finish(send(start((b"x-inner", b"1"))))
+            finish(send({"type": "http.response.body", "body": b"inner"}))
             return iter([(b"x-outer", b"1")])
 
     if word(scope, 2) == "later":
@@ -219,11 +225,24 @@ async def buffers(scope: Any, receive: Receive, send: Send) -> None:
 
 @kinds
 async def unawaited(scope: Any, receive: Receive, send: Send) -> None:
-    """Await nothing that `send()` gives until both messages are said."""
+    """Await nothing that `send()` gives until all messages are said, and one of them never."""
+    if word(scope, 2) == "later":
+        await asyncio.sleep(0)
+    last = send({"type": "http.response.body", "body": b"in order"})
+    never: Any = send(start(status=201))
     first = send(START)
-    second = send({"type": "http.response.body", "body": b"in order"})
+    never.close()
     await first
-    await second
+    await last
+
+
+@kinds
+async def dropped(scope: Any, receive: Receive, send: Send) -> None:
+    """Drop a call that nobody awaits."""
+    if word(scope, 2) == "later":
+        await asyncio.sleep(0)
+    send(start(status=201))
+    await answer(send, b"sent")
 
 
 @kinds

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 use super::call::AsgiCall;
 use super::extensions::Offered;
+use super::sending::Sending;
 use crate::ffi;
 use crate::ffi::reuse::OurReferences;
 use crate::run::exchanges::Exchanges;
@@ -30,7 +31,7 @@ impl Arguments {
         let call = Bound::new(py, AsgiCall::new(exchanges, offered))?;
         Ok(Arguments {
             receive: call.getattr("receive")?.unbind(),
-            send: ffi::method(&call)?.unbind(),
+            send: ffi::method::<Sending>(&call)?.unbind(),
             call: call.unbind(),
         })
     }

@@ -1,6 +1,5 @@
 //! The `receive` and `send` of one request, and the progress of both.
 
-use std::ffi::CStr;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeError;
@@ -12,7 +11,7 @@ use super::extensions::Offered;
 use super::last_start::LastStart;
 use super::message::{Head, Message, Start};
 use super::receive::Receiving;
-use crate::ffi::{GilCell, Method};
+use crate::ffi::GilCell;
 use crate::run::awaitable::LoopTurn;
 use crate::run::exchanges::{Exchanges, OpenExchange, STREAM_AHEAD_BYTES};
 
@@ -299,6 +298,9 @@ impl AsgiCall {
     /// `begins` when it is the start of the response, which the open exchange notes on this occasion.
     fn is_gone(&self, py: Python<'_>, begins: bool) -> bool {
         let checked = self.with(py, |state| {
+            if state.is_direct && !state.is_over && !state.is_deaf {
+                return (false, None);
+            }
             let is_abandoned = state.is_over && state.progress != Progress::Complete;
             let id = state.id.filter(|_| !state.is_direct);
             (is_abandoned || state.is_deaf, id)
@@ -315,6 +317,34 @@ impl AsgiCall {
         })
     }
 
+    /// Takes a message for the client. Returns an awaitable of its acceptance, unless it is accepted at once.
+    #[inline(never)]
+    pub(super) fn take<'py>(
+        &self,
+        message: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = message.py();
+        let message = Message::read(message)?;
+        if self.is_gone(py, matches!(message, Message::Start(_))) {
+            return self.to_nobody(py, message.goes_on());
+        }
+        let taken = match message {
+            Message::Start(start) => self.start(py, &start).map(|()| None),
+            Message::Body { body, more } => self.body(py, body, more),
+            Message::Extension(kind, message) => self.extension(kind, &message),
+        };
+        match taken {
+            Ok(acceptance) => Ok(acceptance),
+            Err(error) => self.excuse(py, error).map(|()| None),
+        }
+    }
+
+    /// Whether the application is in its first step.
+    #[inline]
+    pub(super) fn is_in_first_step(&self, py: Python<'_>) -> bool {
+        self.with(py, |state| state.is_direct).unwrap_or(false)
+    }
+
     /// Whether the application was told by a message that its client has gone.
     fn was_told(&self, py: Python<'_>) -> bool {
         self.id(py).is_ok_and(|id| self.exchanges.was_told(id))
@@ -322,25 +352,29 @@ impl AsgiCall {
 
     /// Takes a message for a client that has gone. It goes nowhere, as the specification wants it before version 2.4; but an application
     /// that announces more, and was not told by a message or has not ended since, learns of it in this way.
-    fn to_nobody<'py>(&self, py: Python<'py>, goes_on: bool) -> PyResult<Bound<'py, PyAny>> {
+    #[cold]
+    fn to_nobody<'py>(
+        &self,
+        py: Python<'py>,
+        goes_on: bool,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         if !goes_on {
-            return self.exchanges.done(py);
+            return Ok(None);
         }
         match self.exchanges.was_just_told(self.id(py)?) {
             // Whoever was told runs in the meantime, and ends this task.
-            true => LoopTurn::awaitable(py),
+            true => LoopTurn::awaitable(py).map(Some),
             false => Err(self.exchanges.disconnection(py)),
         }
     }
 
     /// A message was out of place. To a client that has gone it does not matter: applications often begin an error response then.
     #[cold]
-    fn excuse<'py>(&self, py: Python<'py>, error: PyErr) -> PyResult<Bound<'py, PyAny>> {
+    fn excuse(&self, py: Python<'_>, error: PyErr) -> PyResult<()> {
         if !error.is_instance_of::<PyRuntimeError>(py) || !self.was_told(py) {
             return Err(error);
         }
-        self.with(py, |state| state.is_deaf = true)?;
-        self.exchanges.done(py)
+        self.with(py, |state| state.is_deaf = true)
     }
 
     /// The content of the request that can be returned now, and whether it is the last of it.
@@ -418,7 +452,7 @@ impl AsgiCall {
         more: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let content = part.as_ref().map_or(&b""[..], |part| part.as_bytes());
-        let (before, is_direct) = self.with(py, |state| {
+        let (before, kept) = self.with(py, |state| {
             let before = state.advance(more, content.len() as u64)?;
             if let (true, Some(id)) = (state.is_direct, state.id) {
                 let write = |responder: &mut Responder| state.write_now(responder, content, more);
@@ -427,21 +461,18 @@ impl AsgiCall {
                     state.keep(part.as_ref());
                 }
             }
-            PyResult::Ok((before, state.is_direct))
+            let kept = state
+                .is_direct
+                .then_some((state.parts_bytes, state.is_open));
+            PyResult::Ok((before, kept))
         })??;
-        if is_direct {
-            return self.kept(py, more);
-        }
-        let part = content;
-        self.post_body(py, part, before == Progress::Started, more)
-    }
-
-    /// A part was kept: limits what is kept to the number of bytes that a response may be ahead.
-    fn kept<'py>(&self, py: Python<'py>, more: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let ahead_bytes = self.with(py, |state| state.parts_bytes)?;
-        if !more {
+        let Some((ahead_bytes, is_open)) = kept else {
+            return self.post_body(py, content, before == Progress::Started, more);
+        };
+        if !more && is_open {
             self.wake_readers(py)?;
         }
+        // What is kept is limited to the number of bytes that a response may be ahead.
         if !more || ahead_bytes <= STREAM_AHEAD_BYTES {
             return Ok(None);
         }
@@ -512,36 +543,6 @@ impl State {
         };
         self.parts_bytes += part.as_bytes().len();
         self.parts.push(part.clone().unbind());
-    }
-}
-
-/// `send`: takes a message for the client and returns an awaitable.
-impl Method for AsgiCall {
-    const METHOD_NAME: &'static CStr = c"send";
-
-    fn is_called_inside(&self, py: Python<'_>) -> bool {
-        self.with(py, |state| state.is_direct).unwrap_or(false)
-    }
-
-    fn call<'py>(
-        &self,
-        py: Python<'py>,
-        message: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let message = Message::read(message)?;
-        if self.is_gone(py, matches!(message, Message::Start(_))) {
-            return self.to_nobody(py, message.goes_on());
-        }
-        let taken = match message {
-            Message::Start(start) => self.start(py, &start).map(|()| None),
-            Message::Body { body, more } => self.body(py, body, more),
-            Message::Extension(kind, message) => self.extension(kind, &message),
-        };
-        match taken {
-            Ok(Some(awaitable)) => Ok(awaitable),
-            Ok(None) => self.exchanges.done(py),
-            Err(error) => self.excuse(py, error),
-        }
     }
 }
 

@@ -73,6 +73,51 @@ impl Drop for Release<'_> {
     }
 }
 
+/// A place for an object, reached with the interpreter attached.
+pub(crate) struct Place<T>(Cell<Option<Py<T>>>);
+
+// SAFETY: every access needs a `Python` token, which only one thread has at a time, or the only reference.
+unsafe impl<T> Sync for Place<T> {}
+
+impl<T> Default for Place<T> {
+    fn default() -> Place<T> {
+        Place::new()
+    }
+}
+
+impl<T> Place<T> {
+    pub(crate) const fn new() -> Place<T> {
+        Place(Cell::new(None))
+    }
+
+    /// Takes the object away.
+    #[inline]
+    pub(crate) fn take<'py>(&self, py: Python<'py>) -> Option<Bound<'py, T>> {
+        self.0.take().map(|object| object.into_bound(py))
+    }
+
+    /// Puts an object there, and returns the one that was there before.
+    #[inline]
+    pub(crate) fn put<'py>(&self, object: Bound<'py, T>) -> Option<Bound<'py, T>> {
+        let py = object.py();
+        let before = self.0.replace(Some(object.unbind()));
+        before.map(|object| object.into_bound(py))
+    }
+
+    /// Looks at the object, if there is one. It is away meanwhile.
+    #[inline]
+    pub(crate) fn look<R>(&self, _py: Python<'_>, look: impl FnOnce(Option<&Py<T>>) -> R) -> R {
+        let object = self.0.take();
+        let result = look(object.as_ref());
+        self.0.set(object);
+        result
+    }
+
+    pub(crate) fn get_mut(&mut self) -> Option<&mut Py<T>> {
+        self.0.get_mut().as_mut()
+    }
+}
+
 /// An object that a caller holds for as long as a function runs. Written and read with the interpreter attached.
 #[derive(Default)]
 pub(crate) struct Lent(AtomicPtr<ffi::PyObject>);

@@ -27,6 +27,10 @@ pub(crate) fn prepare() {
     IS_OFF.store(is_off, Ordering::Relaxed);
 }
 
+pub(crate) fn is_off() -> bool {
+    IS_OFF.load(Ordering::Relaxed)
+}
+
 /// The references to an object that nobody but us holds.
 #[derive(Clone, Copy)]
 pub(crate) struct OurReferences {

@@ -1,5 +1,4 @@
-//! Functions of our types in the form in which CPython calls them, bypassing PyO3's methods: an `await` and a `send()` are too short for
-//! that overhead.
+//! An `await` of our types in the form in which CPython calls it, bypassing PyO3's methods: it is too short for that overhead.
 
 use std::ptr;
 
@@ -10,15 +9,32 @@ use pyo3::prelude::*;
 
 use super::Sent;
 
-/// An awaitable that its `step` alone implements. `stream::awaitable!` makes such types coroutines.
+/// What a coroutine written in Rust does. `run::awaitable!` gives such types the methods of one.
 pub(crate) trait Awaitable:
     PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync
 {
     /// Resumes it: yields a future to wait for, or ends.
     fn step<'py>(&self, py: Python<'py>) -> Sent<'py>;
 
-    /// Whether a step never drops a reference, so that PyO3 need not know that the interpreter is attached.
-    const HOLDS_ALL: bool = false;
+    /// Resumes it with an exception.
+    fn throw<'py>(&self, _py: Python<'py>, error: PyErr) -> Sent<'py> {
+        Sent::Raised(error)
+    }
+
+    /// It will not be resumed any more.
+    ///
+    /// # Errors
+    /// What the code in it raises.
+    fn close(&self, _py: Python<'_>) -> PyResult<()> {
+        Ok(())
+    }
+
+    /// Whether PyO3 knows without being told that the interpreter is attached, since our own code called the caller; or need not know, since
+    /// a step drops no reference.
+    #[inline]
+    fn is_called_inside(&self, _py: Python<'_>) -> bool {
+        false
+    }
 }
 
 /// Puts `T::step` into the slots that `await` uses, in place of the methods: then a value needs no exception to carry it, and nothing is
@@ -44,87 +60,27 @@ unsafe extern "C" fn send_slot<T: Awaitable>(
     _value: *mut ffi::PyObject,
     result: *mut *mut ffi::PyObject,
 ) -> ffi::PySendResult {
-    let sent = guarded(T::HOLDS_ALL, |py| {
-        // SAFETY: the caller holds a reference over the call.
-        let receiver = unsafe { Bound::from_borrowed_ptr(py, receiver) };
-        // SAFETY: the slot is that of `T`'s own type, which cannot be subclassed.
-        let (value, status) = match unsafe { receiver.cast_unchecked::<T>() }.get().step(py) {
+    // SAFETY: CPython calls with the interpreter attached.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: the caller holds a reference over the call.
+    let receiver = unsafe { Borrowed::from_ptr(py, receiver) };
+    // SAFETY: the slot is that of `T`'s own type, which cannot be subclassed.
+    let receiver = unsafe { receiver.cast_unchecked::<T>() }.get();
+    let status = guarded(receiver.is_called_inside(py), |py| {
+        let (value, status) = match receiver.step(py) {
             Sent::Yielded(value) => (value, ffi::PySendResult::PYGEN_NEXT),
             Sent::Returned(value) => (value, ffi::PySendResult::PYGEN_RETURN),
             Sent::Raised(error) => return Err(error),
         };
-        Ok((value.into_ptr(), status))
+        // SAFETY: the caller's space for it.
+        unsafe { *result = value.into_ptr() };
+        Ok(status)
     });
-    let (value, status) = sent.unwrap_or((ptr::null_mut(), ffi::PySendResult::PYGEN_ERROR));
-    // SAFETY: the caller's space for it.
-    unsafe { *result = value };
-    status
-}
-
-/// A method with one argument. CPython calls it without a tuple and without looking up names.
-pub(crate) trait Method:
-    PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync
-{
-    /// Its name in tracebacks.
-    const METHOD_NAME: &'static std::ffi::CStr;
-
-    fn call<'py>(
-        &self,
-        py: Python<'py>,
-        argument: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>>;
-
-    /// Whether our own code called the caller, so that PyO3 knows that the interpreter is attached.
-    fn is_called_inside(&self, py: Python<'_>) -> bool;
-}
-
-/// A `PyMethodDef`, which is read only.
-struct Definition(ffi::PyMethodDef);
-
-// SAFETY: its pointers are to constants.
-unsafe impl Sync for Definition {}
-
-/// The method of an object, as an object of its own.
-pub(crate) fn method<'py, T: Method>(receiver: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
-    let definition: &'static Definition = const {
-        &Definition(ffi::PyMethodDef {
-            ml_name: T::METHOD_NAME.as_ptr(),
-            ml_meth: ffi::PyMethodDefPointer {
-                PyCFunction: call_method::<T>,
-            },
-            ml_flags: ffi::METH_O,
-            ml_doc: ptr::null(),
-        })
-    };
-    let definition = (&raw const definition.0).cast_mut();
-    // SAFETY: the definition lives for ever and is only read; the function keeps the receiver.
-    let function =
-        unsafe { ffi::PyCFunction_NewEx(definition, receiver.as_ptr(), ptr::null_mut()) };
-    // SAFETY: a new reference, or null with the error set.
-    unsafe { Bound::from_owned_ptr_or_err(receiver.py(), function) }
-}
-
-/// `T::call` as CPython calls it.
-///
-/// # Safety
-/// `receiver` is an instance of `T`, and `argument` an object.
-unsafe extern "C" fn call_method<T: Method>(
-    receiver: *mut ffi::PyObject,
-    argument: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    // SAFETY: CPython calls with the interpreter attached.
-    let py = unsafe { Python::assume_attached() };
-    // SAFETY: the caller holds a reference over the call.
-    let receiver = unsafe { Bound::from_borrowed_ptr(py, receiver) };
-    // SAFETY: the same holds for the argument.
-    let argument = unsafe { Bound::from_borrowed_ptr(py, argument) };
-    // SAFETY: the function was made with an instance of `T`, which cannot be subclassed.
-    let receiver = unsafe { receiver.cast_unchecked::<T>() };
-    let receiver = receiver.get();
-    let result = guarded(receiver.is_called_inside(py), |py| {
-        Ok(receiver.call(py, &argument)?.into_ptr())
-    });
-    result.unwrap_or(ptr::null_mut())
+    status.unwrap_or_else(|| {
+        // SAFETY: as above.
+        unsafe { *result = ptr::null_mut() };
+        ffi::PySendResult::PYGEN_ERROR
+    })
 }
 
 /// Runs a function that CPython called. A failure or a panic becomes the exception that is set.

@@ -2,15 +2,18 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pyo3::exceptions::PyStopIteration;
+use pyo3::exceptions::{PyBaseException, PyStopIteration};
 use pyo3::prelude::*;
 
 use crate::ffi::{self, Awaitable, Sent};
 
 /// Makes an [`Awaitable`] type a coroutine in the sense of `collections.abc.Coroutine`, so that it can be awaited, and passed to
-/// `asyncio.create_task()` too.
+/// `asyncio.create_task()` too. `impl` adds methods of its own.
 macro_rules! awaitable {
     ($name:ident) => {
+        $crate::run::awaitable::awaitable! { impl $name {} }
+    };
+    (impl $name:ident { $($other:tt)* }) => {
         #[pymethods]
         impl $name {
             fn __await__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -22,7 +25,7 @@ macro_rules! awaitable {
             }
 
             fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-                $crate::run::awaitable::next(py, self)
+                $crate::run::awaitable::next($crate::ffi::Awaitable::step(self, py))
             }
 
             fn send<'py>(
@@ -30,10 +33,7 @@ macro_rules! awaitable {
                 py: Python<'py>,
                 _value: &Bound<'py, PyAny>,
             ) -> PyResult<Bound<'py, PyAny>> {
-                match $crate::run::awaitable::next(py, self)? {
-                    Some(value) => Ok(value),
-                    None => Err(pyo3::exceptions::PyStopIteration::new_err(())),
-                }
+                $crate::run::awaitable::yielded($crate::ffi::Awaitable::step(self, py))
             }
 
             #[pyo3(signature = (kind, value=None, _traceback=None))]
@@ -43,26 +43,54 @@ macro_rules! awaitable {
                 value: Option<&Bound<'py, PyAny>>,
                 _traceback: Option<&Bound<'py, PyAny>>,
             ) -> PyResult<Bound<'py, PyAny>> {
-                Err($crate::run::coroutine::thrown(kind, value)?)
+                let error = $crate::run::awaitable::thrown(kind, value)?;
+                let py = kind.py();
+                $crate::run::awaitable::yielded($crate::ffi::Awaitable::throw(self, py, error))
             }
 
-            fn close(&self) {}
+            fn close(&self, py: Python<'_>) -> PyResult<()> {
+                $crate::ffi::Awaitable::close(self, py)
+            }
+
+            $($other)*
         }
     };
 }
 pub(crate) use awaitable;
 
 /// A step of an awaitable used as an iterator: None for an end without a value, for which CPython needs no exception object.
-pub(crate) fn next<'py>(
-    py: Python<'py>,
-    awaitable: &impl Awaitable,
-) -> PyResult<Option<Bound<'py, PyAny>>> {
-    match awaitable.step(py) {
-        Sent::Yielded(value) => Ok(Some(value)),
+pub(crate) fn next(sent: Sent<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
+    match sent {
         Sent::Returned(value) if value.is_none() => Ok(None),
+        sent => yielded(sent).map(Some),
+    }
+}
+
+/// A step of a coroutine as its methods tell of it.
+///
+/// # Errors
+/// `StopIteration` with what it returned, or what it raised.
+pub(crate) fn yielded(sent: Sent<'_>) -> PyResult<Bound<'_, PyAny>> {
+    match sent {
+        Sent::Yielded(value) => Ok(value),
+        Sent::Returned(value) if value.is_none() => Err(PyStopIteration::new_err(())),
         Sent::Returned(value) => Err(PyStopIteration::new_err((value.unbind(),))),
         Sent::Raised(error) => Err(error),
     }
+}
+
+/// The exception that the arguments of a coroutine's `throw()` describe.
+///
+/// # Errors
+/// Whatever constructing it raises.
+pub(crate) fn thrown(kind: &Bound<'_, PyAny>, value: Option<&Bound<'_, PyAny>>) -> PyResult<PyErr> {
+    let error = match value {
+        Some(value) if value.is_instance_of::<PyBaseException>() => value.clone(),
+        Some(value) => kind.call1((value,))?,
+        None if kind.is_instance_of::<PyBaseException>() => kind.clone(),
+        None => kind.call0()?,
+    };
+    Ok(PyErr::from_value(error))
 }
 
 /// An awaitable that never suspends.
@@ -79,13 +107,15 @@ impl Ready {
 }
 
 impl Awaitable for Ready {
-    const HOLDS_ALL: bool = true;
-
     fn step<'py>(&self, py: Python<'py>) -> Sent<'py> {
         let value = self.value.as_ref();
         Sent::Returned(
             value.map_or_else(|| py.None().into_bound(py), |value| value.bind(py).clone()),
         )
+    }
+
+    fn is_called_inside(&self, _py: Python<'_>) -> bool {
+        true
     }
 }
 

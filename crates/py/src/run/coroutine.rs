@@ -4,7 +4,8 @@ use pyo3::exceptions::asyncio::CancelledError;
 use pyo3::exceptions::{PyAttributeError, PyKeyboardInterrupt, PyStopIteration};
 use pyo3::prelude::*;
 
-use crate::ffi::{self, GilCell, Lent, Sent};
+use crate::ffi::{self, Awaitable, GilCell, Lent, Sent};
+use crate::run::awaitable::awaitable;
 use crate::run::context::run_in_its;
 use crate::run::interrupt::is_of_signal;
 use crate::run::running::Running;
@@ -116,9 +117,10 @@ impl RequestCoroutine {
 
     /// Resumes the work, with or without an exception. The work is out of the object meanwhile, so that nothing is borrowed while Python
     /// runs.
-    fn resume(&self, py: Python<'_>, mut thrown: Option<PyErr>) -> PyResult<Py<PyAny>> {
+    fn resume<'py>(&self, py: Python<'py>, mut thrown: Option<PyErr>) -> Sent<'py> {
+        let none = || Sent::Returned(py.None().into_bound(py));
         let Some(mut work) = self.leave(py) else {
-            return Err(thrown.unwrap_or_else(|| PyStopIteration::new_err(())));
+            return thrown.map_or_else(none, Sent::Raised);
         };
         if let Some(yielded) = work.yielded.take()
             && thrown
@@ -126,7 +128,7 @@ impl RequestCoroutine {
                 .is_none_or(|cancelled| yielded.is_cancelled_with(py, cancelled))
         {
             self.put_back(py, work);
-            return Ok(yielded.hand_over(py));
+            return Sent::Yielded(yielded.hand_over(py).into_bound(py));
         }
         loop {
             let coroutine = work.coroutine.bind(py).clone();
@@ -135,7 +137,7 @@ impl RequestCoroutine {
             let after = match self.shows(&coroutine, step).unwrap_or_else(Sent::Raised) {
                 Sent::Yielded(value) => {
                     self.put_back(py, work);
-                    return Ok(value.unbind());
+                    return Sent::Yielded(value);
                 }
                 Sent::Returned(value) => {
                     let context = work.context.as_ref();
@@ -154,37 +156,18 @@ impl RequestCoroutine {
                 .ended
                 .with(py, |ended| ended.replace(coroutine.unbind()));
             drop(before);
-            return Err(after.err().unwrap_or_else(|| PyStopIteration::new_err(())));
+            return after.err().map_or_else(none, Sent::Raised);
         }
     }
 }
 
-#[pymethods]
-impl RequestCoroutine {
-    fn __await__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __next__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+impl Awaitable for RequestCoroutine {
+    fn step<'py>(&self, py: Python<'py>) -> Sent<'py> {
         self.resume(py, None)
     }
 
-    fn send(&self, py: Python<'_>, _value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        self.resume(py, None)
-    }
-
-    #[pyo3(signature = (kind, value=None, _traceback=None))]
-    fn throw(
-        &self,
-        kind: &Bound<'_, PyAny>,
-        value: Option<&Bound<'_, PyAny>>,
-        _traceback: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Py<PyAny>> {
-        self.resume(kind.py(), Some(thrown(kind, value)?))
+    fn throw<'py>(&self, py: Python<'py>, error: PyErr) -> Sent<'py> {
+        self.resume(py, Some(error))
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
@@ -194,31 +177,35 @@ impl RequestCoroutine {
         }
         Ok(())
     }
+}
 
-    #[getter]
-    fn __name__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match self.shown(py) {
-            Some(coroutine) => coroutine.getattr("__name__"),
-            None => Ok(pyo3::intern!(py, "request").clone().into_any()),
+awaitable! {
+    impl RequestCoroutine {
+        #[getter]
+        fn __name__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+            match self.shown(py) {
+                Some(coroutine) => coroutine.getattr("__name__"),
+                None => Ok(pyo3::intern!(py, "request").clone().into_any()),
+            }
         }
-    }
 
-    #[getter]
-    fn __qualname__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match self.shown(py) {
-            Some(coroutine) => coroutine.getattr("__qualname__"),
-            None => Ok(pyo3::intern!(py, "bolide.request").clone().into_any()),
+        #[getter]
+        fn __qualname__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+            match self.shown(py) {
+                Some(coroutine) => coroutine.getattr("__qualname__"),
+                None => Ok(pyo3::intern!(py, "bolide.request").clone().into_any()),
+            }
         }
-    }
 
-    /// The attributes of a coroutine (`cr_frame`, `cr_await` and so on), which are those of the one in it.
-    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        let shown = self.shown(py).filter(|_| name.starts_with("cr_"));
-        match shown {
-            Some(coroutine) => coroutine.getattr(name),
-            None => Err(PyAttributeError::new_err(format!(
-                "the coroutine of a request has no attribute {name:?} now"
-            ))),
+        /// The attributes of a coroutine (`cr_frame`, `cr_await` and so on), which are those of the one in it.
+        fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+            let shown = self.shown(py).filter(|_| name.starts_with("cr_"));
+            match shown {
+                Some(coroutine) => coroutine.getattr(name),
+                None => Err(PyAttributeError::new_err(format!(
+                    "the coroutine of a request has no attribute {name:?} now"
+                ))),
+            }
         }
     }
 }
@@ -242,20 +229,6 @@ impl Suspended {
             )
         })
     }
-}
-
-/// The exception that the arguments of a coroutine's `throw()` describe.
-///
-/// # Errors
-/// Whatever constructing it raises.
-pub(crate) fn thrown(kind: &Bound<'_, PyAny>, value: Option<&Bound<'_, PyAny>>) -> PyResult<PyErr> {
-    let error = match value {
-        Some(value) if value.is_instance_of::<pyo3::exceptions::PyBaseException>() => value.clone(),
-        Some(value) => kind.call1((value,))?,
-        None if kind.is_instance_of::<pyo3::exceptions::PyBaseException>() => kind.clone(),
-        None => kind.call0()?,
-    };
-    Ok(PyErr::from_value(error))
 }
 
 /// Whether an exception concerns the task, and is not only a failure of the handler. SystemExit is one: argparse and click raise it for a

@@ -1,0 +1,150 @@
+//! A method whose calls act when they are awaited, as those of a coroutine function do.
+//!
+//! It has one argument. CPython calls it without a tuple and without looking up names. Each call is an object of its own, which rarely
+//! outlives an `await`, so the last one that nobody references is kept for the next call, as CPython keeps awaitables of its own, under the
+//! contract of `reuse.rs`.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::ptr;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::pyclass::boolean_struct::True;
+use pyo3::{PyClass, PyClassInitializer};
+
+use super::cell::Place;
+use super::reuse::{self, OurReferences};
+use super::slots::{Awaitable, guarded, step_directly};
+
+/// A call of a method that is still to be awaited.
+pub(crate) trait Deferred: Awaitable + Default + Into<PyClassInitializer<Self>> {
+    /// Whose method it is.
+    type Owner: PyClass<Frozen = True> + Sync;
+
+    /// The method's name in tracebacks.
+    const METHOD_NAME: &'static CStr;
+
+    /// Makes one that is over a call with this argument. It must not run Python.
+    fn begin<'py>(&self, owner: Bound<'py, Self::Owner>, argument: Bound<'py, PyAny>);
+
+    /// Whether it is over, and holds nothing. It must not run Python.
+    fn is_over(&self, py: Python<'_>) -> bool;
+
+    /// Where a dead one is kept.
+    fn spare() -> &'static Spare<Self>;
+}
+
+/// An object that is over and that nobody references but this.
+pub(crate) struct Spare<T> {
+    object: Place<T>,
+    /// What frees an object that is not kept.
+    dealloc: Cell<Option<ffi::destructor>>,
+}
+
+// SAFETY: its cells are used only with the interpreter attached.
+unsafe impl<T> Sync for Spare<T> {}
+
+/// The garbage collector shows the object to who asks for all objects, and may have given it away.
+const OF_SPARE: OurReferences = OurReferences::of(1);
+
+impl<T: Deferred> Spare<T> {
+    pub(crate) const fn new() -> Spare<T> {
+        Spare {
+            object: Place::new(),
+            dealloc: Cell::new(None),
+        }
+    }
+
+    #[inline]
+    fn take<'py>(&self, py: Python<'py>) -> Option<Bound<'py, T>> {
+        let object = self.object.take(py)?;
+        OF_SPARE.are_all(py, object.as_unbound()).then_some(object)
+    }
+}
+
+/// Lets the interpreter step calls without a method call, and keeps those that are over.
+pub(crate) fn prepare_calls<T: Deferred>(py: Python<'_>) {
+    step_directly::<T>(py);
+    if reuse::is_off() {
+        return;
+    }
+    let kind = py.get_type::<T>().as_type_ptr();
+    // SAFETY: a type of ours that lives as long as the interpreter, and no instance exists yet.
+    let original = unsafe { (*kind).tp_dealloc.replace(dealloc::<T>) };
+    T::spare().dealloc.set(original);
+}
+
+/// Keeps an object whose last reference is gone, or frees it.
+///
+/// # Safety
+/// `object` is an instance of `T` that nobody references.
+unsafe extern "C" fn dealloc<T: Deferred>(object: *mut ffi::PyObject) {
+    // SAFETY: CPython calls with the interpreter attached.
+    let py = unsafe { Python::assume_attached() };
+    let spare = T::spare();
+    // SAFETY: it lives until it is freed below; this takes no reference.
+    let value = unsafe { Borrowed::from_ptr(py, object) };
+    // SAFETY: the slot is that of `T`'s own type, which cannot be subclassed.
+    let value = unsafe { value.cast_unchecked::<T>() };
+    if value.get().is_over(py) && spare.object.look(py, |object| object.is_none()) {
+        // It has a reference again, so it lives on, as after a finalizer that saves its object.
+        drop(spare.object.put(value.to_owned()));
+        return;
+    }
+    if let Some(dealloc) = spare.dealloc.get() {
+        // SAFETY: what freed instances of `T` before, called as CPython would.
+        unsafe { dealloc(object) };
+    }
+}
+
+/// A `PyMethodDef`, which is read only.
+struct Definition(ffi::PyMethodDef);
+
+// SAFETY: its pointers are to constants.
+unsafe impl Sync for Definition {}
+
+/// The method of an object, as an object of its own.
+pub(crate) fn method<'py, T: Deferred>(
+    owner: &Bound<'py, T::Owner>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let definition: &'static Definition = const {
+        &Definition(ffi::PyMethodDef {
+            ml_name: T::METHOD_NAME.as_ptr(),
+            ml_meth: ffi::PyMethodDefPointer {
+                PyCFunction: call_method::<T>,
+            },
+            ml_flags: ffi::METH_O,
+            ml_doc: ptr::null(),
+        })
+    };
+    let definition = (&raw const definition.0).cast_mut();
+    // SAFETY: the definition lives for ever and is only read; the function keeps the owner.
+    let function = unsafe { ffi::PyCFunction_NewEx(definition, owner.as_ptr(), ptr::null_mut()) };
+    // SAFETY: a new reference, or null with the error set.
+    unsafe { Bound::from_owned_ptr_or_err(owner.py(), function) }
+}
+
+/// Makes a `T` of a call.
+///
+/// # Safety
+/// `owner` is an instance of `T::Owner`, and `argument` an object.
+unsafe extern "C" fn call_method<T: Deferred>(
+    owner: *mut ffi::PyObject,
+    argument: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: CPython calls with the interpreter attached.
+    let py = unsafe { Python::assume_attached() };
+    let new = || guarded(false, |py| Bound::new(py, T::default()));
+    let Some(call) = T::spare().take(py).or_else(new) else {
+        return ptr::null_mut();
+    };
+    // SAFETY: the caller holds a reference over the call.
+    let owner = unsafe { Bound::from_borrowed_ptr(py, owner) };
+    // SAFETY: the function was made with an instance of `T::Owner`, which cannot be subclassed.
+    let owner = unsafe { owner.cast_into_unchecked::<T::Owner>() };
+    // SAFETY: the caller holds a reference over the call.
+    call.get()
+        .begin(owner, unsafe { Bound::from_borrowed_ptr(py, argument) });
+    call.into_ptr()
+}
