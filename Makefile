@@ -74,7 +74,7 @@ applications: $(CORE) ## Compare whole applications on this server, uvicorn and 
 	$(BIN)/python compat/applications/run.py $(ONLY)
 
 docs: $(CORE) ## Write docs/settings.md from the option table, and the reports of docs/results
-	$(BIN)/python -m bolide.reference > docs/settings.md
+	$(BIN)/python -m bolide.config.reference > docs/settings.md
 	@set -e; for folder in docs/results/*/; do $(BIN)/bolide race report "$$folder"; done
 
 wheel: $(DEPS) ## Build a wheel into dist/

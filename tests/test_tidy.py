@@ -247,7 +247,7 @@ def test_todo_has_a_number() -> None:
 
 
 def test_settings_reference_is_what_the_table_says() -> None:
-    from bolide.reference import render
+    from bolide.config.reference import render
 
     written = (ROOT / "docs/settings.md").read_text()
     assert written == render(), "docs/settings.md is behind the option table: run `make docs`"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bolide.errors import ConfigError
 
 if TYPE_CHECKING:
-    from bolide.settings import Settings
+    from bolide.config.settings import Settings
 
 SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 DESCRIPTOR_RESERVE = 64

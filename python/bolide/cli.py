@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 import click
 
 from bolide import _core, stderr
-from bolide.address import Address
+from bolide.config.address import Address
+from bolide.config.option import Addresses, Switch
+from bolide.config.reference import default_text
+from bolide.config.settings import Option, resolve, table
 from bolide.errors import ConfigError, Error
 from bolide.late.command import LateGroup
-from bolide.option import Addresses, Switch
-from bolide.reference import default_text
-from bolide.settings import Option, resolve, table
 
 EXIT_MISTAKE = 2
 EXIT_FAILURE = 3

@@ -26,8 +26,8 @@ from bolide.interface.recognition import (
 from bolide.web import App
 
 if TYPE_CHECKING:
+    from bolide.config.settings import Settings
     from bolide.interface import Application
-    from bolide.settings import Settings
 
 ATTRIBUTE, FACTORY = "app", "create_app"
 FACTORIES = (FACTORY, "make_app", "get_app", "create_application")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bolide import _core
-from bolide.address import Address
+from bolide.config.address import Address
 from bolide.errors import ConfigError
 from bolide.logs import logger
 

@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from bolide import capacity, importer, listener, worker
-from bolide.address import Address
+from bolide.config.address import Address
+from bolide.config.settings import resolve
 from bolide.errors import ConfigError, StartupError
 from bolide.logs import logger
 from bolide.service import Service
-from bolide.settings import resolve
 from bolide.supervisor import open_access_log
 
 __all__ = ["Server"]

@@ -15,9 +15,9 @@ from bolide.interface import lifespan
 from bolide.logs import logger
 
 if TYPE_CHECKING:
+    from bolide.config.settings import Settings
     from bolide.interface import Application
     from bolide.listener import Listener
-    from bolide.settings import Settings
 
 LAST_WORDS_S: Final = 0.1
 """What handlers have that are cancelled at the end."""

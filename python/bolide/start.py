@@ -27,7 +27,7 @@ def run(app: Any, *, config: str | None = None, **settings: Any) -> None:
     import asyncio
 
     from bolide import importer, logs, stderr, supervisor, worker
-    from bolide.settings import resolve
+    from bolide.config.settings import resolve
 
     if worker.is_worker:
         raise ConfigError(

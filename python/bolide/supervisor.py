@@ -29,8 +29,8 @@ from bolide.errors import ConfigError, Error, StartupError
 from bolide.logs import logger
 
 if TYPE_CHECKING:
+    from bolide.config.settings import Settings
     from bolide.interface import Application
-    from bolide.settings import Settings
 
 EXIT_CUT_SHORT = 1
 QUIET_ENDS = ("exit status 0", "signal SIGTERM", "signal SIGKILL")

@@ -21,9 +21,9 @@ from bolide.interface.wsgi import WsgiApplication
 from bolide.service import Service
 
 if TYPE_CHECKING:
+    from bolide.config.settings import Settings
     from bolide.interface import Application
     from bolide.listener import Listener
-    from bolide.settings import Settings
 
 EXIT_MISTAKE = 2
 EXIT_STARTUP = 3

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bolide.address import Address, parse
+from bolide.config.address import Address, parse
 
 HOSTS = st.from_regex(r"[a-z0-9.-]{1,20}", fullmatch=True) | st.ip_addresses().map(str)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bolide import capacity
-from bolide.settings import Settings, resolve
+from bolide.config.settings import Settings, resolve
 from conftest import Start
 
 UNLIMITED = resource.RLIM_INFINITY

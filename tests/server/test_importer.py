@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from bolide import App
+from bolide.config.settings import resolve
 from bolide.errors import ConfigError
 from bolide.importer import LoadError
 from bolide.importer import load as load_with
 from bolide.interface import Application
-from bolide.settings import resolve
 
 APP = "from bolide import App\napp = App()\n"
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from bolide import App
+from bolide.config.settings import resolve
 from bolide.errors import ConfigError
 from bolide.interface.asgi import AsgiApplication
 from bolide.interface.mounted import MountedApplication
 from bolide.interface.recognition import application, is_coroutine_function, recognize
-from bolide.settings import resolve
 
 
 async def coroutine_function(scope: Any, receive: Any, send: Any) -> None: ...

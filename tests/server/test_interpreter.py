@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from bolide._core import Server
+from bolide.config.settings import resolve
 from bolide.interface import application
-from bolide.settings import resolve
 
 FILE_BYTES = 1 << 20
 PATIENCE_S = 20

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bolide import listener
-from bolide.address import Address
+from bolide.config.address import Address
 from bolide.errors import ConfigError
 from conftest import Start
 from reply import Connection

@@ -12,9 +12,9 @@ import pytest
 
 from bolide import App, loop
 from bolide._core import Server, selector
+from bolide.config.settings import resolve
 from bolide.errors import ConfigError
 from bolide.interface import application
-from bolide.settings import resolve
 
 
 def test_auto_is_uvloop_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import bolide
 from bolide import listener
-from bolide.address import Address
+from bolide.config.address import Address
 from bolide.errors import ConfigError, StartupError
 
 BOUND_S = 20

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from bolide import _core
-from bolide.address import Address
+from bolide.config.address import Address
+from bolide.config.settings import Settings, resolve, table
 from bolide.errors import ConfigError
-from bolide.settings import Settings, resolve, table
 
 
 @pytest.fixture(autouse=True)

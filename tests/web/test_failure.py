@@ -160,14 +160,14 @@ def test_a_handler_of_the_routers_statuses_may_read_the_content() -> None:
 
 def find(table: FailureTable, error: BaseException) -> Any:
     request: Any = StubRequest()
-    return table.answer(request, error)
+    return table.respond(request, error)
 
 
 def test_the_order_of_classes_and_statuses() -> None:
     table = FailureTable()
     table.add(lambda request, error: "Exception", Exception)
     table.add(lambda request, error: "Error", Error)
-    assert find(table, TeapotError()).status == 418  # an HTTPError is an answer, not a failure
+    assert find(table, TeapotError()).status == 418  # an HTTPError is a response, not a failure
     table.add(lambda request, error: "HTTPError", HTTPError)
     assert find(table, TeapotError()) == "HTTPError"
     table.add(lambda request, error: "4xx", "4xx")
@@ -248,7 +248,7 @@ def test_a_value_that_cannot_be_sent_is_a_500(
 
 def test_a_path_cannot_forge_log_lines(caplog: pytest.LogCaptureFixture) -> None:
     request: Any = StubRequest("/a\r\nGET /b\x1b[31m\u2028é")
-    FailureTable().answer(request, KeyError())
+    FailureTable().respond(request, KeyError())
     assert logged(caplog)[0][0] == r"GET /a\r\nGET /b\x1b[31m\u2028é raised KeyError"
 
 

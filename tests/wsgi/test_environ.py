@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bolide.address import Address
+from bolide.config.address import Address
+from bolide.config.settings import resolve
 from bolide.interface.wsgi import WsgiApplication
 from bolide.listener import Listener
 from bolide.service import Service
-from bolide.settings import resolve
 from harmless import FIELD_LINES, REMEMBERED
 from reply import Connection
 from running import Server

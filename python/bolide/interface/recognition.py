@@ -21,7 +21,7 @@ from bolide.web import App
 from bolide.web.mounting import Mount
 
 if TYPE_CHECKING:
-    from bolide.settings import Settings
+    from bolide.config.settings import Settings
 
 Guest: TypeAlias = AsgiApplication | WsgiApplication
 Application: TypeAlias = App | MountedApplication | Guest

@@ -7,7 +7,7 @@ import socket
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
-from bolide.address import Address
+from bolide.config.address import Address
 from bolide.errors import ConfigError, Error
 
 CONNECT_S = 5.0

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import Protocol
 
-from bolide import address
+from bolide.config import address
 
 TRUE_WORDS = ("1", "true", "yes", "on")
 FALSE_WORDS = ("0", "false", "no", "off")

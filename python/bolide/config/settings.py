@@ -16,10 +16,21 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Literal
 
-from bolide import _core, configfile
-from bolide.address import Address
+from bolide import _core
+from bolide.config import configfile
+from bolide.config.address import Address
+from bolide.config.option import (
+    Addresses,
+    Choice,
+    Choices,
+    Count,
+    Kind,
+    Number,
+    PathPrefix,
+    Switch,
+    Text,
+)
 from bolide.errors import ConfigError
-from bolide.option import Addresses, Choice, Choices, Count, Kind, Number, PathPrefix, Switch, Text
 
 PREFIX = "BOLIDE_"
 APPLICATION, LISTENING, PROCESSES = "Application", "Listening", "Processes"

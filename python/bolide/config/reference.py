@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from bolide.settings import Option, table
+from bolide.config.settings import Option, table
 
 HEAD = """\
 # Settings
 
-<!-- Written by `make docs` from the option table in python/bolide/settings.py; do not edit. -->
+<!-- Written by `make docs` from the options in python/bolide/config/settings.py; do not edit. -->
 
 Each option can be given in four ways; the first that gives it counts:
 

@@ -1,0 +1,1 @@
+"""Options: one table that flags, variables, files and keywords are made from, and their values."""
