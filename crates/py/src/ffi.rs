@@ -258,6 +258,26 @@ pub(crate) fn next_entry<'py>(
     dict: &Bound<'py, PyDict>,
     position: &mut isize,
 ) -> Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    match next_entry_among(dict, position, [])? {
+        (Key::Known(_), _) => None,
+        (Key::Other(key), value) => Some((key, value)),
+    }
+}
+
+/// The key of an entry.
+pub(crate) enum Key<'py> {
+    /// One of those that were given, by its index.
+    Known(usize),
+    Other(Bound<'py, PyAny>),
+}
+
+/// As [`next_entry`]; of keys that are the same objects as `known` ones no reference is taken.
+#[inline]
+pub(crate) fn next_entry_among<'py, const N: usize>(
+    dict: &Bound<'py, PyDict>,
+    position: &mut isize,
+    known: [&Py<PyString>; N],
+) -> Option<(Key<'py>, Bound<'py, PyAny>)> {
     let (mut key, mut value) = (ptr::null_mut(), ptr::null_mut());
     // SAFETY: it is a dict; for a position beyond its end, no entry is returned.
     let is_found = unsafe { ffi::PyDict_Next(dict.as_ptr(), position, &mut key, &mut value) };
@@ -265,10 +285,13 @@ pub(crate) fn next_entry<'py>(
         return None;
     }
     let py = dict.py();
-    // SAFETY: an entry was found, so its key is a borrowed reference, and no code has run since.
-    let key = unsafe { Bound::from_borrowed_ptr(py, key) };
-    // SAFETY: the same holds for its value.
+    // SAFETY: an entry was found, so its value is a borrowed reference, and no code has run since.
     let value = unsafe { Bound::from_borrowed_ptr(py, value) };
+    let key = match known.iter().position(|known| known.as_ptr() == key) {
+        Some(index) => Key::Known(index),
+        // SAFETY: the same holds for its key.
+        None => Key::Other(unsafe { Bound::from_borrowed_ptr(py, key) }),
+    };
     Some((key, value))
 }
 

@@ -6,7 +6,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use server::{Fields, Response};
 
-use crate::ffi;
+use crate::ffi::{self, Place};
 use crate::run::left_out::Ours;
 
 /// A message from the application.
@@ -36,58 +36,101 @@ pub(crate) struct Start<'py> {
     pub(super) trailers: Option<Bound<'py, PyAny>>,
 }
 
-/// The entries of a message that are used.
-#[derive(Default)]
-struct Entries<'py> {
-    kind: Option<Bound<'py, PyAny>>,
-    status: Option<Bound<'py, PyAny>>,
-    headers: Option<Bound<'py, PyAny>>,
-    trailers: Option<Bound<'py, PyAny>>,
-    body: Option<Bound<'py, PyAny>>,
-    more_body: Option<Bound<'py, PyAny>>,
+/// What a message is.
+#[derive(Clone, Copy)]
+enum Kind {
+    Start,
+    Body,
+    Extension(Extension),
 }
 
-/// The keys of messages as interned strings. String literals in a program are the same objects.
-struct Words {
-    kind: Py<PyString>,
-    body: Py<PyString>,
-    more_body: Py<PyString>,
-    status: Py<PyString>,
-    headers: Py<PyString>,
-}
+/// The types of the last start and the last body: a literal of a program is the same object each time.
+static LAST_START: Place<PyString> = Place::new();
+static LAST_BODY: Place<PyString> = Place::new();
 
-static WORDS: PyOnceLock<Words> = PyOnceLock::new();
-
-impl Words {
+impl Kind {
+    /// What a type says, if it is one of the protocol's.
     #[inline]
-    fn get(py: Python<'_>) -> &Words {
-        WORDS.get_or_init(py, || {
-            let word = |text| PyString::intern(py, text).unbind();
-            Words {
-                kind: word("type"),
-                body: word("body"),
-                more_body: word("more_body"),
-                status: word("status"),
-                headers: word("headers"),
+    fn of(kind: &Bound<'_, PyAny>) -> Option<Kind> {
+        let is = |last: &Place<PyString>| {
+            last.look(kind.py(), |last| last.is_some_and(|last| kind.is(last)))
+        };
+        if is(&LAST_BODY) {
+            return Some(Kind::Body);
+        }
+        if is(&LAST_START) {
+            return Some(Kind::Start);
+        }
+        Kind::of_text(kind.cast().ok()?)
+    }
+
+    #[inline(never)]
+    fn of_text(kind: &Bound<'_, PyString>) -> Option<Kind> {
+        let (found, last) = match ffi::ascii(kind)? {
+            b"http.response.body" => (Kind::Body, &LAST_BODY),
+            b"http.response.start" => (Kind::Start, &LAST_START),
+            b"http.response.early_hint" => return Some(Kind::Extension(Extension::EarlyHint)),
+            b"http.response.pathsend" => return Some(Kind::Extension(Extension::PathSend)),
+            b"http.response.zerocopysend" => {
+                return Some(Kind::Extension(Extension::ZeroCopySend));
             }
-        })
+            b"http.response.trailers" => return Some(Kind::Extension(Extension::Trailers)),
+            _ => return None,
+        };
+        drop(last.put(kind.clone()));
+        Some(found)
     }
 }
 
+/// The entries of a message that are used, in the order of [`KEYS`].
+#[derive(Default)]
+struct Entries<'py> {
+    kind: Option<Bound<'py, PyAny>>,
+    body: Option<Bound<'py, PyAny>>,
+    more_body: Option<Bound<'py, PyAny>>,
+    status: Option<Bound<'py, PyAny>>,
+    headers: Option<Bound<'py, PyAny>>,
+    trailers: Option<Bound<'py, PyAny>>,
+}
+
+const KEYS: [&str; 6] = ["type", "body", "more_body", "status", "headers", "trailers"];
+
+/// The keys as interned strings. String literals in a program are the same objects.
+static WORDS: PyOnceLock<[Py<PyString>; KEYS.len()]> = PyOnceLock::new();
+
 impl<'py> Entries<'py> {
     fn of(message: &Bound<'py, PyDict>) -> Entries<'py> {
-        let words = Words::get(message.py());
+        let py = message.py();
+        let words = WORDS.get_or_init(py, || KEYS.map(|key| PyString::intern(py, key).unbind()));
         let mut entries = Entries::default();
         let mut position = 0;
         for _ in 0..message.len() {
-            let Some((key, value)) = ffi::next_entry(message, &mut position) else {
+            let entry = ffi::next_entry_among(message, &mut position, words.each_ref());
+            let Some((key, value)) = entry else {
                 break;
             };
-            if let Some(place) = entries.place(&key, words) {
+            let index = match key {
+                ffi::Key::Known(index) => Some(index),
+                ffi::Key::Other(key) => index_of_text(&key),
+            };
+            if let Some(place) = index.and_then(|index| entries.place(index)) {
                 *place = Some(value);
             }
         }
         entries
+    }
+
+    #[inline]
+    fn place(&mut self, index: usize) -> Option<&mut Option<Bound<'py, PyAny>>> {
+        match index {
+            0 => Some(&mut self.kind),
+            1 => Some(&mut self.body),
+            2 => Some(&mut self.more_body),
+            3 => Some(&mut self.status),
+            4 => Some(&mut self.headers),
+            5 => Some(&mut self.trailers),
+            _ => None,
+        }
     }
 
     fn body(self) -> PyResult<Message<'py>> {
@@ -108,36 +151,24 @@ impl<'py> Entries<'py> {
         })
     }
 
-    /// The entry for a key. Literals in a program are interned, so comparing keys as text is rarely needed.
-    #[inline]
-    fn place(
-        &mut self,
-        key: &Bound<'py, PyAny>,
-        words: &Words,
-    ) -> Option<&mut Option<Bound<'py, PyAny>>> {
-        match key {
-            _ if key.is(&words.kind) => Some(&mut self.kind),
-            _ if key.is(&words.body) => Some(&mut self.body),
-            _ if key.is(&words.more_body) => Some(&mut self.more_body),
-            _ if key.is(&words.status) => Some(&mut self.status),
-            _ if key.is(&words.headers) => Some(&mut self.headers),
-            _ => self.place_of_text(key),
-        }
-    }
-
     #[cold]
-    fn place_of_text(&mut self, key: &Bound<'py, PyAny>) -> Option<&mut Option<Bound<'py, PyAny>>> {
-        let key = key.cast::<PyString>().ok()?;
-        match ffi::ascii(key)? {
-            b"type" => Some(&mut self.kind),
-            b"body" => Some(&mut self.body),
-            b"more_body" => Some(&mut self.more_body),
-            b"status" => Some(&mut self.status),
-            b"headers" => Some(&mut self.headers),
-            b"trailers" => Some(&mut self.trailers),
-            _ => None,
-        }
+    fn unknown(&self) -> PyErr {
+        let kind = self.kind.as_ref().and_then(|kind| kind.cast().ok());
+        let Some(kind): Option<&Bound<'_, PyString>> = kind else {
+            return PyTypeError::new_err("send(): the message has no type");
+        };
+        PyRuntimeError::new_err(format!(
+            "send(): {:?} is not a message of this protocol",
+            kind.to_string_lossy()
+        ))
     }
+}
+
+/// Which key has this text. Literals in a program are interned, so this is rarely needed.
+#[cold]
+fn index_of_text(key: &Bound<'_, PyAny>) -> Option<usize> {
+    let text = ffi::ascii(key.cast::<PyString>().ok()?)?;
+    KEYS.iter().position(|key| key.as_bytes() == text)
 }
 
 impl<'py> Message<'py> {
@@ -150,21 +181,11 @@ impl<'py> Message<'py> {
             .cast::<PyDict>()
             .map_err(|_| PyTypeError::new_err("send() takes a dict"))?;
         let entries = Entries::of(message);
-        let kind = entries.kind.as_ref().and_then(|kind| kind.cast().ok());
-        let Some(kind): Option<&Bound<'_, PyString>> = kind else {
-            return Err(PyTypeError::new_err("send(): the message has no type"));
-        };
-        match ffi::ascii(kind).unwrap_or_default() {
-            b"http.response.body" => entries.body(),
-            b"http.response.start" => Ok(entries.start()),
-            b"http.response.early_hint" => Ok(extension(Extension::EarlyHint, message)),
-            b"http.response.pathsend" => Ok(extension(Extension::PathSend, message)),
-            b"http.response.zerocopysend" => Ok(extension(Extension::ZeroCopySend, message)),
-            b"http.response.trailers" => Ok(extension(Extension::Trailers, message)),
-            _ => Err(PyRuntimeError::new_err(format!(
-                "send(): {:?} is not a message of this protocol",
-                kind.to_string_lossy()
-            ))),
+        match entries.kind.as_ref().and_then(Kind::of) {
+            Some(Kind::Body) => entries.body(),
+            Some(Kind::Start) => Ok(entries.start()),
+            Some(Kind::Extension(kind)) => Ok(Message::Extension(kind, message.clone())),
+            None => Err(entries.unknown()),
         }
     }
 }
@@ -178,10 +199,6 @@ impl Message<'_> {
             Message::Start(_) => false,
         }
     }
-}
-
-fn extension<'py>(kind: Extension, message: &Bound<'py, PyDict>) -> Message<'py> {
-    Message::Extension(kind, message.clone())
 }
 
 /// The bytes of a body. Other objects are copied, since the application may change what it has sent.
