@@ -32,6 +32,7 @@ __all__ = [
     "ceiling",
     "complete_response",
     "field_line",
+    "follow",
     "is_release_build",
     "settings",
     "selector",
@@ -321,6 +322,14 @@ class Selector:
         """End the wait, or the next one; for any thread."""
 
     def close(self) -> None: ...
+
+def follow(fd: int, grace_ms: int) -> None:
+    """Kill this process some time after the end of a pipe, whatever it does then.
+
+    Raises:
+        OSError: No descriptor or thread is left.
+        ValueError: The descriptor is negative.
+    """
 
 def selector(server: Server) -> BaseSelector:
     """Give the server's reactor as a selector for `asyncio.SelectorEventLoop`."""

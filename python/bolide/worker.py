@@ -32,6 +32,9 @@ SHUTDOWN_SHARE = 0.1
 SHUTDOWN_S_MIN = 0.15
 """It has so much of a short one, but not more than half: closing the loop alone takes some."""
 
+ORPHAN_MS = 1000
+"""What a worker has beyond the graceful time to end by itself, if the supervisor has ended."""
+
 is_worker = False
 """Whether this process is a worker; `bolide.run` refuses to start a server inside a server."""
 
@@ -56,6 +59,7 @@ def run(job: Job, index: int, report_fd: int) -> int:
     """Serve as the worker at `index` until told to stop; return the exit code."""
     global is_worker
     is_worker = True
+    _core.follow(job.lifeline_fd, job.settings.graceful_timeout_ms + ORPHAN_MS)
     try:
         if isinstance(job.source, str):
             app = importer.load(job.source, job.settings)

@@ -44,6 +44,16 @@ def block(request: Request, milliseconds: int) -> str:
     return "done"
 
 
+@app.get("/compute/{milliseconds:int}")
+def compute(request: Request, milliseconds: int) -> str:
+    """Hold up the whole worker, and the interpreter."""
+    print("blocking", file=sys.stderr, flush=True)
+    end = time.monotonic() + milliseconds / 1000
+    while time.monotonic() < end:
+        pass
+    return "done"
+
+
 @app.on_startup
 async def startup() -> None:
     """Say that startup ran."""

@@ -172,6 +172,19 @@ def test_workers_end_with_a_killed_supervisor(start: Start) -> None:
     assert all(wait_for_end(pid) for pid in workers)
 
 
+@pytest.mark.parametrize("path", ["/block/20000", "/compute/20000"])
+def test_worker_that_hangs_ends_with_a_killed_supervisor(start: Start, path: str) -> None:
+    server = start("basic.py", "--graceful-timeout-ms", "300")
+    [worker] = server.workers()
+    with server.connect() as client:
+        client.send(f"GET {path} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+        server.wait_line("blocking")
+        server.signal(signal.SIGKILL)
+        assert wait_for_end(worker)
+        assert client.is_closed()
+    server.wait_line("the supervisor has ended, and this worker has not: ending it")
+
+
 def test_startup_that_fails_stops_the_server(start: Start) -> None:
     server = start("startup_fails.py", "--workers", "2", ready=False)
     assert server.wait() == 3

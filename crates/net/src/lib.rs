@@ -6,6 +6,7 @@
 
 mod clock;
 mod fork;
+mod lifeline;
 mod listener;
 mod poller;
 mod rest;
@@ -19,6 +20,7 @@ mod waker;
 
 pub use clock::{Clock, precise_ns};
 pub use fork::{has_forked, watch_forks};
+pub use lifeline::follow;
 pub use listener::{Accepted, Listener};
 pub use poller::{Events, Interest, Interrupted, Poller, Readiness, Token};
 pub use rest::Rest;

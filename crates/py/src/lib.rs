@@ -22,6 +22,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("is_release_build", !cfg!(debug_assertions))?;
     module.add_function(wrap_pyfunction!(server::settings, module)?)?;
+    module.add_function(wrap_pyfunction!(server::follow, module)?)?;
     module.add_function(wrap_pyfunction!(native::response::field_line, module)?)?;
     module.add_function(wrap_pyfunction!(
         native::response::complete_response,

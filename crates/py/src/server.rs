@@ -1,6 +1,7 @@
 //! A worker's server as Python sees it.
 
 mod flusher;
+mod lifeline;
 mod memory;
 mod siblings;
 
@@ -15,6 +16,7 @@ use pyo3::types::PyDict;
 use server::{AccessLog, Config, Limits, LogFormat, Timeouts, Worker};
 
 use self::flusher::Flusher;
+pub(crate) use self::lifeline::follow;
 pub(crate) use self::memory::Memory;
 use crate::ffi;
 use crate::interface::Interface;
