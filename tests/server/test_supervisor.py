@@ -287,3 +287,15 @@ def test_second_server_on_a_free_port_is_another_one(start: Start) -> None:
 )
 def test_the_shutdown_has_a_part_of_the_graceful_time(graceful_s: float, drain_s: float) -> None:
     assert worker.drain_s(graceful_s) == pytest.approx(drain_s)
+
+
+def test_access_log_on_a_full_disk_is_reported_once(start: Start) -> None:
+    server = start("basic.py", "--access-log", "/dev/full")
+    with server.connect() as client:
+        for _ in range(3):
+            assert client.get("/").status == 200
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    lost = "the access log cannot be written: No space left on device (os error 28); "
+    assert server.errors.count(lost) == 1
+    assert server.errors.count("3 lines of the access log were lost") == 1

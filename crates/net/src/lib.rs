@@ -6,6 +6,7 @@
 
 mod clock;
 mod fork;
+mod last_resort;
 mod lifeline;
 mod listener;
 mod poller;
@@ -20,6 +21,7 @@ mod waker;
 
 pub use clock::{Clock, precise_ns};
 pub use fork::{has_forked, watch_forks};
+pub use last_resort::report;
 pub use lifeline::follow;
 pub use listener::{Accepted, Listener};
 pub use poller::{Events, Interest, Interrupted, Poller, Readiness, Token};

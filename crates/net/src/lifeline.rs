@@ -8,11 +8,11 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Signal, getpid, kill_process};
 
-const LAST_WORDS: &[u8] = b"bolide: the supervisor has ended, and this worker has not: ending it\n";
+use crate::last_resort::report;
 
 /// Watches the reading end of a pipe that nobody writes to, on a thread of its own. `grace` after its end the process is killed.
 ///
@@ -22,7 +22,7 @@ pub fn follow(pipe: OwnedFd, grace: Duration) -> io::Result<()> {
     let watch = move || {
         if wait_for_end(&pipe).is_ok() {
             thread::sleep(grace);
-            say_last_words();
+            report("the supervisor has ended, and this worker has not: ending it");
             // Nothing of the process is asked any more: it may hang with any lock held.
             let _ = kill_process(getpid(), Signal::KILL);
         }
@@ -39,18 +39,5 @@ fn wait_for_end(pipe: &OwnedFd) -> io::Result<()> {
         if found.revents().intersects(PollFlags::HUP) {
             return Ok(());
         }
-    }
-}
-
-/// Writes them if somebody reads.
-fn say_last_words() {
-    let error = io::stderr();
-    let mut watched = [PollFd::new(&error, PollFlags::OUT)];
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    if poll(&mut watched, Some(&now)).is_ok_and(|ready| ready > 0) {
-        let _ = rustix::io::write(&error, LAST_WORDS);
     }
 }

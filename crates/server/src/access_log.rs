@@ -4,7 +4,7 @@
 //! and counted, and the count is logged when there is room again.
 
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -93,7 +93,7 @@ impl AccessLog {
         std::thread::Builder::new()
             .name("access-log".into())
             .spawn(move || {
-                write_blocks(file, &blocks);
+                write_blocks(file, &blocks, net::report);
                 // Nobody listens when the log was dropped without waiting.
                 let _ = done.send(());
             })?;
@@ -160,11 +160,45 @@ impl Drop for AccessLog {
     }
 }
 
-fn write_blocks(mut file: File, blocks: &Receiver<Vec<u8>>) {
+/// Writes what comes. A log that is gone (closed pipe, full disk) loses its lines, which is reported once, and counted; serving goes on.
+fn write_blocks(mut file: impl Write, blocks: &Receiver<Vec<u8>>, report: impl Fn(&str)) {
+    let (mut lost, mut is_torn) = (0, false);
     for block in blocks {
-        // A log that is gone (closed pipe, full disk) loses its lines; serving goes on.
-        let _ = file.write_all(&block);
+        if lost > 0 && file.write_all(lost_lines(lost, is_torn).as_bytes()).is_ok() {
+            report(&format!(
+                "the access log is written again: {lost} lines of it were lost"
+            ));
+            (lost, is_torn) = (0, false);
+        }
+        let mut rest = &block[..];
+        while !rest.is_empty() {
+            match file.write(rest) {
+                Ok(written @ 1..) => rest = rest.get(written..).unwrap_or_default(),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(_) => break,
+                Err(error) => {
+                    if lost == 0 {
+                        report(&format!(
+                            "the access log cannot be written: {error}; its lines are lost until it can"
+                        ));
+                    }
+                    break;
+                }
+            }
+        }
+        lost += rest.iter().filter(|byte| **byte == b'\n').count();
+        let end = block.len() - rest.len();
+        is_torn |= !rest.is_empty() && end > 0 && !block[..end].ends_with(b"\n");
     }
+    if lost > 0 {
+        report(&format!("{lost} lines of the access log were lost"));
+    }
+}
+
+/// What the log says of them.
+fn lost_lines(count: usize, is_torn: bool) -> String {
+    let end = if is_torn { "\n" } else { "" };
+    format!("{end}bolide: {count} access log lines were lost: they could not be written\n")
 }
 
 fn push_combined(line: &mut Vec<u8>, record: &LogRecord, unix_s: u64) {
@@ -271,6 +305,67 @@ mod tests {
             status: 200,
             content_bytes: 13,
         }
+    }
+
+    /// A disk that takes so many bytes, and what they were.
+    struct Disk<'a>(&'a std::cell::RefCell<(usize, Vec<u8>)>);
+
+    impl Write for Disk<'_> {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let (room, written) = &mut *self.0.borrow_mut();
+            let count = bytes.len().min(*room);
+            if count == 0 {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            *room -= count;
+            written.extend_from_slice(&bytes[..count]);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_a_full_disk_loses_are_counted_and_reported_once() {
+        let disk = std::cell::RefCell::new((7, Vec::new()));
+        let reports = std::cell::RefCell::new(Vec::new());
+        let (queue, blocks) = channel();
+        for block in ["one\ntwo\nthree\n", "four\n", "five\n"] {
+            queue.send(block.as_bytes().to_vec()).unwrap();
+        }
+        drop(queue);
+        let report = |line: &str| {
+            let mut reports = reports.borrow_mut();
+            reports.push(line.to_owned());
+        };
+        write_blocks(Disk(&disk), &blocks, report);
+        assert_eq!(disk.borrow().1, b"one\ntwo");
+        let lost =
+            "the access log cannot be written: no storage space; its lines are lost until it can";
+        assert_eq!(
+            *reports.borrow(),
+            [lost, "4 lines of the access log were lost"]
+        );
+    }
+
+    #[test]
+    fn a_disk_that_has_room_again_gets_the_count() {
+        let disk = std::cell::RefCell::new((7, Vec::new()));
+        let (queue, blocks) = std::sync::mpsc::sync_channel(0);
+        let sender = std::thread::spawn(move || {
+            for block in ["one\ntwo\n", "three\n", "four\n"] {
+                queue.send(block.as_bytes().to_vec()).unwrap();
+            }
+        });
+        // Room comes when the loss is noticed.
+        write_blocks(Disk(&disk), &blocks, |_| disk.borrow_mut().0 = 1000);
+        sender.join().unwrap();
+        assert_eq!(
+            disk.borrow().1,
+            b"one\ntwo\nbolide: 1 access log lines were lost: they could not be written\nthree\nfour\n"
+        );
     }
 
     #[test]
