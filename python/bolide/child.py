@@ -112,7 +112,8 @@ def _be_worker(work: Callable[[], int], close_fds: Iterable[int], mask: set[int]
             os.close(fd)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if (own := stderr.installed()) is not None:
-            own.has_thread = True
+            own.never_wait()
+            own.let_thread()
         code = work()
         threading._shutdown()  # type: ignore[attr-defined]  # joins threads, as at a normal exit
         atexit._run_exitfuncs()

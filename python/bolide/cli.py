@@ -6,6 +6,7 @@ the option table in `settings.py`; this file declares none of them.
 
 from __future__ import annotations
 
+import atexit
 import signal
 import sys
 from collections.abc import Sequence
@@ -85,6 +86,7 @@ def _serve(target: str, config: str | None, **given: Any) -> None:
     from bolide import logs, supervisor
 
     stderr.install()
+    atexit.register(stderr.uninstall)
     flags = {name: value for name, value in given.items() if value not in (None, ())}
     settings = resolve(flags, "flag", config=config)
     logs.configure(settings.log_level)

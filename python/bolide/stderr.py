@@ -1,14 +1,17 @@
-"""Standard error that nobody has to read: what is written to it never waits.
+"""Standard error that nobody has to read: what a server's process writes to it never waits.
 
 A pipe that nobody reads would otherwise stop whoever logs: a worker's reactor, or the supervisor,
 which would then hear no signal. What the reader has not taken waits in memory, up to a bound;
 beyond it lines are dropped, counted, and the count is written when there is room again. A file on
 a full disk and a pipe whose reader has gone drop what is written.
+
+Processes that an application forks write as usual, and wait.
 """
 
 from __future__ import annotations
 
 import io
+import logging
 import os
 import select
 import socket
@@ -18,7 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 QUEUED_BYTES_MAX: Final = 1 << 18
 """Some thousand lines: what a reader that pauses for a moment has missed."""
@@ -33,14 +36,17 @@ _installed: StandardError | None = None
 class StandardError(io.RawIOBase):
     """The process's standard error as a stream whose writes never wait and never fail."""
 
+    name = "<stderr>"
+
     def __init__(self, fd: int = STDERR_FD) -> None:
         self._fd = fd
         self._outlet, self._close_outlet = _outlet(fd)
         self._queue: deque[bytes] = deque()
-        self._queued_bytes = 0
         self._dropped_lines = 0
+        # A signal handler or a finalizer may write in the midst of a write.
         self._lock = threading.RLock()
-        self.has_thread = False
+        self._is_sending = False
+        self._has_thread = False
         """Whether a thread may write what waits; otherwise it is left to the next `retry`."""
 
     def fileno(self) -> int:
@@ -59,63 +65,93 @@ class StandardError(io.RawIOBase):
         """Write what the reader takes at once, and keep the rest; return the length of `data`."""
         given = bytes(data)
         with self._lock:
-            if len(given) > QUEUED_BYTES_MAX - self._queued_bytes:
+            if self._queue and len(given) + sum(map(len, self._queue)) > QUEUED_BYTES_MAX:
                 self._dropped_lines += given.count(b"\n") or 1
             else:
                 self._queue.append(given)
-                self._queued_bytes += len(given)
-            is_left = not self.retry()
-            if is_left and self.has_thread:
-                self.has_thread = False  # one is enough
-                threading.Thread(target=self._write_later, daemon=True).start()
+            if not self.retry() and self._has_thread:
+                self._has_thread = False  # one is enough
+                try:
+                    threading.Thread(target=self._write_later, daemon=True).start()
+                except RuntimeError:  # there can be none now
+                    self._has_thread = True
         return len(given)
 
     def retry(self) -> bool:
         """Write what waits, as far as the reader takes it; return whether nothing is left."""
         with self._lock:
-            while self._queue or self._dropped_lines:
-                if not self._queue:
-                    self._queue_count_of_dropped()
-                try:
-                    written = self._outlet(self._queue[0])
-                except BlockingIOError:
-                    return False
-                except OSError:  # nobody will read it, or the disk is full
-                    written = len(self._queue[0])
-                self._queued_bytes -= written
-                rest = self._queue.popleft()[written:]
-                if rest:
-                    self._queue.appendleft(rest)
+            if self._is_sending:
+                return True  # whoever is in the midst of it goes on with what has come
+            self._is_sending = True
+            try:
+                while self._queue or self._dropped_lines:
+                    if not self._send(self._next()):
+                        return False
+            finally:
+                self._is_sending = False
         return True
 
-    def forget(self) -> None:
-        """In a child process: what waits is its parent's to write, and so are its threads."""
+    def _send(self, line: bytes) -> bool:
+        """Write a line, or put back what the reader does not take."""
+        try:
+            rest = line[self._outlet(line) :]
+        except BlockingIOError:
+            rest = line
+        except OSError:  # nobody will read it, or the disk is full
+            return True
+        if not rest:
+            return True
+        if len(rest) > QUEUED_BYTES_MAX:
+            self._dropped_lines += rest.count(b"\n") or 1
+        else:
+            self._queue.appendleft(rest)
+        return rest != line
+
+    def _next(self) -> bytes:
+        if self._queue:
+            return self._queue.popleft()
+        count, self._dropped_lines = self._dropped_lines, 0
+        return f"bolide: {count} line(s) dropped: nobody read standard error\n".encode()
+
+    def let_thread(self) -> None:
+        """In a process that forks no others of ours: a thread may write what waits."""
+        self._has_thread = True
+
+    def wait_in_child(self) -> None:
+        """In a process that was forked: what waits is its parent's to write, and writes wait."""
         self._queue.clear()
-        self._queued_bytes = self._dropped_lines = 0
+        self._dropped_lines = 0
         self._lock = threading.RLock()
-        self.has_thread = False
+        self._is_sending = self._has_thread = False
+        self._outlet = self._write_all
+
+    def never_wait(self) -> None:
+        """In a process of the server's that was forked."""
+        self._close_outlet()
+        self._outlet, self._close_outlet = _outlet(self._fd)
 
     def finish(self) -> None:
         """Give the reader a moment to take what waits."""
         end = time.monotonic() + LAST_WORDS_S
         while not self.retry() and time.monotonic() < end:
             time.sleep(RETRY_S / 10)
+
+    def end(self) -> None:
+        """Write what can be written, and nothing from then on."""
+        self.finish()
         self._close_outlet()
-        self._outlet = self._drop
+        self._outlet, self._close_outlet = len, _nothing
 
-    def _drop(self, data: bytes) -> int:
+    def _write_all(self, data: bytes) -> int:
+        rest = data
+        while rest:
+            rest = rest[os.write(self._fd, rest) :]
         return len(data)
-
-    def _queue_count_of_dropped(self) -> None:
-        line = f"bolide: {self._dropped_lines} line(s) dropped: nobody read standard error\n"
-        self._dropped_lines = 0
-        self._queue.append(line.encode())
-        self._queued_bytes += len(line)
 
     def _write_later(self) -> None:
         while not self.retry():
             time.sleep(RETRY_S)
-        self.has_thread = True
+        self._has_thread = True
 
 
 def _outlet(fd: int) -> tuple[Callable[[bytes], int], Callable[[], None]]:
@@ -151,34 +187,52 @@ def _write_if_ready(fd: int, data: bytes) -> int:
 def install() -> None:
     """Let `sys.stderr` of this process, if it is the real one, never wait."""
     global _installed
-    if _installed is not None or sys.__stderr__ not in (sys.stderr, None):
+    before = sys.stderr
+    if _installed is not None or sys.__stderr__ not in (before, None):
         return
     _installed = StandardError()
     sys.stderr = io.TextIOWrapper(
-        _installed, errors="backslashreplace", line_buffering=True, write_through=True
+        _installed,
+        encoding=before.encoding,
+        errors="backslashreplace",
+        line_buffering=True,
+        write_through=True,
     )
+    _redirect(before, sys.stderr)
 
 
 def uninstall() -> None:
     """Write what waits, and put the stream of before back."""
     global _installed
-    if _installed is not None:
-        _installed.finish()
-        sys.stderr.detach()  # type: ignore[union-attr]
-        sys.stderr, _installed = sys.__stderr__, None
+    if _installed is None or not isinstance(sys.__stderr__, io.TextIOBase):
+        return
+    wrapper = sys.stderr
+    sys.stderr = sys.__stderr__
+    _redirect(wrapper, sys.__stderr__)
+    _installed.end()
+    _installed = None
 
 
-def _forget() -> None:
-    if _installed is not None:
-        _installed.forget()
-
-
-os.register_at_fork(after_in_child=_forget)
+def _redirect(before: TextIO, after: TextIO) -> None:
+    """Let logging handlers that write to one stream write to another."""
+    loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
+    for each in loggers:
+        for handler in getattr(each, "handlers", ()):
+            if isinstance(handler, logging.StreamHandler) and handler.stream is before:
+                handler.setStream(after)
 
 
 def installed() -> StandardError | None:
     """Give the stream that `install` has put in place."""
     return _installed
+
+
+def _wait_in_child() -> None:
+    if _installed is not None:
+        _installed.wait_in_child()
+
+
+os.register_at_fork(after_in_child=_wait_in_child)
 
 
 def open_missing() -> None:
