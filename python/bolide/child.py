@@ -5,11 +5,13 @@ from __future__ import annotations
 import atexit
 import gc
 import json
+import logging
 import os
 import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,6 +29,7 @@ UNHEARD_SIGNALS = (
     signal.SIGUSR1,
     signal.SIGUSR2,
     signal.SIGALRM,
+    signal.SIGTTIN,
 )
 """They do nothing to a worker: a terminal, or whoever signals by name, means the supervisor too.
 
@@ -102,7 +105,7 @@ def _be_worker(work: Callable[[], int], close_fds: Iterable[int], mask: set[int]
     """Run the child's side; never return into the supervisor's frames below."""
     code = EXIT_CRASH
     try:
-        atexit._clear()  # what was registered before the fork is the supervisor's to run
+        _forget_exit_functions()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -123,12 +126,33 @@ def _be_worker(work: Callable[[], int], close_fds: Iterable[int], mask: set[int]
         _leave(code)
 
 
+def _forget_exit_functions() -> None:
+    """Leave what was registered before the fork to the supervisor.
+
+    What modules have registered once for all of their objects is registered anew, for the worker's.
+    """
+    atexit._clear()
+    atexit.register(logging.shutdown)
+    if (util := sys.modules.get("multiprocessing.util")) is not None:
+        atexit.register(util._exit_function)  # which ignores objects of other processes
+    for each in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        each.atexit = False
+    weakref.finalize._registered_with_atexit = False  # type: ignore[attr-defined]
+
+
+def _give_up(*_: object) -> NoReturn:
+    raise TimeoutError
+
+
 def _leave(code: int) -> NoReturn:
     """End the process, whatever has become of what it writes to."""
     try:
+        signal.signal(signal.SIGALRM, _give_up)
         for stream in (sys.stdout, sys.stderr):
-            with suppress(BaseException):  # closed, a full disk, a pipe without a reader
+            with suppress(BaseException):  # closed, a full disk, a pipe that nobody reads
+                signal.setitimer(signal.ITIMER_REAL, stderr.LAST_WORDS_S)
                 stream.flush()
+        signal.setitimer(signal.ITIMER_REAL, 0)
         if (own := stderr.installed()) is not None:
             own.finish()
     finally:

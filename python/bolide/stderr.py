@@ -36,11 +36,12 @@ _installed: StandardError | None = None
 class StandardError(io.RawIOBase):
     """The process's standard error as a stream whose writes never wait and never fail."""
 
-    name = "<stderr>"
+    name, mode = "<stderr>", "w"
 
     def __init__(self, fd: int = STDERR_FD) -> None:
         self._fd = fd
         self._outlet, self._close_outlet = _outlet(fd)
+        self._file = _identity(fd)
         self._queue: deque[bytes] = deque()
         self._dropped_lines = 0
         # A signal handler or a finalizer may write in the midst of a write.
@@ -84,6 +85,7 @@ class StandardError(io.RawIOBase):
                 return True  # whoever is in the midst of it goes on with what has come
             self._is_sending = True
             try:
+                self._follow()
                 while self._queue or self._dropped_lines:
                     if not self._send(self._next()):
                         return False
@@ -107,6 +109,12 @@ class StandardError(io.RawIOBase):
             self._queue.appendleft(rest)
         return rest != line
 
+    def _follow(self) -> None:
+        """Write to another file from now on, if the descriptor was made one of that."""
+        found = _identity(self._fd)
+        if None not in (found, self._file) and found != self._file:
+            self.never_wait()
+
     def _next(self) -> bytes:
         if self._queue:
             return self._queue.popleft()
@@ -124,9 +132,11 @@ class StandardError(io.RawIOBase):
         self._lock = threading.RLock()
         self._is_sending = self._has_thread = False
         self._outlet = self._write_all
+        self._file = None
 
     def never_wait(self) -> None:
         """In a process of the server's that was forked."""
+        self._file = _identity(self._fd)
         self._close_outlet()
         self._outlet, self._close_outlet = _outlet(self._fd)
 
@@ -149,9 +159,14 @@ class StandardError(io.RawIOBase):
         return len(data)
 
     def _write_later(self) -> None:
-        while not self.retry():
+        while not self._has_written():
             time.sleep(RETRY_S)
-        self._has_thread = True
+
+    def _has_written(self) -> bool:
+        """Write what waits; if nothing is left, a line that has to wait gets another thread."""
+        with self._lock:
+            self._has_thread = self.retry()
+            return self._has_thread
 
 
 def _outlet(fd: int) -> tuple[Callable[[bytes], int], Callable[[], None]]:
@@ -169,6 +184,15 @@ def _outlet(fd: int) -> tuple[Callable[[bytes], int], Callable[[], None]]:
             return (lambda data: _write_if_ready(fd, data)), _nothing
         return (lambda data: os.write(own_fd, data)), lambda: os.close(own_fd)
     return (lambda data: os.write(fd, data)), _nothing
+
+
+def _identity(fd: int) -> tuple[int, int] | None:
+    """Name the file that a descriptor is of; None if it is closed."""
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _nothing() -> None:
@@ -194,7 +218,7 @@ def install() -> None:
     sys.stderr = io.TextIOWrapper(
         _installed,
         encoding=before.encoding,
-        errors="backslashreplace",
+        errors=before.errors,
         line_buffering=True,
         write_through=True,
     )

@@ -35,7 +35,13 @@ if TYPE_CHECKING:
 EXIT_CUT_SHORT = 1
 QUIET_ENDS = ("exit status 0", "signal SIGTERM", "signal SIGKILL")
 """How a worker may end during a stop without a word: it was asked to, or the supervisor said so."""
-IGNORED_SIGNALS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+IGNORED_SIGNALS = (
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+    signal.SIGTTIN,
+)
 """They have no meaning yet, and must not end a server."""
 RESTART_DELAY_S, RESTART_DELAY_S_MAX = 0.1, 10.0
 KILL_AGAIN_S = 10.0
@@ -167,7 +173,7 @@ class Supervisor:
         self._selector.unregister(slot.child.report_fd)
         if slot.child.report and not slot.child.is_ready:
             slot.child.kill(signal.SIGTERM)  # it has said why; nothing of it needs to go on
-        elif not self._is_announced and self._are_all_ready():
+        elif not self._is_announced and self._deadline is None and self._are_all_ready():
             self._announce(slot.child.report["connection_bytes_max"])
 
     def _are_all_ready(self) -> bool:
@@ -235,8 +241,9 @@ class Supervisor:
         if self._deadline is not None:
             self._stop_now()
             return
-        if self._is_announced:
-            logger.info("stopping: requests in flight may finish; a second signal stops at once")
+        what = "requests in flight" if self._is_announced else "the application's startup"
+        if self._failure is None:
+            logger.info("stopping: %s may finish; a second signal stops at once", what)
         self._begin_to_stop()
         self._kill_all(signal.SIGTERM)
 
@@ -259,6 +266,8 @@ class Supervisor:
         """Let each signal of the table write its number to a pipe; put all back at the end."""
         read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         before = {number: signal.signal(number, lambda *_: None) for number in self._actions}
+        # Not by a handler: a write to a terminal that is another job's would be tried for ever.
+        before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         wakeup_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
         try:
             yield read_fd, write_fd

@@ -1,8 +1,9 @@
 """A worker process from its fork to its end: import the application, serve it, drain, exit.
 
 It reports once over a pipe, in one line of JSON: ready, or why not. TERM makes it drain and exit
-with 0; so does the end of the supervisor, which it notices by the end of the lifeline pipe. Until
-it is ready, TERM ends it at once. INT is the supervisor's business (a terminal sends it to both).
+with 0; so does the end of the supervisor, which it notices by the end of the lifeline pipe. While
+it imports the application, TERM ends it at once; a startup that has begun ends first, and the
+shutdown follows. INT is the supervisor's business (a terminal sends it to both).
 """
 
 from __future__ import annotations
@@ -79,18 +80,15 @@ def run(job: Job, index: int, report_fd: int) -> int:
 
 async def _serve(job: Job, service: Service, report_fd: int) -> int:
     own_selector = loop.has_own_selector(job.loop_name)
+    stop = _stop_event(job.lifeline_fd)  # a startup that has begun ends before the shutdown
     try:
         await service.start(job.listeners, own_selector=own_selector)
-    except ConfigError as error:
-        return _report_failure(report_fd, EXIT_MISTAKE, error)
-    except StartupError as error:
-        return _report_failure(report_fd, EXIT_STARTUP, error)
-    except SystemExit as error:
-        left = StartupError(f"the application's startup failed: it called sys.exit({error.code!r})")
-        return _report_failure(report_fd, EXIT_STARTUP, left)
+    except (ConfigError, StartupError, SystemExit) as error:
+        # From now on TERM ends the process at once.
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+        return _startup_failed(report_fd, error)
     for each in job.listeners:
         each.close()  # the reactor has its own, which draining closes
-    stop = _stop_event(job.lifeline_fd)
     _report(report_fd, {"ready": True, "connection_bytes_max": service.server.connection_bytes_max})
     await stop.wait()
     await service.stop(drain_s(job.settings.graceful_timeout_ms / 1000))
@@ -98,6 +96,15 @@ async def _serve(job: Job, service: Service, report_fd: int) -> int:
     asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     return 0
+
+
+def _startup_failed(report_fd: int, error: ConfigError | StartupError | SystemExit) -> int:
+    if isinstance(error, ConfigError):
+        return _report_failure(report_fd, EXIT_MISTAKE, error)
+    if isinstance(error, SystemExit):
+        text = f"the application's startup failed: it called sys.exit({error.code!r})"
+        error = StartupError(text)
+    return _report_failure(report_fd, EXIT_STARTUP, error)
 
 
 def drain_s(graceful_s: float) -> float:

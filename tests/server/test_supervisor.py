@@ -5,6 +5,8 @@ import re
 import signal
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from bolide import worker
 from conftest import Start
 from reply import Connection
-from running import as_address, wait_for_end
+from running import READY, as_address, clean_environ, wait_for_end
 
 HOLD_MS = 700
 """How long a request is held in flight: long enough for a signal to arrive in it."""
@@ -110,7 +112,7 @@ def test_second_signal_stops_now(start: Start) -> None:
         assert client.is_closed()
 
 
-@pytest.mark.parametrize("name", ["SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM"])
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGTTIN"])
 def test_signals_without_a_meaning_end_nothing(start: Start, name: str) -> None:
     server = start()
     before = server.workers()
@@ -299,3 +301,94 @@ def test_access_log_on_a_full_disk_is_reported_once(start: Start) -> None:
     lost = "the access log cannot be written: No space left on device (os error 28); "
     assert server.errors.count(lost) == 1
     assert server.errors.count("3 lines of the access log were lost") == 1
+
+
+STARTUP = """
+import asyncio, sys
+
+async def app(scope, receive, send):
+    assert scope["type"] == "lifespan"
+    await receive()
+    print("lock taken", file=sys.stderr, flush=True)
+    try:
+        await asyncio.sleep(0.5)
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+    finally:
+        print("lock released", file=sys.stderr, flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_startup_that_has_begun_ends_before_the_stop(
+    start: Start, tmp_path: Path, number: signal.Signals
+) -> None:
+    (tmp_path / "app.py").write_text(STARTUP)
+    server = start("app:app", ready=False, cwd=tmp_path)
+    server.wait_line("lock taken")
+    server.signal(number)
+    server.wait_line("stopping: the application's startup may finish; a second signal stops")
+    assert server.wait() == 0
+    assert "lock released" in server.errors
+    assert " serving " not in server.errors
+
+
+def test_terminal_output_stops_nobody(start: Start) -> None:
+    server = start()
+    for pid in (server.pid, *server.workers()):
+        os.kill(pid, signal.SIGTTOU)
+    with server.connect() as client:
+        assert client.get("/").status == 200
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+
+
+EXITS = """
+import atexit, logging.handlers, tempfile, weakref
+from bolide import App
+import bolide
+
+app = App()
+parents = tempfile.TemporaryDirectory(dir=".")
+atexit.register(lambda: open("atexit of the parent", "a").write("ran"))
+
+@app.get("/")
+def hello(request):
+    global ours, handler
+    ours = tempfile.TemporaryDirectory(dir=".", prefix="worker")
+    target = logging.FileHandler("log")
+    handler = logging.handlers.MemoryHandler(1000, target=target)
+    logging.getLogger("mine").addHandler(handler)
+    logging.getLogger("mine").warning("buffered")
+    return ours.name
+
+if __name__ == "__main__":
+    bolide.run(app, port=0)
+    assert weakref.finalize._registered_with_atexit
+    assert open("log").read() == "buffered\\n", "the handler was not closed"
+    import os
+    assert os.path.isdir(parents.name), "a worker has removed the parent's"
+    assert [name for name in os.listdir() if name.startswith("worker")] == []
+    print("all as it should be")
+"""
+
+
+def test_exit_functions_of_modules_are_the_workers_own(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(EXITS)
+    process = subprocess.Popen(
+        [sys.executable, "app.py"],
+        cwd=tmp_path,
+        env=clean_environ(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    lines = iter(process.stderr.readline, "")
+    url = next(found[1] for line in lines if (found := re.search(READY, line)))
+    with Connection(as_address(url)) as client:
+        assert (tmp_path / client.get("/").content.decode()).is_dir()
+    process.send_signal(signal.SIGTERM)
+    output, errors = process.communicate(timeout=20)
+    assert (process.returncode, output) == (0, "all as it should be\n"), errors

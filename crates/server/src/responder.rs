@@ -145,8 +145,8 @@ impl Responder {
         let Some(transport) = self.batch.exits.transport(self.connection) else {
             return;
         };
-        if self.is_open && self.delimiter == Delimiter::End && !self.is_guarded {
-            self.is_guarded = true;
+        let is_first = self.is_open && self.delimiter == Delimiter::End && !self.is_guarded;
+        if is_first {
             transport.set_reset_on_close(true);
         }
         let sent = match transport.send(&self.out) {
@@ -157,6 +157,11 @@ impl Responder {
                 self.out.len()
             }
         };
+        if is_first && sent == 0 {
+            // The full socket is as before, and so is what its connection knows of it.
+            transport.set_reset_on_close(false);
+        }
+        self.is_guarded |= is_first && sent > 0;
         self.is_usual = false;
         self.sent_bytes += sent;
         self.out.drain(..sent);
@@ -331,6 +336,38 @@ mod tests {
             version: Version::Http11,
             persistent: true,
         }
+    }
+
+    /// Both ends of a connection whose socket takes nothing more, and the transport of one.
+    fn full_connection() -> (
+        std::os::unix::net::UnixStream,
+        std::sync::Arc<net::Transport>,
+    ) {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let transport = net::Transport::from_blocking(theirs.into()).unwrap();
+        while matches!(transport.send(&[b'.'; 65536]), Sent::Bytes(65536)) {}
+        while matches!(transport.send(b"."), Sent::Bytes(1)) {}
+        (ours, std::sync::Arc::new(transport))
+    }
+
+    #[test]
+    fn a_full_socket_takes_no_guard_from_a_call() {
+        let (_client, transport) = full_connection();
+        let until_close = Framing {
+            version: Version::Http10,
+            ..framing()
+        };
+        let mut responder = responder(true, until_close);
+        let id = ConnectionId::default();
+        let exits = &mut responder.batch.exits;
+        exits.open(id, std::sync::Arc::clone(&transport));
+        responder.connection = id;
+        responder.call_begins(until_close, true);
+        assert!(responder.begin(200, Fields::constant(b""), None));
+        responder.send_now();
+        assert_eq!((responder.sent_bytes, responder.is_guarded), (0, false));
+        let linger = rustix::net::sockopt::socket_linger(&*transport).unwrap();
+        assert_eq!(linger, None);
     }
 
     #[test]

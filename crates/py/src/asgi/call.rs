@@ -361,7 +361,7 @@ impl AsgiCall {
         if !goes_on {
             return Ok(None);
         }
-        match self.exchanges.was_just_told(self.id(py)?) {
+        match self.exchanges.may_go_on(self.id(py)?) {
             // Whoever was told runs in the meantime, and ends this task.
             true => LoopTurn::awaitable(py).map(Some),
             false => Err(self.exchanges.disconnection(py)),

@@ -21,6 +21,9 @@ use crate::ffi::LentResponder;
 pub(crate) const STREAM_AHEAD_BYTES: usize = 65_536;
 /// The time that an application has, after it was told of a disconnection, to end what it still sends.
 const FAREWELL: Duration = Duration::from_millis(500);
+/// The time that one has that was not told, from the first part that went nowhere: whoever sends a whole response in parts does not notice,
+/// and its work after the response is done.
+const UNHEARD: Duration = Duration::from_millis(200);
 
 /// An exchange whose handler has not ended.
 #[derive(Default)]
@@ -56,6 +59,8 @@ pub(crate) struct OpenExchange {
     pub(crate) peer_ended: bool,
     /// When the application was told of the peer's end by a message, or woken to fetch it.
     pub(crate) told_at: Option<Instant>,
+    /// When it first sent a part that went nowhere.
+    unheard_since: Option<Instant>,
     /// The application has begun to respond, and no part of the content was sent yet.
     pub(crate) has_begun: bool,
     /// The response has no content: what the application still sends is discarded.
@@ -65,6 +70,17 @@ pub(crate) struct OpenExchange {
 impl OpenExchange {
     pub(super) fn was_just_told(&self) -> bool {
         self.told_at.is_some_and(|at| at.elapsed() < FAREWELL)
+    }
+
+    /// Whether an application that sends to nobody may go on.
+    pub(super) fn may_go_on(&mut self) -> bool {
+        match self.told_at {
+            Some(_) => self.was_just_told(),
+            None => {
+                let since = self.unheard_since.get_or_insert_with(Instant::now);
+                since.elapsed() < UNHEARD
+            }
+        }
     }
 
     /// Whether the peer has left, as far as anyone can tell: one that has ended its side has not while the application reads what it sent.

@@ -80,9 +80,10 @@ impl Exchanges {
         self.change(id, |exchange| exchange.told_at.is_some()) == Some(true)
     }
 
-    /// Whether the application was told that its client has gone so recently that it may not have acted on it.
-    pub(crate) fn was_just_told(&self, id: ExchangeId) -> bool {
-        self.change(id, |exchange| exchange.was_just_told()) == Some(true)
+    /// Whether an application that sends more to a client that has gone may go on: it was told, or could notice, so recently that it may not
+    /// have acted on it.
+    pub(crate) fn may_go_on(&self, id: ExchangeId) -> bool {
+        self.change(id, |exchange| exchange.may_go_on()) == Some(true)
     }
 
     /// The peer has disconnected: notifies the tasks that wait for it.

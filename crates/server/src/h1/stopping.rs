@@ -57,6 +57,9 @@ impl H1 {
         if !turn.context.responder.out.is_empty() {
             // Whether it arrives is not waited for.
             let _ = turn.link.flush(turn.context, false);
+        } else if open == 0 && refused == 0 && turn.link.is_full() {
+            // Its last response was complete, and is on its way.
+            unfinished.cut += 1;
         }
         self.abandon(turn, Abort::Disconnected)
     }
