@@ -32,7 +32,7 @@ UNSAFE = {
     "crates/py/src/ffi/allocator.rs": 7,
     "crates/py/src/ffi/construction.rs": 12,
     "crates/py/src/ffi/cell.rs": 4,
-    "crates/py/src/ffi/deferred.rs": 15,
+    "crates/py/src/ffi/deferred.rs": 17,
     "crates/py/src/ffi/ending.rs": 12,
     "crates/py/src/ffi/lent.rs": 2,
     "crates/py/src/ffi/reuse.rs": 6,

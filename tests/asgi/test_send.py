@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import select
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -282,3 +283,30 @@ def test_29_what_is_never_awaited_is_not_sent_and_tells(
             reply = client.get(f"/dropped/{when}")
             assert (reply.status, reply.content) == (200, b"sent")
             server.wait_line("RuntimeWarning: coroutine '.*send' was never awaited")
+
+
+BY_NAME = """
+import inspect
+
+async def app(scope, receive, send):
+    if scope["type"] != "http":
+        return
+    await send(message={"type": "http.response.start", "status": 200})
+    wrong = []
+    for arguments, names in (((), {}), ((1, 2), {}), ((), {"massage": 1}), ((1,), {"message": 1})):
+        try:
+            send(*arguments, **names)
+        except TypeError as error:
+            wrong.append(str(error))
+    assert wrong == ["send() takes one argument: message"] * 4, wrong
+    body = str(inspect.signature(send)).encode()
+    await send({"type": "http.response.body", "body": body})
+"""
+
+
+def test_29_send_takes_its_message_by_name_and_has_a_signature(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "app.py").write_text(BY_NAME)
+    with start("app:app", cwd=tmp_path).connect() as client:
+        assert client.get("/").content == b"(message)"

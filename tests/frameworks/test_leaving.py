@@ -67,6 +67,20 @@ def test_a_stream_ends_with_its_client_and_that_is_no_error(
     assert "Traceback" not in lines
 
 
+@pytest.mark.parametrize("way", ["end", "reset"])
+def test_work_after_a_response_is_not_lost_with_its_client(
+    server: Server, factory: str, way: str
+) -> None:
+    if not factory.startswith("starlette"):
+        pytest.skip("its background work is Starlette's")
+    client = server.connect()
+    client.send(head("GET", "/late-work"))
+    wait_until(lambda: "called" in "".join(server.lines))
+    end(client, way)
+    server.wait_line("worked")
+    assert "Traceback" not in "".join(server.lines)
+
+
 def test_a_client_that_sends_no_more_gets_its_response(server: Server) -> None:
     with server.connect() as client:
         client.send(head("GET", "/late"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -26,6 +27,11 @@ async def flood() -> AsyncIterator[bytes]:
     while True:
         yield b"data: " + b"x" * 20_000 + b"\n\n"
         await asyncio.sleep(0.01)
+
+
+def work() -> None:
+    """Do what a response leaves to be done."""
+    print("worked", file=sys.stderr, flush=True)
 
 
 def counted(app: App) -> App:
@@ -54,8 +60,9 @@ def counted(app: App) -> App:
 
 def plain_starlette() -> Any:
     from starlette.applications import Starlette
+    from starlette.background import BackgroundTask
     from starlette.requests import Request
-    from starlette.responses import PlainTextResponse, StreamingResponse
+    from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
     async def stream(request: Request) -> StreamingResponse:
         return StreamingResponse(STREAMS[request.url.path](), media_type=TYPE)
@@ -64,7 +71,13 @@ def plain_starlette() -> Any:
         await asyncio.sleep(LATE_S)
         return PlainTextResponse("late")
 
+    async def late_work(request: Request) -> JSONResponse:
+        print("called", file=sys.stderr, flush=True)
+        await asyncio.sleep(LATE_S)
+        return JSONResponse("late", background=BackgroundTask(work))
+
     app = Starlette()
+    app.add_route("/late-work", late_work)
     app.add_route("/wait", stream)
     app.add_route("/flood", stream)
     app.add_route("/late", late)

@@ -78,6 +78,9 @@ impl Awaitable for Sending {
 impl Deferred for Sending {
     type Owner = AsgiCall;
     const METHOD_NAME: &'static CStr = c"send";
+    const ARGUMENT_NAME: &'static str = "message";
+    const DOCUMENTATION: &'static CStr =
+        c"send(message)\n--\n\nSend a message to the client, when it is awaited.";
 
     #[inline(always)]
     fn begin<'py>(&self, owner: Bound<'py, AsgiCall>, message: Bound<'py, PyAny>) {

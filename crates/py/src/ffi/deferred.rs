@@ -1,6 +1,6 @@
 //! A method whose calls act when they are awaited, as those of a coroutine function do.
 //!
-//! It has one argument. CPython calls it without a tuple and without looking up names. Each call is an object of its own, which rarely
+//! It has one argument, given by position or by name. CPython calls it without a tuple and without looking up names. Each call is an object of its own, which rarely
 //! outlives an `await`, so the last one that nobody references is kept for the next call, as CPython keeps awaitables of its own, under the
 //! contract of `reuse.rs`.
 
@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::ptr;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
@@ -24,6 +25,10 @@ pub(crate) trait Deferred: Awaitable + Default + Into<PyClassInitializer<Self>> 
 
     /// The method's name in tracebacks.
     const METHOD_NAME: &'static CStr;
+
+    /// The name of its argument, and what `inspect.signature` reads.
+    const ARGUMENT_NAME: &'static str;
+    const DOCUMENTATION: &'static CStr;
 
     /// Makes one that is over a call with this argument. It must not run Python.
     fn begin<'py>(&self, owner: Bound<'py, Self::Owner>, argument: Bound<'py, PyAny>);
@@ -104,6 +109,12 @@ struct Definition(ffi::PyMethodDef);
 // SAFETY: its pointers are to constants.
 unsafe impl Sync for Definition {}
 
+#[cold]
+fn wrong_arguments<T: Deferred>() -> PyErr {
+    let (method, name) = (T::METHOD_NAME.to_string_lossy(), T::ARGUMENT_NAME);
+    PyTypeError::new_err(format!("{method}() takes one argument: {name}"))
+}
+
 /// The method of an object, as an object of its own.
 pub(crate) fn method<'py, T: Deferred>(
     owner: &Bound<'py, T::Owner>,
@@ -112,10 +123,10 @@ pub(crate) fn method<'py, T: Deferred>(
         &Definition(ffi::PyMethodDef {
             ml_name: T::METHOD_NAME.as_ptr(),
             ml_meth: ffi::PyMethodDefPointer {
-                PyCFunction: call_method::<T>,
+                PyCFunctionFastWithKeywords: call_method::<T>,
             },
-            ml_flags: ffi::METH_O,
-            ml_doc: ptr::null(),
+            ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+            ml_doc: T::DOCUMENTATION.as_ptr(),
         })
     };
     let definition = (&raw const definition.0).cast_mut();
@@ -125,16 +136,41 @@ pub(crate) fn method<'py, T: Deferred>(
     unsafe { Bound::from_owned_ptr_or_err(owner.py(), function) }
 }
 
+/// Whether one argument was given, by position or by its name.
+#[inline]
+fn is_one<T: Deferred>(py: Python<'_>, positional: isize, names: *mut ffi::PyObject) -> bool {
+    if names.is_null() {
+        return positional == 1;
+    }
+    // SAFETY: the names of keywords are a tuple.
+    let names = unsafe { Bound::from_borrowed_ptr(py, names) };
+    names
+        .extract::<Vec<String>>()
+        .is_ok_and(|names| match names.as_slice() {
+            [] => positional == 1,
+            [name] => positional == 0 && name == T::ARGUMENT_NAME,
+            _ => false,
+        })
+}
+
 /// Makes a `T` of a call.
 ///
 /// # Safety
-/// `owner` is an instance of `T::Owner`, and `argument` an object.
+/// `owner` is an instance of `T::Owner`, and `arguments` are as many objects as `positional` and `names` say.
 unsafe extern "C" fn call_method<T: Deferred>(
     owner: *mut ffi::PyObject,
-    argument: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    positional: isize,
+    names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: CPython calls with the interpreter attached.
     let py = unsafe { Python::assume_attached() };
+    if !is_one::<T>(py, positional, names) {
+        guarded(false, |_| PyResult::<()>::Err(wrong_arguments::<T>()));
+        return ptr::null_mut();
+    }
+    // SAFETY: there is one.
+    let argument = unsafe { *arguments };
     let new = || guarded(false, |py| Bound::new(py, T::default()));
     let Some(call) = T::spare().take(py).or_else(new) else {
         return ptr::null_mut();
