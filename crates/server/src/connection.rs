@@ -230,6 +230,11 @@ impl Connection {
         self.link.was_sent(context, count);
     }
 
+    /// Whether the socket has not taken all that was written.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.link.is_full()
+    }
+
     /// Whether it has read more than it could use: a request may begin in its turn.
     pub(crate) fn has_unused_input(&self) -> bool {
         matches!(&self.phase, Phase::H1(h1) if h1.has_unused_input())

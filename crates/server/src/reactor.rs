@@ -91,6 +91,8 @@ pub struct Worker<A> {
     mailbox: Arc<Mailbox>,
     commands: Vec<(ExchangeId, Command)>,
     touched: Vec<ConnectionId>,
+    /// Those whose sockets did not take all of what was sent between two passes.
+    unsent: Vec<ConnectionId>,
     /// What the application has to be told when it may be called again.
     untold: Untold,
     /// Connections that have more to do, in the order of their turns.
@@ -146,6 +148,7 @@ impl<A: App> Worker<A> {
             mailbox,
             commands: Vec::new(),
             touched: Vec::new(),
+            unsent: Vec::new(),
             untold: Untold::default(),
             turns: VecDeque::new(),
             timers: TimerWheel::new(now_ms),

@@ -76,6 +76,31 @@ fn what_is_posted_leaves_between_two_passes() {
 }
 
 #[test]
+fn what_a_socket_does_not_take_leaves_between_two_passes_too() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    client.send(&get("/later"));
+    server.settle();
+    let id = server.exchange("/later");
+    let content = "x".repeat(5_000_000);
+    server.post(id, Command::Begin(response(200, "")));
+    server.post(id, Command::Write(content.clone().into_bytes()));
+    server.post(id, Command::Finish);
+    assert!(server.worker.send_posted(), "one socket takes less");
+    let mut rounds = 0;
+    while server.worker.send_posted() {
+        client.receive();
+        rounds += 1;
+        assert!(rounds < 1000, "nothing leaves");
+    }
+    client.receive();
+    assert!(client.rest().ends_with("x\r\n0\r\n\r\n"));
+    assert!(client.rest().len() > content.len());
+    client.forget();
+    assert_eq!(server.ask(&mut client, &get("/next")).content, "/next");
+}
+
+#[test]
 fn whatever_the_application_has_to_do_waits_for_the_next_pass() {
     let mut server = Server::new();
     let mut client = server.connect();

@@ -8,6 +8,7 @@
 //! It does so with the interpreter attached. That is what makes it alone with what it sends from: the reactor's thread gives the interpreter
 //! away only inside a call, for which it has lent its responder ([`crate::ffi::LentResponder`]), or where it has locked the worker.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 use std::thread::JoinHandle;
@@ -56,6 +57,7 @@ impl Flusher {
             worker: Arc::downgrade(worker),
             exchanges: Arc::clone(exchanges),
             is_over: Arc::clone(&is_over),
+            has_unsent: Cell::new(false),
         };
         let thread = std::thread::Builder::new()
             .name("bolide-flusher".to_owned())
@@ -100,6 +102,8 @@ struct Looks {
     worker: Weak<Mutex<Worker<Interface>>>,
     exchanges: Arc<Exchanges>,
     is_over: Arc<AtomicBool>,
+    /// Sockets did not take all of what was sent, and no pass has begun since.
+    has_unsent: Cell<bool>,
 }
 
 impl Looks {
@@ -111,7 +115,11 @@ impl Looks {
         while !self.is_over.load(Ordering::SeqCst) {
             std::thread::park_timeout(LOOK);
             let now = self.exchanges.moment();
-            let is_idle = now == before && !now.is_in_call() && !self.exchanges.has_mail();
+            if now != before {
+                self.has_unsent.set(false); // the pass sends it
+            }
+            let has_mail = self.exchanges.has_mail() || self.has_unsent.get();
+            let is_idle = now == before && !now.is_in_call() && !has_mail;
             idle_looks = if is_idle { idle_looks + 1 } else { 0 };
             if now == before && !is_idle {
                 self.send(now, sent_for != Some(now));
@@ -141,7 +149,8 @@ impl Looks {
     /// Sends what is written. `is_first`: nothing was sent in this call.
     fn send(&self, now: Moment, is_first: bool) {
         let has_written = now.is_in_call() && (self.exchanges.watch.take_written() || is_first);
-        let has_mail = !now.is_in_call() && self.exchanges.has_mail();
+        let has_mail = self.exchanges.has_mail() || self.has_unsent.get();
+        let has_mail = !now.is_in_call() && has_mail;
         if !has_written && !has_mail {
             return;
         }
@@ -155,11 +164,12 @@ impl Looks {
             }
             if has_mail && let Some(worker) = self.worker.upgrade() {
                 // Nobody takes it before this thread gives the interpreter back; it is taken already while a pass is under way.
-                match worker.try_lock() {
+                let has_unsent = match worker.try_lock() {
                     Ok(mut worker) => worker.send_posted(),
                     Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().send_posted(),
-                    Err(TryLockError::WouldBlock) => {}
-                }
+                    Err(TryLockError::WouldBlock) => false,
+                };
+                self.has_unsent.set(has_unsent);
             }
         });
     }

@@ -122,12 +122,26 @@ impl H1 {
 
     /// Sends what is written of the responses that are next, up to the first file; everything else is left to the next turn.
     pub(crate) fn send_written<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        if turn.link.is_full() {
+            self.resume_sending(turn);
+        }
         self.emit(turn);
         if !turn.context.responder.out.is_empty() {
             // A broken connection is noticed by what is done next.
             let _ = turn.link.flush(turn.context, false);
         }
         Fate::Again
+    }
+
+    /// Sends what the socket did not take before.
+    #[cold]
+    fn resume_sending<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        // A broken connection is noticed by what is done next.
+        let _ = turn.link.resume(turn.context, true);
+        if matches!(self.reading, Reading::Head) {
+            // While the socket was full, the rest of the head was not read.
+            self.since_ms = turn.now_ms();
+        }
     }
 
     /// Sends what was pulled, and leaves the rest to the next turn.

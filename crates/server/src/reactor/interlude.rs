@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{Worker, panicked};
 use crate::app::{Abort, App, Outcome, Pulled, Request};
+use crate::connection::Connection;
 use crate::id::ExchangeId;
 use crate::mailbox::Command;
 use crate::responder::Responder;
@@ -46,8 +47,8 @@ impl App for Untold {
 
 impl<A: App> Worker<A> {
     /// Sends what handlers posted, between two passes, without calling the application. What else follows from it is done by the next pass,
-    /// which is due.
-    pub fn send_posted(&mut self) {
+    /// which is due. True when sockets did not take all of it: then it may be called again before that.
+    pub fn send_posted(&mut self) -> bool {
         let mut commands = Vec::new();
         self.mailbox.take(&mut commands);
         self.context.clock.tick();
@@ -76,7 +77,10 @@ impl<A: App> Worker<A> {
             }
         }
         self.mailbox.give_back(left);
-        for id in std::mem::take(&mut self.touched) {
+        let touched = std::mem::take(&mut self.touched);
+        let before = std::mem::take(&mut self.unsent);
+        let again = before.into_iter().filter(|id| !touched.contains(id));
+        for id in touched.iter().copied().chain(again) {
             if let Some(key) = self.find(id) {
                 let mut untold = std::mem::take(&mut self.untold);
                 self.with_connection(key, |connection, context, _, _| {
@@ -84,7 +88,12 @@ impl<A: App> Worker<A> {
                 });
                 self.untold = untold;
             }
+            let found = self.find(id).and_then(|key| self.connections.get(key));
+            if found.is_some_and(Connection::has_unsent) {
+                self.unsent.push(id);
+            }
         }
+        !self.unsent.is_empty()
     }
 
     /// Tells the application what it could not be told between two passes.
