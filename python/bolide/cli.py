@@ -85,6 +85,7 @@ def _serve(target: str, config: str | None, **given: Any) -> None:
     """
     from bolide import logs, supervisor
 
+    stderr.open_missing()
     stderr.install()
     atexit.register(stderr.uninstall)
     flags = {name: value for name, value in given.items() if value not in (None, ())}
@@ -133,7 +134,6 @@ def ceiling(host: str, port: int, size: int, seconds: float | None) -> None:
 
 def main(arguments: Sequence[str] | None = None, *, handles_interrupt: bool = False) -> NoReturn:
     """Run the command and exit; with `handles_interrupt`, INT raises KeyboardInterrupt here."""
-    stderr.open_missing()
     try:
         if handles_interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -130,7 +130,7 @@ def test_a_note_names_the_mend_where_a_server_closes_without_saying_so() -> None
     made = report(ok=50, errors={"early_eof": 40, "reset": 10}, connections_opened=60)
     assert [note for note in verdict.sentences(made, PLAN) if "--no-keep-alive" in note] == [
         "50 requests were sent on connections that the server closed: if it closes after its "
-        "answers without saying so (Connection: close), --no-keep-alive measures it"
+        "responses without saying so (Connection: close), --no-keep-alive measures it"
     ]
     few = report(ok=50, errors={"early_eof": 9}, connections_opened=19)
     assert not any("--no-keep-alive" in note for note in verdict.sentences(few, PLAN))
