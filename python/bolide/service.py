@@ -34,17 +34,6 @@ class Service:
             raise ConfigError(str(error)) from None
         self._backlog = settings.backlog
 
-    async def start(self, listeners: Iterable[Listener], *, own_selector: bool) -> None:
-        """Run the application's startup, then listen and accept connections.
-
-        Raises:
-            StartupError: the application's startup raised; nobody could connect.
-            ConfigError: somebody else has come to listen at an address; what was started is shut
-                down.
-        """
-        await self.startup(own_selector=own_selector)
-        await self.listen(listeners)
-
     async def startup(self, *, own_selector: bool) -> None:
         """Run the application's startup.
 
@@ -59,10 +48,11 @@ class Service:
             raise
 
     async def listen(self, listeners: Iterable[Listener]) -> None:
-        """Accept connections, behind the startup.
+        """Accept connections, after the startup.
 
         Raises:
-            ConfigError: as `start` does.
+            ConfigError: somebody else has come to listen at an address; what was started is shut
+                down.
         """
         try:
             for each in listeners:

@@ -82,7 +82,9 @@ async def _serve(job: Job, service: Service, report_fd: int) -> int:
     own_selector = loop.has_own_selector(job.loop_name)
     stop = _stop_event(job.lifeline_fd)  # a startup that has begun ends before the shutdown
     try:
-        await service.start(job.listeners, own_selector=own_selector)
+        await service.startup(own_selector=own_selector)
+        if not stop.is_set():
+            await service.listen(job.listeners)
     except (ConfigError, StartupError, SystemExit) as error:
         # From now on TERM ends the process at once.
         asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)

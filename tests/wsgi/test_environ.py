@@ -149,7 +149,8 @@ async def environ_below(root_path: str, path: str, method: str = "GET") -> dict[
     service = Service(WsgiApplication(app, root_path=root_path), resolve({"threads": 1}), None)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = Address("127.0.0.1", listening.getsockname()[1])
-        await service.start([Listener(listening, address)], own_selector=False)
+        await service.startup(own_selector=False)
+        await service.listen([Listener(listening, address)])
         reader, writer = await asyncio.open_connection(*listening.getsockname())
         head = f"{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
         writer.write(head.encode())

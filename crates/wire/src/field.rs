@@ -143,7 +143,7 @@ impl<'a> FieldLines<'a> {
         })
     }
 
-    /// Goes past `line` if that is the next one, byte for byte. How long it takes tells how much of it is: see [`crate::harmless`].
+    /// Goes past `line` if that is the next one, byte for byte. The time it takes depends on how much of it is: see [`crate::harmless`].
     #[inline]
     pub(crate) fn skip(&mut self, line: &[u8]) -> bool {
         let Some((start, rest)) = self.rest.split_at_checked(line.len()) else {

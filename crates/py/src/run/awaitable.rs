@@ -66,7 +66,7 @@ pub(crate) fn next(sent: Sent<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     }
 }
 
-/// A step of a coroutine as its methods tell of it.
+/// A step of a coroutine, as its methods report it.
 ///
 /// # Errors
 /// `StopIteration` with what it returned, or what it raised.

@@ -1,6 +1,6 @@
 //! The head of a request, free of any protocol: what is asked for, of whom, and with which fields.
 //!
-//! Nothing is copied or decoded before it is asked for. What lies behind it is what HTTP/1's parser found; only this file and `h1` know.
+//! Nothing is copied or decoded before it is asked for. It is made of what HTTP/1's parser found; only this file and `h1` know.
 //! [`Head`] is borrowed from the receive buffer, [`OwnedHead`] is a copy that is read as a whole later, and [`LazyHead`] one of which
 //! single parts are asked for, or mostly none.
 
@@ -70,7 +70,7 @@ impl<'a> Head<'a> {
         self.0.version
     }
 
-    /// The fields. Where the target has an authority, it stands in the place of Host.
+    /// The fields. The authority of the target, if it has one, replaces Host.
     ///
     /// Cost: a copy of the section in that case, else nothing.
     #[inline]
@@ -224,7 +224,7 @@ struct Spans {
     is_asterisk: bool,
     query: Option<Span>,
     authority: Span,
-    /// The authority is the target's, so that it stands in the place of Host.
+    /// The authority is the target's, so it replaces Host.
     is_absolute: bool,
     fields: Span,
     version: Version,

@@ -20,7 +20,7 @@ pub struct Unfinished {
 }
 
 impl H1 {
-    /// Responds with 503 to the request whose response is next, if nothing of it was sent; everything behind it is given up.
+    /// Responds with 503 to the request whose response is next, if nothing of it was sent; everything after it is given up.
     pub(crate) fn stop<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,

@@ -74,7 +74,7 @@ impl<N, V> RememberedLine<N, V> {
     }
 }
 
-/// What follows the lines that tell the kind of client, in a section that begins with those of `remembered`.
+/// What follows the lines that name the kind of client, in a section that begins with those of `remembered`.
 #[inline]
 pub fn skip_kind<'a, N, V>(
     remembered: &[RememberedLine<N, V>],
