@@ -80,11 +80,19 @@ PROTOCOL = re.compile(
 )
 """What only the server knows: crates/py is handed a head, a content and a responder."""
 
-FRAMEWORK = {"_core", "errors", "web"}
-"""What bolide.web may import of bolide."""
+PACKAGES = {
+    "config": {"_core", "errors"},
+    "interface": {"_core", "config", "errors", "web"},
+    "lab": {"errors", "late"},
+    "late": set(),
+    "load": {"_core", "config", "errors"},
+    "server": {"_core", "config", "errors", "interface", "web"},
+    "web": {"_core", "errors"},
+}
+"""What each package of bolide may import of bolide besides itself.
 
-LABORATORY = {"errors", "lab", "late"}
-"""What bolide.lab may import of bolide: it starts every server, ours too, as a command."""
+`lab` starts every server, ours too, as a command.
+"""
 
 COMMAND_ONLY = {"cli", "__main__"}
 """Modules that no other imports: a server started from Python needs no command."""
@@ -204,16 +212,13 @@ def test_python_side_knows_no_protocol() -> None:
     assert not found
 
 
-def test_framework_imports_nothing_of_the_servers_shell() -> None:
+def test_packages_of_python_depend_in_one_direction() -> None:
+    found = {path.parent.name for path in (ROOT / "python/bolide").glob("*/__init__.py")}
+    assert found == PACKAGES.keys()
     for path in tracked(".py"):
-        if name_of(path).startswith("python/bolide/web/"):
-            assert parts_of_bolide(path) <= FRAMEWORK, name_of(path)
-
-
-def test_laboratory_imports_nothing_of_the_server() -> None:
-    for path in tracked(".py"):
-        if name_of(path).startswith("python/bolide/lab/"):
-            assert parts_of_bolide(path) <= LABORATORY, name_of(path)
+        parts = path.relative_to(ROOT).parts
+        if parts[:2] == ("python", "bolide") and parts[2] in PACKAGES:
+            assert parts_of_bolide(path) <= {parts[2], *PACKAGES[parts[2]]}, name_of(path)
 
 
 def test_nothing_imports_the_command() -> None:

@@ -12,7 +12,7 @@ from bolide.start import run, serve
 from bolide.web import App, HTTPError, Request, Response
 
 if TYPE_CHECKING:
-    from bolide.server import Server
+    from bolide.server.embedded import Server
     from bolide.web.testclient import TestClient
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import what is big, or needs asyncio, for those who ask for it: most applications do not."""
     if name == "Server":
-        from bolide.server import Server
+        from bolide.server.embedded import Server
 
         return Server
     if name == "TestClient":

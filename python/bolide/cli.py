@@ -14,13 +14,14 @@ from typing import Any, NoReturn
 
 import click
 
-from bolide import _core, stderr
+from bolide import _core
 from bolide.config.address import Address
 from bolide.config.option import Addresses, Switch
 from bolide.config.reference import default_text
 from bolide.config.settings import Option, resolve, table
 from bolide.errors import ConfigError, Error
 from bolide.late.command import LateGroup
+from bolide.server import stderr
 
 EXIT_MISTAKE = 2
 EXIT_FAILURE = 3
@@ -83,7 +84,7 @@ def _serve(target: str, config: str | None, **given: Any) -> None:
     Options also come from BOLIDE_* variables and from bolide.toml or [tool.bolide] in
     pyproject.toml. TERM or INT lets requests in flight finish, then stops; a second one stops now.
     """
-    from bolide import logs, supervisor
+    from bolide.server import logs, supervisor
 
     stderr.open_missing()
     stderr.install()

@@ -1,7 +1,7 @@
 """The two ways to start a server from Python: `run` with processes, `serve` inside a running loop.
 
 The server's machinery, and asyncio, is imported when one of them is called, not when an application
-is defined. `serve` as an object, with more to ask of it, is `server.py`.
+is defined. `bolide.Server`, in `server/embedded.py`, is `serve` as an object.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def run(app: Any, *, config: str | None = None, **settings: Any) -> None:
     """
     import asyncio
 
-    from bolide import importer, logs, stderr, supervisor, worker
     from bolide.config.settings import resolve
+    from bolide.server import importer, logs, stderr, supervisor, worker
 
     if worker.is_worker:
         raise ConfigError(
@@ -60,6 +60,6 @@ async def serve(app: Any, *, config: str | None = None, **settings: Any) -> None
         ConfigError: an option is not valid or belongs to `run`, or an address is taken.
         StartupError: the application's startup raised.
     """
-    from bolide.server import Server
+    from bolide.server.embedded import Server
 
     await Server(app, config=config, **settings).serve()

@@ -8,7 +8,7 @@ import uvloop
 from wsgi_plain import app
 
 import bolide
-from bolide import logs
+from bolide.server import logs
 
 FACTORIES = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 

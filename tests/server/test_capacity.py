@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bolide import capacity
 from bolide.config.settings import Settings, resolve
+from bolide.server import capacity
 from conftest import Start
 
 UNLIMITED = resource.RLIM_INFINITY

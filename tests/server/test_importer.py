@@ -9,9 +9,9 @@ import pytest
 from bolide import App
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError
-from bolide.importer import LoadError
-from bolide.importer import load as load_with
 from bolide.interface import Application
+from bolide.server.importer import LoadError
+from bolide.server.importer import load as load_with
 
 APP = "from bolide import App\napp = App()\n"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bolide import listener
 from bolide.config.address import Address
 from bolide.errors import ConfigError
+from bolide.server import listener
 from conftest import Start
 from reply import Connection
 

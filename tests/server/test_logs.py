@@ -3,7 +3,7 @@
 import logging
 import re
 
-from bolide.logs import Formatter
+from bolide.server.logs import Formatter
 
 
 def line(level: int, *, colours: bool = False) -> str:

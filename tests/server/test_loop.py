@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from bolide import App, loop
+from bolide import App
 from bolide._core import Server, selector
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError
 from bolide.interface import application
+from bolide.server import loop
 
 
 def test_auto_is_uvloop_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:

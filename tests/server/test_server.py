@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import bolide
-from bolide import listener
 from bolide.config.address import Address
 from bolide.errors import ConfigError, StartupError
+from bolide.server import listener
 
 BOUND_S = 20
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bolide import stderr
+from bolide.server import stderr
 from running import clean_environ
 
 COUNT = b"bolide: %d line(s) dropped: nobody read standard error\n"
@@ -114,7 +114,7 @@ import logging, multiprocessing, sys
 if {is_configured}:
     logging.basicConfig()
 import bolide
-from bolide import stderr
+from bolide.server import stderr
 
 stderr.install()
 logging.getLogger("bolide").warning("installed")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bolide import worker
+from bolide.server import worker
 from conftest import Start
 from reply import Connection
 from running import READY, as_address, clean_environ, wait_for_end
@@ -268,7 +268,9 @@ def test_file_in_the_place_of_a_socket_stays(start: Start, tmp_path: Path) -> No
     assert path.read_text() == "keep me"
 
 
-@pytest.mark.parametrize(("name", "module"), [("asyncio", "bolide.loop"), ("uvloop", "uvloop")])
+@pytest.mark.parametrize(
+    ("name", "module"), [("asyncio", "bolide.server.loop"), ("uvloop", "uvloop")]
+)
 def test_loop_is_the_one_asked_for(start: Start, name: str, module: str) -> None:
     server = start("basic.py", "--loop", name)
     with server.connect() as client:

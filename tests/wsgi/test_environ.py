@@ -12,8 +12,8 @@ import pytest
 from bolide.config.address import Address
 from bolide.config.settings import resolve
 from bolide.interface.wsgi import WsgiApplication
-from bolide.listener import Listener
-from bolide.service import Service
+from bolide.server.listener import Listener
+from bolide.server.service import Service
 from harmless import FIELD_LINES, REMEMBERED
 from reply import Connection
 from running import Server

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Final
 
 from bolide import _core
 from bolide.errors import ClientDisconnected, Error
-from bolide.logs import logger
 
 __all__ = ["AsgiApplication", "LifespanError"]
+
+logger = logging.getLogger("bolide")
 
 Message = MutableMapping[str, Any]
 Callback = Callable[

@@ -7,18 +7,20 @@ those that had ended are followed by their shutdowns before the server gives up.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bolide import _core
 from bolide.interface.asgi import AsgiApplication, LifespanError
-from bolide.logs import logger
 
 if TYPE_CHECKING:
     from bolide.interface.wsgi import WsgiApplication
     from bolide.web import App
 
 __all__ = ["MountedApplication"]
+
+logger = logging.getLogger("bolide")
 
 
 class MountedApplication:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import bolide
-from bolide import logs
+from bolide.server import logs
 
 WHERE = sys.argv[1]
 SOURCE, TARGET = os.pipe()

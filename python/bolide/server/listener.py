@@ -18,7 +18,7 @@ from pathlib import Path
 from bolide import _core
 from bolide.config.address import Address
 from bolide.errors import ConfigError
-from bolide.logs import logger
+from bolide.server.logs import logger
 
 UNIX_SOCKETS = Path("/proc/net/unix")
 """Every UNIX socket of the machine: state, inode and the name it was bound to in columns 6 to 8."""

@@ -11,13 +11,13 @@ import os
 from types import TracebackType
 from typing import Any, Self
 
-from bolide import capacity, importer, listener, worker
 from bolide.config.address import Address
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError, StartupError
-from bolide.logs import logger
-from bolide.service import Service
-from bolide.supervisor import open_access_log
+from bolide.server import capacity, importer, listener, worker
+from bolide.server.logs import logger
+from bolide.server.service import Service
+from bolide.server.supervisor import open_access_log
 
 __all__ = ["Server"]
 

@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from bolide import stderr
-from bolide.logs import logger
+from bolide.server import stderr
+from bolide.server.logs import logger
 
 EXIT_CRASH = 70
 """A worker that raised past all handlers (EX_SOFTWARE)."""

@@ -1,6 +1,6 @@
 """One application, served inside one running event loop: start, drain, stop.
 
-It knows neither processes nor signals; `worker.py` wraps it in a process, `server.py` in a task.
+It knows neither processes nor signals; `worker.py` wraps it in a process, `embedded.py` in a task.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from bolide import _core
 from bolide.errors import ConfigError
-from bolide.interface import lifespan
-from bolide.logs import logger
+from bolide.server import lifespan
+from bolide.server.logs import logger
 
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
     from bolide.interface import Application
-    from bolide.listener import Listener
+    from bolide.server.listener import Listener
 
 LAST_WORDS_S: Final = 0.1
 """What handlers have that are cancelled at the end."""

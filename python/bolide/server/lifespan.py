@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bolide.errors import StartupError
 from bolide.interface.asgi import LifespanError
-from bolide.logs import logger
+from bolide.server.logs import logger
 
 if TYPE_CHECKING:
     from bolide.interface import Application

@@ -16,15 +16,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from bolide import _core, importer, loop
+from bolide import _core
 from bolide.errors import ConfigError, StartupError
 from bolide.interface.wsgi import WsgiApplication
-from bolide.service import Service
+from bolide.server import importer, loop
+from bolide.server.service import Service
 
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
     from bolide.interface import Application
-    from bolide.listener import Listener
+    from bolide.server.listener import Listener
 
 EXIT_MISTAKE = 2
 EXIT_STARTUP = 3

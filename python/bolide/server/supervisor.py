@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bolide import _core, capacity, child, listener, loop, stderr, worker
+from bolide import _core
 from bolide.errors import ConfigError, Error, StartupError
-from bolide.logs import logger
+from bolide.server import capacity, child, listener, loop, stderr, worker
+from bolide.server.logs import logger
 
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
