@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from bolide.lab.doctor.examination import Examination, examine
-from bolide.lab.doctor.finding import Finding, Load
-from bolide.lab.doctor.listening import Listening
-from bolide.lab.doctor.source import Source
+from bolide.doctor.examination import Examination, examine
+from bolide.doctor.finding import Finding, Load
+from bolide.doctor.listening import Listening
+from bolide.doctor.source import Source
 
 SETTINGS = {
     "fs.epoll.max_user_watches": "3000000",

@@ -82,6 +82,7 @@ PROTOCOL = re.compile(
 
 PACKAGES = {
     "config": {"_core", "errors"},
+    "doctor": {"errors"},
     "interface": {"_core", "config", "errors", "web"},
     "lab": {"errors", "late"},
     "late": set(),

@@ -30,7 +30,7 @@ CONTENT_BYTES_MAX = 1 << 30
 SECONDS_MAX = 30 * 86_400
 
 LATER = {
-    "doctor": "bolide.lab.doctor.command",
+    "doctor": "bolide.doctor.command",
     "load": "bolide.load.command",
     "race": "bolide.lab.command",
 }

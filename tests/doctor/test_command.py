@@ -12,8 +12,8 @@ from contextlib import suppress
 import pytest
 
 from bolide.config.settings import table as options
-from bolide.lab.doctor import table
-from bolide.lab.doctor.finding import BACKLOG, Load, Verdict
+from bolide.doctor import table
+from bolide.doctor.finding import BACKLOG, Load, Verdict
 from machine import Machine
 from running import clean_environ
 

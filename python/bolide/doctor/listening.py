@@ -13,8 +13,8 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from bolide.lab.doctor import descriptor
-from bolide.lab.doctor.finding import (
+from bolide.doctor import descriptor
+from bolide.doctor.finding import (
     Case,
     Finding,
     Judgement,
@@ -22,7 +22,7 @@ from bolide.lab.doctor.finding import (
     fine,
     power_of_two_above,
 )
-from bolide.lab.doctor.source import Source, Unreadable
+from bolide.doctor.source import Source, Unreadable
 
 GROUP = "running server"
 NETLINK_SOCK_DIAG = 4

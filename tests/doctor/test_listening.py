@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from bolide.lab.doctor.finding import Load, Role, Verdict
-from bolide.lab.doctor.listening import Listening, ask_kernel, owner
-from bolide.lab.doctor.source import Source, Unreadable
+from bolide.doctor.finding import Load, Role, Verdict
+from bolide.doctor.listening import Listening, ask_kernel, owner
+from bolide.doctor.source import Source, Unreadable
 from machine import Machine, named
 
 

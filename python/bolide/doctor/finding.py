@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from bolide.lab.doctor.source import Source, Unreadable
+from bolide.doctor.source import Source, Unreadable
 
 BACKLOG = 2048
 """What `bolide serve` asks for by default; a test holds the two together."""

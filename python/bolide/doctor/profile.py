@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from bolide.lab.doctor.finding import numbers, setting_path
-from bolide.lab.doctor.source import Source, Unreadable
+from bolide.doctor.finding import numbers, setting_path
+from bolide.doctor.source import Source, Unreadable
 
 
 class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

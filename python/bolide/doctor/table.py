@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from bolide.lab.doctor.examination import Examination
-from bolide.lab.doctor.finding import Finding, Verdict
+from bolide.doctor.examination import Examination
+from bolide.doctor.finding import Finding, Verdict
 
 COLOURS = {
     Verdict.BITES: "31;1",

@@ -6,8 +6,8 @@ address has `count / held_s` new connections a second to one destination, and no
 
 from __future__ import annotations
 
-from bolide.lab.doctor.finding import Case, Role
-from bolide.lab.doctor.source import Unreadable
+from bolide.doctor.finding import Case, Role
+from bolide.doctor.source import Unreadable
 
 TIME_WAIT_S = 60
 """A constant of the Linux kernel (TCP_TIMEWAIT_LEN), which no setting changes."""

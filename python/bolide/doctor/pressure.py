@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from bolide.lab.doctor.finding import Case, Check, Judgement, Verdict, fine
-from bolide.lab.doctor.source import Unreadable
+from bolide.doctor.finding import Case, Check, Judgement, Verdict, fine
+from bolide.doctor.source import Unreadable
 
 GROUP = "pressure"
 SHARE_MAX = 10.0

@@ -11,7 +11,7 @@ from importlib import resources
 
 import msgspec
 
-from bolide.lab.doctor.finding import (
+from bolide.doctor.finding import (
     Case,
     Finding,
     Judgement,
@@ -20,8 +20,8 @@ from bolide.lab.doctor.finding import (
     setting_path,
     version,
 )
-from bolide.lab.doctor.rule import RULES
-from bolide.lab.doctor.source import Unreadable
+from bolide.doctor.rule import RULES
+from bolide.doctor.source import Unreadable
 
 GROUP = "kernel setting"
 

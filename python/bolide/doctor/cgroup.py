@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bolide.lab.doctor.finding import Case, Check, Judgement, Verdict, fine, numbers
-from bolide.lab.doctor.source import Unreadable
+from bolide.doctor.finding import Case, Check, Judgement, Verdict, fine, numbers
+from bolide.doctor.source import Unreadable
 
 GROUP = "control group"
 FULL_SHARE = 0.9

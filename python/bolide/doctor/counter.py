@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bolide.lab.doctor import port
-from bolide.lab.doctor.finding import Case, Check, Judgement, Verdict, fine, numbers
-from bolide.lab.doctor.source import Unreadable
+from bolide.doctor import port
+from bolide.doctor.finding import Case, Check, Judgement, Verdict, fine, numbers
+from bolide.doctor.source import Unreadable
 
 GROUP = "counter"
 NETSTAT = "proc/net/netstat"

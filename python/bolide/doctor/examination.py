@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bolide.lab.doctor import (
+from bolide.doctor import (
     catalogue,
     cgroup,
     counter,
@@ -15,8 +15,8 @@ from bolide.lab.doctor import (
     pressure,
     processor,
 )
-from bolide.lab.doctor.finding import Case, Check, Finding, Load, Verdict, version
-from bolide.lab.doctor.source import Source
+from bolide.doctor.finding import Case, Check, Finding, Load, Verdict, version
+from bolide.doctor.source import Source
 
 SCHEMA = 1
 """Version of the JSON; it changes when a key changes its meaning or goes."""

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from bolide.doctor.profile import Change
 from bolide.errors import ConfigError
-from bolide.lab.doctor.profile import Change
 
 PLACE = "run/bolide/tuned.json"
 SCHEMA = 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bolide.lab.doctor.finding import Case, Check, Judgement, Role, Verdict, fine, numbers
-from bolide.lab.doctor.source import Unreadable
+from bolide.doctor.finding import Case, Check, Judgement, Role, Verdict, fine, numbers
+from bolide.doctor.source import Unreadable
 
 GROUP = "processor"
 STEAL_SHARE_MAX = 0.01

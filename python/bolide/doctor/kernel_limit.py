@@ -1,13 +1,13 @@
-"""Rules of what runs out: memory, buffers, queues of packets, files, entries of tables.
+"""Rules for kernel limits that run out: memory, buffers, packet queues, files, table entries.
 
-They are part of the table in `rule.py`.
+`rule.py` has them in its table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from bolide.lab.doctor.finding import (
+from bolide.doctor.finding import (
     Case,
     Judgement,
     Role,
@@ -16,7 +16,7 @@ from bolide.lab.doctor.finding import (
     numbers,
     power_of_two_above,
 )
-from bolide.lab.doctor.source import Unreadable
+from bolide.doctor.source import Unreadable
 
 PAGE_BYTES = 4096
 """The page of x86-64 and of most others; only for comparing tcp_mem with the memory."""

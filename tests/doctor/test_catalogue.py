@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bolide.lab.doctor.catalogue import settings
-from bolide.lab.doctor.finding import Verdict, setting_path, version
-from bolide.lab.doctor.rule import RULES
+from bolide.doctor.catalogue import settings
+from bolide.doctor.finding import Verdict, setting_path, version
+from bolide.doctor.rule import RULES
 from machine import Machine
 
 ECHO_STUDY = """

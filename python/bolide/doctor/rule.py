@@ -2,15 +2,15 @@
 
 A rule gives None where nothing but the comparison with the default is to be said. Facts about the
 settings stand in `catalogue.toml`; here are only the conditions of handshakes, ports and closing,
-and in `supply.py` those of memory, files and tables.
+and in `kernel_limit.py` those of memory, files and tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from bolide.lab.doctor import port, supply
-from bolide.lab.doctor.finding import (
+from bolide.doctor import kernel_limit, port
+from bolide.doctor.finding import (
     Case,
     Judgement,
     Role,
@@ -199,11 +199,11 @@ def _whatever(case: Case) -> Judgement:
 
 
 RULES: dict[str, Rule] = {
-    "fs.epoll.max_user_watches": supply.max_user_watches,
-    "fs.file-max": supply.file_max,
-    "fs.nr_open": supply.nr_open,
+    "fs.epoll.max_user_watches": kernel_limit.max_user_watches,
+    "fs.file-max": kernel_limit.file_max,
+    "fs.nr_open": kernel_limit.nr_open,
     "net.core.default_qdisc": _whatever,
-    "net.core.netdev_max_backlog": supply.netdev_max_backlog,
+    "net.core.netdev_max_backlog": kernel_limit.netdev_max_backlog,
     "net.core.somaxconn": _somaxconn,
     "net.ipv4.ip_local_port_range": _port_range,
     "net.ipv4.ip_local_reserved_ports": _reserved_ports,
@@ -213,11 +213,11 @@ RULES: dict[str, Rule] = {
     "net.ipv4.tcp_max_orphans": _max_orphans,
     "net.ipv4.tcp_max_syn_backlog": _max_syn_backlog,
     "net.ipv4.tcp_max_tw_buckets": _max_tw_buckets,
-    "net.ipv4.tcp_mem": supply.tcp_mem,
+    "net.ipv4.tcp_mem": kernel_limit.tcp_mem,
     "net.ipv4.tcp_moderate_rcvbuf": _kept_on(
         "net.ipv4.tcp_moderate_rcvbuf", "receive buffers stay at their first size"
     ),
-    "net.ipv4.tcp_rmem": supply.buffers("net.ipv4.tcp_rmem", 131072, 6291456),
+    "net.ipv4.tcp_rmem": kernel_limit.buffers("net.ipv4.tcp_rmem", 131072, 6291456),
     "net.ipv4.tcp_sack": _kept_on("net.ipv4.tcp_sack", "one lost packet makes many be sent again"),
     "net.ipv4.tcp_slow_start_after_idle": _slow_start_after_idle,
     "net.ipv4.tcp_syncookies": _syncookies,
@@ -229,6 +229,6 @@ RULES: dict[str, Rule] = {
     "net.ipv4.tcp_window_scaling": _kept_on(
         "net.ipv4.tcp_window_scaling", "a connection has at most 64 KB on its way"
     ),
-    "net.ipv4.tcp_wmem": supply.buffers("net.ipv4.tcp_wmem", 16384, 4194304),
-    "net.netfilter.nf_conntrack_max": supply.conntrack,
+    "net.ipv4.tcp_wmem": kernel_limit.buffers("net.ipv4.tcp_wmem", 16384, 4194304),
+    "net.netfilter.nf_conntrack_max": kernel_limit.conntrack,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bolide.lab.doctor.finding import Load, Role, Verdict
+from bolide.doctor.finding import Load, Role, Verdict
 from machine import Machine, named
 
 BITES, ADVICE, FINE, UNKNOWN = Verdict.BITES, Verdict.ADVICE, Verdict.FINE, Verdict.UNKNOWN

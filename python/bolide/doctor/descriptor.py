@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from bolide.lab.doctor.finding import Case, Check, Judgement, Verdict, fine, power_of_two_above
-from bolide.lab.doctor.source import Unreadable
+from bolide.doctor.finding import Case, Check, Judgement, Verdict, fine, power_of_two_above
+from bolide.doctor.source import Unreadable
 
 GROUP = "process limit"
 RESERVE = 200

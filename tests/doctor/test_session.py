@@ -14,11 +14,11 @@ from typing import IO
 
 import pytest
 
+from bolide.doctor import record, session
+from bolide.doctor.catalogue import settings
+from bolide.doctor.command import PROFILES
+from bolide.doctor.profile import profiles
 from bolide.errors import ConfigError
-from bolide.lab.doctor import record, session
-from bolide.lab.doctor.catalogue import settings
-from bolide.lab.doctor.command import PROFILES
-from bolide.lab.doctor.profile import profiles
 from machine import Machine
 from running import clean_environ
 

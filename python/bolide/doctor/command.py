@@ -12,8 +12,8 @@ from pathlib import Path
 
 import click
 
+from bolide.doctor.finding import BACKLOG, Load, Role
 from bolide.errors import ConfigError, Error
-from bolide.lab.doctor.finding import BACKLOG, Load, Role
 
 EXIT_BITES = 1
 SAMPLE_S = 0.5
@@ -78,7 +78,7 @@ def doctor(
     It only reads, and judges for the load given. With --tune it writes the settings of a profile,
     after it has recorded the old ones, and --restore writes those back.
     """
-    from bolide.lab.doctor import session
+    from bolide.doctor import session
 
     if tune and restore:
         raise ConfigError("--tune and --restore are opposites; give only one of them")
@@ -94,9 +94,9 @@ def doctor(
 
 
 def _examine(root: Path, load: Load, *, is_whole: bool, as_json: bool, check: bool) -> None:
-    from bolide.lab.doctor import table
-    from bolide.lab.doctor.examination import examine
-    from bolide.lab.doctor.source import Source
+    from bolide.doctor import table
+    from bolide.doctor.examination import examine
+    from bolide.doctor.source import Source
 
     found = examine(Source(root), load, lambda: time.sleep(SAMPLE_S))
     if as_json:

@@ -12,11 +12,11 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from bolide.doctor import record
+from bolide.doctor.finding import setting_path
+from bolide.doctor.profile import Change, plan, read
+from bolide.doctor.source import Source, Unreadable
 from bolide.errors import ConfigError
-from bolide.lab.doctor import record
-from bolide.lab.doctor.finding import setting_path
-from bolide.lab.doctor.profile import Change, plan, read
-from bolide.lab.doctor.source import Source, Unreadable
 
 EXIT_LEFT = 1
 """Some settings are not as they were, because somebody else has changed them or they cannot be."""
