@@ -84,8 +84,7 @@ PACKAGES = {
     "config": {"_core", "errors"},
     "doctor": {"errors"},
     "interface": {"_core", "config", "errors", "web"},
-    "lab": {"errors", "late"},
-    "late": set(),
+    "lab": {"errors", "lazy_group"},
     "load": {"_core", "config", "errors"},
     "server": {"_core", "config", "errors", "interface", "web"},
     "web": {"_core", "errors"},
@@ -98,7 +97,7 @@ PACKAGES = {
 COMMAND_ONLY = {"cli", "__main__"}
 """Modules that no other imports: a server started from Python needs no command."""
 
-COMMANDS = COMMAND_ONLY | {"command", "flags"}
+COMMANDS = COMMAND_ONLY | {"command", "flags", "lazy_group"}
 """Modules that declare commands, and may use click."""
 
 SHAPELESS_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}

@@ -20,7 +20,7 @@ from bolide.config.option import Addresses, Switch
 from bolide.config.reference import default_text
 from bolide.config.settings import Option, resolve, table
 from bolide.errors import ConfigError, Error
-from bolide.late.command import LateGroup
+from bolide.lazy_group import LazyGroup
 from bolide.server import stderr
 
 EXIT_MISTAKE = 2
@@ -29,12 +29,12 @@ EXIT_INTERRUPTED = 130
 CONTENT_BYTES_MAX = 1 << 30
 SECONDS_MAX = 30 * 86_400
 
-LATER = {
+LAZY = {
     "doctor": "bolide.doctor.command",
     "load": "bolide.load.command",
     "race": "bolide.lab.command",
 }
-"""Commands of other modules, by the module that has them."""
+"""Subcommands, and the modules that define them."""
 
 
 class ServeCommand(click.Command):
@@ -69,8 +69,8 @@ def _click_option(option: Option) -> click.Option:
 
 
 @click.group(
-    cls=LateGroup,
-    later=LATER,
+    cls=LazyGroup,
+    lazy=LAZY,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(_core.__version__, prog_name="bolide", message="%(prog)s %(version)s")

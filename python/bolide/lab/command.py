@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bolide.errors import ConfigError, Error
-from bolide.late.command import LateGroup
+from bolide.lazy_group import LazyGroup
 
 if TYPE_CHECKING:
     from bolide.lab.launch import Guest
     from bolide.lab.results import Study
 
 EXIT_INTERRUPTED = 130
-LATER = {
+LAZY = {
     "compare": "bolide.lab.report.command",
     "report": "bolide.lab.report.command",
 }
-"""Commands of other modules, by the module that has them."""
+"""Subcommands, and the modules that define them."""
 
 
-class Race(LateGroup):
+class Race(LazyGroup):
     """The commands of `bolide race`; what is none of them is a study, and run."""
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
@@ -37,7 +37,7 @@ class Race(LateGroup):
         return super().parse_args(context, arguments)
 
 
-@click.group(cls=Race, later=LATER)
+@click.group(cls=Race, lazy=LAZY)
 def race() -> None:
     """Measure HTTP servers side by side: bolide race STUDY, or --app module:app.
 

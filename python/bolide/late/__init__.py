@@ -1,1 +1,0 @@
-"""Commands that are imported when they are asked for: `command.py` has their group."""
