@@ -1,7 +1,7 @@
-//! Cost of sending a file over loopback: the worker beside a loop that does nothing but read a request and call sendfile.
+//! Cost of sending a file over loopback: the worker compared with a loop that only reads a request and calls sendfile.
 //!
-//! `cargo bench -p bolide-server --bench file` prints the medians of rounds in turns, one client each. What the client costs is in
-//! both rates, and in none of the processor times.
+//! `cargo bench -p bolide-server --bench file` alternates rounds of both, one client each, and prints the medians. The client's cost is
+//! included in both rates, and in neither of the processor times.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n";
 const ROUNDS: usize = 9;
 const BYTES_PER_ROUND: u64 = 512 << 20;
 
-/// An application that responses with the file.
+/// An application that responds with the file.
 struct Sends {
     file: File,
     length: u64,
@@ -69,7 +69,7 @@ fn main() {
     }
 }
 
-/// What one round came to.
+/// The result of one round.
 #[derive(Clone, Copy)]
 struct Cost {
     megabytes_per_s: f64,
@@ -77,7 +77,7 @@ struct Cost {
 }
 
 impl Cost {
-    /// Runs `server`, which gets the connection and the file and ends with its client.
+    /// Runs `server` on a connection and the file until its client closes.
     fn of(length: u64, requests: u64, server: fn(TcpStream, File, u64)) -> Cost {
         let (ours, theirs) = connect();
         let file = content(length);
@@ -98,7 +98,7 @@ impl Cost {
     }
 }
 
-/// Each of the two figures in the middle of its own order.
+/// The medians of both figures, each sorted on its own.
 fn median(costs: Vec<Cost>) -> String {
     let middle = |figure: fn(&Cost) -> f64| {
         let mut figures: Vec<f64> = costs.iter().map(figure).collect();
@@ -129,7 +129,7 @@ fn content(length: u64) -> File {
     file
 }
 
-/// One request after the other.
+/// Sends one request after the other.
 fn ask(mut socket: &TcpStream, length: u64, requests: u64) {
     let mut buffer = vec![0; 256 << 10];
     for _ in 0..requests {
@@ -148,7 +148,7 @@ fn ask(mut socket: &TcpStream, length: u64, requests: u64) {
     }
 }
 
-/// What the kernel can do: blocking, without parsing.
+/// The baseline: blocking calls, no parsing.
 fn send_only(mut socket: TcpStream, file: File, length: u64) {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
     let mut request = [0; 256];

@@ -1,7 +1,7 @@
-//! Cost of a request without Python: finding its route, and its whole way through a worker whose application gives a constant.
+//! Cost of a request without Python: finding its route, and serving it with a worker whose application returns a constant.
 //!
-//! `cargo bench -p bolide-server` prints nanoseconds per request. For instructions see `benches/callgrind.py`: the arguments are the name
-//! of one case and a number of rounds, each of which is 240 requests.
+//! `cargo bench -p bolide-server` prints nanoseconds per request. To count instructions see `benches/callgrind.py`: the arguments are the
+//! name of one case and a number of rounds of 240 requests each.
 
 use std::hint::black_box;
 use std::io::{Read, Write};
@@ -14,14 +14,14 @@ use server::{
     Responder, Router, Worker,
 };
 
-/// Requests of one send.
+/// Requests in one send.
 const PIPELINED: usize = 24;
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n";
 /// With `Server` and `Date`.
 const RESPONSE_BYTES: usize = 146;
 const SENDS_PER_ROUND: usize = 10;
 
-/// An application without a thought of its own.
+/// An application that returns a constant response.
 struct Constant;
 
 impl App for Constant {
@@ -94,7 +94,7 @@ fn serve(rounds: usize) {
     for _ in 0..rounds * SENDS_PER_ROUND {
         client.write_all(&batch).expect("the worker is there");
         let mut received = 0;
-        // One send has them all, unless the machine was so busy that the connection's turn ended between two.
+        // One send carries all responses, unless the machine was so busy that the connection's turn ended between two of them.
         while received < PIPELINED {
             worker.before_wait();
             worker.wait(Some(0)).expect("the epoll set works");

@@ -1,7 +1,7 @@
-//! The access log: lines are formatted on the reactor's thread and written by one of their own.
+//! The access log: lines are formatted on the reactor's thread and written by a separate one.
 //!
-//! A log that cannot be written (a full pipe, a slow disk) never stops the reactor: its queue is bounded, lines beyond it are dropped
-//! and counted, and the count is logged when there is room again.
+//! A log that cannot be written (a full pipe, a slow disk) never blocks the reactor. Its queue is bounded, lines that do not fit are
+//! dropped and counted, and the count is logged when there is room again.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -13,7 +13,7 @@ use wire::Version;
 
 use crate::app::head::Head;
 
-/// How a line is written.
+/// Format of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogFormat {
     /// The combined format of Apache and nginx.
@@ -22,7 +22,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// What a line says of a request, kept while its response is not complete.
+/// What a line reports about a request, kept until its response is complete.
 #[derive(Clone, Debug)]
 pub(crate) struct LogRecord {
     client: Peer,
@@ -61,7 +61,7 @@ impl LogRecord {
         record
     }
 
-    /// Memory that is held for it.
+    /// Memory held, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         let texts = [&self.method, &self.target, &self.referer, &self.user_agent];
         let bytes: usize = texts.iter().map(|text| text.capacity()).sum();
@@ -69,7 +69,7 @@ impl LogRecord {
     }
 }
 
-/// Bytes handed over at once, and how many such hand-overs may wait: together the bound of what a stalled log holds.
+/// Bytes per block passed to the writer, and how many blocks may wait. Their product bounds the memory of a stalled log.
 const BLOCK_BYTES: usize = 65_536;
 const BLOCKS_MAX: usize = 32;
 
@@ -94,7 +94,7 @@ impl AccessLog {
             .name("access-log".into())
             .spawn(move || {
                 write_blocks(file, &blocks, net::report);
-                // Nobody listens when the log was dropped without waiting.
+                // There is no receiver if the log was dropped without waiting.
                 let _ = done.send(());
             })?;
         Ok(AccessLog {
@@ -121,7 +121,7 @@ impl AccessLog {
         }
     }
 
-    /// Hands what was added to the writing thread, if it has room.
+    /// Passes the buffered lines to the writing thread, if it has room.
     pub(crate) fn flush(&mut self) {
         if self.block.is_empty() {
             return;
@@ -141,7 +141,7 @@ impl AccessLog {
 }
 
 impl Drop for AccessLog {
-    /// Gives the writer a second for what is queued: a log that stalls must not stop a worker from ending.
+    /// Gives the writer one second for the queued lines: a stalled log must not keep a worker from exiting.
     fn drop(&mut self) {
         let end = Instant::now() + Duration::from_secs(1);
         while !self.block.is_empty() && Instant::now() < end {
@@ -153,20 +153,21 @@ impl Drop for AccessLog {
             }
         }
         self.queue = None;
-        // Whatever the outcome: the writer ended, or it stalls and is left behind.
+        // Either way: the writer ended, or it stalls and is abandoned.
         let _ = self
             .finished
             .recv_timeout(end.saturating_duration_since(Instant::now()));
     }
 }
 
-/// Writes what comes. A log that is gone (closed pipe, full disk) loses its lines, which is reported once, and counted; serving goes on.
+/// Writes blocks as they arrive. While the log cannot be written (closed pipe, full disk), its lines are counted and lost. The loss is
+/// reported once; serving goes on.
 fn write_blocks(mut file: impl Write, blocks: &Receiver<Vec<u8>>, report: impl Fn(&str)) {
     let (mut lost, mut is_torn) = (0, false);
     for block in blocks {
         if lost > 0 && file.write_all(lost_lines(lost, is_torn).as_bytes()).is_ok() {
             report(&format!(
-                "the access log is written again: {lost} lines of it were lost"
+                "the access log is written again; {lost} of its lines were lost"
             ));
             (lost, is_torn) = (0, false);
         }
@@ -179,7 +180,7 @@ fn write_blocks(mut file: impl Write, blocks: &Receiver<Vec<u8>>, report: impl F
                 Err(error) => {
                     if lost == 0 {
                         report(&format!(
-                            "the access log cannot be written: {error}; its lines are lost until it can"
+                            "the access log cannot be written: {error}; its lines are lost until it can be"
                         ));
                     }
                     break;
@@ -195,7 +196,7 @@ fn write_blocks(mut file: impl Write, blocks: &Receiver<Vec<u8>>, report: impl F
     }
 }
 
-/// What the log says of them.
+/// The line in the log that reports lost lines.
 fn lost_lines(count: usize, is_torn: bool) -> String {
     let end = if is_torn { "\n" } else { "" };
     format!("{end}bolide: {count} access log lines were lost: they could not be written\n")
@@ -251,7 +252,7 @@ fn push_client(line: &mut Vec<u8>, client: Peer) {
     }
 }
 
-/// `06/Nov/1994:08:49:37 +0000`, cut out of the HTTP date.
+/// `06/Nov/1994:08:49:37 +0000`, taken from the HTTP date.
 fn push_log_date(line: &mut Vec<u8>, unix_s: u64) {
     let date = wire::imf_fixdate(unix_s);
     let (_, date) = date.split_at(5);
@@ -273,7 +274,7 @@ fn or_dash(value: &[u8]) -> &[u8] {
     if value.is_empty() { b"-" } else { value }
 }
 
-/// Writes a peer's bytes so that they can neither end the line nor reach a terminal as control characters.
+/// Appends a peer's bytes, escaped so that they cannot end the line or reach a terminal as control characters.
 fn push_escaped(line: &mut Vec<u8>, value: &[u8], format: LogFormat) {
     for &byte in value {
         match byte {
@@ -307,7 +308,7 @@ mod tests {
         }
     }
 
-    /// A disk that takes so many bytes, and what they were.
+    /// A disk with room for a number of bytes, and the bytes written to it.
     struct Disk<'a>(&'a std::cell::RefCell<(usize, Vec<u8>)>);
 
     impl Write for Disk<'_> {
@@ -342,8 +343,7 @@ mod tests {
         };
         write_blocks(Disk(&disk), &blocks, report);
         assert_eq!(disk.borrow().1, b"one\ntwo");
-        let lost =
-            "the access log cannot be written: no storage space; its lines are lost until it can";
+        let lost = "the access log cannot be written: no storage space; its lines are lost until it can be";
         assert_eq!(
             *reports.borrow(),
             [lost, "4 lines of the access log were lost"]
@@ -359,7 +359,7 @@ mod tests {
                 queue.send(block.as_bytes().to_vec()).unwrap();
             }
         });
-        // Room comes when the loss is noticed.
+        // The disk has room again once the loss is reported.
         write_blocks(Disk(&disk), &blocks, |_| disk.borrow_mut().0 = 1000);
         sender.join().unwrap();
         assert_eq!(
@@ -392,11 +392,11 @@ mod tests {
     }
 
     #[test]
-    fn a_stalled_log_drops_lines_and_says_so() {
+    fn a_stalled_log_drops_lines_and_reports_their_number() {
         let (reader, writer) = std::io::pipe().unwrap();
         let file = File::from(std::os::fd::OwnedFd::from(writer));
         let mut log = AccessLog::new(file, LogFormat::Combined).unwrap();
-        // Far more than the pipe and the queue hold, while nobody reads.
+        // Far more than the pipe and the queue hold, without a reader.
         for _ in 0..60_000 {
             log.add(&record(), 784_111_777, 1000);
         }

@@ -1,4 +1,4 @@
-//! The one seam between the server and what responds to requests.
+//! The only interface between the server and what responds to requests.
 
 pub(crate) mod head;
 
@@ -12,17 +12,17 @@ use crate::response::FilePart;
 
 use self::head::Head;
 
-/// A request as it lies in the receive buffer: valid during [`App::call`] only.
+/// A request in the receive buffer, valid during [`App::call`] only.
 pub struct Request<'a> {
     /// The head, borrowed.
     pub head: Head<'a>,
-    /// The content, if it is there.
+    /// The content, if it has arrived.
     pub content: Content<'a>,
-    /// The name to respond by later.
+    /// Identifies the exchange when the response is posted later.
     pub id: ExchangeId,
     /// The client's address.
     pub client: &'a Peer,
-    /// The address the client reached.
+    /// The local address of the connection.
     pub server: &'a Peer,
 }
 
@@ -40,44 +40,44 @@ pub enum Content<'a> {
 pub enum Outcome {
     /// The responder holds the whole response.
     Responded,
-    /// The responder holds the whole response, and the application has more to do for it: it is sent at once, then the server calls
-    /// [`App::response_sent`]. Only where [`Responder::leaves_at_once`].
-    RespondedAhead,
+    /// The responder holds the whole response, and the application has more work to do after it. The server sends the response at once and
+    /// then calls [`App::response_sent`]. Only if [`Responder::can_send_now`].
+    RespondedEarly,
     /// The responder holds the head of a streamed response; the server asks for the rest with [`App::pull`].
     Streaming,
-    /// The responder holds the head of a streamed response and what there is of its content; the rest comes through the mailbox, as after
-    /// [`crate::Command::Begin`]. Only where [`Responder::leaves_at_once`].
+    /// The responder holds the head of a streamed response and the first part of its content. The rest comes through the mailbox, as after
+    /// [`crate::Command::Begin`]. Only if [`Responder::can_send_now`].
     Begun,
-    /// The response comes through the mailbox, later or already: what a call posts is done in the same pass. So a response with a file,
-    /// or with interim responses before it, is posted.
+    /// The response comes through the mailbox. What a call posts is processed in the same pass, so a call also posts a response with a file
+    /// or with interim responses before it.
     Pending,
-    /// Call again when the whole content is there. Only on [`Content::Later`].
+    /// Call again when the content is complete. Only for [`Content::Later`].
     ReadContent,
 }
 
-/// What [`App::pull`] did.
+/// The result of [`App::pull`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pulled {
     /// A part was pushed; there may be more.
     More,
-    /// That was all.
+    /// The content is complete.
     End,
-    /// The application failed: the peer must see that the response is cut.
+    /// The application failed: the peer must see that the response is truncated.
     Failed,
 }
 
-/// Why an exchange ended without the application ending it.
+/// Why the server ended an exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Abort {
-    /// The peer is gone, or ended its side before the content was complete.
+    /// The peer has disconnected, or ended its side before the content was complete.
     Disconnected,
-    /// The handler took longer than `handler_timeout_ms`.
+    /// The handler exceeded `handler_timeout_ms`.
     HandlerTimeout,
     /// The content is longer than `body_bytes_max`, malformed or too slow: the server has responded.
     Refused,
 }
 
-/// What responds to requests. Runs on the reactor's thread: while it works, no connection is served.
+/// Responds to requests. Runs on the reactor's thread: no connection is served while one of its methods runs.
 pub trait App {
     /// Responds to `request`, at once or later.
     fn call(&mut self, request: &Request<'_>, responder: &mut Responder) -> Outcome;
@@ -85,20 +85,21 @@ pub trait App {
     /// Pushes the next part of a streamed response to `out`.
     fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled;
 
-    /// The response of the last call, which was [`Outcome::RespondedAhead`], has been sent.
+    /// The response of the last call, which was [`Outcome::RespondedEarly`], has been sent.
     fn response_sent(&mut self) {}
 
-    /// Whether others of this thread wait for the end of the pass: callbacks of the owner's loop. Then it ends sooner.
+    /// Whether something else on this thread waits for the end of the pass, such as callbacks of the owner's event loop. The pass then ends
+    /// sooner.
     fn is_waited_for(&mut self) -> bool {
         false
     }
 
-    /// Takes a part of the content it asked for with [`crate::Command::Read`]; `is_last` when no more follows.
+    /// Receives a part of the content that it requested with [`crate::Command::Read`]; `is_last` when no more follows.
     fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool);
 
-    /// Memory of at most `bytes` bytes for content, so that it is read from the socket to where it belongs: what the exchange asked for, or
-    /// one part that it has not asked for yet. What was read is reported by [`App::content_was_read`]; if nothing was, the memory is asked for
-    /// anew. None when content is to come through [`App::content`].
+    /// Returns up to `bytes` bytes of memory for content, so that it is read from the socket without a copy: for the part that the exchange
+    /// requested, or for one part in advance. [`App::content_was_read`] reports what was read. If nothing was, the memory is requested
+    /// again later. None if the content is to be passed to [`App::content`].
     fn content_room(&mut self, id: ExchangeId, bytes: usize) -> Option<&mut [MaybeUninit<u8>]> {
         let _ = (id, bytes);
         None
@@ -109,34 +110,34 @@ pub trait App {
         let _ = (id, bytes, is_last);
     }
 
-    /// All that the exchange wrote, interim responses and files too, has left for the peer: it may write again.
+    /// Everything that the exchange wrote, including interim responses and files, has been sent: it may write again.
     fn writable(&mut self, id: ExchangeId);
 
-    /// Whether the handler of this exchange, which has posted no response, has begun one all the same: then it may take its time. Asked when
-    /// `handler_timeout_ms` is over.
+    /// Whether the handler of this exchange has started a response that it has not posted yet. If so, it is not timed out. Called when
+    /// `handler_timeout_ms` has passed.
     fn has_begun(&mut self, id: ExchangeId) -> bool {
         let _ = id;
         false
     }
 
-    /// The peer ended its sending side while this exchange was under way, and seems to be gone: it has acknowledged nothing for half a
-    /// second. It may still read.
+    /// The peer ended its sending side during this exchange and seems to be gone: it has acknowledged nothing for half a second. It may
+    /// still read.
     fn peer_ended(&mut self, id: ExchangeId) {
         let _ = id;
     }
 
-    /// A file of the response ends before what is left of `part`, or cannot be read, and the connection is cut: to be logged. If the
-    /// exchange has not ended, [`App::abort`] follows.
+    /// A file of the response cannot be read, or ends before the rest of `part`, and the connection is reset. To be logged. If the exchange
+    /// has not ended, [`App::abort`] follows.
     fn file_was_short(&mut self, id: ExchangeId, part: &FilePart) {
         let _ = (id, part);
     }
 
-    /// Runs what may wait for a disk or copies much. An application that keeps other threads waiting while it is called lets them go on
-    /// meanwhile. None of its methods is called by `work`.
+    /// Runs `work`, which may wait for a disk or copy much. An application that blocks other threads while its methods run lets them
+    /// continue meanwhile. `work` calls none of its methods.
     fn step_back<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         work()
     }
 
-    /// The exchange is over before its response was complete: forget it. Commands for it are ignored from now on.
+    /// The exchange ended before its response was complete. Its id is not used again; later commands for it are ignored.
     fn abort(&mut self, id: ExchangeId, why: Abort);
 }

@@ -1,9 +1,9 @@
-//! Responses that wait for each other, to leave one after the other.
+//! Responses of several connections that are sent one after the other.
 //!
-//! The application's code and the kernel's way of sending are both larger than what the processor keeps at hand: taking turns, each pushes
-//! the other out. A few calls in a row and then as many sends cost up to a tenth less (bench: keep-alive, asgi, wsgi). For that a response
-//! waits until a tick of the clock is over, and for the call that is then under way, unless somebody sends them meanwhile
-//! ([`Batch::send_now`]). Where calls take long, waiting gains nothing: so after such a wait none waits for some time.
+//! The application's code and the kernel's send path each need more than the processor's caches hold, so alternating between them evicts
+//! both. Several calls followed by as many sends cost up to a tenth less (bench: keep-alive, asgi, wsgi). A response therefore waits for
+//! the next tick of the clock, and for the call that runs then, unless something sends it earlier ([`Batch::send_now`]). Waiting gains
+//! nothing when calls are slow, so after a slow call no response waits for some time.
 
 mod exits;
 
@@ -13,24 +13,24 @@ use crate::id::ConnectionId;
 
 pub(crate) use self::exits::Exits;
 
-/// More would gain little, and the first of them waits for all.
+/// More would gain little, and the first one waits for all others.
 pub(crate) const RESPONSES_MAX: usize = 8;
-/// What a connection has to send beyond this leaves at once: it gains nothing, and is not worth copying.
+/// A connection with more than this to send is flushed at once: waiting would gain nothing, and the copy costs.
 const WAITING_BYTES_MAX: usize = 2048;
 
-/// A response that has waited so long has waited for a slow call, and so would others.
+/// A response that has waited this long has waited for a slow call; others would too.
 const SLOW_MS: u64 = 20;
-/// How long none waits then.
+/// How long no response waits after that.
 const REST_MS: u64 = 1000;
 
-/// Responses that are written and have not left.
+/// Responses that have been written but not sent.
 #[derive(Default)]
 pub(crate) struct Batch {
     is_open: bool,
     bytes: Vec<u8>,
-    /// The connections they belong to, in the order of their bytes.
+    /// The connections that the bytes belong to, in their order.
     waiting: Vec<Waiting>,
-    /// Where they leave if they do not wait for the end of the call.
+    /// Where the responses are sent if they do not wait for the end of the call.
     pub(crate) exits: Exits,
     began_ms: u64,
     rests_until_ms: u64,
@@ -40,20 +40,20 @@ pub(crate) struct Batch {
 #[derive(Clone, Copy)]
 struct Waiting {
     connection: ConnectionId,
-    /// Where its bytes begin that were not sent.
+    /// Start of its unsent bytes.
     start: usize,
     end: usize,
-    /// Bytes that were sent already.
+    /// Bytes already sent.
     sent_bytes: usize,
 }
 
 impl Batch {
-    /// From now on responses may wait.
+    /// Allows responses to wait from now on.
     pub(crate) fn open(&mut self) {
         self.is_open = true;
     }
 
-    /// Takes what a connection has to send, if that may wait; then `out` is empty.
+    /// Takes what a connection has to send, if it may wait; `out` is empty then.
     #[inline]
     pub(crate) fn takes(
         &mut self,
@@ -81,9 +81,9 @@ impl Batch {
         true
     }
 
-    /// Sends what waits, as far as the sockets take it; the rest keeps its place. False when there is a rest.
+    /// Sends the waiting responses as far as the sockets accept them; the rest stays. Returns false if there is a rest.
     ///
-    /// Cost: one system call for each connection.
+    /// Cost: one system call per connection.
     #[cold]
     pub(crate) fn send_now(&mut self) -> bool {
         let mut has_left = true;
@@ -101,7 +101,7 @@ impl Batch {
                     waiting.start += count;
                     waiting.sent_bytes += count;
                 }
-                // Nobody gets it. The event that reports it ends the connection.
+                // The connection is broken. The event that reports it ends the connection.
                 Sent::Broken(_) => waiting.start = waiting.end,
             }
             has_left &= waiting.start == waiting.end;
@@ -109,7 +109,7 @@ impl Batch {
         has_left
     }
 
-    /// Whether it has to leave now.
+    /// Whether it has to be sent now.
     #[inline]
     pub(crate) fn is_due(&mut self, now_ms: u64) -> bool {
         if self.waiting.is_empty() {
@@ -121,8 +121,8 @@ impl Batch {
         self.waiting.len() >= RESPONSES_MAX || now_ms != self.began_ms
     }
 
-    /// It leaves: until it is opened again, nothing waits. Gives whose turn is the `index`-th and how much of it was sent already, and puts
-    /// what it sends into `out`.
+    /// Closes the batch until it is opened again, and takes its `index`-th response: moves the unsent bytes into `out`, and returns the
+    /// connection and the number of bytes already sent.
     pub(crate) fn leave(
         &mut self,
         index: usize,
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_batch_is_due_and_leaves_in_order() {
+    fn a_full_batch_is_due_and_sent_in_order() {
         let mut batch = Batch::default();
         batch.open();
         for key in 0..RESPONSES_MAX as u32 {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_during_a_call_does_not_leave_again() {
+    fn what_was_sent_during_a_call_is_not_sent_again() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut batch = Batch::default();
         batch.exits.open(
@@ -223,7 +223,7 @@ mod tests {
         );
         batch.open();
         assert!(batch.takes(id(1), &mut b"response".to_vec(), NOW_MS));
-        // One of a connection that has had the same place and is no more.
+        // An earlier connection in the same slot.
         let gone = ConnectionId {
             generation: 0,
             ..id(1)

@@ -1,13 +1,13 @@
-//! One connection: a link, and what is done over it.
+//! One connection: a link, and the protocol used over it.
 //!
 //! | phase | until | then |
 //! | --- | --- | --- |
-//! | `Preface` | the first bytes arrive, which choose the protocol; `header_timeout_ms` | the protocol; end |
-//! | `H1` | the protocol says that all is said ([`Fate::End`]) or cut ([`Fate::Cut`]) | `Lingering`, `Cutting`, or closed |
+//! | `Preface` | the first bytes arrive, which select the protocol; `header_timeout_ms` | the protocol; closed |
+//! | `H1` | the protocol has finished ([`Fate::End`]) or was truncated ([`Fate::Cut`]) | `Lingering`, `Cutting`, or closed |
 //! | `Lingering` | the peer ends its side, or has received everything and is silent for `linger_timeout_ms`; it is stuck, or sends too much or too long | closed |
 //! | `Cutting` | the peer has received what was sent; it is stuck | reset |
 //!
-//! Two laws hold: every open connection has a deadline, or an application that owes a response, or a turn that is due; and when all
+//! Two invariants hold. Every open connection has a deadline, an application that owes a response, or a turn that is due. When all
 //! applications have responded and all peers have ended, nothing is left (`tests/model/main.rs`).
 
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::link::{Delivery, Fate, Link, Turn};
 use crate::mailbox::Command;
 use crate::timeouts::Timeouts;
 
-/// How many times `linger_timeout_ms` input is discarded from a peer that goes on sending: as long as an upload of some size may take
-/// whose sender looks for a response only at its end, as proxies do.
+/// Multiple of `linger_timeout_ms` during which input is discarded from a peer that keeps sending. It covers a moderate upload whose sender
+/// reads the response only after the upload, as proxies do.
 const LINGERS_MAX: u64 = 15;
-/// So much is discarded at least, and `body_bytes_max` if that is more.
+/// Minimum number of bytes discarded; `body_bytes_max` if that is more.
 const LINGER_BYTES: u64 = 1 << 20;
 
 enum Phase {
@@ -35,7 +35,7 @@ enum Phase {
     H1(H1),
     Lingering {
         discarded_bytes: u64,
-        /// When to look whether everything has arrived, or the last time that the peer sent anything since it has.
+        /// When to check whether everything has arrived, or the last time the peer sent anything after it had.
         arrived: Arrived,
         until_ms: u64,
     },
@@ -48,19 +48,19 @@ enum Arrived {
     Since(u64),
 }
 
-/// What is served over one socket.
+/// One connection and its state.
 pub(crate) struct Connection {
     link: Link,
     phase: Phase,
-    /// It was one too many, and is only told so.
+    /// The connection exceeds the limit and only gets a refusal.
     is_turned_away: bool,
     /// It is in the reactor's queue of turns.
     has_turn: bool,
-    /// What the context's sum holds for it.
+    /// Bytes that the context's sum includes for it.
     accounted_bytes: usize,
 }
 
-/// The protocol that the first bytes of a connection choose: for now there is one.
+/// Selects the protocol by the first bytes of a connection. Currently always HTTP/1.
 fn protocol_of(_first: &[u8], now_ms: u64) -> Phase {
     Phase::H1(H1::new(now_ms))
 }
@@ -86,19 +86,19 @@ impl Connection {
         self.link.id
     }
 
-    /// Reads what is there into `buffer`, without serving it; see [`Connection::received`].
+    /// Reads available bytes into `buffer` without serving them; see [`Connection::received`].
     #[inline]
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Received {
         self.link.receive(buffer)
     }
 
-    /// Whether what comes now begins a request, or goes on with its head.
+    /// Whether the next input starts a request or continues its head.
     #[inline]
     pub(crate) fn waits_for_request(&self) -> bool {
         matches!(&self.phase, Phase::H1(h1) if h1.waits_for_request())
     }
 
-    /// Reads once and serves what came.
+    /// Reads once and serves what was read.
     pub(crate) fn readable<A: App>(
         &mut self,
         context: &mut Context,
@@ -196,7 +196,7 @@ impl Connection {
         }
     }
 
-    /// The kernel says that the peer sends no more, and there is nothing to read.
+    /// The kernel reports that the peer sends no more, and there is nothing to read.
     pub(crate) fn peer_ended<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
         let link = &mut self.link;
         match &mut self.phase {
@@ -206,41 +206,41 @@ impl Connection {
             }
             Phase::Cutting => {
                 link.note_peer_end(context.clock.now_ms());
-                // Its end acknowledged what it has received.
+                // The peer's end acknowledged what it has received.
                 return self.cut(context);
             }
         }
         Fate::Open
     }
 
-    /// The socket takes bytes again.
+    /// The socket accepts bytes again.
     pub(crate) fn writable<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
         self.serve(context, app, |h1, turn| h1.writable(turn))
     }
 
-    /// Sends and goes on as far as possible.
+    /// Sends and continues as far as possible.
     #[inline]
     pub(crate) fn settle<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
         self.serve(context, app, |h1, turn| h1.settle(turn))
     }
 
-    /// So many of the bytes that it had to send were sent while another connection had its turn.
+    /// `bytes` of its unsent bytes were sent while another connection had its turn.
     #[cold]
     pub(crate) fn was_sent(&mut self, context: &mut Context, count: usize) {
         self.link.was_sent(context, count);
     }
 
-    /// Whether the socket has not taken all that was written.
+    /// Whether the socket has not accepted everything that was written.
     pub(crate) fn has_unsent(&self) -> bool {
         self.link.is_full()
     }
 
-    /// Whether it has read more than it could use: a request may begin in its turn.
+    /// Whether it has read more than it could use, so that a request may start in its turn.
     pub(crate) fn has_unused_input(&self) -> bool {
         matches!(&self.phase, Phase::H1(h1) if h1.has_unused_input())
     }
 
-    /// Sends what is written, and has another turn.
+    /// Sends what has been written, and requests another turn.
     pub(crate) fn send_written<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
         self.serve(context, app, |h1, turn| h1.send_written(turn))
     }
@@ -250,12 +250,12 @@ impl Connection {
         self.is_turned_away
     }
 
-    /// It is to have another turn. True when it is not in the queue of turns already.
+    /// Requests another turn. Returns true if it was not in the queue of turns already.
     pub(crate) fn asks_turn(&mut self) -> bool {
         !std::mem::replace(&mut self.has_turn, true)
     }
 
-    /// The turn that it asked for with [`Fate::Again`] has come.
+    /// Runs the turn that it requested with [`Fate::Again`].
     pub(crate) fn go_on<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
         self.has_turn = false;
         self.serve(context, app, |h1, turn| h1.go_on(turn))
@@ -290,7 +290,7 @@ impl Connection {
         }
     }
 
-    /// Does what a handler posted. Nothing is sent before [`Connection::settle`].
+    /// Executes a command that a handler posted. Nothing is sent before [`Connection::settle`].
     pub(crate) fn obey<A: App>(
         &mut self,
         context: &mut Context,
@@ -304,7 +304,7 @@ impl Connection {
         }
     }
 
-    /// Tells every handler that still works for it that it is over.
+    /// Notifies every handler still working for this connection that it has ended.
     pub(crate) fn abandon<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
         let link = &mut self.link;
         match &mut self.phase {
@@ -314,7 +314,7 @@ impl Connection {
         }
     }
 
-    /// The server ends: whose response was not begun has a 503, everything else is given up.
+    /// The server shuts down: requests without a started response get a 503, everything else is given up.
     pub(crate) fn stop<A: App>(
         &mut self,
         context: &mut Context,
@@ -329,7 +329,7 @@ impl Connection {
         let before = unfinished.refused;
         let fate = h1.stop(&mut Turn { link, context, app }, unfinished);
         if unfinished.refused > before && self.link.shut(true) {
-            // What is left unread would make the kernel take the response back.
+            // Unread input would make the kernel reset the connection and discard the response.
             let mut left = LINGER_BYTES;
             while left > 0
                 && let Received::Bytes(count) = self.link.receive(buffer)
@@ -340,9 +340,10 @@ impl Connection {
         fate
     }
 
-    /// Begins to refuse a connection that is one too many.
+    /// Starts to refuse a connection that exceeds the limit.
     pub(crate) fn turn_away<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
-        let reason = "This server has as many connections as it takes; try again shortly.";
+        let reason =
+            "This server has reached its maximum number of connections; try again shortly.";
         self.is_turned_away = true;
         let mut h1 = H1::new(context.clock.now_ms());
         h1.refuse_unread(
@@ -373,7 +374,7 @@ impl Connection {
         self.conclude(context, fate)
     }
 
-    /// Takes the first step of closing a connection on which all is said.
+    /// Takes the first step of closing a connection that has finished.
     #[inline]
     fn conclude(&mut self, context: &Context, fate: Fate) -> Fate {
         match fate {
@@ -401,7 +402,7 @@ impl Connection {
         Fate::Open
     }
 
-    /// A reset takes with it what has not arrived.
+    /// A reset discards what has not arrived.
     fn cut(&mut self, context: &Context) -> Fate {
         let waits = self.link.can_reset() && context.timeouts.linger_timeout_ms > 0;
         if waits {
@@ -414,7 +415,7 @@ impl Connection {
         Fate::Reset
     }
 
-    /// When something must have happened; `u64::MAX` for never.
+    /// When the connection has to act; `u64::MAX` for never.
     #[inline]
     pub(crate) fn deadline_ms(&self, context: &Context) -> u64 {
         match &self.phase {
@@ -437,7 +438,7 @@ impl Connection {
                     Arrived::Since(_) => end_ms,
                 }
             }
-            // Without a pace, what does not arrive is waited for as long as a peer may linger.
+            // Without a minimum rate, arrival is awaited for as long as a peer may linger.
             Phase::Cutting => {
                 let linger_ms = context.timeouts.linger_timeout_ms.max(1);
                 let end_ms = self.link.moved_ms().saturating_add(linger_ms);
@@ -446,7 +447,7 @@ impl Connection {
         }
     }
 
-    /// A turn took from one time to another: what began in it began at its end.
+    /// The clock moved during a turn: waits that started in it count from its end.
     #[cold]
     pub(crate) fn turn_took(&mut self, from_ms: u64, to_ms: u64, context: &Context) {
         self.link.turn_took(from_ms, to_ms, context);
@@ -466,21 +467,21 @@ impl Connection {
         }
     }
 
-    /// There is input that was reported and is not read now, if `is_left`: it has to be reported again.
+    /// If `is_left`, reported input was not read, and has to be reported again.
     pub(crate) fn note_unread(&mut self, is_left: bool) {
         if is_left {
             self.link.note_unread();
         }
     }
 
-    /// Lets the poller watch what it waits for.
+    /// Makes the poller watch for what the connection waits for.
     #[inline]
     pub(crate) fn update_watch(&mut self, poller: &Poller, context: &Context) {
         let is_read = self.takes_input(context);
         self.link.update_watch(poller, is_read);
     }
 
-    /// Brings the context's sum of what connections hold up to date. Exact: memory that was asked for, whether it is used or not.
+    /// Updates the context's sum of held bytes. Counts allocated memory, used or not.
     #[inline]
     pub(crate) fn account(&mut self, context: &mut Context) {
         let held = self.link.held_bytes()
@@ -495,7 +496,7 @@ impl Connection {
         }
     }
 
-    /// Lets the socket go.
+    /// Closes the socket.
     pub(crate) fn close(self, poller: &Poller, context: &mut Context, fate: Fate) {
         context.held_bytes -= self.accounted_bytes as u64;
         self.link.close(poller, fate);

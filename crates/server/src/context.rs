@@ -1,4 +1,4 @@
-//! What a connection may use while it is served: what all connections of a worker share, apart from the application.
+//! What all connections of a worker share while they are served, apart from the application.
 
 use net::Clock;
 
@@ -8,9 +8,9 @@ use crate::responder::{Responder, Stamp};
 use crate::share::Share;
 use crate::timeouts::Timeouts;
 
-/// A send buffer that grew beyond this is given back after use.
+/// A send buffer that grew beyond this is freed after use.
 const OUT_KEPT_BYTES: usize = 1 << 20;
-/// At least so many bytes are not copied into the send buffer but become it, if it is empty.
+/// A part of at least this size replaces an empty send buffer instead of being copied into it.
 pub(crate) const MOVED_BYTES_MIN: usize = 16 * 1024;
 
 /// Limits, time, and the buffers of the pass.
@@ -19,19 +19,19 @@ pub(crate) struct Context {
     pub(crate) head_limits: wire::HeadLimits,
     pub(crate) timeouts: Timeouts,
     pub(crate) clock: Clock,
-    /// The last field section of any connection: one per worker, so that an idle connection owns none.
+    /// The last field section of any connection. One per worker, so that idle connections do not hold one each.
     pub(crate) memo: wire::SectionMemo,
-    /// What responds to the request that is under way, the responses of the connection that is being served, and those of others that wait.
+    /// The responder of the current request. Holds the responses of the connection being served, and those of others that wait.
     pub(crate) responder: Responder,
     pub(crate) log: Option<AccessLog>,
-    /// What the connection that is being served may still do in its turn.
+    /// What the connection being served may still do in its turn.
     pub(crate) share: Share,
     pub(crate) draining_since_ms: Option<u64>,
-    /// Content handed over in this pass.
+    /// Bytes of content passed on in this pass.
     pub(crate) content_bytes: usize,
-    /// What all connections hold, besides their own records.
+    /// Bytes held by all connections, besides their own records.
     pub(crate) held_bytes: u64,
-    /// As long as a response may be of which nothing is known: a long one that came lately. Of short ones nothing remains.
+    /// Expected length of a response with unknown length: that of a recent long one. Short ones are not recorded.
     pub(crate) long_response_bytes: u64,
     sequence: u64,
 }
@@ -72,7 +72,7 @@ impl Context {
         }
     }
 
-    /// Notes the length of a response that had to wait.
+    /// Records the length of a response that had to wait.
     pub(crate) fn note_response(&mut self, bytes: u64) {
         let faded = self.long_response_bytes - self.long_response_bytes.div_ceil(16);
         self.long_response_bytes = faded.max(bytes);
@@ -84,7 +84,7 @@ impl Context {
         self.sequence
     }
 
-    /// Adds what has to leave. Much of it becomes the send buffer itself, if that is empty, and is not copied.
+    /// Adds bytes to send. A large part replaces an empty send buffer, without a copy.
     #[inline]
     pub(crate) fn put_out(&mut self, mut bytes: Vec<u8>) {
         let out = &mut self.responder.out;
@@ -94,7 +94,7 @@ impl Context {
         }
     }
 
-    /// Empties the send buffer, and gives it back if it grew too long to be kept.
+    /// Empties the send buffer, and frees it if it grew too large to be kept.
     #[inline]
     pub(crate) fn clear_out(&mut self) {
         let out = &mut self.responder.out;

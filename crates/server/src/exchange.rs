@@ -1,6 +1,6 @@
-//! One request and its response, free of any protocol: how far both are, and what a handler may ask of them.
+//! One request and its response, independent of the protocol: the progress of both, and what a handler may do to them.
 //!
-//! How far the response is ([`Progress`]), and what a handler's commands do to it; whatever is not in the table is ignored:
+//! How a handler's commands change the response's progress ([`Progress`]). Anything not in the table is ignored:
 //!
 //! | progress | `Inform` | `Respond` | `Begin`, `BeginOpen` | `Stream` | `Write`, `WriteFile` | `Finish`, `FinishWith` | `Fail` |
 //! | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -9,7 +9,7 @@
 //! | `Pulled` | | | | | | | `Cut` |
 //! | `Done`, `Cut` | | | | | | | |
 //!
-//! What a `Begin` says may have no content (HEAD, 204, 304): then the response is `Done` with it, and the application is told.
+//! A response to `Begin` may have no content (HEAD, 204, 304). It is `Done` then, and the application is notified.
 
 pub(crate) mod content;
 pub(crate) mod output;
@@ -22,30 +22,30 @@ use crate::response::{FilePart, Response};
 
 use self::output::Output;
 
-/// How far the response is.
+/// Progress of the response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
-    /// The application has not begun to respond.
+    /// The application has not started to respond.
     Waiting,
     /// The head is written; the application writes the parts.
     Pushed,
     /// The head is written; the server asks the application for the parts.
     Pulled,
-    /// Complete.
+    /// The response is complete.
     Done,
-    /// Cut: the connection (or stream) ends after what is written.
+    /// Truncated: the connection (or stream) ends after what has been written.
     Cut,
 }
 
 /// How a protocol writes the parts of a response.
 pub(crate) trait Encoder {
-    /// Writes an interim response, if its recipient knows such.
+    /// Writes an interim response, if the recipient supports them.
     fn inform(&mut self, out: &mut Output, status: u16, field_section: &[u8]);
-    /// Writes a whole response. Gives the bytes of its content that are sent.
+    /// Writes a whole response. Returns the number of content bytes that are sent.
     fn respond(&mut self, out: &mut Output, responder: &mut Responder, response: &Response) -> u64;
-    /// Writes the head of a streamed response. False when nothing may follow.
+    /// Writes the head of a streamed response. Returns false if no content may follow.
     fn begin(&mut self, out: &mut Output, responder: &mut Responder, response: &Response) -> bool;
-    /// Drops the parts that follow: none may be sent.
+    /// Drops the following parts: none may be sent.
     fn drop_parts(&mut self);
     /// Writes a part of the content.
     fn part(&mut self, out: &mut Output, part: &[u8]);
@@ -53,16 +53,16 @@ pub(crate) trait Encoder {
     fn take_part(&mut self, out: &mut Output, part: Vec<u8>);
     /// Writes a part of the content that is in a file.
     fn file(&mut self, out: &mut Output, part: FilePart);
-    /// Ends the content. False when it is shorter than was said.
+    /// Ends the content. Returns false if it is shorter than announced.
     fn finish(&mut self, out: &mut Output, trailer_section: &[u8]) -> bool;
 }
 
-/// What a command did, as far as others have to know.
+/// The effect of a command beyond the exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Obeyed {
-    /// Nothing else.
+    /// None.
     Quietly,
-    /// The response ended before the application said so: it has to be told.
+    /// The response ended before the application ended it: the application has to be notified.
     EndedEarly,
 }
 
@@ -70,11 +70,11 @@ pub(crate) enum Obeyed {
 pub(crate) struct Exchange {
     pub(crate) id: ExchangeId,
     pub(crate) progress: Progress,
-    /// When the handler's time to begin its response started.
+    /// When the handler's time to start its response began.
     pub(crate) started_ms: u64,
-    /// Its handler has begun to respond, and holds the head back until its first part. Asked only when the handler's time is over.
+    /// The handler has started to respond and holds back the head until the first part. Updated only when the handler's time is over.
     pub(crate) has_begun: bool,
-    /// Written since the application was last told that all had left.
+    /// Something was written since the application was last notified that everything was sent.
     pub(crate) awaits_writable: bool,
     /// What waits to be sent.
     pub(crate) out: Output,
@@ -82,7 +82,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Does what a handler asks of its response.
+    /// Executes a handler's command.
     pub(crate) fn obey(
         &mut self,
         encoder: &mut impl Encoder,
@@ -181,7 +181,7 @@ impl Exchange {
         encoder.take_part(&mut self.out, part);
     }
 
-    /// Ends the content; cut, if it is shorter than was said.
+    /// Ends the content; truncated if it is shorter than announced.
     pub(crate) fn finish(&mut self, encoder: &mut impl Encoder, trailer_section: &[u8]) {
         self.progress = match encoder.finish(&mut self.out, trailer_section) {
             true => Progress::Done,
@@ -189,7 +189,7 @@ impl Exchange {
         };
     }
 
-    /// Ends the exchange so that its peer sees it. What is written before its first file still leaves.
+    /// Truncates the exchange so that the peer detects it. What has been written before the first file is still sent.
     pub(crate) fn cut(&mut self) {
         self.progress = Progress::Cut;
         self.out.drop_files();
@@ -199,7 +199,7 @@ impl Exchange {
         matches!(self.progress, Progress::Done | Progress::Cut)
     }
 
-    /// Memory that is held for it.
+    /// Memory held, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         let record = self.record.as_ref().map_or(0, |record| record.held_bytes());
         self.out.held_bytes() + record

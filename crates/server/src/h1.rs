@@ -1,24 +1,24 @@
-//! HTTP/1 over a link: requests in, responses out in their order (RFC 9112).
+//! HTTP/1 over a link: requests in, responses out in the same order (RFC 9112).
 //!
-//! Two things move independently. *Reading* ([`input`], [`content`]):
+//! Two state machines move independently. *Reading* ([`input`], [`content`]):
 //!
 //! | reading | event | reading then |
 //! | --- | --- | --- |
 //! | `Idle` | part of a head arrives | `Head` |
-//! | `Idle`, `Head` | a whole head arrives; the request may begin | `Idle` (the response is there, or an exchange is queued), `Content`, or `Closing` |
-//! | `Idle`, `Head` | a whole head arrives; the request may not begin yet | `Waiting` for what stops it |
+//! | `Idle`, `Head` | a whole head arrives; the request may start | `Idle` (the response is complete, or an exchange is queued), `Content`, or `Closing` |
+//! | `Idle`, `Head` | a whole head arrives; the request may not start yet | `Waiting` for what stops it |
 //! | `Idle`, `Head` | malformed input, `header_timeout_ms` | `Closing` |
 //! | `Idle` | `keep_alive_timeout_ms` | the link is closed |
-//! | `Waiting` | an exchange ends, the socket has room, the next turn comes | `Idle`, and on |
-//! | `Content` | its end is read and taken | `Idle`, `Waiting` if the next request is there, or `Closing` after the last one |
-//! | `Content` | it is too long, malformed, too slow, or cut by the peer's end | `Closing` |
-//! | any | a response that says `close`, or is cut, has left | `Closing` |
-//! | `Closing` | all responses have left | the link is closed |
+//! | `Waiting` | an exchange ends, the socket has room, the next turn starts | `Idle`, and continues |
+//! | `Content` | its end is read and taken | `Idle`, `Waiting` if the next request has arrived, or `Closing` after the last one |
+//! | `Content` | it is too long, malformed, too slow, or truncated by the peer's end | `Closing` |
+//! | any | a response with `close`, or a truncated one, has been sent | `Closing` |
+//! | `Closing` | all responses have been sent | the link is closed |
 //!
-//! *Responses* ([`output`]) are queued in request order while one before them is incomplete; one that has none before it is written
-//! straight to the worker's send buffer and never becomes an [`Queued`] exchange.
+//! *Responses* ([`output`]) are queued in request order while an earlier one is incomplete. Without an earlier one, a response is written
+//! straight to the worker's send buffer and never becomes a [`Queued`] exchange.
 //!
-//! Who owes the next move, and until when, is decided in [`deadlines`] alone.
+//! Only [`deadlines`] decides who owes the next move, and until when.
 
 mod content;
 mod deadlines;
@@ -46,15 +46,15 @@ use crate::id::ExchangeId;
 use crate::link::{Broken, Fate, Link, Turn};
 use crate::mailbox::Command;
 
-/// What the access log says of a request whose client left before there was a response: no status of HTTP's, but nginx's.
+/// The access log's status for a request whose client disconnected before the response. It is not an HTTP status; nginx uses it.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
-/// Exchanges for which a connection keeps room when it has none.
+/// Capacity of an empty queue that a connection keeps.
 const QUEUE_KEPT: usize = 4;
 
-/// What a request that has arrived waits for.
+/// What a received request waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum For {
-    /// An exchange before it, or room for its response; or nothing any more, so that it is next when this turn goes on.
+    /// An earlier exchange, or room for its response. Or nothing any more: it starts when this turn continues.
     Exchange,
     /// The socket.
     Socket,
@@ -62,14 +62,14 @@ enum For {
     Turn,
 }
 
-/// How a connection ends that reads no more.
+/// How a connection ends after it has stopped reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ending {
-    /// All that its peer sent was read, as far as is known.
+    /// Everything that the peer sent was read, as far as is known.
     Read,
-    /// The peer sent more than is read.
+    /// The peer sent more than was read.
     Unread,
-    /// Its end would be taken for the end of a response that was cut.
+    /// A response was truncated, and an ordinary close would look like its end.
     Cut,
 }
 
@@ -79,20 +79,20 @@ enum Reading {
     Idle,
     /// The rest of a head; `input` holds its start.
     Head,
-    /// Nothing: `input` begins with a request that may not begin yet.
+    /// Nothing: `input` starts with a request that may not start yet.
     Waiting(For),
-    /// The content of the request that was begun last.
+    /// The content of the last started request.
     Content(Box<Incoming>),
     /// Nothing more.
     Closing(Ending),
 }
 
-/// One connection that speaks HTTP/1.
+/// One HTTP/1 connection.
 pub(crate) struct H1 {
     reading: Reading,
     /// Input that could not be used yet.
     input: Vec<u8>,
-    /// Requests whose responses have not left, in order.
+    /// Requests whose responses have not been sent, in order.
     queue: VecDeque<Queued>,
     window: Window,
     /// Start of the current wait for a request (`Idle`) or its head (`Head`).
@@ -130,7 +130,7 @@ impl H1 {
         self.settle(turn)
     }
 
-    /// Memory for content of which the application says where it belongs; what is read there is passed on with [`H1::filled`].
+    /// The application's memory for content. What is read into it is reported with [`H1::filled`].
     pub(crate) fn room<'a, A: App>(
         &self,
         context: &Context,
@@ -142,7 +142,7 @@ impl H1 {
         }
     }
 
-    /// Whether what comes now begins a request, or goes on with its head.
+    /// Whether the next input starts a request or continues its head.
     #[inline]
     pub(crate) fn waits_for_request(&self) -> bool {
         matches!(self.reading, Reading::Idle | Reading::Head)
@@ -153,7 +153,7 @@ impl H1 {
         !self.input.is_empty()
     }
 
-    /// The peer sends no more: the handlers at work are told when it seems to be gone, also while what it sent before waits to be read.
+    /// The peer sends no more. Its handlers are notified when it seems to be gone, even if earlier input has not been read.
     pub(crate) fn peer_ended<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         let now_ms = turn.now_ms();
         turn.link.note_peer_end(now_ms);
@@ -162,13 +162,13 @@ impl H1 {
         }
     }
 
-    /// Exchanges whose handlers are at work.
+    /// Exchanges whose handlers are running.
     fn open_exchanges(&self) -> impl Iterator<Item = &Exchange> {
         let exchanges = self.queue.iter().map(|queued| &queued.exchange);
         exchanges.filter(|exchange| !exchange.is_ended())
     }
 
-    /// The socket takes bytes again.
+    /// The socket accepts bytes again.
     pub(crate) fn writable<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
         let is_followed = self.is_followed();
         if turn.link.resume(turn.context, is_followed) == Err(Broken) {
@@ -181,7 +181,7 @@ impl H1 {
         self.settle(turn)
     }
 
-    /// Does what a handler posted. Nothing is sent before [`H1::settle`].
+    /// Executes a command that a handler posted. Nothing is sent before [`H1::settle`].
     pub(crate) fn obey<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
@@ -194,7 +194,7 @@ impl H1 {
         }
     }
 
-    /// The next turn has come: goes on with what waited for it.
+    /// Continues with what waited for this turn.
     pub(crate) fn go_on<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
         if matches!(self.reading, Reading::Waiting(For::Turn)) {
             self.resume(turn);
@@ -202,7 +202,7 @@ impl H1 {
         self.settle(turn)
     }
 
-    /// Tells every handler that still works for this connection that it is over.
+    /// Notifies every handler still working for this connection that it has ended.
     pub(crate) fn abandon<A: App>(&mut self, turn: &mut Turn<'_, A>, why: Abort) -> Fate {
         let mut is_owed =
             turn.link.is_full() || matches!(self.reading, Reading::Closing(Ending::Cut));
@@ -211,7 +211,7 @@ impl H1 {
             let exchange = &mut queued.exchange;
             is_owed |= exchange.progress != Progress::Waiting;
             if !exchange.is_ended() {
-                // A panic of the application must not keep the others from being told.
+                // If the application panics, the other handlers must still be notified.
                 let _ = catch_unwind(AssertUnwindSafe(|| turn.app.abort(exchange.id, why)));
             }
             log_abandoned(turn.context, &mut queued);
@@ -222,7 +222,7 @@ impl H1 {
         }
     }
 
-    /// Refuses a request of which nothing was read.
+    /// Refuses a request that was not read.
     pub(crate) fn refuse_unread<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
@@ -242,7 +242,7 @@ impl H1 {
         }
     }
 
-    /// Memory that is held for it.
+    /// Memory held, in bytes.
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
         let is_bare = self.input.capacity() == 0 && self.queue.capacity() == 0;
@@ -262,7 +262,7 @@ impl H1 {
         self.input.capacity() + self.queue.capacity() * size_of::<Queued>() + exchanges
     }
 
-    /// A turn took from one time to another: a wait that began in it began at its end.
+    /// The clock moved during a turn: a wait that started in it counts from its end.
     #[cold]
     pub(crate) fn turn_took(&mut self, from_ms: u64, to_ms: u64) {
         if self.since_ms >= from_ms {
@@ -273,7 +273,7 @@ impl H1 {
         }
     }
 
-    /// Reads no further request, but the rest of a content whose handler may still ask for it.
+    /// Reads no further request, but the rest of a content that a handler may still ask for.
     fn read_no_request(&mut self) {
         match &mut self.reading {
             Reading::Content(incoming) => incoming.is_persistent = false,
@@ -289,7 +289,7 @@ impl H1 {
         }
     }
 
-    /// Reads no more.
+    /// Stops reading.
     fn stop_reading(&mut self, ending: Ending) {
         let ending = match (&self.reading, ending) {
             (Reading::Closing(before @ (Ending::Unread | Ending::Cut)), Ending::Read) => *before,
@@ -300,7 +300,7 @@ impl H1 {
     }
 }
 
-/// Writes the access log's line of an exchange that was given up.
+/// Writes the access log's line of an abandoned exchange.
 fn log_abandoned(context: &mut Context, queued: &mut Queued) {
     if let Some(record) = &mut queued.exchange.record {
         if record.status == 0 {

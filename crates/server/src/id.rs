@@ -1,13 +1,13 @@
-//! Names of connections and exchanges, which are never used again for another.
+//! Identifiers of connections and exchanges. They are never reused.
 
-/// Names one connection: its place among the open ones, and which of the connections that have had the place.
+/// Identifies a connection: its slot among the open ones, and the generation of that slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ConnectionId {
     pub(crate) key: u32,
     pub(crate) generation: u32,
 }
 
-/// Names one request on one connection for as long as it is open; never used again for another.
+/// Identifies a request on a connection while it is open. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ExchangeId {
     pub(crate) connection: u32,
@@ -15,7 +15,7 @@ pub struct ExchangeId {
 }
 
 impl ExchangeId {
-    /// The place of its connection among the open ones: small, and used again for another when this one has ended.
+    /// The slot of its connection: a small number, reused after the connection has ended.
     pub fn connection(self) -> u32 {
         self.connection
     }

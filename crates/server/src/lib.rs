@@ -1,9 +1,10 @@
 //! The HTTP server without an application: joins [`wire`] (bytes and events) and [`net`] (sockets and time).
 //!
-//! One [`Worker`] is one thread's server: it owns a poller, its listeners and its connections, and calls an [`App`] for each request.
-//! Nothing here knows Python, and only `h1` and what it writes with know HTTP/1. Read `reactor.rs` for one pass, then `connection.rs` for one connection's life, then `h1.rs`.
+//! A [`Worker`] is the server of one thread. It owns a poller, its listeners and its connections, and calls an [`App`] for each request.
+//! Nothing here depends on Python, and only `h1` and the modules it encodes with know HTTP/1. Read `reactor.rs` for one pass, then
+//! `connection.rs` for the life of a connection, then `h1.rs`.
 //!
-//! Arrows point one way: `reactor` -> `connection` -> `h1` -> `exchange`, `link` -> `context`, `app`; everything else is below.
+//! Dependencies point one way: `reactor` -> `connection` -> `h1` -> `exchange`, `link` -> `context`, `app`; everything else is below.
 
 mod access_log;
 mod app;

@@ -3,37 +3,37 @@
 use crate::setting::{Setting, settings};
 
 settings! {
-    /// How much one worker takes from its peers. All are on by default; 0 is refused by the option table where it makes no sense.
+    /// Resources that peers can use in one worker. All are on by default; the option table refuses 0 where it makes no sense.
     Limits, "limit", {
         request_line_bytes_max: 8192, "bytes",
-            "Longest request line; beyond it the response is 414. RFC 9112 section 3 asks for at least 8000.";
+            "Maximum length of the request line; longer ones get 414. RFC 9112 section 3 recommends at least 8000.";
         header_section_bytes_max: 32768, "bytes",
-            "Longest header section; beyond it the response is 431. Browsers with many cookies stay below 16 KiB.";
+            "Maximum length of the header section; longer ones get 431. Browsers with many cookies stay below 16 KiB.";
         field_lines_max: 100, "count",
-            "Most field lines in a header section; beyond it the response is 431. Bounds the work per request, not only its bytes.";
+            "Maximum number of field lines in a header section; more get 431. Limits the work per request, not only its length.";
         body_bytes_max: 16777216, "bytes",
-            "Longest content of a request; beyond it the response is 413, at once where Content-Length announces it.";
+            "Maximum length of a request's content; longer ones get 413, at once if Content-Length announces it.";
         content_buffer_bytes_max: 65536, "bytes",
-            "Content that is held for a handler which reads it piece by piece; beyond it the peer is made to wait.";
+            "Maximum content held for a handler that reads it in parts; beyond it the server stops reading from the peer.";
         send_buffer_bytes_max: 262144, "bytes",
-            "Responses that wait for a peer to read them, or for their turn; beyond it no further request of that connection is begun.";
+            "Maximum unsent response bytes of a connection; beyond it none of its further requests is started.";
         pipelined_exchanges_max: 16, "count",
-            "Pipelined requests of one connection in work at the same time; beyond it reading pauses.";
+            "Maximum pipelined requests of one connection that run concurrently; beyond it reading pauses.";
         queued_requests_max: 1024, "count",
-            "Requests that wait for a thread to call a WSGI application; for one more the response is 503. Counts requests, not connections: idle ones take no place.";
+            "Maximum requests that wait for a thread to call a WSGI application; one more gets 503. Idle connections do not count.";
         whole_content_bytes_max: 1048576, "bytes",
-            "Content of known length that is read before a thread calls a WSGI application with it, so that a slow upload holds no thread; a longer one is read by the application as it arrives. Chunked content is always read before.";
+            "Maximum length of content that is read completely before a thread calls a WSGI application, so that a slow upload occupies no thread. The application reads longer content as it arrives. Chunked content is always read first.";
         connections_max: 16384, "count",
-            "Open connections of one worker. One more waits for another worker that has room; if all are full, the response is 503, and it is closed.";
+            "Maximum open connections of one worker. One more waits for a worker that has room; if all are full, it gets 503 and is closed.";
     }
 }
 
-/// Bytes that one read may bring: the worker's shared receive buffer.
+/// Maximum bytes of one read: the size of the worker's shared receive buffer.
 pub(crate) const RECEIVE_BYTES: usize = 65_536;
 
 impl Limits {
-    /// The most bytes that one connection can make the server hold besides its responses' own size and what its handlers keep: an
-    /// incomplete head and those of the requests in work, content, the send buffer, and what the kernel gave in one read.
+    /// Maximum bytes that one connection can make the server hold, apart from the length of its responses and what its handlers keep: an
+    /// incomplete head and those of the running requests, content, the send buffer, and the result of one read.
     pub fn connection_bytes_max(&self) -> u64 {
         let head = self
             .request_line_bytes_max

@@ -1,16 +1,16 @@
-//! A transport and what waits on it: bytes that the socket refused, how fast the peer takes them, what the socket is watched for, and
-//! the close in two steps. Knows no protocol.
+//! A transport and its buffers: bytes that the socket did not accept, how fast the peer takes them, what the socket is watched for, and
+//! closing in two steps. Independent of the protocol.
 //!
 //! | sending | means | who moves next |
 //! | --- | --- | --- |
-//! | `Open` | the socket takes bytes | the protocol |
-//! | `Full` | the socket refused bytes (which may be a file's), and some may wait here | the peer, at its [`Pace`] |
-//! | `Arriving` | all is sent, and was not acknowledged when somebody looked | the peer, at its pace |
+//! | `Open` | the socket accepts bytes | the protocol |
+//! | `Full` | the socket did not accept bytes (possibly a file's), and some may wait here | the peer, at its [`Pace`] |
+//! | `Arriving` | everything is sent, but was not acknowledged at the last check | the peer, at its pace |
 //!
 //! | receiving | means |
 //! | --- | --- |
 //! | `Open` | the peer may send more |
-//! | `Ending` | the kernel says that the peer sends no more; what it sent before may be unread |
+//! | `Ending` | the kernel reports that the peer sends no more; what it sent before may be unread |
 //! | `Ended` | the end was read |
 
 mod backlog;
@@ -35,20 +35,20 @@ pub(crate) struct Turn<'a, A> {
     pub(crate) app: &'a mut A,
 }
 
-/// What becomes of a connection after its turn.
+/// What happens to a connection after its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     /// Its socket, its application or its deadline moves it next.
     Open,
-    /// It has more to do, and goes on when others had their turn.
+    /// It has more to do, and continues after the other connections' turns.
     Again,
-    /// All is said: it is closed in two steps. `has_unread` when the peer sent more than was read.
+    /// It has finished: it is closed in two steps. `has_unread` if the peer sent more than was read.
     End { has_unread: bool },
-    /// It ends before all is said: it is reset as soon as what was sent has arrived.
+    /// It was truncated: it is reset as soon as what was sent has arrived.
     Cut,
     /// It is closed at once: nothing is owed.
     Close,
-    /// It is cut: the peer must not take its end for the end of a response.
+    /// It is reset now: an ordinary close would look like the end of a response.
     Reset,
 }
 
@@ -65,23 +65,23 @@ enum Sending {
     Arriving(Box<Backlog>),
 }
 
-/// What the poller knows of the socket.
+/// What the poller watches the socket for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Watch {
     None,
     For(Interest),
-    /// As `For`; but the last read may have left something, which an edge-triggered set does not report again.
+    /// As `For`, but the last read may have left input, which an edge-triggered set does not report again.
     Missed(Interest),
 }
 
-/// Whether a peer takes what it is sent.
+/// Whether a peer receives what it is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Delivery {
-    /// All of it has arrived.
+    /// Everything has arrived.
     Complete,
-    /// It takes its time, and has some left.
+    /// Some has not arrived, and the peer is within its time.
     UnderWay,
-    /// It has used up its time.
+    /// The peer has used up its time.
     Stuck,
 }
 
@@ -89,10 +89,10 @@ pub(crate) enum Delivery {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Broken;
 
-/// A response of at most so many bytes leaves with the first packets of a connection (RFC 6928): closing right after it loses nothing.
+/// A response of at most this length fits into the first packets of a connection (RFC 6928): closing right after it loses nothing.
 const PROMPT_BYTES: u64 = 14_600;
 
-/// More than this at once takes a slow peer longer than it takes the kernel: it is looked at when it has arrived.
+/// Sending more than this takes a slow peer longer than the kernel, so its arrival is checked.
 const LARGE_BYTES: usize = 65_536;
 
 /// One end of a connection.
@@ -107,11 +107,11 @@ pub(crate) struct Link {
     watch: Watch,
     /// The kernel resets the connection when the socket is closed.
     is_guarded: bool,
-    /// All bytes that the socket took.
+    /// Total bytes that the socket accepted.
     sent_bytes: u64,
-    /// The last time the socket took bytes, or told that the peer sends no more.
+    /// The last time the socket accepted bytes or reported that the peer sends no more.
     moved_ms: u64,
-    /// Once the peer has ended its side while something was owed to it.
+    /// Set once the peer has ended its side while something was owed to it.
     departure: Option<Box<Departure>>,
 }
 
@@ -145,13 +145,13 @@ impl Link {
         self.transport.receive(buffer)
     }
 
-    /// Reads into memory of which nothing has been written; see [`Link::note`].
+    /// Reads into uninitialized memory; see [`Link::note`].
     pub(crate) fn receive_into(&self, room: &mut [std::mem::MaybeUninit<u8>]) -> Received {
         self.transport.receive_into(room)
     }
 
-    /// Notes what a read into room for `room_bytes` brought: whether it may have left something, and the peer's end. `has_ended` when the
-    /// kernel said so with the event.
+    /// Records the result of a read into `room_bytes` of memory: whether input may be left, and the peer's end. `has_ended` if the kernel
+    /// reported the end with the event.
     #[inline]
     pub(crate) fn note(
         &mut self,
@@ -181,7 +181,7 @@ impl Link {
         }
     }
 
-    /// The peer sends no more, though there may be something to read.
+    /// The peer sends no more, although there may be unread input.
     pub(crate) fn note_peer_end(&mut self, now_ms: u64) {
         if self.receiving == Receiving::Open {
             self.receiving = Receiving::Ending;
@@ -194,13 +194,13 @@ impl Link {
         self.receiving != Receiving::Open
     }
 
-    /// Whether everything that the peer sent is read.
+    /// Whether everything that the peer sent has been read.
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
         self.receiving == Receiving::Ended
     }
 
-    /// The peer sends no more, and a handler works for it: from now on it is observed whether it is still there.
+    /// The peer sends no more while a handler works for it: starts to check whether the peer is still present.
     pub(crate) fn doubt_peer(&mut self, now_ms: u64) {
         if self.departure.is_none() {
             let departure = Departure::new(self.acknowledged_bytes(), now_ms);
@@ -208,21 +208,21 @@ impl Link {
         }
     }
 
-    /// When to look whether a peer that sends no more is still there; never, if that is known or not in doubt.
+    /// When to check whether a peer that sends no more is still present; never, if that is known or not in doubt.
     pub(crate) fn departure_check_ms(&self) -> u64 {
         self.departure
             .as_ref()
             .map_or(u64::MAX, |departure| departure.check_ms())
     }
 
-    /// Whether a peer that sends no more was found to take nothing any more either.
+    /// Whether a peer that sends no more appears not to receive either.
     pub(crate) fn seems_gone(&self) -> bool {
         self.departure
             .as_ref()
             .is_some_and(|departure| departure.is_complete())
     }
 
-    /// Looks whether the peer is still there. True when it has just been found gone.
+    /// Checks whether the peer is still present. Returns true when it is first detected to be gone.
     pub(crate) fn check_departure(&mut self, now_ms: u64) -> bool {
         let is_owed = self.is_full() || self.transport.unacknowledged_bytes() > 0;
         let acknowledged = self.acknowledged_bytes();
@@ -233,23 +233,23 @@ impl Link {
 
     // Sending.
 
-    /// Whether the socket takes nothing now.
+    /// Whether the socket accepts nothing now.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         matches!(self.sending, Sending::Full(_))
     }
 
-    /// Whether what was sent had not arrived when it was looked at.
+    /// Whether what was sent had not arrived at the last check.
     pub(crate) fn is_arriving(&self) -> bool {
         matches!(self.sending, Sending::Arriving(_))
     }
 
-    /// When the socket last took bytes, or the peer ended its side.
+    /// When the socket last accepted bytes, or the peer ended its side.
     pub(crate) fn moved_ms(&self) -> u64 {
         self.moved_ms
     }
 
-    /// Bytes of responses that are kept here.
+    /// Bytes of responses that are held here.
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.sending {
             Sending::Open => 0,
@@ -257,8 +257,8 @@ impl Link {
         }
     }
 
-    /// Sends the context's send buffer and keeps what the socket refuses. With `is_followed`, a file or the end of the connection follows
-    /// at once, and leaves in the same packet.
+    /// Sends the context's send buffer and keeps what the socket does not accept. With `is_followed`, a file or the end of the connection
+    /// follows at once and shares the last packet.
     #[inline]
     pub(crate) fn flush(&mut self, context: &mut Context, is_followed: bool) -> Result<(), Broken> {
         if let Sending::Full(backlog) = &mut self.sending {
@@ -272,7 +272,7 @@ impl Link {
         result
     }
 
-    /// If all that was under way has arrived, what is sent now has its own time.
+    /// If everything sent before has arrived, what is sent now gets its own time.
     #[inline]
     fn note_arrival(&mut self) {
         if self.is_arriving() && self.transport.unacknowledged_bytes() == 0 {
@@ -312,7 +312,7 @@ impl Link {
         }
     }
 
-    /// A backlog for a socket that has just become full.
+    /// Creates the backlog of a socket that has just become full.
     #[cold]
     fn blocked(&mut self, context: &Context) -> Box<Backlog> {
         match std::mem::replace(&mut self.sending, Sending::Open) {
@@ -327,7 +327,7 @@ impl Link {
     }
 
     fn acknowledged_bytes(&self) -> i64 {
-        // Negative on a UNIX socket, where the kernel counts its overhead.
+        // Negative on a UNIX socket, for which the kernel counts its overhead.
         self.sent_bytes as i64 - self.transport.unacknowledged_bytes() as i64
     }
 
@@ -339,14 +339,14 @@ impl Link {
         self.was_sent(context, count);
     }
 
-    /// So many bytes were sent while the application was called.
+    /// `bytes` were sent during the application's call.
     #[cold]
     pub(crate) fn was_sent(&mut self, context: &mut Context, count: usize) {
         self.note_arrival();
         self.took(context, count);
     }
 
-    /// The socket takes bytes again: sends what waits.
+    /// The socket accepts bytes again: sends what waits.
     pub(crate) fn resume(
         &mut self,
         context: &mut Context,
@@ -369,7 +369,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sends from a file as [`Transport::send_file`] does; a socket that takes nothing is noted.
+    /// Sends from a file as [`Transport::send_file`] does, and records a full socket.
     pub(crate) fn send_file<A: App>(
         &mut self,
         context: &mut Context,
@@ -388,7 +388,7 @@ impl Link {
         sent
     }
 
-    /// What waited for the socket is a file that is not sent any more.
+    /// The file that waited for the socket is not sent any more.
     pub(crate) fn drop_file(&mut self) {
         if let Sending::Full(backlog) = &self.sending
             && backlog.is_empty()
@@ -397,7 +397,7 @@ impl Link {
         }
     }
 
-    /// When to look again how much the peer has taken; never, if nothing is known to be under way.
+    /// When to check again how much the peer has received; never, if nothing is known to be under way.
     pub(crate) fn delivery_check_ms(&self) -> u64 {
         match &self.sending {
             Sending::Open => u64::MAX,
@@ -405,7 +405,7 @@ impl Link {
         }
     }
 
-    /// Looks how much the peer has taken.
+    /// Checks how much the peer has received.
     pub(crate) fn check_delivery(&mut self, context: &Context) -> Delivery {
         let acknowledged = self.acknowledged_bytes();
         let is_complete = self.transport.unacknowledged_bytes() == 0 && !self.is_full();
@@ -425,7 +425,7 @@ impl Link {
         }
     }
 
-    /// A turn took from one time to another: what began in it began at its end.
+    /// The clock moved during a turn: a wait that started in it counts from its end.
     pub(crate) fn turn_took(&mut self, from_ms: u64, to_ms: u64, context: &Context) {
         if self.moved_ms >= from_ms {
             self.moved_ms = to_ms;
@@ -437,7 +437,7 @@ impl Link {
 
     // Watching.
 
-    /// Watches the socket for reading if `is_read`, for room if it is full, and for the peer's end until that is known.
+    /// Watches the socket for input if `is_read`, for room if it is full, and for the peer's end until that is known.
     #[inline]
     pub(crate) fn update_watch(&mut self, poller: &Poller, is_read: bool) {
         let wanted = Interest {
@@ -457,7 +457,7 @@ impl Link {
             Watch::None => poller.add_edge(socket, token, wanted),
             Watch::For(_) | Watch::Missed(_) => poller.modify_edge(socket, token, wanted),
         };
-        // Failing (the system's limit of watches) leaves the connection to its deadline.
+        // If this fails (the system's limit of watches), only the deadline ends the connection.
         if watched.is_ok() {
             self.watch = Watch::For(wanted);
         }
@@ -465,17 +465,17 @@ impl Link {
 
     // Closing.
 
-    /// Nothing follows, though it was said: a file had nothing, and the kernel keeps what precedes it for a while.
+    /// Sends held bytes now: a file that should have followed was empty, and the kernel delays what precedes it.
     pub(crate) fn push(&self) {
         self.transport.push();
     }
 
-    /// Whether the peer can be shown a reset; on a UNIX socket it sees an ordinary end.
+    /// Whether the peer can detect a reset. On a UNIX socket it sees an ordinary end.
     pub(crate) fn can_reset(&self) -> bool {
         matches!(self.client, Peer::Internet(_))
     }
 
-    /// Whether the end of this process, however it ends, is to reset the connection: as long as its end would be taken for the end of a
+    /// Whether the end of this process is to reset the connection, however it ends. On while an ordinary close would look like the end of a
     /// response.
     pub(crate) fn guard(&mut self, is_on: bool) {
         if self.is_guarded != is_on {
@@ -484,8 +484,8 @@ impl Link {
         }
     }
 
-    /// First step: ends our sending side. True when the second has to wait, because closing now could reset away what the peer has not
-    /// read: it sent more than was read, or much is still on its way.
+    /// First step: shuts down the sending side. Returns true if the second step has to wait, because closing now could destroy data that
+    /// the peer has not read: it sent more than was read, or much is still on its way.
     pub(crate) fn shut(&mut self, has_unread: bool) -> bool {
         let has_unread = || has_unread || self.transport.unread_bytes() > 0;
         let is_on_its_way = || {
@@ -499,8 +499,8 @@ impl Link {
         waits
     }
 
-    /// Second step: the socket is let go. Where a child may hold a copy of its descriptor, that neither keeps it open nor has its events
-    /// reported here.
+    /// Second step: closes the socket. A child process may hold a copy of the descriptor; that copy neither keeps the connection open nor
+    /// causes events here.
     pub(crate) fn close(self, poller: &Poller, fate: Fate) {
         let is_copied = net::has_forked();
         if is_copied && self.watch != Watch::None {
@@ -517,7 +517,7 @@ impl Link {
 }
 
 impl ConnectionId {
-    /// What the poller knows it by.
+    /// Its token in the poller.
     pub(crate) fn token(self) -> Token {
         Token::from(self.generation) << 32 | Token::from(self.key)
     }

@@ -1,46 +1,46 @@
-//! Responses that come later: what handlers post and the reactor takes at the start of its next pass.
+//! Responses that are not complete when the call returns: handlers post them, and the reactor takes them at the start of its next pass.
 //!
-//! A handler never touches a connection. So nothing is borrowed twice when Python calls back into the server, and all responses that
-//! became ready in one turn of the event loop leave in one write per connection.
+//! A handler never touches a connection. So nothing is borrowed twice when Python calls back into the server, and all responses that became
+//! ready in one iteration of the event loop are sent with one write per connection.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::id::ExchangeId;
 use crate::response::{FilePart, Response};
 
-/// What a handler asks of the connection of its exchange.
+/// A handler's command to the connection of its exchange.
 #[derive(Debug)]
 pub enum Command {
-    /// Give me the next part of the content ([`crate::App::content`]).
+    /// Requests the next part of the content ([`crate::App::content`]).
     Read,
-    /// An interim response, 102 to 199 but for 101, with encoded field lines (RFC 9110 section 15.2). It leaves in its request's order.
-    /// Nothing is sent to HTTP/1.0, nor once the response has begun.
+    /// An interim response, 102 to 199 except 101, with encoded field lines (RFC 9110 section 15.2). It is sent in its request's order.
+    /// Nothing is sent to HTTP/1.0, nor after the response has started.
     Inform {
         /// The status code.
         status: u16,
         /// Encoded field lines, each with its CRLF.
         fields: Vec<u8>,
     },
-    /// This is the response.
+    /// The whole response.
     Respond(Response),
-    /// The response begins: its head. Parts follow as `Write`, then `Finish` (content of the response is ignored).
+    /// The head of the response. Parts follow as `Write`, then `Finish`. The content of the `Response` is ignored.
     Begin(Response),
-    /// As `Begin`, but the response stays open until `Finish` even if no content may follow its head, so that its writer learns of the
-    /// client's end.
+    /// As `Begin`, but the response stays open until `Finish` even if it may have no content, so that its writer is notified when the
+    /// client disconnects.
     BeginOpen(Response),
-    /// As `Begin`, but the server asks for the parts with [`crate::App::pull`].
+    /// As `Begin`, but the server requests the parts with [`crate::App::pull`].
     Stream(Response),
     /// A part of the content.
     Write(Vec<u8>),
-    /// A part of the content that is part of a file. Only after `Begin`.
+    /// A part of the content, taken from a file. Only after `Begin`.
     WriteFile(FilePart),
     /// The response is complete.
     Finish,
-    /// The response is complete, and ends with a trailer section: encoded field lines, each with its CRLF. They are dropped if the content
-    /// is not chunked. Whether the client accepts them ([`crate::Head::accepts_trailers`]), and whether those names are allowed there
-    /// ([`wire::may_be_trailer`]), the application has to know.
+    /// The response is complete and ends with a trailer section: encoded field lines, each with its CRLF. They are dropped if the content
+    /// is not chunked. The application has to check whether the client accepts them ([`crate::Head::accepts_trailers`]) and whether these
+    /// names are allowed ([`wire::may_be_trailer`]).
     FinishWith(Vec<u8>),
-    /// The response cannot be completed: cut the connection so that the peer notices.
+    /// The response cannot be completed: close the connection so that the peer detects it.
     Fail,
 }
 
@@ -63,7 +63,7 @@ impl Mailbox {
         commands.is_empty()
     }
 
-    /// Posts what was taken and could not be done, before everything that was posted since.
+    /// Returns commands that were taken and could not be executed, ahead of everything that was posted since.
     pub(crate) fn give_back(&self, left: Vec<(ExchangeId, Command)>) {
         let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         commands.splice(..0, left);

@@ -1,8 +1,8 @@
-//! A minimum rate with a bounded credit, for content that comes in and for responses that go out.
+//! A minimum rate with a bounded credit, for incoming content and outgoing responses.
 //!
-//! A peer has a credit of time. While it is waited for, the credit runs out; every byte that it moves adds what the byte may take at the
-//! minimum rate, up to a bound. So a peer may pause, but not for longer than the bound, however fast it was before; and one that is
-//! slower than the rate for long comes to its end.
+//! A peer has a credit of time, which runs out while the server waits for it. Every byte that it moves adds the time that the byte takes at
+//! the minimum rate, up to a bound. So a peer may pause, but not for longer than the bound, however fast it was before. A peer that stays
+//! below the rate runs out of credit.
 
 /// The rate, and how long a pause may be.
 #[derive(Clone, Copy, Debug)]
@@ -16,12 +16,12 @@ pub(crate) struct Rule {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     credit_us: u64,
-    /// Since when the peer is waited for, as far as the credit is accounted.
+    /// When the server started to wait for the peer, as far as the credit is accounted.
     runs: Option<u64>,
 }
 
 impl Pace {
-    /// A credit of so many milliseconds that does not run yet.
+    /// A credit in milliseconds that does not run yet.
     pub(crate) fn new(credit_ms: u64) -> Pace {
         Pace {
             credit_us: credit_ms.saturating_mul(1000),
@@ -29,18 +29,18 @@ impl Pace {
         }
     }
 
-    /// The peer is waited for.
+    /// The server waits for the peer.
     pub(crate) fn run(&mut self, now_ms: u64) {
         self.runs.get_or_insert(now_ms);
     }
 
-    /// The peer is not waited for.
+    /// The server does not wait for the peer.
     pub(crate) fn pause(&mut self, now_ms: u64) {
         self.account(now_ms);
         self.runs = None;
     }
 
-    /// The peer has moved so many bytes.
+    /// The peer has moved `bytes`.
     pub(crate) fn earn(&mut self, bytes: u64, rule: Rule, now_ms: u64) {
         if bytes == 0 {
             return;
@@ -50,13 +50,13 @@ impl Pace {
             0 => most_us,
             rate => bytes.saturating_mul(1_000_000) / rate,
         };
-        // Earned before it is spent: when in the time since the last account the bytes moved is not known.
+        // Earned before it is spent: it is not known when the bytes moved.
         self.credit_us = self.credit_us.saturating_add(earned_us);
         self.account(now_ms);
         self.credit_us = self.credit_us.min(most_us.max(1));
     }
 
-    /// What took from one time to another was not the peer's: a wait that began in it began at its end.
+    /// The time between the two was not the peer's: a wait that started in it counts from its end.
     pub(crate) fn skip(&mut self, from_ms: u64, to_ms: u64) {
         self.runs = self.runs.map(|since_ms| match since_ms >= from_ms {
             true => since_ms.max(to_ms),
@@ -72,7 +72,8 @@ impl Pace {
         }
     }
 
-    /// When the credit is used up if nothing moves, and if no more than `credit_ms_max` of it counts; never, if the peer is not waited for.
+    /// When the credit is used up if nothing moves and at most `credit_ms_max` of it counts; never, if the server does not wait for the
+    /// peer.
     pub(crate) fn end_ms(&self, credit_ms_max: u64) -> u64 {
         let credit_ms = self.credit_us.div_ceil(1000).min(credit_ms_max);
         self.runs

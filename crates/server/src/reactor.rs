@@ -1,11 +1,11 @@
-//! One thread's server: the pass of the reactor over its connections.
+//! The server of one thread: passes of the reactor over its connections.
 //!
-//! A pass is [`Worker::before_wait`] (what handlers posted meanwhile), [`Worker::wait`], [`Worker::dispatch`]. It is in three parts so
-//! that the owner can let go of locks of its own while it waits, and can look after descriptors of its own that are in the same set.
+//! A pass is [`Worker::before_wait`] (commands that handlers posted), [`Worker::wait`] and [`Worker::dispatch`]. The parts are separate so
+//! that the owner can release its locks while it waits, and can handle its own descriptors in the same set.
 //!
-//! Nobody owns a pass. A connection has a turn of about 10 ms ([`crate::share`]); one that has more to do goes to the end of the queue of
-//! turns. A pass ends after some 20 ms, or 10 if callbacks of the owner's loop wait, and leaves the rest to the next, so that timers, signals and the
-//! loop are not kept waiting.
+//! Passes are bounded. A connection has a turn of about 10 ms ([`crate::share`]); if it has more to do, it goes to the end of the queue of
+//! turns. A pass ends after about 20 ms, or 10 if callbacks of the owner's event loop wait, and leaves the rest to the next, so that
+//! timers, signals and the event loop are not delayed.
 
 mod accept;
 mod interlude;
@@ -25,7 +25,7 @@ use net::{Clock, Events, Interest, Interrupted, Peer, Poller, TimerWheel, Token,
 use slab::Slab;
 
 use self::accept::Accepting;
-use self::interlude::Untold;
+use self::interlude::Postponed;
 use crate::access_log::AccessLog;
 use crate::app::App;
 use crate::batch;
@@ -39,75 +39,75 @@ use crate::mailbox::{Command, Mailbox};
 use crate::responder::Stamp;
 use crate::timeouts::Timeouts;
 
-/// What is read before any of it is served goes side by side into the receive buffer; not in steps of 4 KiB, of which the processor's first
-/// cache keeps few.
+/// Space per connection in the receive buffer when several are read before any is served. Not a multiple of 4 KiB: the processor's first
+/// cache would keep few of such blocks.
 const AHEAD_BYTES: usize = 17 * 1024;
-/// Connections that are read from before the first of them is served.
+/// Maximum connections that are read before the first of them is served.
 const AHEAD_MAX: usize = batch::RESPONSES_MAX;
-/// Connections over the limit that are told so at the same time; beyond that they are closed without a word.
+/// Connections over the limit that are refused with a response at the same time; more are closed without one.
 const TURNED_AWAY_MAX: usize = 64;
 
-/// Why what a connection left in the send buffer ends it.
+/// The reason for closing a connection that left bytes in the send buffer.
 const LEFT_OVER: &str = "one connection's responses must never reach another";
 
-/// Tokens of connections are below: a generation and a key, of 31 and 32 bits.
+/// Connection tokens are smaller: a generation of 31 bits and a key of 32 bits.
 const LISTENER: Token = 1 << 63;
 const FOREIGN: Token = LISTENER | 1 << 32;
 /// Another worker asks this one to accept.
 const ASKED: Token = FOREIGN + 1;
 const GENERATIONS: u32 = 1 << 31;
 
-/// What a worker is told when it is made.
+/// Settings of a worker.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Config {
-    /// Bytes and counts.
+    /// Limits in bytes and counts.
     pub limits: Limits,
-    /// Times.
+    /// Timeouts.
     pub timeouts: Timeouts,
     /// Leave the `Server` field out.
     pub omits_server_field: bool,
 }
 
-/// A server without a thread: its owner calls it.
+/// A server that runs when its owner calls it, without a thread of its own.
 pub struct Worker<A> {
     /// The application.
     pub app: A,
     context: Context,
     poller: Arc<Poller>,
     events: Events,
-    /// The first of them that was not served.
+    /// The first event that has not been served.
     next_event: usize,
-    /// Until then nothing is read ahead.
+    /// Nothing is read ahead until then.
     ahead_rests_until_ms: u64,
-    /// Passes since the last one that had read all there was.
+    /// Passes since the last one that read everything.
     unread_passes: u32,
     accepting: Accepting,
     connections: Slab<Connection>,
     generation: u32,
-    /// Connections among them that were one too many, and take nobody's place.
+    /// Connections among them that exceed the limit; they occupy no place.
     turned_away: usize,
     open: Arc<AtomicUsize>,
     receive: Box<[u8]>,
     mailbox: Arc<Mailbox>,
     commands: Vec<(ExchangeId, Command)>,
     touched: Vec<ConnectionId>,
-    /// Those whose sockets did not take all of what was sent between two passes.
+    /// Connections whose sockets did not accept everything sent between two passes.
     unsent: Vec<ConnectionId>,
-    /// What the application has to be told when it may be called again.
-    untold: Untold,
+    /// Notifications for the application, held until it may be called again.
+    postponed: Postponed,
     /// Connections that have more to do, in the order of their turns.
     turns: VecDeque<ConnectionId>,
     timers: TimerWheel,
-    /// The earliest reminder that is set for each connection key, whichever connections have it.
+    /// The earliest reminder set for each connection key, of whichever connection.
     reminders: Vec<u64>,
     due: Vec<u32>,
 }
 
 impl<A: App> Worker<A> {
-    /// A worker without listeners. `mailbox` is where the application posts what it has to say later.
+    /// A worker without listeners. The application posts later responses to `mailbox`.
     ///
     /// # Errors
-    /// When no epoll set can be made.
+    /// If no epoll set can be created.
     pub fn new(
         app: A,
         config: Config,
@@ -117,7 +117,7 @@ impl<A: App> Worker<A> {
         Worker::with_clock(app, config, log, mailbox, Clock::new())
     }
 
-    /// As [`Worker::new`], with a clock of the caller's.
+    /// As [`Worker::new`], with the caller's clock.
     ///
     /// # Errors
     /// As [`Worker::new`].
@@ -149,7 +149,7 @@ impl<A: App> Worker<A> {
             commands: Vec::new(),
             touched: Vec::new(),
             unsent: Vec::new(),
-            untold: Untold::default(),
+            postponed: Postponed::default(),
             turns: VecDeque::new(),
             timers: TimerWheel::new(now_ms),
             reminders: Vec::new(),
@@ -157,41 +157,41 @@ impl<A: App> Worker<A> {
         })
     }
 
-    /// The set that everything is watched by.
+    /// The set that watches everything.
     pub fn poller(&self) -> Arc<Poller> {
         Arc::clone(&self.poller)
     }
 
-    /// Watches a set of descriptors that are not ours too: [`Worker::dispatch`] says when one of them is ready.
+    /// Also watches a foreign set of descriptors: [`Worker::dispatch`] returns true when one of them is ready.
     ///
-    /// A set of their own, so that whatever their owner does with a descriptor's number, it never meets one of ours.
+    /// A separate set, so that a number that its owner reuses never refers to a descriptor of the worker.
     ///
     /// # Errors
-    /// When it is watched already, or the system's limit of watches is reached.
+    /// If it is watched already, or the system's limit of watches is reached.
     pub fn watch_foreign(&self, set: &Poller) -> io::Result<()> {
         self.poller.add(set, FOREIGN, Interest::READ)
     }
 
-    /// The number of open connections, to be read at any time.
+    /// The number of open connections, readable at any time.
     pub fn open_connections(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.open)
     }
 
-    /// Bytes of memory that all connections together hold besides their own records: input that could not be used yet, content, and
-    /// responses that wait.
+    /// Bytes that all connections together hold besides their own records: input that could not be used yet, content, and responses that
+    /// wait.
     pub fn held_bytes(&self) -> u64 {
         self.context.held_bytes
     }
 
-    /// Replaces the access log; the old one is written to its end.
+    /// Replaces the access log; the old one is written completely.
     pub fn set_access_log(&mut self, log: Option<AccessLog>) {
         self.context.log = log;
     }
 
-    /// Serves a connection that somebody else accepted.
+    /// Serves a connection that was accepted elsewhere.
     ///
     /// # Errors
-    /// When it cannot be made non-blocking.
+    /// If it cannot be made non-blocking.
     pub fn adopt(&mut self, socket: OwnedFd) -> io::Result<()> {
         let transport = Transport::from_blocking(socket)?;
         transport.set_no_delay();
@@ -200,12 +200,12 @@ impl<A: App> Worker<A> {
         Ok(())
     }
 
-    /// Stops accepting, and lets every connection end with its next response, an idle one soon.
+    /// Stops accepting, and ends every connection after its next response, an idle one soon.
     pub fn drain(&mut self) {
         self.context.draining_since_ms = Some(self.context.clock.tick());
         self.drain_listeners();
         for key in self.keys() {
-            // Its deadline is another one now.
+            // Its deadline has changed.
             self.with_connection(key, |_, _, _, _| Fate::Open);
         }
     }
@@ -215,12 +215,12 @@ impl<A: App> Worker<A> {
         self.context.is_draining()
     }
 
-    /// Whether no connection is open, or waits to be taken in by a drain.
+    /// Whether no connection is open, or waiting to be accepted by a drain.
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty() && !self.accepting.is_draining()
     }
 
-    /// Closes everything now. Requests of whose responses nothing was sent have a 503.
+    /// Closes everything now. Requests without a started response get a 503.
     pub fn stop(&mut self) -> Unfinished {
         self.accepting.end(&self.poller);
         self.send_batch();
@@ -240,7 +240,7 @@ impl<A: App> Worker<A> {
         self.connections.iter().map(|(key, _)| key).collect()
     }
 
-    /// Does what handlers posted, and gives how long the next wait may last (`None`: until something happens).
+    /// Executes posted commands, and returns how long the next wait may last (`None`: without limit).
     pub fn before_wait(&mut self) -> Option<u64> {
         let has_mail = self.take_mail();
         if let Some(log) = &mut self.context.log {
@@ -254,15 +254,15 @@ impl<A: App> Worker<A> {
         waits_ms.into_iter().flatten().min()
     }
 
-    /// Whether the last wait found something that was not served yet.
+    /// Whether events of the last wait have not been served yet.
     pub fn has_events(&self) -> bool {
         self.events.get(self.next_event).is_some()
     }
 
-    /// Waits until something is ready, but not longer than `timeout_ms`.
+    /// Waits until something is ready, at most `timeout_ms`.
     ///
     /// # Errors
-    /// When the set itself is broken.
+    /// If the set itself is broken.
     pub fn wait(&mut self, timeout_ms: Option<u64>) -> io::Result<Interrupted> {
         if self.has_events() {
             return Ok(Interrupted(false));
@@ -271,14 +271,14 @@ impl<A: App> Worker<A> {
         self.poller.wait(&mut self.events, timeout_ms)
     }
 
-    /// Takes a connection in, and reads at once: a new client has mostly sent its request already.
+    /// Adds a connection and reads at once: a new client has usually sent its request already.
     fn open(&mut self, transport: Transport, client: Peer, server: Peer) {
         let is_surplus = self.admitted() as u64 >= self.context.limits.connections_max;
         if is_surplus && self.turned_away >= TURNED_AWAY_MAX {
             return;
         }
         self.turned_away += usize::from(is_surplus);
-        // Whatever was served before it in this pass took its time.
+        // Connections served earlier in this pass took time.
         let now_ms = self.context.clock.tick();
         self.generation = (self.generation + 1) % GENERATIONS;
         let entry = self.connections.vacant_entry();
@@ -307,20 +307,20 @@ impl<A: App> Worker<A> {
         self.send_batch_if_due();
     }
 
-    /// Connections that are served.
+    /// The number of connections being served.
     #[inline]
     fn admitted(&self) -> usize {
         self.connections.len() - self.turned_away
     }
 
-    /// The place of a connection, if it is still open.
+    /// The slot of a connection, if it is still open.
     #[inline]
     fn find(&self, id: ConnectionId) -> Option<usize> {
         let connection = self.connections.get(id.key as usize)?;
         (connection.id() == id).then_some(id.key as usize)
     }
 
-    /// Gives one connection its turn; a panic in it ends that connection only.
+    /// Runs one connection's turn; a panic in it ends that connection only.
     #[inline]
     fn with_connection<F>(&mut self, key: usize, serve: F)
     where
@@ -375,7 +375,7 @@ impl<A: App> Worker<A> {
 }
 
 impl<A> Drop for Worker<A> {
-    /// Lets every connection go as [`Worker::stop`] does, without telling the application.
+    /// Closes every connection as [`Worker::stop`] does, without notifying the application.
     fn drop(&mut self) {
         for connection in self.connections.drain() {
             self.context.responder.batch.exits.close(connection.id());
@@ -386,7 +386,7 @@ impl<A> Drop for Worker<A> {
 
 fn panicked<A: App>(connection: &mut Connection, context: &mut Context, app: &mut A) -> Fate {
     context.responder.give_up();
-    // The application may panic again when it is told.
+    // The application may panic again when it is notified.
     let abandon = AssertUnwindSafe(|| connection.abandon(context, app));
     match catch_unwind(abandon) {
         Ok(Fate::Open) | Err(_) => Fate::Reset,

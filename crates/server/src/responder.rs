@@ -1,4 +1,4 @@
-//! Writes one response after the previous ones.
+//! Writes one response after another.
 
 mod delimiter;
 mod fields;
@@ -14,12 +14,12 @@ pub(crate) use self::delimiter::Delimiter;
 pub use self::fields::Fields;
 pub(crate) use self::stamp::Stamp;
 
-/// What of a request decides how its response is framed.
+/// What of a request determines the framing of its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Framing {
     pub(crate) is_head: bool,
     pub(crate) version: Version,
-    /// Whether the connection may go on after this response.
+    /// Whether the connection may stay open after this response.
     pub(crate) persistent: bool,
 }
 
@@ -35,26 +35,26 @@ impl Framing {
 
 /// Writes the response to one request: a whole one, or the head of a streamed one.
 ///
-/// A worker has one, in one place for as long as it serves: so another thread can send during a call what is written
-/// ([`Responder::send_all_now`]), if whoever makes the call lends it.
+/// A worker has one responder, at a fixed address for as long as it serves. So another thread can send written responses during a call
+/// ([`Responder::send_all_now`]), if the caller lends the responder.
 pub struct Responder {
-    /// Responses of the connection that is being served; empty between connections.
+    /// Responses of the connection being served; empty between connections.
     pub(crate) out: Vec<u8>,
-    /// What waits for other connections' responses, to leave with them.
+    /// Responses of other connections that wait to be sent together.
     pub(crate) batch: Batch,
     pub(crate) stamp: Stamp,
     pub(crate) framing: Framing,
     pub(crate) status: u16,
     pub(crate) content_bytes: u64,
-    /// A whole response of the usual kind was written (see [`Responder::respond`]), and nothing of it has been sent.
+    /// A whole response of the usual kind was written (see [`Responder::respond`]), and none of it has been sent.
     pub(crate) is_usual: bool,
     /// How a streamed content ends.
     pub(crate) delimiter: Delimiter,
-    /// A content was begun, and is not ended.
+    /// A content was started and not ended.
     pub(crate) is_open: bool,
-    /// Nothing has to be sent before `out`, and the socket takes it.
-    leaves_at_once: bool,
-    /// The connection that is being served.
+    /// Nothing has to be sent before `out`, and the socket accepts bytes.
+    can_send_now: bool,
+    /// The connection being served.
     pub(crate) connection: ConnectionId,
     /// Bytes that were sent during the call, from the start of `out`.
     pub(crate) sent_bytes: usize,
@@ -79,7 +79,7 @@ impl Responder {
             is_usual: false,
             delimiter: Delimiter::End,
             is_open: false,
-            leaves_at_once: false,
+            can_send_now: false,
             connection: ConnectionId::default(),
             sent_bytes: 0,
             is_guarded: false,
@@ -87,19 +87,19 @@ impl Responder {
         }
     }
 
-    /// A request is handed to the application.
+    /// Prepares for a call of the application.
     #[inline]
-    pub(crate) fn call_begins(&mut self, framing: Framing, leaves_at_once: bool) {
+    pub(crate) fn call_begins(&mut self, framing: Framing, can_send_now: bool) {
         self.framing = framing;
         self.status = 0;
         self.content_bytes = 0;
         self.is_usual = false;
         self.delimiter = Delimiter::End;
         self.is_open = false;
-        self.leaves_at_once = leaves_at_once;
+        self.can_send_now = can_send_now;
     }
 
-    /// Forgets that something was sent during the call. True when the connection is to be reset when it is closed.
+    /// Resets what was recorded about sending during the call. Returns true if closing the connection resets it.
     #[cold]
     pub(crate) fn forget_sent(&mut self) -> bool {
         self.sent_bytes = 0;
@@ -128,18 +128,18 @@ impl Responder {
         written
     }
 
-    /// Whether nothing has to be sent before this response, and the socket takes it.
-    pub fn leaves_at_once(&self) -> bool {
-        self.leaves_at_once
+    /// Whether nothing has to be sent before this response, and the socket accepts bytes.
+    pub fn can_send_now(&self) -> bool {
+        self.can_send_now
     }
 
-    /// Sends what is written, as far as the socket takes it, while the call goes on. Only where [`Responder::leaves_at_once`]; the rest
-    /// leaves when the call ends.
+    /// Sends what has been written, as far as the socket accepts it, while the call continues. Only if [`Responder::can_send_now`]; the
+    /// rest is sent when the call ends.
     ///
-    /// Cost: one system call, two for a content that only the end of the connection ends.
+    /// Cost: one system call, two for a content that ends with the connection.
     #[cold]
     pub fn send_now(&mut self) {
-        if !self.leaves_at_once || self.out.is_empty() {
+        if !self.can_send_now || self.out.is_empty() {
             return;
         }
         let Some(transport) = self.batch.exits.transport(self.connection) else {
@@ -151,14 +151,14 @@ impl Responder {
         }
         let sent = match transport.send(&self.out) {
             Sent::Bytes(count) => count,
-            // Nobody gets what is written. The event that reports it ends the connection.
+            // The peer is gone. The event that reports it ends the connection.
             Sent::Broken(_) => {
                 self.is_broken = true;
                 self.out.len()
             }
         };
         if is_first && sent == 0 {
-            // The full socket is as before, and so is what its connection knows of it.
+            // The socket is as full as before, and its connection's state matches that.
             transport.set_reset_on_close(false);
         }
         self.is_guarded |= is_first && sent > 0;
@@ -167,21 +167,21 @@ impl Responder {
         self.out.drain(..sent);
     }
 
-    /// As [`Responder::send_now`], and sends what waits for the end of the call: responses of other connections. False when sockets did
-    /// not take all of it.
+    /// As [`Responder::send_now`], and also sends the responses of other connections that wait for the end of the call. Returns false if
+    /// sockets did not accept everything.
     #[cold]
     pub fn send_all_now(&mut self) -> bool {
         let has_left = self.batch.send_now();
         self.send_now();
-        has_left && (self.out.is_empty() || !self.leaves_at_once)
+        has_left && (self.out.is_empty() || !self.can_send_now)
     }
 
-    /// Whether [`Responder::send_now`] found that the client has gone.
+    /// Whether [`Responder::send_now`] detected that the client is gone.
     pub fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// Bytes of this call and before that were not sent.
+    /// Unsent bytes of this call and earlier ones.
     pub fn unsent_bytes(&self) -> usize {
         self.out.len()
     }
@@ -191,7 +191,7 @@ impl Responder {
         self.status != 0
     }
 
-    /// Writes a whole response. To HEAD, and with 204 and 304, the content is left out (RFC 9110 sections 9.3.2 and 6.4.1).
+    /// Writes a whole response. To HEAD, and with 204 and 304, the content is omitted (RFC 9110 sections 9.3.2 and 6.4.1).
     ///
     /// Cost: one reservation, then copies.
     #[inline]
@@ -224,10 +224,10 @@ impl Responder {
         }
     }
 
-    /// Writes the head of a streamed response. Without a `length` it is chunked, or to HTTP/1.0 ended by the end of the connection.
+    /// Writes the head of a streamed response. Without a `length` it is chunked, or to HTTP/1.0 delimited by the end of the connection.
     ///
-    /// False when no content may follow (HEAD, 204, 205, 304): then the response is complete. To HEAD and with 304, `length` is that of
-    /// the content which a GET would have had (RFC 9110 section 8.6).
+    /// Returns false if no content may follow (HEAD, 204, 205, 304): the response is complete then. To HEAD and with 304, `length` is that
+    /// of the content of a response to GET (RFC 9110 section 8.6).
     pub fn begin(&mut self, status: u16, fields: Fields<'_>, length: Option<u64>) -> bool {
         let has_content = wire::may_generate_content(status);
         if !has_content && (status != 304 || length.is_none()) {
@@ -258,7 +258,7 @@ impl Responder {
         wire::may_generate_content(status) && !self.framing.is_head
     }
 
-    /// Whether a content was begun, and is not ended.
+    /// Whether a content was started and not ended.
     pub fn is_open(&self) -> bool {
         self.is_open
     }
@@ -269,7 +269,7 @@ impl Responder {
         self.delimiter.push_part(&mut self.out, part);
     }
 
-    /// Ends a content that was written in parts. False when it is shorter than was said: then it stays open.
+    /// Ends a content that was written in parts. Returns false if it is shorter than announced; it stays open then.
     pub fn finish(&mut self) -> bool {
         match self.delimiter {
             Delimiter::Chunks => wire::push_last_chunk(&mut self.out, b""),
@@ -338,7 +338,7 @@ mod tests {
         }
     }
 
-    /// Both ends of a connection whose socket takes nothing more, and the transport of one.
+    /// Both ends of a connection with a full socket, and the transport of one.
     fn full_connection() -> (
         std::os::unix::net::UnixStream,
         std::sync::Arc<net::Transport>,
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_205_has_no_content_and_says_so() {
+    fn a_205_has_no_content_and_a_length_of_zero() {
         let expected =
             format!("HTTP/1.1 205 Reset Content\r\n{DATE}A: b\r\nContent-Length: 0\r\n\r\n");
         assert_eq!(response(framing(), 205, b"hi"), expected);

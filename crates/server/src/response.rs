@@ -1,4 +1,4 @@
-//! A response, or a part of one, in memory of its own.
+//! A response, or a part of one, in owned memory.
 
 use std::fs::File;
 
@@ -13,8 +13,8 @@ pub struct Response {
     pub fields: Vec<u8>,
     /// The content.
     pub content: Vec<u8>,
-    /// The length of a streamed content, if the application knows it: then it is sent with Content-Length. Parts beyond it are dropped,
-    /// and an end before it cuts the connection.
+    /// The length of a streamed content, if the application knows it. It is sent as Content-Length. Parts beyond it are dropped, and a
+    /// shorter content truncates the connection.
     pub length: Option<u64>,
 }
 
@@ -39,7 +39,7 @@ impl Response {
         }
     }
 
-    /// Makes it an empty one, with the room that it has.
+    /// Makes it empty, and keeps its capacity.
     pub fn clear(&mut self) {
         self.status = 0;
         self.reason.clear();
@@ -49,13 +49,13 @@ impl Response {
     }
 }
 
-/// Bytes of a file that are part of a response; they are sent without being read into memory.
+/// Part of a file that is part of a response. It is sent without being read into memory.
 #[derive(Debug)]
 pub struct FilePart {
-    /// The file, open for reading. It is closed when the part has left, or when it never will.
+    /// The file, open for reading. It is closed when the part has been sent or dropped.
     pub file: File,
-    /// Where in the file the part begins.
+    /// Start of the part in the file.
     pub offset: u64,
-    /// Bytes of the part. If the file turns out to have fewer, the connection is cut.
+    /// Length of the part in bytes. If the file has fewer, the connection is truncated.
     pub length: u64,
 }

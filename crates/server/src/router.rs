@@ -1,8 +1,8 @@
-//! Finds the route of a path, on the bytes as they were received.
+//! Finds the route of a path, on the bytes as received.
 //!
-//! A path without parameters is one hash look-up. The others are a tree of segments, tried literal first, then `{name:int}`, then
-//! `{name}`, then `{name:path}`, with a step back where a branch ends without a match. A request's path is percent-decoded segment by
-//! segment only if it holds a `%` (RFC 3986 section 6.2.2.2), so `%2F` in a segment stays data.
+//! A path without parameters is one hash look-up. The others form a tree of segments, tried in the order literal, `{name:int}`, `{name}`,
+//! `{name:path}`, backtracking from branches without a match. A request's path is percent-decoded segment by segment, and only if it
+//! contains a `%` (RFC 3986 section 6.2.2.2), so `%2F` in a segment stays data.
 
 mod literal;
 
@@ -12,13 +12,13 @@ use wire::Method;
 
 use self::literal::LiteralMap;
 
-/// The most parameters a pattern may have.
+/// Maximum parameters of a pattern.
 const PARAMETERS_MAX: usize = 16;
 
 /// What a parameter matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParameterKind {
-    /// One segment that is not empty.
+    /// One non-empty segment.
     Text,
     /// One segment of decimal digits with an optional `-`, within 64 bits.
     Integer,
@@ -26,7 +26,7 @@ pub enum ParameterKind {
     Path,
 }
 
-/// Where a matched path's parameters are, in the pattern's order.
+/// The positions of a matched path's parameters, in the pattern's order.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Parameters {
     spans: [(u32, u32); PARAMETERS_MAX],
@@ -40,7 +40,7 @@ impl Parameters {
         path.get(start as usize..end as usize)
     }
 
-    /// Where the `index`-th parameter is: start and end in the path.
+    /// Start and end of the `index`-th parameter in the path.
     pub fn span(&self, index: usize) -> Option<(u32, u32)> {
         self.spans.get(..self.count)?.get(index).copied()
     }
@@ -53,18 +53,18 @@ impl Parameters {
     }
 }
 
-/// What a look-up found.
+/// The result of a look-up.
 #[derive(Clone, Copy, Debug)]
 pub enum Match<'r> {
-    /// The route's number, as [`Router::add`] gave it.
+    /// The route's number, as returned by [`Router::add`].
     Route(usize),
-    /// The path exists, not for this method: the value of `Allow`.
+    /// The path exists, but not for this method: the value of `Allow`.
     OtherMethods(&'r str),
     /// No such path.
     None,
 }
 
-/// Why a pattern was refused: one plain sentence.
+/// Why a pattern was rejected, in one sentence.
 #[derive(PartialEq, Eq, Debug)]
 pub struct PatternError(pub String);
 
@@ -89,7 +89,7 @@ struct Node {
 #[derive(Clone)]
 struct Resource {
     pattern: String,
-    /// In the order of `Method`, the last one for all others, of which there is one by name in `methods`.
+    /// In the order of `Method`. The last one is for all other methods, of which `methods` lists each by name.
     by_method: [Option<usize>; METHODS],
     methods: Vec<(Box<[u8]>, usize)>,
     allow: String,
@@ -125,10 +125,10 @@ impl Router {
         }
     }
 
-    /// Adds a route and gives its number (0, 1, 2, ...) and its parameters.
+    /// Adds a route and returns its number (0, 1, 2, ...) and its parameters.
     ///
     /// # Errors
-    /// A pattern that cannot be read, or a route that exists.
+    /// If the pattern is invalid or the route exists already.
     pub fn add(
         &mut self,
         method: &str,
@@ -169,9 +169,9 @@ impl Router {
         Ok((route, parameters))
     }
 
-    /// Finds the route for a method and a path without its query, and puts its parameters into `parameters`. HEAD falls back to GET.
+    /// Finds the route for a method and a path without its query, and stores its parameters in `parameters`. HEAD falls back to GET.
     ///
-    /// Cost: a hash of the path if it has no parameters; no allocation unless the path holds a `%`.
+    /// Cost: a hash of the path if it has no parameters; no allocation unless the path contains a `%`.
     #[inline]
     pub fn find(
         &self,
@@ -184,7 +184,7 @@ impl Router {
         let found = match self.literal.get(path) {
             Some(resource) => Some(resource),
             None if path.starts_with(b"/") => self.walk(0, path, 1, parameters),
-            // `*` is no path (RFC 9112 section 3.2.4).
+            // `*` is not a path (RFC 9112 section 3.2.4).
             None => None,
         };
         let Some(resource) = found.and_then(|index| self.resources.get(index)) else {
@@ -203,7 +203,7 @@ impl Router {
         allow(names.chain([&b"OPTIONS"[..]]))
     }
 
-    /// Matches the rest of `path` from byte `at` (behind a slash) below `node`. Depth is bounded by the depth of the patterns.
+    /// Matches the rest of `path` from byte `at` (after a slash) below `node`. The depth is bounded by that of the patterns.
     fn walk(
         &self,
         node: usize,
@@ -213,7 +213,7 @@ impl Router {
     ) -> Option<usize> {
         let node = self.nodes.get(node)?;
         let rest = path.get(at..)?;
-        // Segments are short: a plain loop is through before a call of memchr has begun.
+        // Segments are short: a plain loop ends before a call of memchr would start.
         let length = rest
             .iter()
             .position(|byte| *byte == b'/')
@@ -315,7 +315,7 @@ impl Router {
 /// The parameters of a pattern: their names and what they match, in order.
 ///
 /// # Errors
-/// A pattern that cannot be read.
+/// If the pattern is invalid.
 pub fn pattern_parameters(pattern: &str) -> Result<Vec<(String, ParameterKind)>, PatternError> {
     parameters_of(&parse_pattern(pattern)?, pattern)
 }
@@ -393,7 +393,7 @@ fn parameters_of(
     Ok(parameters)
 }
 
-/// The value of `Allow`: each method once. Where there is GET, there is HEAD.
+/// The value of `Allow`: each method once, HEAD wherever there is GET.
 fn allow<'m>(methods: impl Iterator<Item = &'m [u8]>) -> String {
     let mut names: BTreeSet<&str> = methods
         .filter_map(|name| std::str::from_utf8(name).ok())
@@ -410,7 +410,7 @@ fn is_integer(segment: &[u8]) -> bool {
     is_short && digits.iter().all(u8::is_ascii_digit)
 }
 
-/// Decodes percent-encoded octets; a `%` without two hexadecimal digits stays as it is.
+/// Decodes percent-encoded octets; a `%` without two hexadecimal digits is kept.
 pub fn percent_decode(bytes: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut rest = bytes;

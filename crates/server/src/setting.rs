@@ -1,17 +1,17 @@
-//! How a limit or timeout is declared: once, with its default, unit and reason.
+//! Declares limits and timeouts once, with default, unit and reason.
 
-/// One number that an operator may set, as the option table of the command shows it.
+/// A number that an operator may set, as the command's option table shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Its name; the unit stands last in it.
+    /// Its name, which ends in the unit.
     pub name: &'static str,
     /// `"limit"` or `"timeout"`.
     pub kind: &'static str,
-    /// The value it has when nobody sets it.
+    /// The default value.
     pub default: u64,
     /// Bytes, a count, milliseconds, or bytes per second.
     pub unit: &'static str,
-    /// What it bounds, what a peer that hits it sees, and why.
+    /// What it limits, what happens to a peer that exceeds it, and why.
     pub help: &'static str,
 }
 
@@ -30,7 +30,7 @@ macro_rules! settings {
                 $(Setting { name: stringify!($field), kind: $kind, default: $default, unit: $unit, help: $help },)*
             ];
 
-            /// The number of that name, to be set.
+            /// The number with that name, to be set.
             pub fn get_mut(&mut self, name: &str) -> Option<&mut u64> {
                 match name {
                     $(stringify!($field) => Some(&mut self.$field),)*

@@ -1,18 +1,18 @@
 //! What one connection may do before others have their turn.
 //!
-//! A share is counted in requests, bytes and time. Time is what matters, but reading the clock for each request would cost more than
-//! parsing some of them: it is read after the 2nd, 6th, 18th and each further 16th request of a turn. So a turn of requests that take
-//! equally long ends after 10 to 30 ms (or two requests), and one in which they become slow after at most 15 more.
+//! A share is limited by requests, bytes and time. Time matters most, but reading the clock for each request would cost more than parsing
+//! some of them. It is read after the 2nd, 6th, 18th and each further 16th request of a turn. A turn of requests that take equally long
+//! therefore ends after 10 to 30 ms (or two requests). If requests become slow, it ends after at most 15 more.
 
 use net::Clock;
 
-/// How long a turn may last.
+/// Maximum duration of a turn.
 pub(crate) const TURN_MS: u64 = 10;
-/// Requests of one turn: a read brings at most some 3,600.
+/// Maximum requests of one turn. One read yields at most about 3,600.
 const REQUESTS_MAX: u32 = 1024;
-/// Response bytes of one turn.
+/// Maximum response bytes of one turn.
 const BYTES_MAX: usize = 1 << 20;
-/// The clock is read after so many requests for the first time, and then after as many more at the latest.
+/// Requests before the clock is first read. The next interval is at most that many requests again.
 const FIRST: u32 = 2;
 const UNCLOCKED_MAX: u32 = 16;
 
@@ -22,13 +22,13 @@ pub(crate) struct Share {
     began_ms: u64,
     /// Requests until the clock is read.
     unclocked: u32,
-    /// Those that will have begun then.
+    /// Requests that will have started by then.
     requests: u32,
     bytes: usize,
 }
 
 impl Share {
-    /// A turn begins.
+    /// A turn starts.
     #[inline]
     pub(crate) fn begin(&mut self, now_ms: u64) {
         *self = Share {
@@ -39,14 +39,14 @@ impl Share {
         };
     }
 
-    /// A request was begun. True when the turn is over.
+    /// A request was started. Returns true if the turn is over.
     #[inline]
     pub(crate) fn is_used_by_request(&mut self, clock: &mut Clock) -> bool {
         self.unclocked = self.unclocked.wrapping_sub(1);
         self.unclocked == 0 && self.is_used(clock)
     }
 
-    /// Reads the clock. True when the turn is over.
+    /// Reads the clock. Returns true if the turn is over.
     #[inline(never)]
     pub(crate) fn is_used(&mut self, clock: &mut Clock) -> bool {
         self.unclocked = (self.requests * 2).min(UNCLOCKED_MAX);
@@ -55,7 +55,7 @@ impl Share {
         is_late || self.requests > REQUESTS_MAX || self.is_sent()
     }
 
-    /// Whether as much was sent as may be.
+    /// Whether the byte limit is reached.
     pub(crate) fn is_sent(&self) -> bool {
         self.bytes >= BYTES_MAX
     }
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// Requests that a turn begins, each of which takes that long.
+    /// Requests that start in a turn when each takes `each_ms` from number `from` on.
     fn requests(each_ms: u64, from: u64) -> u64 {
         let now_ms = Arc::new(AtomicU64::new(1000));
         let mut clock = Clock::manual(Arc::clone(&now_ms));

@@ -1,36 +1,36 @@
-//! Every time a peer or a handler is given: default, unit, reason.
+//! Every timeout of peers and handlers: default, unit, reason.
 
 use crate::pace::Rule;
 use crate::setting::{Setting, settings};
 
 settings! {
-    /// How long one worker waits. All are on by default; 0 switches one off.
+    /// Timeouts of one worker. All are on by default; 0 switches one off.
     Timeouts, "timeout", {
         header_timeout_ms: 15000, "milliseconds",
-            "From a request's first byte (or the connection's start) to the end of its header section; then 408. Absolute: a byte now and then does not extend it.";
+            "Maximum time from a request's first byte (or the connection's start) to the end of its header section; later ones get 408. Single bytes do not extend it.";
         body_grace_ms: 5000, "milliseconds",
-            "Time a content may take before its minimum rate counts; 0 switches both the rate and the bound of pauses off.";
+            "Time before the minimum rate of content applies; 0 switches off both the rate and the limit of pauses.";
         body_rate_bytes_per_s_min: 240, "bytes per second",
-            "Slowest content after the grace, measured only while the server is willing to read; below it the response is 408.";
+            "Minimum rate of content after the grace period, measured only while the server reads; slower ones get 408.";
         body_pause_ms_max: 30000, "milliseconds",
-            "Longest pause of a content that was faster before, so that speed at its start buys no hours at its end; then 408. Not less than body_grace_ms, which is the bound while the server drains.";
+            "Maximum pause in content, however fast it was before; longer ones get 408. Not less than body_grace_ms, which is the limit while the server drains.";
         keep_alive_timeout_ms: 75000, "milliseconds",
-            "A connection without a request, from the moment its client has the last response; then it is closed. Longer than the 60 s that load balancers keep their side open.";
+            "Time an idle connection stays open after its client has received the last response. Longer than the 60 s for which load balancers keep their side open.";
         write_timeout_ms: 30000, "milliseconds",
-            "Longest pause of a client that takes a response, by what its kernel acknowledges; then the connection is reset.";
+            "Maximum pause of a client that receives a response, measured by its kernel's acknowledgements; then the connection is reset.";
         response_rate_bytes_per_s_min: 240, "bytes per second",
-            "Slowest client that takes a response: one that is slower for long is reset, after write_timeout_ms at the earliest; 0 counts pauses only.";
+            "Minimum rate at which a client receives a response; a slower one is reset, after write_timeout_ms at the earliest. 0 limits pauses only.";
         handler_timeout_ms: 60000, "milliseconds",
-            "A handler that has not begun to respond, asynchronous or in a thread; then the response is 503 and it is cancelled (a thread cannot be: its view runs on).";
+            "Maximum time until a handler starts to respond, asynchronous or in a thread. Then the client gets 503 and the handler is cancelled, except in a thread, where the view keeps running.";
         queue_timeout_ms: 30000, "milliseconds",
-            "A request that waits for a thread to call a WSGI application; then 503. Longer than a short overload, shorter than clients wait.";
+            "Maximum time a request waits for a thread to call a WSGI application; then it gets 503. Longer than a short overload, shorter than clients wait.";
         linger_timeout_ms: 2000, "milliseconds",
-            "Reading on after the last response has arrived, so that the client sees it instead of a reset (RFC 9112 section 9.6); 0 closes at once.";
+            "Time for which input is discarded after the last response has arrived, so that the client sees it instead of a reset (RFC 9112 section 9.6); 0 closes at once.";
     }
 }
 
 impl Timeouts {
-    /// When a wait of `length_ms` that began at `since_ms` ends; never, when it is switched off.
+    /// The end of a wait of `length_ms` that started at `since_ms`; never, if it is switched off.
     pub(crate) fn end_ms(since_ms: u64, length_ms: u64) -> u64 {
         if length_ms == 0 {
             u64::MAX
@@ -39,7 +39,7 @@ impl Timeouts {
         }
     }
 
-    /// How fast content has to come; nothing, when it may take its time.
+    /// The minimum rate of incoming content; None if it is not limited.
     pub(crate) fn content_rule(&self) -> Option<Rule> {
         let is_on = self.body_rate_bytes_per_s_min > 0 && self.body_grace_ms > 0;
         is_on.then(|| Rule {
@@ -48,7 +48,7 @@ impl Timeouts {
         })
     }
 
-    /// How fast a response has to be taken; nothing, when that may take its time.
+    /// The minimum rate of responses; None if it is not limited.
     pub(crate) fn response_rule(&self) -> Option<Rule> {
         (self.write_timeout_ms > 0).then_some(Rule {
             bytes_per_s_min: self.response_rate_bytes_per_s_min,

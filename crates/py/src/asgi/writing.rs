@@ -22,7 +22,7 @@ impl State {
     /// kept: something has to leave before this response, or it cannot be framed before it is complete.
     pub(super) fn write_now(&mut self, responder: &mut Responder, part: &[u8], more: bool) -> bool {
         if self.written == Written::Nothing {
-            if !responder.leaves_at_once() || !self.parts.is_empty() {
+            if !responder.can_send_now() || !self.parts.is_empty() {
                 return false;
             }
             let response = &self.head.response;

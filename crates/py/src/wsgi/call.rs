@@ -100,7 +100,7 @@ impl State {
 
     /// Writes a block after the previous ones, the first one with the head, and sends it. False when it has to be kept.
     fn write_now(&mut self, responder: &mut Responder, block: &[u8]) -> bool {
-        let may_begin = responder.leaves_at_once() && self.written.is_empty();
+        let may_begin = responder.can_send_now() && self.written.is_empty();
         match self.progress {
             Progress::Started if block.is_empty() => return true,
             Progress::Started if may_begin && responder.sends_content(self.head.status) => {

@@ -178,12 +178,12 @@ impl Inline {
                 }
             }
             Returned::Blocks(first, blocks)
-                if responder.leaves_at_once()
+                if responder.can_send_now()
                     && call.with(py, |state| state.is_all(first.as_bytes()))? =>
             {
                 self.unclosed.keep(request.head, blocks);
                 let written = self.whole(py, call, first.as_bytes(), responder);
-                written.map(|_| Outcome::RespondedAhead)
+                written.map(|_| Outcome::RespondedEarly)
             }
             Returned::Blocks(first, blocks) => {
                 match begin_stream(py, call, first.as_bytes(), responder) {

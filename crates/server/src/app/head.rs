@@ -1,8 +1,8 @@
-//! The head of a request, free of any protocol: what is asked for, of whom, and with which fields.
+//! The head of a request, independent of the protocol: method, target, authority and fields.
 //!
-//! Nothing is copied or decoded before it is asked for. It is made of what HTTP/1's parser found; only this file and `h1` know.
-//! [`Head`] is borrowed from the receive buffer, [`OwnedHead`] is a copy that is read as a whole later, and [`LazyHead`] one of which
-//! single parts are asked for, or mostly none.
+//! Nothing is copied or decoded before it is needed. It wraps what the HTTP/1 parser found; only this file and `h1` know that. [`Head`] is
+//! borrowed from the receive buffer, [`OwnedHead`] is a copy that is parsed as a whole later, and [`LazyHead`] is a copy of which only
+//! single parts are read, or none.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use wire::{
     BodyLength, FieldLines, HeadLimits, Method, Progress, RequestHead, SectionMemo, Version,
 };
 
-/// For a head that the server has accepted: its limits were applied then.
+/// For a head that the server has accepted: its limits have been applied.
 const ANY_HEAD: HeadLimits = HeadLimits {
     request_line_bytes_max: usize::MAX,
     header_section_bytes_max: usize::MAX,
@@ -46,7 +46,7 @@ impl<'a> Head<'a> {
         self.0.target
     }
 
-    /// The target's path, never empty; `*` where the server as a whole is meant.
+    /// The target's path, never empty; `*` if the request is for the server as a whole.
     #[inline]
     pub fn path(self) -> &'a [u8] {
         self.0.path
@@ -79,13 +79,13 @@ impl<'a> Head<'a> {
         FieldSection(section)
     }
 
-    /// Whether content comes with it.
+    /// Whether the request has content.
     #[inline]
     pub fn has_content(self) -> bool {
         self.0.body_length != BodyLength::None
     }
 
-    /// The length of the content, if the client says it before it sends it; 0 without content.
+    /// The length of the content, if the client announced it; 0 without content.
     pub fn content_length(self) -> Option<u64> {
         match self.0.body_length {
             BodyLength::None => Some(0),
@@ -106,7 +106,7 @@ impl<'a> Head<'a> {
         self.0.accepts_trailers
     }
 
-    /// Where the path is; nowhere, if the target does not contain it.
+    /// The position of the path in the head; None if the target does not contain it.
     #[inline]
     pub fn place_of_path(self) -> Span {
         span_of(self.0, self.0.path)
@@ -118,14 +118,14 @@ impl<'a> Head<'a> {
 pub struct FieldSection<'a>(Cow<'a, [u8]>);
 
 impl FieldSection<'_> {
-    /// Its lines.
+    /// The field lines.
     #[inline]
     pub fn lines(&self) -> FieldLines<'_> {
         wire::field_lines(&self.0)
     }
 }
 
-/// Where a part of a head is, also in a copy of that.
+/// The position of a part in a head; the same in a copy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Span {
     start: u32,
@@ -143,7 +143,7 @@ impl Span {
     }
 }
 
-/// Where `part`, which is inside the head's bytes, starts and ends.
+/// The position of `part`, which is inside the head's bytes.
 fn span_of(head: &RequestHead<'_>, part: &[u8]) -> Span {
     let offset = (part.as_ptr() as usize).wrapping_sub(head.bytes.as_ptr() as usize);
     if offset > head.bytes.len() {
@@ -156,15 +156,15 @@ fn span_of(head: &RequestHead<'_>, part: &[u8]) -> Span {
     }
 }
 
-/// A copy of a head, for who reads it later. Its clones share it.
+/// A copy of a head, to be read later. Its clones share the bytes.
 #[derive(Clone, Debug)]
 pub struct OwnedHead(Arc<[u8]>);
 
-/// What one reader of copies remembers of the last one.
+/// What a reader of copies remembers of the previous one.
 #[derive(Debug, Default)]
 pub struct HeadMemo(SectionMemo);
 
-/// A copy that was read.
+/// A copy that has been parsed.
 #[derive(Debug)]
 pub struct ReadHead<'a>(RequestHead<'a>);
 
@@ -174,7 +174,7 @@ impl OwnedHead {
         OwnedHead(head.0.bytes.into())
     }
 
-    /// The head, read again. It always is one.
+    /// Parses the head again. It always is valid.
     pub(crate) fn read(&self) -> Option<ReadHead<'_>> {
         match wire::parse_request(&self.0, &ANY_HEAD) {
             Ok(Progress::Complete(head)) => Some(ReadHead(head)),
@@ -182,7 +182,7 @@ impl OwnedHead {
         }
     }
 
-    /// The head, read again; it always is one. `memo` remembers of it what the next one may have too.
+    /// Parses the head again; it always is valid. `memo` keeps what the next head may share with it.
     pub fn read_with(&self, memo: &mut HeadMemo) -> Option<ReadHead<'_>> {
         match wire::parse_request_with(&self.0, &ANY_HEAD, &mut memo.0) {
             Ok(Progress::Complete(head)) => Some(ReadHead(head)),
@@ -190,7 +190,7 @@ impl OwnedHead {
         }
     }
 
-    /// Memory that is held for it.
+    /// Memory held, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         self.0.len()
     }
@@ -202,29 +202,29 @@ impl<'a> ReadHead<'a> {
         Head(&self.0)
     }
 
-    /// As the parser gave it.
+    /// The parser's result.
     pub(crate) fn parsed(&'a self) -> &'a RequestHead<'a> {
         &self.0
     }
 }
 
-/// A copy of a head, which is read when the first part of it is asked for. Its memory is used again.
+/// A copy of a head that is parsed when the first part is read. Its memory is reused.
 #[derive(Debug, Default)]
 pub struct LazyHead {
     bytes: Vec<u8>,
     spans: Option<Spans>,
 }
 
-/// Where the parts of a head are.
+/// The positions of the parts of a head.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spans {
     method: Span,
     path: Span,
-    /// The path is not a part of the head, and this in its place.
+    /// The path is not in the head; it is `*`.
     is_asterisk: bool,
     query: Option<Span>,
     authority: Span,
-    /// The authority is the target's, so it replaces Host.
+    /// The target has an authority, which replaces Host.
     is_absolute: bool,
     fields: Span,
     version: Version,
@@ -248,7 +248,7 @@ impl Spans {
 }
 
 impl LazyHead {
-    /// Takes the place of the head before.
+    /// Replaces the previous head.
     #[inline]
     pub fn copy(&mut self, head: Head<'_>) {
         self.bytes.clear();
@@ -305,7 +305,7 @@ impl LazyHead {
             .unwrap_or_default()
     }
 
-    /// Bytes for which it has room.
+    /// Capacity in bytes.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
@@ -336,7 +336,7 @@ mod tests {
     const ABSOLUTE: &[u8] = b"POST http://b:81/c?d HTTP/1.0\r\nHost: a\r\nE: f\r\n\r\n";
 
     #[test]
-    fn a_copy_says_what_the_original_says() {
+    fn a_copy_equals_the_original() {
         let (mut lazy, mut memo) = (LazyHead::default(), HeadMemo::default());
         for bytes in [
             &b"GET /a?b HTTP/1.1\r\nHost: c\r\nD: e\r\n\r\n"[..],
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn the_authority_of_a_target_stands_in_the_place_of_host() {
+    fn the_authority_of_a_target_replaces_host() {
         let parsed = parsed(ABSOLUTE);
         let head = Head::of(&parsed);
         assert_eq!(head.authority(), Some(&b"b:81"[..]));

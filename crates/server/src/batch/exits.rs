@@ -1,4 +1,4 @@
-//! The transports of all open connections, for sending while one of the connections has its turn and nobody else is to be reached.
+//! The transports of all open connections, for sending while one connection is borrowed and the others cannot be reached.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use net::Transport;
 
 use crate::id::ConnectionId;
 
-/// Transports by the keys of their connections, each with the generation.
+/// Transports by connection key, each with the connection's generation.
 #[derive(Default)]
 pub(crate) struct Exits(Vec<Option<(u32, Arc<Transport>)>>);
 
 impl Exits {
-    /// A connection is opened.
+    /// Adds a connection.
     pub(crate) fn open(&mut self, id: ConnectionId, transport: Arc<Transport>) {
         let key = id.key as usize;
         if self.0.len() <= key {
@@ -22,7 +22,7 @@ impl Exits {
         }
     }
 
-    /// A connection is closed: whoever owns it has the last of its transport.
+    /// Removes a connection.
     pub(crate) fn close(&mut self, id: ConnectionId) {
         if self.transport(id).is_some()
             && let Some(place) = self.0.get_mut(id.key as usize)
@@ -31,7 +31,7 @@ impl Exits {
         }
     }
 
-    /// Where a connection sends, if it is open.
+    /// The transport of a connection, if it is open.
     pub(crate) fn transport(&self, id: ConnectionId) -> Option<&Transport> {
         match self.0.get(id.key as usize)? {
             Some((generation, transport)) if *generation == id.generation => Some(transport),

@@ -1,15 +1,15 @@
-//! The content of a request on its way to whom it belongs, free of any protocol: who takes it, how much is held, how slow it may be.
+//! The incoming content of a request, independent of the protocol: who takes it, how much is held, and the minimum rate.
 //!
 //! | taker | content that arrives | who moves next |
 //! | --- | --- | --- |
-//! | `Call` | is held until all is there, then the application is called | the peer, at its pace |
+//! | `Call` | is held until it is complete, then the application is called | the peer, at its pace |
 //! | `Exchange`, `Wanted` | goes to the handler, which then is `Unasked` | the peer, at its pace |
-//! | `Exchange`, `Unasked` | is held up to `content_buffer_bytes_max`, or one part goes to the handler's memory: `Ahead` | the handler: it asks, or responds |
+//! | `Exchange`, `Unasked` | is held up to `content_buffer_bytes_max`, or one part is read into the handler's memory: `Ahead` | the handler: it asks, or responds |
 //! | `Exchange`, `Ahead` | is not read | the handler |
-//! | `Nobody` | is thrown away | the peer, at its pace |
+//! | `Nobody` | is discarded | the peer, at its pace |
 //!
-//! When the response to a request is complete, its content belongs to `Nobody`, whatever it was before. So the handler of `Unasked` and
-//! `Ahead` is always one that owes a response, and everything else has the peer's pace for a deadline.
+//! When the response to a request is complete, the taker of its content becomes `Nobody`. So the handler in `Unasked` and `Ahead` always
+//! owes a response, and in every other state the peer's pace is the deadline.
 
 use std::mem::MaybeUninit;
 
@@ -19,49 +19,49 @@ use crate::context::Context;
 use crate::id::ExchangeId;
 use crate::pace::Pace;
 
-/// Unread content that is read and thrown away to keep a connection; longer than that, closing is cheaper for both sides.
+/// Maximum unread content that is discarded to keep a connection open. Beyond it, closing is cheaper for both sides.
 pub(crate) const DISCARD_BYTES_MAX: u64 = 65_536;
-/// Less than this is read into the worker's buffer with whatever follows: copying it costs little, and asking for memory something.
+/// A smaller part is read into the worker's buffer together with what follows: copying it is cheaper than allocating memory for it.
 const ROOM_BYTES_MIN: u64 = 16_384;
-/// Bytes of content that one read may bring into the application's memory: the more, the fewer turns for a long content.
+/// Maximum bytes of content that one read places in the application's memory. Larger reads mean fewer turns for a long content.
 pub(crate) const ROOM_BYTES_MAX: usize = 262_144;
 
-/// What a handler that takes its content part by part has done.
+/// State of a handler that reads its content in parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Demand {
     /// It waits for a part.
     Wanted,
     /// It has not asked for the next part.
     Unasked,
-    /// The next part is in its memory already, and it has not asked for it.
+    /// The next part is in its memory already, although it has not asked for it.
     Ahead,
 }
 
-/// Who takes a content.
+/// Where content goes.
 pub(crate) enum Taker {
-    /// The application, called when all of it is there; the request's head is kept for that call.
+    /// The application, called when the content is complete. The request's head is kept for that call.
     Call(OwnedHead),
     /// A handler that asks for it part by part.
     Exchange { id: ExchangeId, demand: Demand },
-    /// Nobody: the request has its response.
+    /// Nowhere: the request has its response.
     Nobody,
 }
 
-/// Where the content is that is handed over.
+/// The location of a part of the content.
 #[derive(Clone, Copy)]
 pub(crate) enum Part<'a> {
     /// In [`Inbound`].
     Held,
     /// In the receive buffer.
     Received(&'a [u8]),
-    /// So many bytes of the application's own memory.
+    /// In the application's own memory: the number of bytes.
     InRoom(usize),
 }
 
 /// Where a part went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Handed {
-    /// Nowhere: it is held, thrown away, or there is none.
+    /// Nowhere: it is held or discarded, or there is none.
     Kept,
     /// To the handler that waited for it.
     ToReader,
@@ -69,12 +69,12 @@ pub(crate) enum Handed {
     Ahead,
 }
 
-/// A content on its way in.
+/// The content of a request that is being received.
 pub(crate) struct Inbound {
     pub(crate) taker: Taker,
     /// Decoded and not yet taken.
     held: Vec<u8>,
-    /// Decoded so far.
+    /// Bytes decoded so far.
     total_bytes: u64,
     pub(crate) is_complete: bool,
     /// The peer waits for a 100 (Continue) before it sends.
@@ -104,7 +104,7 @@ impl Inbound {
         inbound
     }
 
-    /// Keeps the peer's time running while it is waited for.
+    /// Runs the peer's credit while the server waits for it.
     fn update_pace(&mut self, context: &Context) {
         let now_ms = context.clock.now_ms();
         match self.is_waited_for() {
@@ -113,7 +113,7 @@ impl Inbound {
         }
     }
 
-    /// True when the peer is waited for: somebody wants content that is not there.
+    /// Whether the server waits for the peer: content is wanted and has not arrived.
     fn is_waited_for(&self) -> bool {
         let is_wanted = match self.taker {
             Taker::Exchange { demand, .. } => demand == Demand::Wanted,
@@ -127,7 +127,7 @@ impl Inbound {
         self.pace.skip(from_ms, to_ms);
     }
 
-    /// Whether a handler waits for its peer: then the peer's time runs, not the handler's.
+    /// Whether a handler waits for its peer. If so, the peer's time runs and not the handler's.
     pub(crate) fn has_reader_waiting(&self) -> bool {
         matches!(
             self.taker,
@@ -138,12 +138,12 @@ impl Inbound {
         )
     }
 
-    /// Whether it belongs to that exchange's handler.
+    /// Whether that exchange's handler reads it.
     pub(crate) fn is_read_by(&self, exchange: ExchangeId) -> bool {
         matches!(self.taker, Taker::Exchange { id, .. } if id == exchange)
     }
 
-    /// Whether the application is to be called when all of it is there.
+    /// Whether the application is to be called when it is complete.
     pub(crate) fn is_for_call(&self) -> bool {
         matches!(self.taker, Taker::Call(_))
     }
@@ -161,7 +161,7 @@ impl Inbound {
         has_room && !self.is_complete
     }
 
-    /// Memory that is held for it.
+    /// Memory held, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         let head = match &self.taker {
             Taker::Call(head) => head.held_bytes(),
@@ -170,17 +170,17 @@ impl Inbound {
         self.held.capacity() + head + size_of::<Inbound>()
     }
 
-    /// When the minimum rate is missed if nothing more comes.
+    /// When the minimum rate is missed if nothing more arrives.
     pub(crate) fn deadline_ms(&self, context: &Context) -> u64 {
         match context.timeouts.content_rule() {
-            // Speed before the drain buys no time in it.
+            // While draining, credit that was earned before does not count.
             Some(_) if context.is_draining() => self.pace.end_ms(context.timeouts.body_grace_ms),
             Some(_) => self.pace.end_ms(u64::MAX),
             None => u64::MAX,
         }
     }
 
-    /// Counts decoded content. False when it is longer than the limit.
+    /// Counts decoded content. Returns false if it exceeds the limit.
     fn count(&mut self, bytes: usize, context: &Context) -> bool {
         self.total_bytes = self.total_bytes.saturating_add(bytes as u64);
         if let Some(rule) = context.timeouts.content_rule() {
@@ -189,7 +189,7 @@ impl Inbound {
         self.total_bytes <= context.limits.body_bytes_max
     }
 
-    /// Keeps a decoded part, or throws it away. False when the content is longer than the limit.
+    /// Holds or discards a decoded part. Returns false if the content exceeds the limit.
     pub(crate) fn hold(&mut self, part: &[u8], context: &Context) -> bool {
         let is_within = self.count(part.len(), context);
         if is_within && !matches!(self.taker, Taker::Nobody) {
@@ -198,7 +198,7 @@ impl Inbound {
         is_within
     }
 
-    /// Whether so many more bytes may go to a handler without being held here.
+    /// Whether `owed_bytes` more bytes may go to a handler without being held here.
     pub(crate) fn goes_directly(&self, owed_bytes: u64, context: &Context) -> bool {
         let is_within =
             self.total_bytes.saturating_add(owed_bytes) <= context.limits.body_bytes_max;
@@ -206,7 +206,7 @@ impl Inbound {
         is_read && is_within && owed_bytes > 0 && self.held.is_empty()
     }
 
-    /// Memory of the application's for content that somebody waits for, or will take next. `owed_bytes` are still to come.
+    /// The application's memory for content that its handler waits for or will take next. `owed_bytes` have not arrived yet.
     pub(crate) fn room<'a, A: App>(
         &self,
         owed_bytes: u64,
@@ -218,7 +218,7 @@ impl Inbound {
         };
         let most = match demand {
             Demand::Wanted => ROOM_BYTES_MAX as u64,
-            // What nobody has asked for is no more than may be held.
+            // Content that was not asked for is bounded like content that is held.
             Demand::Unasked => context.limits.content_buffer_bytes_max,
             Demand::Ahead => return None,
         };
@@ -234,7 +234,7 @@ impl Inbound {
         self.is_complete = is_complete;
     }
 
-    /// Gives a part to the handler that waits for it, or whose memory it is in.
+    /// Passes a part to the handler that waits for it or whose memory contains it.
     pub(crate) fn hand_over<A: App>(
         &mut self,
         part: Part<'_>,
@@ -289,18 +289,18 @@ impl Inbound {
         }
     }
 
-    /// Whether decoded content waits for its taker.
+    /// Whether decoded content is held for its taker.
     pub(crate) fn holds_some(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Whether nobody has to take it any more, once it is complete and was handed over like that.
+    /// Whether the content, once complete and passed on in that way, needs no taker any more.
     pub(crate) fn is_over(&self, handed: Handed) -> bool {
         let is_taken = handed != Handed::Kept || !matches!(self.taker, Taker::Exchange { .. });
         self.is_complete && is_taken
     }
 
-    /// The handler asks for a part. False when it is not the one whose content this is.
+    /// The handler asks for a part. Returns false if it is not the handler of this content.
     pub(crate) fn ask(&mut self, asker: ExchangeId, context: &Context) -> bool {
         match &mut self.taker {
             Taker::Exchange { id, demand } if *id == asker => *demand = Demand::Wanted,
@@ -310,14 +310,14 @@ impl Inbound {
         true
     }
 
-    /// Nobody wants it any more.
+    /// Discards the content from now on.
     pub(crate) fn release(&mut self, context: &Context) {
         self.taker = Taker::Nobody;
         self.held = Vec::new();
         self.update_pace(context);
     }
 
-    /// The head of the request that was to be called with its content, and the content.
+    /// The head of the request to be called with its content, and the content.
     pub(crate) fn take_call(&mut self) -> Option<(OwnedHead, Vec<u8>)> {
         match std::mem::replace(&mut self.taker, Taker::Nobody) {
             Taker::Call(head) => Some((head, std::mem::take(&mut self.held))),

@@ -1,15 +1,15 @@
-//! What an exchange has written and its link has not taken yet: bytes, and parts of files among them.
+//! What an exchange has written and its link has not sent yet: bytes, and parts of files between them.
 
 use std::collections::VecDeque;
 
 use crate::response::FilePart;
 
-/// Bytes and parts of files, in the order of their leaving.
+/// Bytes and parts of files, in sending order.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     /// The bytes before the first file.
     bytes: Vec<u8>,
-    /// Each file with the bytes after it. Of the first, part may have left already.
+    /// Each file with the bytes after it. Part of the first file may already have been sent.
     files: VecDeque<(FilePart, Vec<u8>)>,
 }
 
@@ -21,7 +21,7 @@ impl Output {
         }
     }
 
-    /// Where bytes are added that leave after everything else.
+    /// The buffer for bytes that are sent after everything else.
     pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
         match self.files.back_mut() {
             Some((_, after)) => after,
@@ -29,22 +29,22 @@ impl Output {
         }
     }
 
-    /// Adds a part of a file after everything else.
+    /// Appends a part of a file.
     pub(crate) fn push_file(&mut self, part: FilePart) {
         self.files.push_back((part, Vec::new()));
     }
 
-    /// Takes the bytes that are next; what held them is given away too, so that a stream that rests holds nothing.
+    /// Takes the bytes that are next, with their buffer, so that an idle stream holds no memory.
     pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
 
-    /// The part of a file that is next, once the bytes before it are taken.
+    /// The next part of a file, once the bytes before it have been taken.
     pub(crate) fn file(&mut self) -> Option<&mut FilePart> {
         self.files.front_mut().map(|(part, _)| part)
     }
 
-    /// Memory that is held.
+    /// Memory held, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         let files = self.files.capacity() * size_of::<(FilePart, Vec<u8>)>();
         let after: usize = self.files.iter().map(|(_, after)| after.capacity()).sum();
@@ -55,14 +55,14 @@ impl Output {
         !self.files.is_empty()
     }
 
-    /// Closes the file that was next: it has left. The bytes after it are next now.
+    /// Closes the first file, which has been sent. The bytes after it are next.
     pub(crate) fn end_file(&mut self) {
         if let Some((_, mut after)) = self.files.pop_front() {
             self.bytes.append(&mut after);
         }
     }
 
-    /// Closes all files, without what was after them.
+    /// Closes all files and drops the bytes after them.
     pub(crate) fn drop_files(&mut self) {
         self.files = VecDeque::new();
     }

@@ -1,4 +1,4 @@
-//! The content of the request that is being read, from its coding on the wire to whom it belongs.
+//! The content of the request being read, from its coding on the wire to its taker.
 
 use std::mem::MaybeUninit;
 
@@ -15,20 +15,20 @@ use crate::id::ExchangeId;
 use crate::link::Turn;
 use crate::response::Response;
 
-/// A content in HTTP/1's framing.
+/// Content in HTTP/1 framing.
 pub(super) struct Incoming {
     decoder: BodyDecoder,
     pub(super) inbound: Inbound,
-    /// Whether another request may follow it.
+    /// Whether another request may follow.
     pub(super) is_persistent: bool,
 }
 
-/// What more input did.
+/// The result of more input.
 #[derive(PartialEq, Eq, Debug)]
 enum Fed {
-    /// As much is held as there was, or as may be.
+    /// Input was held, as much as there was or as is allowed.
     Held,
-    /// It is longer than the limit.
+    /// The content exceeds the limit.
     TooLong,
 }
 
@@ -50,7 +50,7 @@ impl Incoming {
     /// Decodes `input` as far as it may be held.
     fn feed(&mut self, input: &mut &[u8], context: &Context) -> Result<Fed, ProtocolError> {
         while !self.inbound.is_complete {
-            // The end of a known length costs no more bytes, so nobody would come back for it.
+            // The end of a known length takes no more bytes, so no later event would detect it.
             if !self.inbound.takes_more(context) && self.decoder.remaining() != Some(0) {
                 return Ok(Fed::Held);
             }
@@ -67,7 +67,7 @@ impl Incoming {
         Ok(Fed::Held)
     }
 
-    /// The next part of a content of known length that goes to the handler which waits for it.
+    /// The next part of a content of known length that goes straight to its waiting handler.
     fn feed_directly<'a>(&mut self, input: &mut &'a [u8], context: &Context) -> Option<&'a [u8]> {
         let owed = self.decoder.remaining()?;
         if !self.inbound.has_reader_waiting() || !self.inbound.goes_directly(owed, context) {
@@ -93,7 +93,7 @@ impl Incoming {
         self.inbound.held_bytes() + size_of::<Incoming>() - size_of::<Inbound>()
     }
 
-    /// Memory of the application's for what comes next.
+    /// The application's memory for the next part.
     pub(super) fn room<'a, A: App>(
         &self,
         context: &Context,
@@ -102,7 +102,7 @@ impl Incoming {
         self.inbound.room(self.decoder.remaining()?, context, app)
     }
 
-    /// Whether the rest is short and certain enough to be thrown away.
+    /// Whether the rest is known to be short enough to be discarded.
     fn is_discardable(&self) -> bool {
         let is_short = |rest| rest <= DISCARD_BYTES_MAX;
         let is_certain = !self.inbound.owes_continue;
@@ -111,7 +111,7 @@ impl Incoming {
 }
 
 impl H1 {
-    /// Takes more of a content. False when no more can be taken now.
+    /// Takes more of a content. Returns false if no more can be taken now.
     pub(super) fn content<A: App>(&mut self, turn: &mut Turn<'_, A>, rest: &mut &[u8]) -> bool {
         let Reading::Content(incoming) = &mut self.reading else {
             return false;
@@ -150,7 +150,7 @@ impl H1 {
         }
     }
 
-    /// Gives content to whom it belongs, and ends its reading when it is complete and taken.
+    /// Passes content to its taker, and stops reading it when it is complete and taken.
     fn hand_over<A: App>(&mut self, turn: &mut Turn<'_, A>, part: Part<'_>) {
         let Reading::Content(incoming) = &mut self.reading else {
             return;
@@ -175,10 +175,10 @@ impl H1 {
         }
     }
 
-    /// The next request may follow, if one may at all.
+    /// Reads the next request, if one may follow.
     fn content_is_over<A: App>(&mut self, turn: &Turn<'_, A>, is_persistent: bool) {
         match is_persistent {
-            // In the midst of a batch, `input` is empty, and what follows is in the hands of who serves the batch.
+            // Within a batch, `input` is empty; the caller that serves the batch holds the following bytes.
             true if self.input.is_empty() => {
                 self.reading = Reading::Idle;
                 self.since_ms = turn.now_ms();
@@ -210,14 +210,14 @@ impl H1 {
         }
         let reader = match self.queue.back_mut() {
             Some(last) if inbound.is_read_by(last.exchange.id) => last,
-            // Its request has its response already.
+            // Its request already has a response.
             _ => return self.stop_reading(Ending::Unread),
         };
         cut_reader(reader, turn, status, reason);
         self.stop_reading(Ending::Unread);
     }
 
-    /// The peer ended its side inside a content: the handler is told, and what is owed is still sent.
+    /// The peer ended its side inside a content: the handler is notified, and what is owed is still sent.
     pub(super) fn content_was_cut<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         let Reading::Content(incoming) = &self.reading else {
             return;
@@ -242,7 +242,7 @@ impl H1 {
         self.stop_reading(ending);
     }
 
-    /// Writes the access log's line of a request that was to be called with its content, which will not come.
+    /// Writes the access log's line of a request whose call waited for content that will not arrive.
     #[cold]
     pub(super) fn log_uncalled<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         if let Reading::Content(incoming) = &mut self.reading
@@ -255,12 +255,12 @@ impl H1 {
         }
     }
 
-    /// Whether a handler waits for its peer: then the peer's time runs, not the handler's.
+    /// Whether a handler waits for its peer. If so, the peer's time runs and not the handler's.
     pub(super) fn reader_waits(&self) -> bool {
         matches!(&self.reading, Reading::Content(incoming) if incoming.inbound.has_reader_waiting())
     }
 
-    /// Whether all content of the last request is read, or so little is left that it can be discarded.
+    /// Whether the last request's content has been read, or the rest is short enough to be discarded.
     pub(super) fn is_content_settled(&self) -> bool {
         match &self.reading {
             Reading::Content(incoming) => incoming.is_discardable(),
@@ -292,7 +292,7 @@ impl H1 {
         }
     }
 
-    /// The content of a request whose response is complete belongs to nobody any more.
+    /// Discards the content of a request whose response is complete.
     pub(super) fn release_content<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
@@ -319,7 +319,7 @@ impl H1 {
     }
 }
 
-/// Ends the exchange whose content cannot be read: with a response, if it has none.
+/// Ends the exchange whose content cannot be read, with a response if it has none.
 fn cut_reader<A: App>(reader: &mut Queued, turn: &mut Turn<'_, A>, status: u16, reason: &str) {
     match reader.exchange.progress {
         Progress::Waiting => {

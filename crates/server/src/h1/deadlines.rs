@@ -1,19 +1,19 @@
-//! Who owes the next move on an HTTP/1 connection, until when, and what happens when it does not come.
+//! Who owes the next move on an HTTP/1 connection, until when, and what happens if it is late.
 //!
 //! | state | owes | until | then |
 //! | --- | --- | --- | --- |
 //! | link full, or its bytes under way | peer | its pace (`write_timeout_ms`, `response_rate_bytes_per_s_min`) | reset |
-//! | `Idle`, no exchange | peer | `keep_alive_timeout_ms` after it has received the last response | end |
+//! | `Idle`, no exchange | peer | `keep_alive_timeout_ms` after it has received the last response | closed |
 //! | `Head`, link not full | peer | `header_timeout_ms` | 408 |
-//! | `Content` that is waited for | peer | its pace (`body_grace_ms`, `body_rate_bytes_per_s_min`, `body_pause_ms_max`) | 408, or end where the response has left |
-//! | an exchange `Waiting`, its handler not for the peer | application | `handler_timeout_ms` | 503, unless the application says that it has begun |
-//! | an exchange `Pushed`, `Pulled`, or `Waiting` and begun | application | for ever | |
-//! | the same, and the peer has ended its side | application | `write_timeout_ms` | cut |
-//! | an exchange that is not ended, and the peer has ended its side | peer | 500 ms without an acknowledgement (`link/departure.rs`) | the application is told |
+//! | `Content` that is waited for | peer | its pace (`body_grace_ms`, `body_rate_bytes_per_s_min`, `body_pause_ms_max`) | 408, or closed if the response has been sent |
+//! | an exchange `Waiting`, its handler not waiting for the peer | application | `handler_timeout_ms` | 503, unless the application reports that it has started |
+//! | an exchange `Pushed`, `Pulled`, or `Waiting` and started | application | no limit | |
+//! | the same, and the peer has ended its side | application | `write_timeout_ms` | truncated |
+//! | an exchange that is not ended, and the peer has ended its side | peer | 500 ms without an acknowledgement (`link/departure.rs`) | the application is notified |
 //! | `Waiting(For::Turn)` | the reactor | its next pass | |
 //!
-//! Every other state is left before the connection's turn ends. Before the first byte and after the last one the connection itself
-//! waits (`connection.rs`).
+//! A connection is in no other state after its turn. Before the first byte and after the last one, the connection itself waits
+//! (`connection.rs`).
 
 use super::content::Incoming;
 use super::input::{Refused, is_head_method};
@@ -25,14 +25,14 @@ use crate::link::{Delivery, Fate, Link, Turn};
 use crate::response::Response;
 use crate::timeouts::Timeouts;
 
-/// How long a draining server waits for a request on an idle connection: its client does not know, and may be sending one. Longer
-/// than the pause between the requests of a busy client, shorter than anyone minds.
+/// How long a draining server waits for a request on an idle connection, since its client may be sending one. Longer than the pause between
+/// a busy client's requests, and too short to delay a shutdown noticeably.
 pub(crate) const DRAINING_IDLE_MS: u64 = 500;
 
-/// What did not come in time.
+/// What was late.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Late {
-    /// What was sent has not arrived: time to look at it.
+    /// What was sent may not have arrived: it is time to check.
     Delivery,
     /// A request.
     Request,
@@ -40,20 +40,20 @@ enum Late {
     Head,
     /// Content.
     Content,
-    /// A response, or its beginning.
+    /// A response, or its start.
     Handler,
-    /// More of a response to a peer that sends no more, and may be gone.
+    /// More of a response to a peer that sends no more and may be gone.
     Part,
-    /// A sign that a peer which sends no more is still there.
+    /// A sign that a peer which sends no more is still present.
     Departure,
 }
 
 impl H1 {
-    /// When something must have happened; `u64::MAX` for never.
+    /// When the connection has to act; `u64::MAX` for never.
     #[inline]
     pub(crate) fn deadline_ms(&self, link: &Link, context: &Context) -> u64 {
         match self.reading {
-            // What nearly every event leaves.
+            // The state after nearly every event.
             Reading::Idle if self.queue.is_empty() && link.delivery_check_ms() == u64::MAX => {
                 self.idle_deadline_ms(context)
             }
@@ -70,7 +70,7 @@ impl H1 {
         }
     }
 
-    /// The first thing that has to happen, and by when.
+    /// The earliest deadline and what it is for.
     fn next(&self, link: &Link, context: &Context) -> (u64, Late) {
         let delivery_ms = link.delivery_check_ms();
         let request_ms = match self.reading {
@@ -112,7 +112,7 @@ impl H1 {
         })
     }
 
-    /// Only sending would tell whether a peer that has ended its side is still there.
+    /// Only sending would show whether a peer that has ended its side is still present.
     fn part_deadline_ms(&self, link: &Link, context: &Context) -> u64 {
         let is_open = |front: &Queued| {
             let exchange = &front.exchange;
@@ -131,7 +131,7 @@ impl H1 {
         }
     }
 
-    /// Tells the handlers at work if their client seems to be gone.
+    /// Notifies the running handlers if their client seems to be gone.
     fn check_departure<A: App>(&self, turn: &mut Turn<'_, A>) {
         if turn.link.check_departure(turn.context.clock.now_ms()) {
             self.open_exchanges()
@@ -145,7 +145,7 @@ impl H1 {
         match self.next(turn.link, turn.context).1 {
             Late::Delivery => match turn.link.check_delivery(turn.context) {
                 Delivery::Stuck => return self.abandon(turn, Abort::Disconnected),
-                // From now on it has all it was sent, and the time for its next request runs.
+                // The peer has received everything now, and the time for its next request starts.
                 Delivery::Complete if matches!(self.reading, Reading::Idle) => {
                     self.since_ms = turn.now_ms();
                 }
@@ -169,7 +169,7 @@ impl H1 {
         self.settle(turn)
     }
 
-    /// No request has come in time; but the time begins when the client has received the response before it.
+    /// No request arrived in time. The time starts when the client has received the previous response.
     fn late_request<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
         let was_complete = !turn.link.is_arriving();
         match turn.link.check_delivery(turn.context) {
@@ -182,7 +182,7 @@ impl H1 {
         }
     }
 
-    /// Responds for every handler whose time is over, and that has not begun to respond.
+    /// Responds for every handler that has exceeded its time and has not started to respond.
     fn end_late_handlers<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         let now_ms = turn.now_ms();
         let timeout_ms = turn.context.timeouts.handler_timeout_ms;
@@ -209,7 +209,7 @@ impl H1 {
     }
 }
 
-/// Whether its handler has not begun to respond.
+/// Whether its handler has not started to respond.
 fn is_waiting(queued: &Queued) -> bool {
     is_unsent(&queued.exchange) && !queued.exchange.has_begun
 }

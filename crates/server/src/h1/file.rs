@@ -1,7 +1,7 @@
-//! Parts of files on their way to the peer.
+//! Sending parts of files.
 //!
-//! Only the response that is next in order sends; a file after it waits, open, in its exchange. A file that is shorter than was said,
-//! or cannot be read, cuts the connection: its peer was promised more.
+//! Only the response that is next in order sends; the file of a later one waits, open, in its exchange. A file that is shorter than
+//! announced, or cannot be read, truncates the connection: the peer expects more.
 
 use net::FileSent;
 
@@ -12,18 +12,18 @@ use crate::link::{Fate, Turn};
 /// Bytes of files that one connection sends before others have their turn.
 pub(super) const TURN_BYTES: u64 = 1 << 20;
 
-/// What sending from a file came to.
+/// The result of sending from a file.
 pub(super) enum FileStep {
     /// No file is next.
     None,
-    /// A file is done with: what follows it is next.
+    /// A file is complete: what follows it is next.
     Over,
     /// It stops here for now.
     Stopped(Fate),
 }
 
 impl H1 {
-    /// Sends from the file that is next, if one is. `budget` counts the bytes that this turn has left.
+    /// Sends from the next file, if one is next. `budget` is the number of bytes left in this turn.
     pub(super) fn send_file<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,

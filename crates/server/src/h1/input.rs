@@ -1,4 +1,4 @@
-//! What a connection's input begins: requests, in order, as far as they may run.
+//! Parses a connection's input and starts its requests, in order, as far as they may run.
 
 use wire::{BodyLength, Progress as Parsed, RequestHead};
 
@@ -37,7 +37,7 @@ impl H1 {
         }
     }
 
-    /// Goes on with input that waited.
+    /// Continues with input that waited.
     pub(super) fn resume<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         let (since_ms, was_head) = (self.since_ms, matches!(self.reading, Reading::Head));
         if matches!(self.reading, Reading::Head | Reading::Waiting(_)) {
@@ -46,7 +46,7 @@ impl H1 {
         let mut input = std::mem::take(&mut self.input);
         let used = self.advance(turn, &input);
         if was_head && used == 0 {
-            // The time for a head is absolute.
+            // The timeout of a head is absolute.
             self.since_ms = since_ms;
         }
         if used < input.len() {
@@ -55,7 +55,8 @@ impl H1 {
         }
     }
 
-    /// Serves `data` from its start as far as possible. Gives how much of it is used. Begins in `Idle` (or in what takes no head).
+    /// Serves `data` from its start as far as possible. Returns the number of bytes used. Starts in `Idle` (or in a state that reads no
+    /// head).
     #[inline]
     fn advance<A: App>(&mut self, turn: &mut Turn<'_, A>, data: &[u8]) -> usize {
         let mut rest = data;
@@ -89,7 +90,8 @@ impl H1 {
         data.len() - rest.len()
     }
 
-    /// After a request: leaves the rest to another turn if the connection has used its share of this one, or sends when much is to be sent.
+    /// After a request: leaves the rest to another turn if the connection has used its share of this one, or sends if there is much to
+    /// send.
     #[inline]
     fn stop_for_others<A: App>(&mut self, turn: &mut Turn<'_, A>, rest: &[u8]) {
         let context = &mut *turn.context;
@@ -100,7 +102,7 @@ impl H1 {
         }
     }
 
-    /// As [`H1::stop_for_others`], when a content may have come to its end, and its request has been called.
+    /// As [`H1::stop_for_others`], when a content may have ended and its request has been called.
     #[inline(never)]
     fn stop_after_content<A: App>(&mut self, turn: &mut Turn<'_, A>, rest: &[u8]) {
         if self.waits_for_request() {
@@ -128,14 +130,14 @@ impl H1 {
         }
     }
 
-    /// Sends what is written, in the midst of a batch. A broken connection is noticed by what is done next.
+    /// Sends within a batch what has been written. What runs next detects a broken connection.
     fn send_now<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         if turn.link.flush(turn.context, false) == Err(Broken) {
             self.stop_reading(Ending::Cut);
         }
     }
 
-    /// Parses a head and begins its exchange. False when that has to wait; then `rest` is as it was.
+    /// Parses a head and starts its exchange. Returns false if the exchange has to wait; `rest` is unchanged then.
     #[inline]
     fn head<A: App>(&mut self, turn: &mut Turn<'_, A>, rest: &mut &[u8]) -> bool {
         let context = &mut *turn.context;
@@ -165,12 +167,13 @@ impl H1 {
         }
     }
 
-    /// Whether a request may run beside others: all are safe, it has no content, and they are neither too many nor hold too much.
+    /// Whether a request may run concurrently with others: all are safe, it has no content, and neither their number nor their memory
+    /// exceeds the limits.
     fn may_overtake<A: App>(&self, turn: &Turn<'_, A>, head: &RequestHead<'_>) -> bool {
         let limits = &turn.context.limits;
         let has_room = self.window.has_room(self.queue.len(), limits);
         let is_safe = head.method.is_safe() && head.body_length == BodyLength::None;
-        // Those that are not there yet may be as long as others were.
+        // Pending responses may be as long as earlier ones.
         let waiting_bytes = || -> u64 {
             let length = |queued: &Queued| match queued.exchange.progress {
                 Progress::Waiting => turn.context.long_response_bytes,
@@ -184,7 +187,7 @@ impl H1 {
             && waiting_bytes() < limits.send_buffer_bytes_max
     }
 
-    /// Hands a request to the application. Gives how many of the bytes `after` it were its content.
+    /// Passes a request to the application. Returns how many of the bytes `after` it were its content.
     #[inline]
     fn begin<A: App>(
         &mut self,
@@ -261,23 +264,23 @@ impl H1 {
             start = start.saturating_sub(context.responder.sent_bytes);
             turn.link.was_sent_in_call(context);
         }
-        let is_whole = matches!(outcome, Outcome::Responded | Outcome::RespondedAhead) && !is_open;
+        let is_whole = matches!(outcome, Outcome::Responded | Outcome::RespondedEarly) && !is_open;
         let is_plain = is_whole && status != 0 && content != Content::Later;
         if is_plain && self.queue.is_empty() {
             self.responded(turn, (head, status, content_bytes));
-            if outcome == Outcome::RespondedAhead {
+            if outcome == Outcome::RespondedEarly {
                 self.send_now(turn);
                 turn.context.responder.batch.send_now();
                 turn.app.response_sent();
             }
             if !framing.persistent {
-                // Whole, it may end with the connection.
+                // A whole response may end with the connection.
                 turn.link.guard(false);
                 self.stop_reading(Ending::Read);
             }
             return;
         }
-        // The handler's time begins now, not when the batch did.
+        // The handler's time starts now, not when the batch did.
         context.clock.tick();
         let queued = Queued {
             exchange: Exchange {
@@ -296,7 +299,7 @@ impl H1 {
         self.called(turn, queued, left, (head, content, is_persistent));
     }
 
-    /// A response is written that was there at once.
+    /// Adds a response that was complete when the call returned.
     #[inline]
     fn responded<A: App>(
         &mut self,
@@ -325,7 +328,8 @@ impl H1 {
         Some(Box::new(record))
     }
 
-    /// Everything but a response that is complete at once (there may be one, and its content may be left open): queues the exchange and decides who takes its content.
+    /// Handles every outcome except a response that is complete at once (there may be one, with its content left open): queues the exchange
+    /// and decides who takes its content.
     fn called<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
@@ -353,7 +357,7 @@ impl H1 {
             }
             Outcome::Responded if is_open => exchange.cut(),
             Outcome::Responded if has_responded => exchange.progress = Progress::Done,
-            // The application kept no promise: its response is missing.
+            // The application broke its contract: the response is missing.
             _ => {
                 exchange.out.tail().clear();
                 encoding.framing.persistent &= is_persistent;
@@ -395,7 +399,7 @@ impl H1 {
         }
     }
 
-    /// Responds to an error in its place in the order and reads nothing more.
+    /// Sends an error response in its place in the order, and reads nothing more.
     #[cold]
     pub(super) fn refuse<A: App>(
         &mut self,
@@ -434,24 +438,25 @@ impl H1 {
     }
 }
 
-/// Sends the responses before a call whose own waits elsewhere: they must not wait for it. Gives what of them is left to be sent: nothing.
+/// Sends the earlier responses before a call whose own response waits elsewhere: they must not wait for it. Returns what is left to be
+/// sent, which is nothing.
 #[cold]
 fn send_earlier(link: &mut Link, context: &mut Context) -> usize {
-    // A broken connection is noticed by what is done next.
+    // What runs next detects a broken connection.
     let _ = link.flush(context, false);
     0
 }
 
-/// What is known of a request that is refused.
+/// What is known of a refused request.
 #[derive(Clone, Copy)]
 pub(super) enum Refused<'a> {
     /// Its head.
     Head(&'a RequestHead<'a>),
-    /// Its head could not be read, but for its method: the response to HEAD has no content (RFC 9110 section 9.3.2).
+    /// Its head could not be parsed, except for the method: the response to HEAD has no content (RFC 9110 section 9.3.2).
     Unread { is_head: bool },
 }
 
-/// Whether the request that `bytes` begin is a HEAD, however malformed its rest.
+/// Whether the request that starts with `bytes` is a HEAD, even if the rest is malformed.
 pub(super) fn is_head_method(bytes: &[u8]) -> bool {
     bytes.starts_with(b"HEAD ")
 }

@@ -1,4 +1,4 @@
-//! How a connection's responses leave: in request order, one send for all that is ready.
+//! Sends a connection's responses in request order, with one send for everything that is ready.
 
 use super::file::{FileStep, TURN_BYTES};
 use super::{Ending, For, H1, QUEUE_KEPT, Reading};
@@ -8,13 +8,13 @@ use crate::id::ExchangeId;
 use crate::link::{Broken, Fate, Turn};
 use crate::mailbox::Command;
 
-/// Bytes pulled from a streamed response before other connections have their turn.
+/// Bytes pulled from a streamed response before other connections get a turn.
 const PULL_BYTES: usize = 131_072;
 
-/// What an empty part counts for.
+/// Bytes that an empty part counts as.
 const EMPTY_PART_BYTES: usize = 1024;
 
-/// What may follow after a round of [`H1::settle_queue`].
+/// What follows a round of [`H1::settle_queue`].
 enum Step {
     /// Something changed: another round.
     Again,
@@ -23,7 +23,7 @@ enum Step {
 }
 
 impl H1 {
-    /// Does what a handler asks of its response.
+    /// Executes a handler's command for its response.
     pub(super) fn respond<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
@@ -62,7 +62,7 @@ impl H1 {
         }
     }
 
-    /// Sends what is ready, goes on with what it frees, and says what becomes of the connection.
+    /// Sends what is ready, continues with what that unblocks, and returns the fate of the connection.
     #[inline]
     pub(crate) fn settle<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
         let goes_on = matches!(self.reading, Reading::Idle) && !turn.link.has_ended();
@@ -105,7 +105,7 @@ impl H1 {
                 FileStep::Over => continue,
                 FileStep::Stopped(fate) => return fate,
             }
-            self.tell_writer(turn);
+            self.notify_writer(turn);
             if self.pull(turn, &mut pull_budget) {
                 let context = &mut *turn.context;
                 if pull_budget == 0 || context.share.is_used_by_request(&mut context.clock) {
@@ -120,23 +120,23 @@ impl H1 {
         }
     }
 
-    /// Sends what is written of the responses that are next, up to the first file; everything else is left to the next turn.
+    /// Sends what has been written of the next responses, up to the first file. Everything else is left to the next turn.
     pub(crate) fn send_written<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
         if turn.link.is_full() {
             self.resume_sending(turn);
         }
         self.emit(turn);
         if !turn.context.responder.out.is_empty() {
-            // A broken connection is noticed by what is done next.
+            // What runs next detects a broken connection.
             let _ = turn.link.flush(turn.context, false);
         }
         Fate::Again
     }
 
-    /// Sends what the socket did not take before.
+    /// Sends what the socket did not accept before.
     #[cold]
     fn resume_sending<A: App>(&mut self, turn: &mut Turn<'_, A>) {
-        // A broken connection is noticed by what is done next.
+        // What runs next detects a broken connection.
         let _ = turn.link.resume(turn.context, true);
         if matches!(self.reading, Reading::Head) {
             // While the socket was full, the rest of the head was not read.
@@ -155,7 +155,7 @@ impl H1 {
         }
     }
 
-    /// Begins requests that waited for what has left.
+    /// Starts requests that waited for responses to be sent.
     fn go_on_with_input<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Step {
         let unused = self.input.len();
         match &self.reading {
@@ -173,7 +173,7 @@ impl H1 {
         }
     }
 
-    /// What becomes of a connection that can do no more now.
+    /// The fate of a connection that can do no more now.
     fn fate<A: App>(&mut self, turn: &Turn<'_, A>) -> Fate {
         if !self.queue.is_empty() || turn.link.is_full() {
             return Fate::Open;
@@ -211,7 +211,7 @@ impl H1 {
             self.release_content(turn, ended.exchange.id, is_persistent);
             if !is_persistent {
                 if is_cut {
-                    // Nobody waits for the room of a file that was cut.
+                    // Nothing waits for the room of a truncated file.
                     turn.link.drop_file();
                 }
                 turn.link.guard(ended.ends_with_connection());
@@ -237,8 +237,8 @@ impl H1 {
         }
     }
 
-    /// Tells the handler that is next in order that all it wrote has left.
-    fn tell_writer<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+    /// Notifies the handler that is next in order that everything it wrote has been sent.
+    fn notify_writer<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         if let Some(front) = self.queue.front_mut()
             && matches!(
                 front.exchange.progress,
@@ -250,7 +250,7 @@ impl H1 {
         }
     }
 
-    /// Asks the application for parts of the response that is next. True when it brought something.
+    /// Asks the application for parts of the next response. Returns true if there was one.
     fn pull<A: App>(&mut self, turn: &mut Turn<'_, A>, budget: &mut usize) -> bool {
         let Some(front) = self.queue.front_mut() else {
             return false;
@@ -258,12 +258,12 @@ impl H1 {
         if front.exchange.progress != Progress::Pulled || *budget == 0 {
             return false;
         }
-        // The application may compute for as long as it likes.
+        // The application may take any amount of time.
         turn.context.responder.batch.send_now();
         let mut part = Vec::new();
         while part.is_empty() {
             match turn.app.pull(front.exchange.id, &mut part) {
-                // A part may be empty, but not for ever without another connection's turn.
+                // Parts may be empty, but not without end while other connections wait for their turns.
                 Pulled::More if part.is_empty() && *budget > EMPTY_PART_BYTES => {
                     *budget -= EMPTY_PART_BYTES
                 }

@@ -1,4 +1,4 @@
-//! A request whose response is not complete, in its place in the order of its connection, and how HTTP/1 writes that response.
+//! A request whose response is not complete, queued in its connection's order, and how HTTP/1 encodes that response.
 
 use wire::Version;
 
@@ -10,7 +10,7 @@ use crate::mailbox::Command;
 use crate::responder::{Delimiter, Fields, Framing, Responder};
 use crate::response::{FilePart, Response};
 
-/// An exchange in its connection's queue. Whatever it has written waits for the responses before it.
+/// An exchange in its connection's queue. What it has written waits for the responses before it.
 pub(super) struct Queued {
     pub(super) exchange: Exchange,
     pub(super) encoding: Encoding,
@@ -30,12 +30,12 @@ impl Queued {
 }
 
 impl Queued {
-    /// Whether the connection goes on after its response.
+    /// Whether the connection stays open after its response.
     pub(super) fn is_persistent(&self) -> bool {
         self.encoding.framing.persistent && self.exchange.progress != Progress::Cut
     }
 
-    /// Whether its response is incomplete, and the end of the connection would be taken for its end.
+    /// Whether its response is incomplete and an ordinary close would look like its end.
     pub(super) fn ends_with_connection(&self) -> bool {
         let is_begun = matches!(
             self.exchange.progress,
@@ -45,21 +45,22 @@ impl Queued {
     }
 }
 
-/// How many requests of a connection may be in work together: few until their responses proved short, as nobody knows how long a
-/// response gets before it is there.
+/// How many requests of a connection may run concurrently. Few until their responses proved short, because the length of a response is not
+/// known in advance.
 #[derive(Clone, Copy)]
 pub(super) struct Window(u8);
 
 impl Window {
     pub(super) const FIRST: Window = Window(4);
 
-    /// Whether one more may begin beside so many.
+    /// Whether one more may start while `open` run.
     #[inline]
     pub(super) fn has_room(self, count: usize, limits: &Limits) -> bool {
         count < usize::from(self.0) && (count as u64) < limits.pipelined_exchanges_max
     }
 
-    /// Notes the length of a response that came later: short is one of which as many as may wait are within the send buffer.
+    /// Records the length of a response that was not complete at once. It is short if the allowed number of such responses fits into the
+    /// send buffer.
     pub(super) fn note_response(&mut self, bytes: u64, limits: &Limits) {
         let is_short =
             bytes.saturating_mul(limits.pipelined_exchanges_max) <= limits.send_buffer_bytes_max;
@@ -70,14 +71,14 @@ impl Window {
     }
 }
 
-/// How one response is written.
+/// How one response is encoded.
 pub(super) struct Encoding {
     pub(super) framing: Framing,
     pub(super) delimiter: Delimiter,
 }
 
 impl Encoding {
-    /// Of the response to a request that is refused, which is the last of its connection.
+    /// For the response to a refused request, which is the last one of its connection.
     pub(super) fn of_refusal(is_head: bool) -> Encoding {
         let framing = Framing {
             is_head,
@@ -90,8 +91,8 @@ impl Encoding {
 }
 
 impl Encoder for Encoding {
-    /// HTTP/1.0 knows no interim responses (RFC 9110 section 15.2), 100 is the server's own business, and after 101 the connection would
-    /// speak something else.
+    /// HTTP/1.0 has no interim responses (RFC 9110 section 15.2). The server itself sends 100, and 101 would change the protocol of the
+    /// connection.
     fn inform(&mut self, out: &mut Output, status: u16, field_section: &[u8]) {
         if self.framing.version == Version::Http11 && matches!(status, 102..=199) {
             wire::push_interim(out.tail(), status, field_section);
@@ -123,7 +124,7 @@ impl Encoder for Encoding {
         self.delimiter.push_part(out.tail(), part);
     }
 
-    /// A long part stays where it is if nothing is written before it, and no chunk around it.
+    /// A long part is not copied if nothing precedes it and it is not chunked.
     fn take_part(&mut self, out: &mut Output, part: Vec<u8>) {
         let is_bare = match self.delimiter {
             Delimiter::Chunks => false,
@@ -150,7 +151,7 @@ impl Encoder for Encoding {
         out.tail().extend_from_slice(b"\r\n");
     }
 
-    /// The trailer section is dropped where there is no place for it.
+    /// The trailer section is dropped if the framing has no place for it.
     fn finish(&mut self, out: &mut Output, trailer_section: &[u8]) -> bool {
         if self.delimiter == Delimiter::Chunks {
             wire::push_last_chunk(out.tail(), trailer_section);

@@ -1,4 +1,4 @@
-//! The end of a server that waits no longer: who still has a response then, and who is cut.
+//! Stopping without waiting any longer: which requests still get a response, and which are truncated.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,14 +13,14 @@ const REASON: &str = "The server is stopping; try again.";
 /// Requests that a stopping server has not finished.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Unfinished {
-    /// Nothing of their responses was sent: they got 503.
+    /// Nothing of their responses had been sent: they got 503.
     pub refused: u64,
-    /// Their responses were begun, or had to wait for another one: the connection ended before they were complete.
+    /// Their responses had started, or had to wait for another one: the connection ended before they were complete.
     pub cut: u64,
 }
 
 impl H1 {
-    /// Responds with 503 to the request whose response is next, if nothing of it was sent; everything after it is given up.
+    /// Responds with 503 to the request whose response is next, if nothing of it has been sent. Everything after it is given up.
     pub(crate) fn stop<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
@@ -28,7 +28,7 @@ impl H1 {
     ) -> Fate {
         let mut refused = 0;
         if matches!(&self.reading, Reading::Content(incoming) if incoming.inbound.is_for_call()) {
-            // Behind another one that has not ended, it is cut all the same.
+            // After another one that has not ended, it is truncated too.
             match self.open_exchanges().next() {
                 Some(_) => unfinished.cut += 1,
                 None => refused = 1,
@@ -55,10 +55,10 @@ impl H1 {
             self.emit(turn);
         }
         if !turn.context.responder.out.is_empty() {
-            // Whether it arrives is not waited for.
+            // Does not wait until it arrives.
             let _ = turn.link.flush(turn.context, false);
         } else if open == 0 && refused == 0 && turn.link.is_full() {
-            // Its last response was complete, and is on its way.
+            // Its last response was complete and is being sent.
             unfinished.cut += 1;
         }
         self.abandon(turn, Abort::Disconnected)
@@ -67,7 +67,7 @@ impl H1 {
 
 fn refuse<A: App>(queued: &mut Queued, turn: &mut Turn<'_, A>) {
     let id = queued.exchange.id;
-    // A panic of the application must not keep the client from its response.
+    // If the application panics, the client must still get its response.
     let abort = AssertUnwindSafe(|| turn.app.abort(id, Abort::Disconnected));
     let _ = catch_unwind(abort);
     queued.encoding.framing.persistent = false;

@@ -1,26 +1,26 @@
-//! Bytes that a socket refused, and how fast its peer takes what the socket has.
+//! Bytes that a socket did not accept, and how fast its peer takes what the socket holds.
 //!
-//! A socket takes new bytes only when a third of its buffer is free, which may be megabytes: what a peer takes is measured by what its
-//! kernel acknowledges, looked up several times in the longest pause that it may make.
+//! A socket accepts new bytes only when a third of its buffer is free, which may be megabytes. The peer's progress is therefore measured by
+//! what its kernel acknowledges, checked several times within the longest allowed pause.
 
 use crate::pace::Pace;
 use crate::timeouts::Timeouts;
 
-/// When it is looked for the first time; each time is twice as late as the one before ...
+/// Time until the first check. Each interval is twice the previous one ...
 const FIRST_CHECK_MS: u64 = 100;
-/// ... until there are so many in one longest pause: a peer that takes nothing is noticed by a quarter of it late at most.
+/// ... until one longest pause contains this many checks. A stuck peer is detected at most a quarter of a pause late.
 const CHECKS_PER_PAUSE: u64 = 4;
-/// What more than this is refused of a send buffer is kept in that buffer instead of copied.
+/// If the rest of a send buffer is longer than this, the buffer itself is kept instead of copying the rest.
 const COPIED_BYTES_MAX: usize = 1 << 20;
 
 pub(super) struct Backlog {
     bytes: Vec<u8>,
-    /// So many of them have left.
+    /// How many of them have been sent.
     sent_bytes: usize,
-    /// The peer's time; none where it may take as long as it likes.
+    /// The peer's time; None if it is not limited.
     pace: Option<Pace>,
     checked_ms: u64,
-    /// What the peer had acknowledged then.
+    /// What the peer had acknowledged at the last check.
     acknowledged: i64,
     check_ms: u64,
     step_ms: u64,
@@ -58,7 +58,7 @@ impl Backlog {
         self.bytes.get(self.sent_bytes..).unwrap_or_default()
     }
 
-    /// Adds what has to leave after the rest; `out` is empty then.
+    /// Appends bytes to send; `out` is empty then.
     pub(super) fn push(&mut self, out: &mut Vec<u8>) {
         match self.bytes.is_empty() && out.len() > COPIED_BYTES_MAX {
             true => self.bytes = std::mem::take(out),
@@ -66,7 +66,7 @@ impl Backlog {
         }
     }
 
-    /// Keeps `out` but for its first `sent_bytes`.
+    /// Keeps `out` without its first `sent_bytes`.
     pub(super) fn take(&mut self, out: &mut Vec<u8>, sent_bytes: usize) {
         let unsent = out.get(sent_bytes..).unwrap_or_default();
         if unsent.len() > COPIED_BYTES_MAX {
@@ -79,7 +79,7 @@ impl Backlog {
         }
     }
 
-    /// So many bytes have left. True when those were all.
+    /// `count` bytes have been sent. Returns true if those were all.
     pub(super) fn sent(&mut self, count: usize) -> bool {
         self.sent_bytes += count;
         if self.sent_bytes < self.bytes.len() {
@@ -91,7 +91,7 @@ impl Backlog {
         true
     }
 
-    /// Gives memory back once half of the bytes have left: no more is held than twice what is owed, and each byte is copied once or twice.
+    /// Frees memory once half of the bytes have been sent. At most twice the unsent bytes are held, and each byte is copied once or twice.
     fn release(&mut self) {
         if self.sent_bytes * 2 >= self.bytes.len() {
             self.bytes = self.unsent().to_vec();
@@ -115,7 +115,7 @@ impl Backlog {
         self.check_ms
     }
 
-    /// Notes what the peer has acknowledged by now. False when it has used up its time.
+    /// Records what the peer has acknowledged. Returns false if it has used up its time.
     pub(super) fn check(&mut self, acknowledged: i64, timeouts: &Timeouts, now_ms: u64) -> bool {
         let moved = acknowledged.saturating_sub(self.acknowledged).max(0) as u64;
         self.acknowledged = self.acknowledged.max(acknowledged);

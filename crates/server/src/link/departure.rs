@@ -1,24 +1,24 @@
-//! Whether a peer that has ended its sending side is still there.
+//! Whether a peer that has ended its sending side is still present.
 //!
-//! A client that is gone and one that only sends no more look the same: all that arrives is a FIN. But the kernel of one that is gone resets
-//! the connection when something is sent to it, and that of the other acknowledges it. So a peer that goes on acknowledging is there; one
-//! that has nothing left to acknowledge, and was sent nothing for a while, is taken to be gone.
+//! A client that is gone looks like one that only sends no more: both send a FIN. When something is sent to them, the kernel of the first
+//! resets the connection, and the kernel of the second acknowledges it. A peer that keeps acknowledging is therefore present. One that has
+//! nothing to acknowledge, and was sent nothing for a while, is assumed to be gone.
 
-/// How long a peer is waited for. A response that is complete by then is sent whole in any case; and whoever waits for the end of a client
-/// still learns of it within a second.
+/// Time before a silent peer counts as gone. A response that is complete by then is sent whole in any case, and an application that waits
+/// for its client's end is notified within a second.
 pub(crate) const DOUBT_MS: u64 = 500;
 
-/// So many looks in a row may find that the peer owes an acknowledgement and gives none: half a minute of a bad network, or of a client on
-/// a UNIX socket that does not read.
+/// Maximum consecutive checks in which the peer owes an acknowledgement: half a minute of a bad network, or of a client on a UNIX socket
+/// that does not read.
 const OWED_LOOKS_MAX: u32 = 60;
 
-/// What is known of a peer that sends no more.
+/// State of a peer that sends no more.
 pub(super) struct Departure {
-    /// Bytes that the peer had acknowledged when it was last looked at.
+    /// Bytes that the peer had acknowledged at the last check.
     acknowledged: i64,
-    /// Looks since it last acknowledged something.
+    /// Checks since it last acknowledged something.
     looks: u32,
-    /// When to look next; never, once the peer has been found gone.
+    /// Time of the next check; never, once the peer is gone.
     check_ms: u64,
 }
 
@@ -39,8 +39,7 @@ impl Departure {
         self.check_ms == u64::MAX
     }
 
-    /// Judges by what has been acknowledged by now. `is_owed` when something is still to be.
-    /// True when the peer has just been found gone.
+    /// Evaluates `acknowledged`. `is_owed` if an acknowledgement is outstanding. Returns true when the peer is first detected to be gone.
     pub(super) fn check(&mut self, acknowledged: i64, is_owed: bool, now_ms: u64) -> bool {
         if self.is_complete() || now_ms < self.check_ms {
             return false;
@@ -64,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_is_there_as_long_as_it_acknowledges_something() {
+    fn a_peer_is_present_while_it_acknowledges_something() {
         let mut departure = Departure::new(10, 1000);
         assert_eq!(departure.check_ms(), 1500);
         assert!(!departure.check(11, false, 1500));
@@ -77,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_owes_an_acknowledgement_is_not_waited_for_without_end() {
+    fn a_peer_that_owes_an_acknowledgement_is_given_up_eventually() {
         let mut departure = Departure::new(0, 0);
         let mut looks = 0;
         while !departure.check(0, true, departure.check_ms()) {

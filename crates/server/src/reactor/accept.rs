@@ -1,8 +1,8 @@
-//! Taking connections in: when, how many at once, and when they are left to other workers.
+//! Accepting connections: when, how many at once, and when they are left to other workers.
 //!
-//! A connection that waits in a listening socket is anybody's who watches it. A worker that has clearly more connections than another, or
-//! as many as it may have, asks that one ([`net::Siblings`]) and *rests*: it does not watch the listeners until it has room again, is
-//! asked itself, or the other one has had its time. A worker alone does nothing of this.
+//! Any worker that watches a listening socket may accept a connection from it. A worker that has clearly more connections than another, or
+//! its maximum, asks that one ([`net::Siblings`]) and *rests*: it does not watch the listeners until it has room again, is asked itself, or
+//! the other one has had its time. A single worker does none of this.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,33 +14,33 @@ use super::rush::Rush;
 use super::{ASKED, LISTENER, Worker};
 use crate::app::App;
 
-/// Connections accepted from one listener before the others have their turn.
+/// Connections accepted from one listener before the other listeners get their turn.
 const ACCEPTS_PER_PASS: usize = 256;
-/// How long a pass accepts. The first request of a connection is served at once, and an application that takes its time over each must not
-/// keep the other connections, the timers and the loop waiting for all of them.
+/// How long a pass accepts. The first request of a connection is served at once, and a slow application must not delay the other
+/// connections, the timers and the event loop for all of them.
 const ACCEPTING_MAX: Duration = Duration::from_millis(10);
-/// How long accepting rests when the process has no descriptor left, or a listener cannot be watched.
+/// How long accepting pauses when the process has no descriptor left, or a listener cannot be watched.
 const EXHAUSTED_MS: u64 = 250;
-/// Nothing is to be done later.
+/// Nothing is scheduled.
 const NEVER_MS: u64 = u64::MAX;
 
-/// The listeners, and whether connections are taken from them now.
+/// The listeners, and whether connections are accepted from them now.
 pub(super) struct Accepting {
     slots: Vec<Slot>,
     seat: Option<Seat>,
     state: State,
-    /// When resting ends, or a drain goes on.
+    /// When resting ends, or a drain continues.
     resumes_ms: u64,
     rush: Rush,
 }
 
 struct Slot {
     listener: Listener,
-    /// The address every connection of it reaches; `None` when it listens on all addresses and each has to be asked.
+    /// The local address of every connection; `None` if it listens on all addresses and each connection is queried.
     local: Option<Peer>,
     is_watched: bool,
-    /// How many connections can have waited here when a drain began: so many are accepted in it. They are accepted in the order in which
-    /// they came, so that none of these is left, and who goes on coming does not keep the drain from its end.
+    /// Maximum connections that waited when a drain began, which is how many it accepts. They are accepted in order of arrival, so none of
+    /// them is missed, and new ones do not delay the end of the drain.
     drained_max: usize,
 }
 
@@ -48,22 +48,22 @@ struct Slot {
 enum State {
     /// The listeners are watched.
     Open,
-    /// It is others' turn.
+    /// Other workers accept.
     Resting,
     /// The process has no descriptor left.
     Exhausted,
-    /// What waits is taken in, then the listeners are closed.
+    /// Waiting connections are accepted, then the listeners are closed.
     Draining,
 }
 
-/// How one pass over one listener ended.
+/// The result of one pass over one listener.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ended {
     /// No connection waits.
     Empty,
-    /// One may, and is taken in the next pass.
+    /// One may wait, and is accepted in the next pass.
     Later,
-    /// One may, and accepting rests.
+    /// One may wait, and accepting rests.
     Rests,
 }
 
@@ -78,7 +78,7 @@ impl Accepting {
         }
     }
 
-    /// How long a wait may last for our sake.
+    /// The maximum length of the next wait.
     #[inline]
     pub(super) fn wait_ms(&self, now_ms: u64) -> Option<u64> {
         match self.resumes_ms {
@@ -93,7 +93,7 @@ impl Accepting {
         self.resumes_ms <= now_ms
     }
 
-    /// Whether connections that wait are still to be taken in by a drain.
+    /// Whether a drain still has connections to accept.
     pub(super) fn is_draining(&self) -> bool {
         self.state == State::Draining && !self.slots.is_empty()
     }
@@ -104,7 +104,7 @@ impl Accepting {
         self.seat.is_some()
     }
 
-    /// Counts a connection in; `open` are there now.
+    /// Counts a new connection; `open` are open now.
     #[inline]
     pub(super) fn opened(&mut self, key: usize, open: usize, now_ms: u64) {
         let Some(seat) = &self.seat else {
@@ -126,14 +126,14 @@ impl Accepting {
 
     fn unwatch(&mut self, poller: &Poller) {
         for slot in &mut self.slots {
-            // Closing our copy would not be enough: the socket is shared with other processes.
+            // Closing our copy would not be enough: other processes share the socket.
             if std::mem::take(&mut slot.is_watched) {
                 let _ = poller.remove(&slot.listener);
             }
         }
     }
 
-    /// Forgets all listeners.
+    /// Drops all listeners.
     pub(super) fn end(&mut self, poller: &Poller) {
         self.unwatch(poller);
         self.slots.clear();
@@ -145,10 +145,10 @@ impl Accepting {
 }
 
 impl<A: App> Worker<A> {
-    /// Shares the connections of its listeners with other workers, from before the first of them is added.
+    /// Shares the connections of its listeners with other workers. To be called before the first listener is added.
     ///
     /// # Errors
-    /// When they cannot wake this one.
+    /// If the others cannot wake this one.
     pub fn join(&mut self, seat: Seat) -> io::Result<()> {
         seat.watch(&self.poller, ASKED)?;
         seat.set_open(self.admitted());
@@ -156,10 +156,10 @@ impl<A: App> Worker<A> {
         Ok(())
     }
 
-    /// Accepts connections from now on from a listening socket, in which up to `backlog` of them wait.
+    /// Accepts connections from a listening socket with the given `backlog`.
     ///
     /// # Errors
-    /// When it cannot be watched.
+    /// If it cannot be watched.
     pub fn add_listener(&mut self, socket: OwnedFd, backlog: usize) -> io::Result<()> {
         let listener = Listener::new(socket)?;
         let local = match listener.local() {
@@ -170,7 +170,7 @@ impl<A: App> Worker<A> {
             listener,
             local,
             is_watched: false,
-            // The kernel lets one more wait.
+            // The kernel queues one more.
             drained_max: backlog.saturating_add(1),
         });
         if let Err(error) = self.accepting.watch(&self.poller) {
@@ -183,26 +183,26 @@ impl<A: App> Worker<A> {
         Ok(())
     }
 
-    /// Takes in what waits at a listener that is ready.
+    /// Accepts connections from a listener that is ready.
     pub(super) fn accept(&mut self, index: usize) {
         self.accept_until(index, Instant::now() + ACCEPTING_MAX);
     }
 
-    /// Comes when another worker asks for it.
+    /// Accepts again because another worker asked for it.
     pub(super) fn come(&mut self) {
         if let Some(seat) = &self.accepting.seat {
-            // Before looking: who asks after that finds that it has to ask again.
+            // Before checking: a worker that asks later sees that it has to ask again.
             seat.come();
         }
         match self.accepting.state {
-            // Each that has something is reported.
+            // Each listener with a waiting connection is reported.
             State::Resting => self.resume(),
             State::Open => (0..self.accepting.slots.len()).for_each(|index| self.accept(index)),
             State::Exhausted | State::Draining => {}
         }
     }
 
-    /// Counts a connection out, which may make the next one ours.
+    /// Counts a closed connection, after which this worker may accept again.
     #[inline]
     pub(super) fn closed(&mut self, key: usize) {
         let Some(seat) = &self.accepting.seat else {
@@ -215,7 +215,7 @@ impl<A: App> Worker<A> {
         }
     }
 
-    /// Goes on after a rest, or in a drain.
+    /// Continues after a rest, or in a drain.
     #[cold]
     pub(super) fn resume(&mut self) {
         self.accepting.resumes_ms = NEVER_MS;
@@ -233,7 +233,7 @@ impl<A: App> Worker<A> {
         }
     }
 
-    /// Leaves new connections to others, and takes in those that wait already.
+    /// Leaves new connections to others, and accepts those already waiting.
     pub(super) fn drain_listeners(&mut self) {
         self.accepting.unwatch(&self.poller);
         self.accepting.state = State::Draining;
@@ -243,7 +243,7 @@ impl<A: App> Worker<A> {
         self.accept_the_last();
     }
 
-    /// Takes in some of those that waited when a drain began: whoever is connected, as far as its client knows, is served.
+    /// Accepts some of the connections that waited when a drain began: a client that considers itself connected is served.
     fn accept_the_last(&mut self) {
         let until = Instant::now() + ACCEPTING_MAX;
         while let Some(index) = self.accepting.slots.len().checked_sub(1) {
@@ -288,7 +288,7 @@ impl<A: App> Worker<A> {
         Ended::Later
     }
 
-    /// Whether a drain may go on. Who has a connection gives it back soon, so that nobody needs to be turned away.
+    /// Whether a drain may continue. Open connections end soon, so none needs to be refused.
     fn has_room_for_the_last(&mut self) -> bool {
         let has_room = self.admitted() < self.connections_max();
         if !has_room {
@@ -308,13 +308,13 @@ impl<A: App> Worker<A> {
         seat.turn(self.connections_max(), self.context.clock.now_ms())
     }
 
-    /// Whether the next connection is likely to be none to be spread.
+    /// Whether the next connection is probably part of a rush, which is not to be spread.
     fn is_rush(&self) -> bool {
         let now_ms = self.context.clock.now_ms();
         self.accepting.rush.is_on(now_ms) && self.admitted() < self.connections_max()
     }
 
-    /// Whether the next connection is for us to accept. If not, this worker rests.
+    /// Whether this worker is to accept the next connection. If not, it rests.
     fn is_our_turn(&mut self) -> bool {
         if self.accepting.state == State::Draining {
             return self.has_room_for_the_last();
@@ -324,7 +324,7 @@ impl<A: App> Worker<A> {
             return true;
         }
         if self.is_rush() {
-            self.accepting.rush.go_ahead();
+            self.accepting.rush.exceed();
             return true;
         }
         self.leave_to(turn);
@@ -344,7 +344,7 @@ impl<A: App> Worker<A> {
         self.accepting.resumes_ms = self.context.clock.now_ms() + for_ms;
     }
 
-    /// Rests because nothing more can be opened; others may have what it takes.
+    /// Rests because nothing more can be opened; others may have the descriptors.
     #[cold]
     fn exhausted(&mut self) {
         if self.accepting.state == State::Draining {
@@ -371,7 +371,7 @@ mod tests {
     use crate::id::ExchangeId;
     use crate::{Config, Responder};
 
-    /// No request comes.
+    /// An application that gets no request.
     struct Nothing;
 
     impl App for Nothing {
@@ -392,7 +392,7 @@ mod tests {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         worker.add_listener(socket.into(), 1).unwrap();
         worker.rest(State::Resting, 0);
-        // The kernel refuses to watch what is watched.
+        // The kernel refuses to watch a descriptor twice.
         let poller = worker.poller();
         let watch = |worker: &Worker<Nothing>| {
             let listener = &worker.accepting.slots.first().unwrap().listener;

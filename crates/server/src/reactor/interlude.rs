@@ -1,6 +1,6 @@
 //! Sending between two passes, while the application computes and cannot be called.
 //!
-//! What a handler posted is sent as far as that needs nobody else. The next pass does what follows from it.
+//! Posted commands are executed as far as that does not call the application. The next pass does the rest.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,19 +11,19 @@ use crate::id::ExchangeId;
 use crate::mailbox::Command;
 use crate::responder::Responder;
 
-/// Stands for the application while it must not be called, and keeps what it has to be told.
+/// Replaces the application while it must not be called, and keeps its notifications.
 #[derive(Default)]
-pub(super) struct Untold {
+pub(super) struct Postponed {
     aborted: Vec<(ExchangeId, Abort)>,
 }
 
-impl Untold {
+impl Postponed {
     pub(super) fn is_empty(&self) -> bool {
         self.aborted.is_empty()
     }
 }
 
-impl App for Untold {
+impl App for Postponed {
     fn call(&mut self, _: &Request<'_>, _: &mut Responder) -> Outcome {
         debug_assert!(false, "nothing is read between two passes");
         Outcome::Responded
@@ -46,15 +46,15 @@ impl App for Untold {
 }
 
 impl<A: App> Worker<A> {
-    /// Sends what handlers posted, between two passes, without calling the application. What else follows from it is done by the next pass,
-    /// which is due. True when sockets did not take all of it: then it may be called again before that.
+    /// Sends what handlers posted between two passes, without calling the application. The next pass, which is due, does the rest. Returns
+    /// true if sockets did not accept everything: the function may then be called again before that pass.
     pub fn send_posted(&mut self) -> bool {
         let mut commands = Vec::new();
         self.mailbox.take(&mut commands);
         self.context.clock.tick();
         let mut left: Vec<(ExchangeId, Command)> = Vec::new();
         for (id, command) in commands {
-            // The application takes content: what was posted after that request waits for it.
+            // The application takes content: commands posted after that one wait for it.
             let is_later = matches!(command, Command::Read) || left.iter().any(|it| it.0 == id);
             if is_later {
                 left.push((id, command));
@@ -64,8 +64,8 @@ impl<A: App> Worker<A> {
             let Some(connection) = self.connections.get_mut(key) else {
                 continue;
             };
-            let (context, untold) = (&mut self.context, &mut self.untold);
-            let obey = AssertUnwindSafe(|| connection.obey(context, untold, id, command));
+            let (context, postponed) = (&mut self.context, &mut self.postponed);
+            let obey = AssertUnwindSafe(|| connection.obey(context, postponed, id, command));
             if catch_unwind(obey).is_err() {
                 self.with_connection(key, |connection, context, app, _| {
                     panicked(connection, context, app)
@@ -82,11 +82,11 @@ impl<A: App> Worker<A> {
         let again = before.into_iter().filter(|id| !touched.contains(id));
         for id in touched.iter().copied().chain(again) {
             if let Some(key) = self.find(id) {
-                let mut untold = std::mem::take(&mut self.untold);
+                let mut postponed = std::mem::take(&mut self.postponed);
                 self.with_connection(key, |connection, context, _, _| {
-                    connection.send_written(context, &mut untold)
+                    connection.send_written(context, &mut postponed)
                 });
-                self.untold = untold;
+                self.postponed = postponed;
             }
             let found = self.find(id).and_then(|key| self.connections.get(key));
             if found.is_some_and(Connection::has_unsent) {
@@ -96,11 +96,11 @@ impl<A: App> Worker<A> {
         !self.unsent.is_empty()
     }
 
-    /// Tells the application what it could not be told between two passes.
+    /// Sends the application the notifications that were held between two passes.
     #[cold]
     pub(super) fn tell(&mut self) {
-        for (id, why) in std::mem::take(&mut self.untold.aborted) {
-            // A panic of the application must not keep the others from being told.
+        for (id, why) in std::mem::take(&mut self.postponed.aborted) {
+            // If the application panics, the other notifications must still be sent.
             let _ = catch_unwind(AssertUnwindSafe(|| self.app.abort(id, why)));
         }
     }

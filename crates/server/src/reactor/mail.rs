@@ -1,4 +1,4 @@
-//! Doing what handlers posted.
+//! Executing what handlers posted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,14 +8,14 @@ use crate::connection::Connection;
 use crate::id::ConnectionId;
 use crate::link::Fate;
 
-/// Rounds of handlers that post at once when they are told something, before sockets have their turn.
+/// Rounds in which notified handlers may post again before sockets get their turn.
 const MAILS_PER_PASS: usize = 16;
 
 impl<A: App> Worker<A> {
-    /// Does what handlers posted, then sends once per connection. What they post because of that is done too, up to a bound: true when
+    /// Executes posted commands, then sends once per connection. Commands posted meanwhile are executed too, up to a bound. Returns true if
     /// more may be waiting.
     pub(super) fn take_mail(&mut self) -> bool {
-        if !self.untold.is_empty() {
+        if !self.postponed.is_empty() {
             self.tell();
         }
         for _ in 0..MAILS_PER_PASS {
@@ -25,7 +25,7 @@ impl<A: App> Worker<A> {
                 self.commands = commands;
                 return false;
             }
-            // The loop may have run for long since the last event.
+            // The event loop may have run for long since the last event.
             let began_ms = self.context.clock.tick();
             for (id, command) in commands.drain(..) {
                 let key = id.connection() as usize;
@@ -62,8 +62,8 @@ impl<A: App> Worker<A> {
         true
     }
 
-    /// Puts those last that may call the application in their turn, because requests wait for what they send, and sends what they have: no
-    /// response waits for such a call.
+    /// Moves connections whose turn may call the application to the end, because requests wait for what they send, and sends what they
+    /// have: no response waits for such a call.
     fn send_before_calls(&mut self, touched: &mut [ConnectionId]) {
         let has_input = |id: &ConnectionId| {
             let connection = self.connections.get(id.key as usize);

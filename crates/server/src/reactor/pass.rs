@@ -1,7 +1,7 @@
-//! Serving what a wait found ready.
+//! Serving the events of a wait.
 //!
-//! What came is read from a few connections, then all of it is served, then the responses are sent ([`crate::batch`]): the kernel's code, the
-//! application's and ours are larger than what the processor keeps at hand, and each pushes the others out.
+//! Input is read from a few connections, then all of it is served, then the responses are sent ([`crate::batch`]). The code of the kernel,
+//! of the application and of the server each need more than the processor's caches hold, so alternating between them evicts them.
 
 use net::{Readiness, Received, Token};
 
@@ -14,30 +14,30 @@ use crate::link::Fate;
 use crate::responder::Responder;
 use crate::share::TURN_MS;
 
-/// More than this is a batch of requests, or content: it is served before the next connection is read from.
+/// More than this is a batch of requests, or content: it is served before the next connection is read.
 const SINGLE_BYTES_MAX: usize = 768;
-/// Content handed over in one pass, after which those who wait for it have their turn: so it is still in the processor's cache when they
-/// take it, and its memory serves the next part (bench: asgi-upload).
+/// Content passed on in one pass before its readers run: it is still in the processor's cache when they take it, and its memory is reused
+/// for the next part (bench: asgi-upload).
 const CONTENT_BYTES_PER_PASS: usize = 2 * ROOM_BYTES_MAX;
-/// How long a pass serves events, and then turns that were left. Longer than a turn, so that one slow client is not alone in it.
+/// How long a pass serves events, and after that remaining turns. Longer than a turn, so that a slow client does not fill a pass.
 const PASS_MS: u64 = 2 * TURN_MS;
-/// How long, if the owner's loop waits for the end of the pass.
+/// The same while the owner's event loop waits for the end of the pass.
 const SHARED_PASS_MS: u64 = TURN_MS;
 
-/// What was read ahead is served whatever the time is. Where that took so long, nothing is read ahead for some time: the calls are slow, and
-/// then it gains nothing.
+/// What was read ahead is served even if the pass has lasted long. If that took longer than this, nothing is read ahead for some time:
+/// reading ahead gains nothing when calls are slow.
 const AHEAD_MS_MAX: u64 = TURN_MS / 2;
-/// That time.
+/// How long nothing is read ahead then.
 const AHEAD_REST_MS: u64 = 1000;
 
-/// Passes after which deadlines count although there is more to read: some seconds of a pass each.
+/// Passes after which deadlines are checked even if there is more to read: some seconds.
 const UNREAD_PASSES_MAX: u32 = 64;
 
-/// What was read ahead.
+/// Input that was read ahead.
 type Ahead = [Option<(Readiness, Received)>; AHEAD_MAX];
 
 impl<A: App> Worker<A> {
-    /// Serves what the last wait found ready, for some time. True when something is ready that is not ours.
+    /// Serves the events of the last wait, for a bounded time. Returns true if a foreign descriptor is ready.
     pub fn dispatch(&mut self) -> bool {
         if self.context.clock.refresh() {
             let unix_s = self.context.clock.unix_s();
@@ -64,8 +64,8 @@ impl<A: App> Worker<A> {
         is_foreign_ready
     }
 
-    /// Whether all that had arrived when the wait ended is read: before that, nobody is too late. After some passes in which there was always
-    /// more, it is time nevertheless.
+    /// Whether everything that had arrived when the wait ended has been read. Until then no peer is late. After some passes with more to
+    /// read, deadlines are checked nevertheless.
     fn has_read_all(&mut self) -> bool {
         let may_be_more = self.has_events() || self.events.is_full();
         self.unread_passes = match may_be_more && self.unread_passes < UNREAD_PASSES_MAX {
@@ -97,14 +97,14 @@ impl<A: App> Worker<A> {
                 self.ahead_rests_until_ms = now_ms + AHEAD_REST_MS;
             }
             if self.is_over(began_ms) {
-                // Whatever is left to the next pass, others need not wait for it.
+                // The foreign set does not wait for what is left to the next pass.
                 return is_foreign_ready || self.is_foreign_left();
             }
         }
         is_foreign_ready
     }
 
-    /// Whether a pass that began then has lasted long enough.
+    /// Whether a pass that started at `began_ms` has lasted long enough.
     #[inline]
     pub(super) fn is_over(&mut self, began_ms: u64) -> bool {
         let lasted_ms = self.context.clock.now_ms().saturating_sub(began_ms);
@@ -117,7 +117,7 @@ impl<A: App> Worker<A> {
         left.into_iter().any(|event| event.token == FOREIGN)
     }
 
-    /// Gives a turn to those that have more to do.
+    /// Runs the turns of connections that have more to do.
     #[cold]
     fn serve_turns(&mut self) {
         let began_ms = self.context.clock.now_ms();
@@ -164,7 +164,7 @@ impl<A: App> Worker<A> {
         ahead
     }
 
-    /// Serves what was read ahead into the `index`-th place.
+    /// Serves the input that was read ahead into slot `index`.
     fn serve_ahead(&mut self, event: Readiness, received: Received, index: usize) {
         let start = index * AHEAD_BYTES;
         if let Some(key) = self.find(connection_of(event.token)) {
@@ -180,12 +180,12 @@ impl<A: App> Worker<A> {
     fn serve(&mut self, event: Readiness) {
         if event.token >= LISTENER {
             return match self.accepting.is_shared() {
-                true => (), // It was taken in first.
+                true => (), // New connections were accepted first.
                 false => self.take_in(event.token),
             };
         }
         let Some(key) = self.find(connection_of(event.token)) else {
-            // Of a connection that is closed, and whose place another may have.
+            // The connection is closed, and another one may have its slot.
             return;
         };
         self.with_connection(key, |connection, context, app, receive| {
@@ -214,7 +214,7 @@ impl<A: App> Worker<A> {
         self.send_batch_if_due();
     }
 
-    /// Takes in new connections before the calls of this pass: other workers take us to be at it, and none of them looks meanwhile.
+    /// Accepts new connections before the calls of this pass: other workers rely on that and do not check meanwhile.
     fn accept_first(&mut self) {
         for index in self.next_event.. {
             let Some(event) = self.events.get(index) else {
@@ -224,7 +224,7 @@ impl<A: App> Worker<A> {
         }
     }
 
-    /// Takes in connections if this is the token of a listener, or of another worker that asks.
+    /// Accepts connections if the token is that of a listener, or of another worker's request.
     fn take_in(&mut self, token: Token) {
         if token == ASKED {
             self.come();
@@ -261,7 +261,7 @@ impl<A: App> Worker<A> {
                     connection.settle(context, app)
                 });
             }
-            // Nobody takes them if the connection is no more.
+            // The connection no longer exists.
             self.context.responder.out.clear();
         }
     }

@@ -1,31 +1,31 @@
-//! A rush of connections that end as soon as they have come, such as those of clients that connect anew for each request.
+//! A rush of short connections, such as those of clients that connect anew for each request.
 //!
-//! They are no load to be spread: the next ones will have ended soon too, and to wake another worker for each costs more than to serve it
-//! (bench: churn). So a worker that sees such ones may have more connections than its siblings, the more, the more of them there are.
+//! Spreading them gains nothing. They end soon, and waking another worker for each costs more than serving it (bench: churn). A worker with
+//! short connections may therefore have more connections than its siblings, in proportion to their number.
 
-/// A connection that ends so soon after it was accepted is short.
+/// A connection that lasts less than this is short.
 const SHORT_MS: u64 = 100;
-/// How long the ends are counted that decide over what follows.
+/// How long ended connections are counted before the count is used.
 const WINDOW_MS: u64 = 100;
-/// For so many short connections of a window a worker may have one more than its siblings. Should those that follow stay, it keeps so many
-/// more: few enough, and none at all after a few dozen clients that come again.
+/// For this many short connections in a window, a worker may have one more than its siblings. If the next ones stay open, the worker keeps
+/// that many more. A few dozen reconnecting clients cause none.
 const SHARE: u32 = 8;
 
-/// What one worker knows of its short connections.
+/// Short connections of one worker.
 #[derive(Default)]
 pub(super) struct Rush {
-    /// When each connection was accepted, by its key.
+    /// When each connection was accepted, by key.
     accepted_ms: Vec<u64>,
     began_ms: u64,
-    /// Those that ended in the window that began then, and in the one before it.
+    /// Short connections that ended in the current window, and in the previous one.
     ended: u32,
     ended_before: u32,
-    /// How many more than its siblings the worker may have now.
+    /// How many more connections than its siblings the worker may have now.
     credit: u32,
 }
 
 impl Rush {
-    /// Counts a connection in.
+    /// Counts a new connection.
     pub(super) fn opened(&mut self, key: usize, now_ms: u64) {
         if self.accepted_ms.len() <= key {
             self.accepted_ms.resize(key + 1, 0);
@@ -35,12 +35,12 @@ impl Rush {
         }
     }
 
-    /// Counts one that would have been left to another worker.
-    pub(super) fn go_ahead(&mut self) {
+    /// Counts a connection that would have been left to another worker.
+    pub(super) fn exceed(&mut self) {
         self.credit = self.credit.saturating_sub(1);
     }
 
-    /// Counts a connection out.
+    /// Counts a closed connection.
     pub(super) fn closed(&mut self, key: usize, now_ms: u64) {
         let accepted_ms = self.accepted_ms.get(key).copied().unwrap_or_default();
         if now_ms.saturating_sub(accepted_ms) > SHORT_MS {
@@ -55,7 +55,7 @@ impl Rush {
             (self.began_ms, self.ended) = (now_ms, 0);
         }
         self.ended = self.ended.saturating_add(1);
-        // Two for each, so that there is credit to spare though each is followed by another one.
+        // Two for each, so that credit is left although each is followed by another one.
         let most = self.ended.max(self.ended_before) / SHARE;
         self.credit = (self.credit + 2).min(most);
     }
@@ -76,7 +76,7 @@ mod tests {
 
     const BEGAN_MS: u64 = 1_000_000;
 
-    /// So many connections that came and ended, one after another.
+    /// The state after `count` consecutive short connections.
     fn after_short_ones(count: u32) -> Rush {
         let mut rush = Rush::default();
         for _ in 0..count {
@@ -86,10 +86,10 @@ mod tests {
         rush
     }
 
-    fn ahead(rush: &mut Rush, now_ms: u64) -> u32 {
+    fn surplus_now(rush: &mut Rush, now_ms: u64) -> u32 {
         let gone = (0..).take_while(|_| {
             let is_on = rush.is_on(now_ms);
-            rush.go_ahead();
+            rush.exceed();
             is_on
         });
         gone.count() as u32
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn the_more_short_connections_the_more_may_follow() {
         for (count, most) in [(0, 0), (7, 0), (8, 1), (80, 10), (8000, 1000)] {
-            assert_eq!(ahead(&mut after_short_ones(count), BEGAN_MS), most);
+            assert_eq!(surplus_now(&mut after_short_ones(count), BEGAN_MS), most);
         }
     }
 
@@ -116,7 +116,7 @@ mod tests {
         let late_ms = BEGAN_MS + 2 * WINDOW_MS;
         assert!(rush.is_on(late_ms - 1));
         assert!(!rush.is_on(late_ms));
-        // What was long ago does not come back.
+        // Connections of long ago do not count again.
         rush.opened(0, late_ms);
         rush.closed(0, late_ms);
         assert!(!rush.is_on(late_ms));
@@ -126,11 +126,11 @@ mod tests {
     fn the_window_before_counts_while_the_next_begins() {
         let mut rush = after_short_ones(800);
         let next_ms = BEGAN_MS + WINDOW_MS;
-        assert_eq!(ahead(&mut rush, next_ms), 100);
+        assert_eq!(surplus_now(&mut rush, next_ms), 100);
         for _ in 0..50 {
             rush.opened(0, next_ms);
             rush.closed(0, next_ms);
         }
-        assert_eq!(ahead(&mut rush, next_ms), 100);
+        assert_eq!(surplus_now(&mut rush, next_ms), 100);
     }
 }

@@ -1,21 +1,21 @@
 //! Acting on deadlines.
 //!
-//! A connection computes its deadline; the wheel only reminds of it. A reminder that is overtaken by an earlier one is ignored, one that
-//! is early asks anew.
+//! Each connection computes its deadline, and the timer wheel only reminds of it. A reminder superseded by an earlier one is ignored; one
+//! that is early sets the next.
 
 use super::Worker;
 use crate::app::App;
 use crate::link::Fate;
 
 impl<A: App> Worker<A> {
-    /// Acts on every deadline that had passed at `now_ms`, of which everything that had arrived is read.
+    /// Acts on every deadline before `now_ms`, up to which all input has been read.
     pub(super) fn expire(&mut self, now_ms: u64) {
         let mut due = std::mem::take(&mut self.due);
         self.timers.expire(now_ms, &mut due);
         for key in due.drain(..) {
             match self.reminders.get_mut(key as usize) {
                 Some(standing) if *standing <= now_ms => *standing = u64::MAX,
-                // Overtaken by an earlier one, which has asked for the next.
+                // Superseded by an earlier one, which has set the next.
                 _ => continue,
             }
             self.with_connection(key as usize, |connection, context, app, _| {

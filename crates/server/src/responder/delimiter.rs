@@ -5,14 +5,14 @@
 pub(crate) enum Delimiter {
     /// The last chunk.
     Chunks,
-    /// Content-Length; so many bytes are still owed.
+    /// Content-Length: the number of bytes still owed.
     Length(u64),
     /// The end of the connection.
     End,
 }
 
 impl Delimiter {
-    /// Adds one part of a content; what is beyond its length is dropped.
+    /// Appends a part of a content; bytes beyond its length are dropped.
     pub(crate) fn push_part(&mut self, out: &mut Vec<u8>, part: &[u8]) {
         match self {
             Delimiter::Chunks => wire::push_chunk(out, part),
@@ -24,7 +24,7 @@ impl Delimiter {
         }
     }
 
-    /// How many of so many bytes may follow; they are counted.
+    /// Counts `bytes` and returns how many of them may follow.
     pub(crate) fn admit(&mut self, bytes: u64) -> u64 {
         let Delimiter::Length(owed) = self else {
             return bytes;

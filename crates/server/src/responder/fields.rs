@@ -1,25 +1,24 @@
-//! The field lines of a response, as an application gives them.
+//! The field lines of a response, as an application supplies them.
 
-/// Encoded field lines of a response, each with its CRLF, and what else of its head an application decides.
+/// Encoded field lines of a response, each with its CRLF, and the other parts of its head that an application determines.
 ///
-/// They must not hold `Content-Length`, `Transfer-Encoding` or `Connection`: framing is the server's.
+/// They must not contain `Content-Length`, `Transfer-Encoding` or `Connection`: the server determines the framing.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a> {
-    /// The lines.
+    /// The encoded lines.
     pub lines: &'a [u8],
-    /// `lines` holds a `Date` of the application's own, so that ours must not follow.
+    /// `lines` contains a `Date`, so the server's is omitted.
     pub has_date: bool,
     /// The same for `Server`.
     pub has_server: bool,
-    /// The reason phrase, if the application has one of its own; otherwise empty, and the registered one is sent. It is what
-    /// [`wire::is_field_value`] allows.
+    /// The reason phrase of the application; if empty, the registered one is sent. It must satisfy [`wire::is_field_value`].
     pub reason: &'a [u8],
     /// `lines` is a constant: the same address means the same bytes.
     pub(super) is_constant: bool,
 }
 
 impl<'a> Fields<'a> {
-    /// Lines of our own, which hold neither `Date` nor `Server`.
+    /// Lines of the server, which contain neither `Date` nor `Server`.
     pub const fn constant(lines: &'static [u8]) -> Fields<'static> {
         Fields {
             lines,
@@ -30,7 +29,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Lines of an application, looked through.
+    /// Lines of an application, which are searched for `Date` and `Server`.
     pub fn of_application(lines: &'a [u8]) -> Fields<'a> {
         let (mut has_date, mut has_server) = (false, false);
         for (name, _) in wire::field_lines(lines) {
@@ -40,7 +39,7 @@ impl<'a> Fields<'a> {
         Fields::looked_through(lines, has_date, has_server)
     }
 
-    /// Lines of an application, of which the caller knows whether they hold a `Date` and a `Server`.
+    /// Lines of an application, for which the caller knows whether they contain a `Date` and a `Server`.
     pub const fn looked_through(lines: &'a [u8], has_date: bool, has_server: bool) -> Fields<'a> {
         Fields {
             lines,
@@ -51,18 +50,18 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The same with a reason phrase of the application's own, if it is not empty.
+    /// The same with the application's reason phrase, if it is not empty.
     #[must_use]
     pub const fn with_reason(self, reason: &'a [u8]) -> Fields<'a> {
         Fields { reason, ..self }
     }
 
-    /// Whether the head begins in another way than that of most responses.
+    /// Whether the head starts differently from that of most responses.
     pub(super) fn replaces_ours(&self) -> bool {
         self.has_date || self.has_server || !self.reason.is_empty()
     }
 
-    /// What two constants share only if they are the same.
+    /// Identifies a constant: equal only for the same constant.
     pub(super) fn place(&self) -> (usize, usize) {
         (self.lines.as_ptr() as usize, self.lines.len())
     }

@@ -2,17 +2,17 @@
 
 use super::Fields;
 
-/// The field lines that are the same on every response of one second, and the head of the most frequent one.
+/// The field lines common to every response of one second, and the head of the most frequent response.
 pub(crate) struct Stamp {
     pub(super) server: &'static [u8],
     pub(super) date: Vec<u8>,
-    /// The status line of a 200, and both.
+    /// The status line of a 200, and both fields.
     pub(super) ok: Vec<u8>,
-    /// The whole head of the last plain response (a 200 with those lines and that length): most responses begin as the one before.
+    /// The whole head of the last plain response (a 200 with those lines and that length): most responses start like the previous one.
     pub(super) last: Vec<u8>,
     last_lines: Vec<u8>,
     last_length: usize,
-    /// Where `last_lines`' original is, address and length, if that was a constant.
+    /// Address and length of the constant that `last_lines` was copied from, if it was one.
     last_constant: Option<(usize, usize)>,
 }
 
@@ -48,7 +48,7 @@ impl Stamp {
         self.remember(Fields::constant(b""), 0);
     }
 
-    /// Whether the whole head is the one that was remembered.
+    /// Whether the whole head equals the remembered one.
     #[inline]
     pub(super) fn is_as_before(&self, fields: Fields<'_>, length: usize) -> bool {
         let is_same_constant = fields.is_constant && self.last_constant == Some(fields.place());

@@ -1,11 +1,11 @@
-//! The literals of an application's routes, found by their bytes.
+//! The literals of an application's routes, looked up by their bytes.
 
-/// From literals to numbers: a hash table with the next free slot for what collides.
+/// Maps literals to numbers: a hash table with open addressing.
 ///
-/// The hash is not keyed: a peer looks literals up but never adds one, so it can make no chain longer.
+/// The hash is not keyed. Peers look literals up but never add one, so they cannot lengthen a chain.
 #[derive(Clone, Default)]
 pub(crate) struct LiteralMap {
-    /// A power of two of them, at most half of which are taken; none at all as long as the map is empty.
+    /// A power of two, at most half of them used; none while the map is empty.
     slots: Vec<Option<Slot>>,
     taken: usize,
 }
@@ -37,7 +37,7 @@ impl LiteralMap {
         }
     }
 
-    /// The number of a literal, which is `number` if it is new.
+    /// The number of a literal; a new one gets `number`.
     pub(crate) fn get_or_insert(&mut self, literal: &[u8], number: usize) -> usize {
         if let Some(number) = self.get(literal) {
             return number;
@@ -111,10 +111,10 @@ mod tests {
     }
 
     #[test]
-    fn what_collides_is_told_apart() {
+    fn literals_with_the_same_hash_are_distinguished() {
         let mut map = LiteralMap::default();
         map.get_or_insert(b"/a", 7);
-        // Another literal with the hash of "/b" stands where that one would.
+        // Another literal with the hash of "/b" occupies its slot.
         let impostor = Slot {
             hash: hash(b"/b"),
             literal: b"/c"[..].into(),

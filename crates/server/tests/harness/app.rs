@@ -189,8 +189,8 @@ impl App for TestApp {
             }
             ("ahead", _) => {
                 responder.respond(200, no_fields(), target.as_bytes());
-                match responder.leaves_at_once() {
-                    true => Outcome::RespondedAhead,
+                match responder.can_send_now() {
+                    true => Outcome::RespondedEarly,
                     false => Outcome::Responded,
                 }
             }

@@ -327,10 +327,10 @@ impl App for ModelApp<'_> {
             send_meanwhile(responder);
         }
         let outcome = match handler.first {
-            First::Ahead if responder.leaves_at_once() => {
+            First::Ahead if responder.can_send_now() => {
                 self.respond(index, responder);
                 self.left_ahead += 1;
-                Outcome::RespondedAhead
+                Outcome::RespondedEarly
             }
             First::Respond | First::Ahead => {
                 self.respond(index, responder);

@@ -111,7 +111,7 @@ impl Calls {
                     ..subject
                 };
                 self.runner.exchanges.open(subject.id, |_| {});
-                if responder.leaves_at_once() && responder.sends_content(owned.status) {
+                if responder.can_send_now() && responder.sends_content(owned.status) {
                     let fields = Fields::of_application(&owned.fields);
                     responder.begin(owned.status, fields, owned.length);
                 } else {
