@@ -9,19 +9,21 @@ from bolide.config.settings import Option, table
 HEAD = """\
 # Settings
 
+This page is for people who look up an option: its name, default, unit and reason.
+
 <!-- Written by `make docs` from the options in python/bolide/config/settings.py; do not edit. -->
 
-Each option can be given in four ways; the first that gives it counts:
+Each option can be set in four places. The first of them that sets it wins:
 
 1. a flag of `bolide serve` (`--keep-alive-timeout-ms 5000`) or a keyword of `bolide.run` and
    `bolide.serve` (`keep_alive_timeout_ms=5000`);
 2. an environment variable (`BOLIDE_KEEP_ALIVE_TIMEOUT_MS=5000`);
 3. the configuration file: `bolide.toml` in the current folder, else the table `[tool.bolide]` of
-   `pyproject.toml` there, else none; `--config PATH` or `BOLIDE_CONFIG` names another one;
+   `pyproject.toml` there, else none; `--config PATH` or `BOLIDE_CONFIG` names another file;
 4. its default.
 
-Where to listen is said once: `bind`, `uds`, or `host` and `port`. The nearest of the four that says
-it wins as a whole. A limit or timeout has its unit at the end of its name; a timeout of 0 is off.
+The addresses are one setting: `bind`, `uds`, or `host` and `port`. The first place that sets any of
+them decides all of them. Each name of a limit or timeout ends in its unit. A timeout of 0 is off.
 """
 
 TABLE_HEAD = "| option | value | default | meaning |\n| --- | --- | --- | --- |\n"
