@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from bolide.lab.results import (
-    FILE_NAME,
+from bolide.lab.record.journal import FILE_NAME
+from bolide.lab.record.schema import (
     Contestant,
     Failure,
     GeneratorUse,

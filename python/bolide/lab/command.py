@@ -16,7 +16,7 @@ from bolide.lazy_group import LazyGroup
 
 if TYPE_CHECKING:
     from bolide.lab.launch import Guest
-    from bolide.lab.results import Study
+    from bolide.lab.record.schema import Study
 
 EXIT_INTERRUPTED = 130
 LAZY = {
@@ -136,7 +136,7 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     Ctrl-C ends it early and keeps what is measured; --resume goes on.
     """
     from bolide.lab import race as races
-    from bolide.lab import results
+    from bolide.lab.record import journal, schema
     from bolide.lab.report.summary import gather
     from bolide.lab.report.terminal import of_document
     from bolide.lab.show import Terminal, league_table
@@ -166,12 +166,12 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
         is_whole = races.run(plan, names, options, terminal)
     finally:
         terminal.stop()
-    records = results.read(out)
-    trials = [each for each in records if isinstance(each, results.Trial)]
+    records = journal.read(out)
+    trials = [each for each in records if isinstance(each, schema.Trial)]
     terminal.console.print(league_table(plan, trials))
     for each in (part for result in gather(records).results for part in of_document(result)):
         terminal.console.print(each)
-    click.echo(f"results: {out / results.FILE_NAME}")
+    click.echo(f"results: {out / journal.FILE_NAME}")
     click.echo(f"report:  bolide race report {out}")
     if not is_whole:
         click.echo(f"stopped early; go on with --resume --out {out}", err=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from bolide.lab import setup
 from bolide.lab.contestant import APPS, FOLDER, Contestant, fill
 from bolide.lab.process import Process
-from bolide.lab.results import Workload
+from bolide.lab.record.schema import Workload
 
 GUEST_FOLDER = FOLDER / "guest"
 """Holds the sitecustomize that puts a user's packages behind a contestant's own."""

@@ -15,10 +15,12 @@ import msgspec
 
 from bolide.errors import ConfigError
 from bolide.lab import contestant as contestants
-from bolide.lab import machine, redaction, results, resume, setup, trial
+from bolide.lab import setup, trial
 from bolide.lab.contestant import Contestant, fits
 from bolide.lab.launch import Guest
-from bolide.lab.results import Journal, Study, Trial
+from bolide.lab.record import machine, redaction, resume, schema
+from bolide.lab.record.journal import Journal, read
+from bolide.lab.record.schema import Study, Trial
 from bolide.lab.schedule import slots, takes_part
 from bolide.lab.tools import find
 
@@ -89,9 +91,9 @@ def run(
         versions=versions,
     )
     with Journal(options.out) as journal:
-        earlier = results.read(options.out)
+        earlier = read(options.out)
         described = _described(options)
-        told: list[results.Record] = [described, study]
+        told: list[schema.Record] = [described, study]
         told += [describe(each, states[each.name], study) for each in field]
         resume.check_same(options.out, earlier, told, versions)
         done = {_key_of(each) for each in earlier if isinstance(each, Trial)}
@@ -111,9 +113,7 @@ def run(
 
 def _tell_noise(order: Sequence[trial.Slot], folder: Path, show: Show) -> None:
     """Say that the machine is not quiet, where too many trials stayed noisy."""
-    latest = {
-        _key_of(each): each.verdict for each in results.read(folder) if isinstance(each, Trial)
-    }
+    latest = {_key_of(each): each.verdict for each in read(folder) if isinstance(each, Trial)}
     noisy = sum(verdict == "noisy" for verdict in latest.values())
     if noisy > NOISY_SHARE_MAX * len(order):
         show.note(
@@ -157,7 +157,7 @@ def _limited(slot: trial.Slot, conditions: trial.Conditions) -> Trial | None:
     if needed <= soft:
         return None
     message = f"{needed:,} descriptors are needed, {soft:,} allowed (ulimit -n {needed})"
-    return trial.failed(slot, conditions, results.Failure("descriptor_limit", message))
+    return trial.failed(slot, conditions, schema.Failure("descriptor_limit", message))
 
 
 def _chosen(
@@ -197,10 +197,10 @@ def _with_tools(study: Study, options: Options, show: Show) -> tuple[Study, dict
         show.note(f"{name} is not installed, which leaves out {count} of {len(asked)} workloads")
     if not left:
         raise ConfigError("none of the tools is installed")
-    return results.with_workloads(study, left), versions
+    return schema.with_workloads(study, left), versions
 
 
-def _described(options: Options) -> results.Machine:
+def _described(options: Options) -> schema.Machine:
     """Describe the machine, and which part of it the race has."""
     return msgspec.structs.replace(
         machine.describe(),
@@ -244,14 +244,14 @@ def _ready(
 
 def describe(
     each: Contestant, status: setup.Status, study: Study | None = None
-) -> results.Contestant:
+) -> schema.Contestant:
     """Give a contestant's record."""
     entry = each.entry
     remarks = list(entry.remarks)
     if study is not None:
         reasons = {takes_part(each, workload) for workload in study.workloads} - {""}
         remarks += [f"some workloads are left out: {reason}" for reason in sorted(reasons)]
-    return results.Contestant(
+    return schema.Contestant(
         name=entry.name,
         title=entry.title,
         role=entry.role,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from bolide.lab.results import GeneratorUse, ServerUse
+from bolide.lab.record.schema import GeneratorUse, ServerUse
 
 INTERVAL_S = 0.1
 PSS_EVERY = 10

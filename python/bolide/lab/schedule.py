@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from bolide.lab.contestant import Contestant
-from bolide.lab.results import Workload
+from bolide.lab.record.schema import Workload
 from bolide.lab.trial import Slot
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bolide.lab.contestant import APPS, Contestant
-from bolide.lab.results import State
+from bolide.lab.record.schema import State
 
 NOTE = "made-of"
 FAILED = "failed"

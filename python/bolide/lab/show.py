@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 from rich.text import Text
 
-from bolide.lab.results import Contestant, Study, Trial, Workload
+from bolide.lab.record.schema import Contestant, Study, Trial, Workload
 from bolide.lab.stats.noise import is_unstable
 from bolide.lab.trial import Slot
 

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from bolide.errors import ConfigError
 from bolide.lab.contestant import fits
-from bolide.lab.results import Published, Study, Workload, with_workloads
+from bolide.lab.record.schema import Published, Study, Workload, with_workloads
 from bolide.lab.tools import TOOLS, Load, ToolError, find
 
 FOLDER = Path(__file__).parent / "studies"

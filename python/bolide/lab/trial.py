@@ -16,10 +16,10 @@ import msgspec
 
 from bolide.lab.contestant import Contestant
 from bolide.lab.launch import Guest, Place, start
-from bolide.lab.machine import Counters, local_ports, now
 from bolide.lab.process import NotReadyError, Process, free_port
-from bolide.lab.redaction import TRIAL_PREFIX, redacted
-from bolide.lab.results import Failure, GeneratorUse, ServerUse, Trial, Workload
+from bolide.lab.record.machine import Counters, local_ports, now
+from bolide.lab.record.redaction import TRIAL_PREFIX, redacted
+from bolide.lab.record.schema import Failure, GeneratorUse, ServerUse, Trial, Workload
 from bolide.lab.sampler import INTERVAL_S, ServerSampler, ThreadSampler
 from bolide.lab.study import load_of
 from bolide.lab.tools import Load, Reading, ToolError, find

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bolide.lab.results import GeneratorUse, KernelDelta, ServerUse, Verdict, Workload
+from bolide.lab.record.schema import GeneratorUse, KernelDelta, ServerUse, Verdict, Workload
 
 SERVER_SHARE_MIN = 0.9
 WORK_SHARE_MAX = 1.05

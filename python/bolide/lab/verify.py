@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from bolide.lab.contestant import Entry
-from bolide.lab.results import Workload
+from bolide.lab.record.schema import Workload
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bolide.lab import results
-from lab.race.conftest import CPU
+from bolide.lab.record import journal, schema
+from lab.tiny_race import CPU
 from running import command
 
 STUDY = """
@@ -70,7 +70,7 @@ def test_a_study_of_the_users_own(tmp_path: Path) -> None:
     assert "123,456,789 *" in errors
     said = "123,456,789 requests/s (short-bolide): nobody measured it"
     assert errors.splitlines()[-1].endswith(said), errors
-    found = [each for each in results.read(tmp_path / "out") if isinstance(each, results.Trial)]
+    found = [each for each in journal.read(tmp_path / "out") if isinstance(each, schema.Trial)]
     assert {each.contestant for each in found} == {"ceiling", "bolide-wsgi"}
     assert all(each.failure is None for each in found), found
 
@@ -80,7 +80,7 @@ def test_an_application_of_the_users_own(tmp_path: Path) -> None:
     words = ("--app", "mysite", "--only", "bolide-wsgi", "--quick", "--duration", "0.3")
     code, _, errors = command("race", *words, "--out", "out", cwd=tmp_path)
     assert code == 0, errors
-    [found] = [each for each in results.read(tmp_path / "out") if isinstance(each, results.Trial)]
+    [found] = [each for each in journal.read(tmp_path / "out") if isinstance(each, schema.Trial)]
     assert (found.contestant, found.failure) == ("bolide-wsgi", None), found
     assert found.ok
 
@@ -157,8 +157,8 @@ def test_an_application_that_answers_differently_has_no_figure(tmp_path: Path) -
     assert code == 3
     mistake = "no trial has a figure; their failures stand above, and in the results"
     assert errors.splitlines()[-1] == f"bolide: error: {mistake}"
-    [found] = [each for each in results.read(tmp_path / "out") if isinstance(each, results.Trial)]
-    assert found.failure == results.Failure(
+    [found] = [each for each in journal.read(tmp_path / "out") if isinstance(each, schema.Trial)]
+    assert found.failure == schema.Failure(
         "wrong_body", "2 bytes b'11', not 2 bytes b'10'; each request must get the same"
     )
 

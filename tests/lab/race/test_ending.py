@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bolide.lab import results
-from lab.race.conftest import LIAR, processes_with
+from bolide.lab.record import journal, schema
+from lab.tiny_race import LIAR, processes_with
 
 RACER = """\
 import signal
@@ -25,7 +25,7 @@ sys.path.insert(0, sys.argv[1])
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a test in the background ignores it
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from bolide.lab import race
-from lab.race.conftest import CPU, Silent, liar, study, workload
+from lab.tiny_race import CPU, Silent, liar, study, workload
 
 way, content, folder = sys.argv[2:5]
 
@@ -110,8 +110,8 @@ def test_a_signal_at_each_stage(stage: str, number: signal.Signals, tmp_path: Pa
     # A signal while the guard itself starts: nobody waits for it, and it ends by its closed pipe.
     _wait(lambda: not processes_with(str(LIAR)))
     _wait(lambda: not processes_with(str(out)))
-    kinds = [type(each) for each in results.read(out)]
-    assert kinds == [results.Machine, results.Study, results.Contestant]
+    kinds = [type(each) for each in journal.read(out)]
+    assert kinds == [schema.Machine, schema.Study, schema.Contestant]
 
 
 def test_a_second_signal_while_it_ends_leaves_nothing(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_killed_race_can_go_on(tmp_path: Path) -> None:
         race.kill()
         race.wait(15)
     _wait(lambda: not processes_with(str(LIAR)))
-    path = out / results.FILE_NAME
+    path = out / journal.FILE_NAME
     path.write_bytes(path.read_bytes() + b'{"kind":"trial","sch')
-    with results.Journal(out):
-        assert len(results.read(out)) == 3
+    with journal.Journal(out):
+        assert len(journal.read(out)) == 3

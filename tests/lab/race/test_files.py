@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.lab import contestant, results, study
+from bolide.lab import contestant, study
+from bolide.lab.record import schema
 from bolide.lab.tools import TOOLS
 
 SEEDS = ["aiohttp-uvloop", "php", "pipelining", "python-common", "wsgi"]
@@ -107,7 +108,7 @@ def test_a_tools_own_workload_stays_what_it_is() -> None:
         msgspec.structs.replace(each, timeout_s=9.0) if each.name == "single-bolide" else each
         for each in plan.workloads
     )
-    found, _ = study.by_tools(results.with_workloads(plan, own), ["bolide"])
+    found, _ = study.by_tools(schema.with_workloads(plan, own), ["bolide"])
     assert [each.timeout_s for each in found.workloads] == [5.0, 9.0]
 
 
@@ -125,16 +126,16 @@ def test_published_figures_stay_with_their_load() -> None:
         ("cores-wrk", "t100-wrk")
     }
     assert len(quick.published) == len(plan.published)
-    again = results.with_workloads(quick, quick.workloads)
+    again = schema.with_workloads(quick, quick.workloads)
     assert again.published == quick.published
     own = [each for each in plan.workloads if each.name != "cores-wrk"]
-    assert results.with_workloads(plan, own).published == plan.published
+    assert schema.with_workloads(plan, own).published == plan.published
 
 
 def test_a_figure_of_another_load_goes() -> None:
     plan = study.load("pipelining").study
     single = [each for each in plan.workloads if each.name.startswith("single-")]
-    assert results.with_workloads(plan, single).published == ()
+    assert schema.with_workloads(plan, single).published == ()
 
 
 def test_what_was_not_asked_for_is_not_refused() -> None:
@@ -147,7 +148,7 @@ def test_what_was_not_asked_for_is_not_refused() -> None:
 
 def test_tools_that_can_do_nothing_of_it_are_named() -> None:
     plan = study.load("pipelining").study
-    pipelined = results.with_workloads(plan, plan.workloads[:1])
+    pipelined = schema.with_workloads(plan, plan.workloads[:1])
     with pytest.raises(ConfigError, match="like that; pipelined-ab is left out: ab cannot do pipe"):
         study.by_tools(pipelined, ["ab"])
     with pytest.raises(ConfigError, match="no tool is called 'siege'; there are bolide, ab"):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bolide.lab.process import Process, free_port
-from lab.race.conftest import CPU, LIAR, processes_with
+from lab.tiny_race import CPU, LIAR, processes_with
 
 STARTER = """\
 import os

@@ -12,11 +12,12 @@ import msgspec
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.lab import contestant, race, results, setup, trial, verify
+from bolide.lab import contestant, race, setup, trial, verify
 from bolide.lab.contestant import Setup
-from bolide.lab.results import Machine, Study, Trial
+from bolide.lab.record import journal, schema
+from bolide.lab.record.schema import Machine, Study, Trial
 from bolide.lab.tools import find
-from lab.race.conftest import (
+from lab.tiny_race import (
     CPU,
     LIAR,
     Silent,
@@ -35,10 +36,10 @@ def test_a_whole_race_of_two(tmp_path: Path, silent: Silent) -> None:
     known = among("honest") | {"other": renamed(liar("honest"), "other")}
     is_whole = race.run(study(rounds=2), ["honest", "other"], options(tmp_path), silent, known)
     assert is_whole
-    machine, told, *rest = results.read(tmp_path / "out")
+    machine, told, *rest = journal.read(tmp_path / "out")
     assert isinstance(machine, Machine) and machine.cpus and machine.kernel
     assert isinstance(told, Study) and told.name == "tiny"
-    entries = [each for each in rest if isinstance(each, results.Contestant)]
+    entries = [each for each in rest if isinstance(each, schema.Contestant)]
     assert [(each.name, each.state) for each in entries] == [
         ("honest", "ready"),
         ("other", "ready"),
@@ -130,7 +131,7 @@ def test_a_stop_keeps_what_is_measured(
 
 def test_a_half_written_line_is_measured_again(tmp_path: Path, silent: Silent) -> None:
     race.run(study(rounds=2), ["honest"], options(tmp_path), silent, among("honest"))
-    path = tmp_path / "out" / results.FILE_NAME
+    path = tmp_path / "out" / journal.FILE_NAME
     path.write_bytes(path.read_bytes()[:-40])
     assert [each.round for each in trials_of(tmp_path)] == [1]
     resumed = options(tmp_path, resumes=True)
@@ -168,7 +169,7 @@ def test_what_was_noisy_is_measured_once_more(
         if slot.round in left:
             left.remove(slot.round)
             verdict = "noisy"
-        found = trial.failed(slot, conditions, results.Failure("none", ""))
+        found = trial.failed(slot, conditions, schema.Failure("none", ""))
         return msgspec.structs.replace(found, is_valid=True, failure=None, verdict=verdict)
 
     monkeypatch.setattr(trial, "run", run)
@@ -284,7 +285,7 @@ def test_the_race_itself_runs_beside_the_load_where_it_can(
 
     def run(slot: trial.Slot, conditions: trial.Conditions) -> Trial:
         seen.append(at[-1])
-        return trial.failed(slot, conditions, results.Failure("none", ""))
+        return trial.failed(slot, conditions, schema.Failure("none", ""))
 
     monkeypatch.setattr(trial, "run", run)
     chosen = options(tmp_path, server_cpus=server, load_cpus=load)
@@ -301,18 +302,16 @@ def test_a_set_up_that_failed_names_no_folder_of_this_machine(
     ready = setup.Status("ready")
     monkeypatch.setattr(setup, "examine", lambda who: ready if who.name == "honest" else lacking)
     monkeypatch.setattr(
-        trial, "run", lambda slot, given: trial.failed(slot, given, results.Failure("none", ""))
+        trial, "run", lambda slot, given: trial.failed(slot, given, schema.Failure("none", ""))
     )
     known = among("honest") | {"other": renamed(liar("honest"), "other")}
     race.run(study(), ["honest", "other"], options(tmp_path), silent, known)
-    found = [
-        each for each in results.read(tmp_path / "out") if isinstance(each, results.Contestant)
-    ]
+    found = [each for each in journal.read(tmp_path / "out") if isinstance(each, schema.Contestant)]
     assert [each.reason for each in found] == [
         "",
         "set-up failed: `~/python -m venv {cache}/x` failed",
     ]
-    assert str(tmp_path) not in (tmp_path / "out" / results.FILE_NAME).read_text()
+    assert str(tmp_path) not in (tmp_path / "out" / journal.FILE_NAME).read_text()
 
 
 def test_a_tool_that_does_not_end_is_ended(

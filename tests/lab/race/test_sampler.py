@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from bolide.lab import sampler
-from bolide.lab.results import GeneratorUse, ServerUse
+from bolide.lab.record.schema import GeneratorUse, ServerUse
 from bolide.lab.sampler import ServerSampler, ThreadSampler
 
 WORKER = """\

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from bolide.lab.contestant import Contestant
-from bolide.lab.results import Workload
+from bolide.lab.record.schema import Workload
 from bolide.lab.schedule import slots, takes_part
-from lab.race.conftest import liar, workload
+from lab.tiny_race import liar, workload
 
 NAMES = ["a", "b", "c", "d", "e"]
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import racing
-from bolide.lab.results import Failure, Trial
+from bolide.lab.record.schema import Failure, Trial
 from bolide.lab.show import Terminal, league_table
 
 

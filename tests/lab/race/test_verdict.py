@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bolide.lab.results import GeneratorUse, KernelDelta, ServerUse
+from bolide.lab.record.schema import GeneratorUse, KernelDelta, ServerUse
 from bolide.lab.verdict import Observation, judge
-from lab.race.conftest import workload
+from lab.tiny_race import workload
 
 LOAD = ("connections", "pipeline_depth", "is_persistent", "duration_s", "rate_per_s")
 

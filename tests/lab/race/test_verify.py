@@ -19,7 +19,7 @@ from bolide.lab.verify import (
     read_answer,
     verify,
 )
-from lab.race.conftest import CPU, liar, workload
+from lab.tiny_race import CPU, liar, workload
 
 
 def proved(way: str, tmp_path: Path, entry: dict[str, Any] | None = None, **load: Any) -> Proof:

@@ -15,11 +15,11 @@ import pytest
 
 import racing
 from bolide.errors import ConfigError
+from bolide.lab.record.schema import Failure, Trial
 from bolide.lab.report import axis, markdown, shape, svg, table, words, writing
 from bolide.lab.report.page import render
 from bolide.lab.report.sheet import csv
 from bolide.lab.report.summary import Race, Result, gather
-from bolide.lab.results import Failure, Trial
 
 
 @pytest.fixture(scope="module")

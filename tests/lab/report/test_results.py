@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bolide.lab import results
+from bolide.lab.record import journal, schema
 from bolide.lab.report import writing
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
@@ -30,17 +30,15 @@ def test_a_committed_report_is_that_of_its_results(study: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_committed_race_came_to_its_end(study: str) -> None:
-    found = results.read(RESULTS / study)
-    [told] = [each for each in found if isinstance(each, results.Study)]
-    trials = [each for each in found if isinstance(each, results.Trial)]
+    found = journal.read(RESULTS / study)
+    [told] = [each for each in found if isinstance(each, schema.Study)]
+    trials = [each for each in found if isinstance(each, schema.Trial)]
     rounds = {(each.workload, each.contestant, each.round) for each in trials}
     pairs = {(workload, contestant) for workload, contestant, _ in rounds}
     assert told.rounds == 3
     assert len(rounds) == 3 * len(pairs)
     assert {workload for workload, _ in pairs} == {each.name for each in told.workloads}
     ready = {
-        each.name
-        for each in found
-        if isinstance(each, results.Contestant) and each.state == "ready"
+        each.name for each in found if isinstance(each, schema.Contestant) and each.state == "ready"
     }
     assert {contestant for _, contestant in pairs} == ready

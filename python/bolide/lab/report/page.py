@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
+from bolide.lab.record.schema import Contestant, Machine
 from bolide.lab.report import figures, shape, svg, words
 from bolide.lab.report.sheet import csv
 from bolide.lab.report.summary import Group, Race, Result, tool_title
 from bolide.lab.report.table import Cell, Line, Table, league
-from bolide.lab.results import Contestant, Machine
 
 ASSETS = Path(__file__).with_name("assets")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"

@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+from bolide.lab.record.schema import Contestant, Published, asked_by
 from bolide.lab.report import svg, words
 from bolide.lab.report.summary import Figure, Group, Result
 from bolide.lab.report.table import Cell, Line, Table, interval, without_empty
-from bolide.lab.results import Contestant, Published, asked_by
 
 LOOPS = {"uvloop": "-uvloop", "asyncio": ""}
 """How a contestant's name ends, by event loop."""

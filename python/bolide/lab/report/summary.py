@@ -13,7 +13,7 @@ from statistics import median
 
 import msgspec
 
-from bolide.lab.results import Contestant, Machine, Published, Record, Study, Trial, Workload
+from bolide.lab.record.schema import Contestant, Machine, Published, Record, Study, Trial, Workload
 from bolide.lab.stats import histogram, noise
 from bolide.lab.stats.interval import Interval, median_interval
 from bolide.lab.stats.ratio import paired

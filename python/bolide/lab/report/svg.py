@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from html import escape
 
-from bolide.lab.results import Contestant
+from bolide.lab.record.schema import Contestant
 
 FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bolide.errors import ConfigError
-from bolide.lab import results
+from bolide.lab.record import journal
 from bolide.lab.report import markdown, page, picture
 from bolide.lab.report.summary import Race, gather
 
@@ -18,9 +18,9 @@ def read(folder: Path) -> Race:
     Raises:
         ConfigError: there are no results, or nothing was measured.
     """
-    race = gather(results.read(folder))
+    race = gather(journal.read(folder))
     if not race.results:
-        raise ConfigError(f"{folder / results.FILE_NAME} holds no trial of a study yet")
+        raise ConfigError(f"{folder / journal.FILE_NAME} holds no trial of a study yet")
     return race
 
 
@@ -31,7 +31,7 @@ def write(folder: Path, out: Path, *, is_png: bool = False) -> list[Path]:
         ConfigError: there is nothing to report, or it cannot be written.
     """
     race = read(folder)
-    raw = results.raw(folder)
+    raw = journal.raw(folder)
     try:
         out.mkdir(parents=True, exist_ok=True)
         pictures = picture.write(race, out, is_png=is_png)

@@ -1,4 +1,4 @@
-"""What the race's tests need: contestants that lie, and workloads that are soon over."""
+"""Races that end soon: contestants that misbehave, short workloads, and a display that records."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
-from bolide.lab import race, results
+from bolide.lab import race
 from bolide.lab.contestant import Contestant, Entry, Setup
-from bolide.lab.results import Study, Trial, Workload
+from bolide.lab.record import journal
+from bolide.lab.record.schema import Study, Trial, Workload
 from bolide.lab.trial import Slot
 
 LIAR = Path(__file__).with_name("liar.py")
@@ -78,7 +78,7 @@ def options(folder: Path, **more: object) -> race.Options:
 
 def trials_of(folder: Path) -> list[Trial]:
     """Read the trials of such a race."""
-    return [each for each in results.read(folder / "out") if isinstance(each, Trial)]
+    return [each for each in journal.read(folder / "out") if isinstance(each, Trial)]
 
 
 class Silent:
@@ -102,11 +102,6 @@ class Silent:
 
     def ended(self, found: Trial) -> None:
         self.at_end(found)
-
-
-@pytest.fixture
-def silent() -> Silent:
-    return Silent()
 
 
 def processes_with(text: str) -> list[int]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bolide.lab.results import KernelDelta, Machine
+from bolide.lab.record.schema import KernelDelta, Machine
 
 SYSCTLS = (
     "net.core.somaxconn",

@@ -1,25 +1,17 @@
-"""The records of a race: what stands in `results.jsonl`, one JSON object per line.
+"""The schema of a race's results: the record of each line of `results.jsonl`.
 
-Unknown is null, never 0 and never a neighbour's value. Lines are written as they become known, so
-that a race that is ended early keeps what it has measured. `bolide race report` reads them.
+An unknown value is null, never 0 and never a neighbour's value. `journal.py` reads and writes the
+file.
 """
 
 from __future__ import annotations
 
-import fcntl
-import gzip
-import os
-import zlib
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from bolide.errors import ConfigError
-
 SCHEMA = 1
-FILE_NAME = "results.jsonl"
 
 State: TypeAlias = Literal["ready", "needs set-up", "cannot run here"]
 Verdict: TypeAlias = Literal[
@@ -227,100 +219,3 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="tr
 
 Record: TypeAlias = Machine | Study | Contestant | Trial
 """Any line."""
-
-_decoder = msgspec.json.Decoder(Record)
-
-
-class Journal:
-    """The file that a running race writes, record by record, and no other race meanwhile."""
-
-    def __init__(self, folder: Path) -> None:
-        """Open it for adding; what a race that was killed left behind its last whole line goes.
-
-        Raises:
-            ConfigError: the folder cannot be written, or another race writes it.
-        """
-        self._folder = folder
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._file = (folder / FILE_NAME).open("ab", buffering=0)
-        except (FileExistsError, NotADirectoryError):
-            raise ConfigError(f"cannot write {folder}: it is no folder") from None
-        except OSError as error:
-            raise self._unwritable(error) from None
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _drop_half_line(folder / FILE_NAME)
-        except BlockingIOError:
-            self._file.close()
-            raise ConfigError(f"another race writes {folder}; name another --out") from None
-        except OSError as error:
-            self._file.close()
-            raise self._unwritable(error) from None
-
-    def write(self, record: Record) -> None:
-        """Add one line.
-
-        Raises:
-            ConfigError: it cannot be written; the lines before it are kept.
-        """
-        left = msgspec.json.encode(record) + b"\n"
-        try:
-            while left:
-                left = left[self._file.write(left) or 0 :]
-        except OSError as error:
-            raise self._unwritable(error) from None
-
-    def _unwritable(self, error: OSError) -> ConfigError:
-        return ConfigError(f"cannot write {self._folder}: {error.strerror}")
-
-    def __enter__(self) -> Journal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-
-def _drop_half_line(path: Path) -> None:
-    """Cut off what a race that was killed while it wrote has left behind its last whole line."""
-    content = path.read_bytes()
-    if not content.endswith(b"\n"):
-        os.truncate(path, content.rfind(b"\n") + 1)
-
-
-def raw(folder: Path) -> bytes:
-    """Give the lines of a race's folder; those that were packed with gzip as well.
-
-    Raises:
-        ConfigError: there are none, or they cannot be unpacked.
-    """
-    path, packed = folder / FILE_NAME, folder / f"{FILE_NAME}.gz"
-    try:
-        if not path.exists() and packed.exists():
-            return gzip.decompress(packed.read_bytes())
-        return path.read_bytes()
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ConfigError(f"{packed} is damaged: {error}") from None
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-
-
-def read(folder: Path) -> list[Record]:
-    """Read all records of a race's folder; a last line that was cut off is left out.
-
-    Raises:
-        ConfigError: there is no such file, a line is no record, or it has another schema.
-    """
-    path = folder / FILE_NAME
-    found: list[Record] = []
-    for number, line in enumerate(raw(folder).split(b"\n")[:-1], 1):
-        try:
-            record: Any = _decoder.decode(line)
-        except msgspec.MsgspecError as error:
-            raise ConfigError(f"{path}, line {number} is no record of a race: {error}") from None
-        if record.schema != SCHEMA:
-            raise ConfigError(
-                f"{path}, line {number} has schema {record.schema}; this Bolide reads {SCHEMA}"
-            )
-        found.append(record)
-    return found

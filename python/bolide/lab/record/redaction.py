@@ -16,11 +16,11 @@ import msgspec
 
 from bolide.lab import setup
 from bolide.lab.contestant import APPS
-from bolide.lab.results import Trial
+from bolide.lab.record.schema import Trial
 
 TRIAL_PREFIX = "bolide-race-"
 """What the name of a trial's folder begins with."""
-LABORATORY = Path(__file__).parent
+LABORATORY = Path(__file__).parents[1]
 
 
 def redacted(trial: Trial, guest: Path | None = None) -> Trial:

@@ -6,8 +6,8 @@ import platform
 
 import pytest
 
-from bolide.lab import machine
-from bolide.lab.results import KernelDelta
+from bolide.lab.record import machine
+from bolide.lab.record.schema import KernelDelta
 
 TCP = "Tcp: InSegs RetransSegs\nTcp: 1000 {retransmits}\n"
 EXTENDED = (

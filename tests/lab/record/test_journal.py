@@ -9,28 +9,29 @@ from pathlib import Path
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.lab import machine, results
+from bolide.lab.record import machine
+from bolide.lab.record.journal import FILE_NAME, Journal, read
 
 MACHINE = machine.describe()
 
 
 def _written(folder: Path) -> Path:
-    with results.Journal(folder) as journal:
+    with Journal(folder) as journal:
         journal.write(MACHINE)
-    return folder / results.FILE_NAME
+    return folder / FILE_NAME
 
 
 def test_packed_results_are_read_the_same(tmp_path: Path) -> None:
     path = _written(tmp_path)
     Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes()))
     path.unlink()
-    assert results.read(tmp_path) == [MACHINE]
+    assert read(tmp_path) == [MACHINE]
 
 
 def test_results_that_are_not_packed_come_first(tmp_path: Path) -> None:
     path = _written(tmp_path)
     Path(f"{path}.gz").write_bytes(b"older")
-    assert results.read(tmp_path) == [MACHINE]
+    assert read(tmp_path) == [MACHINE]
 
 
 @pytest.mark.parametrize("kept", [0, 12, -9])
@@ -40,27 +41,27 @@ def test_damaged_ones_are_named(tmp_path: Path, kept: int) -> None:
     Path(f"{path}.gz").write_bytes(packed or b"no gzip")
     path.unlink()
     with pytest.raises(ConfigError, match=r"results\.jsonl\.gz is damaged: "):
-        results.read(tmp_path)
+        read(tmp_path)
 
 
 def test_a_folder_without_results_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read .*results\.jsonl: No such file"):
-        results.read(tmp_path)
+        read(tmp_path)
 
 
 def test_one_race_at_a_time_writes_a_folder(tmp_path: Path) -> None:
-    with results.Journal(tmp_path) as journal:
+    with Journal(tmp_path) as journal:
         with pytest.raises(ConfigError, match="another race writes .*; name another --out"):
-            results.Journal(tmp_path)
+            Journal(tmp_path)
         journal.write(MACHINE)
     _written(tmp_path)
-    assert results.read(tmp_path) == [MACHINE, MACHINE]
+    assert read(tmp_path) == [MACHINE, MACHINE]
 
 
 def test_a_full_disk_is_one_line_and_keeps_the_lines_before(tmp_path: Path) -> None:
     size = _written(tmp_path).stat().st_size
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with results.Journal(tmp_path) as journal:
+    with Journal(tmp_path) as journal:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 40, limits[1]))
         try:
             with pytest.raises(ConfigError) as caught:
@@ -68,9 +69,9 @@ def test_a_full_disk_is_one_line_and_keeps_the_lines_before(tmp_path: Path) -> N
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert str(caught.value) == f"cannot write {tmp_path}: File too large"
-    assert results.read(tmp_path) == [MACHINE]
+    assert read(tmp_path) == [MACHINE]
     _written(tmp_path)
-    assert results.read(tmp_path) == [MACHINE, MACHINE]
+    assert read(tmp_path) == [MACHINE, MACHINE]
 
 
 @pytest.mark.parametrize("kept", range(0, 80, 7))
@@ -78,7 +79,7 @@ def test_a_line_that_was_cut_off_goes(kept: int, tmp_path: Path) -> None:
     path = _written(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole + whole[:kept])
-    assert results.read(tmp_path) == [MACHINE]
+    assert read(tmp_path) == [MACHINE]
     _written(tmp_path)
     assert path.read_bytes() == whole + whole
 
@@ -87,4 +88,4 @@ def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
     path = _written(tmp_path)
     path.write_bytes(path.read_bytes() + b'{"kind":"trial"}\n')
     with pytest.raises(ConfigError, match=r"results\.jsonl, line 2 is no record of a race: "):
-        results.read(tmp_path)
+        read(tmp_path)

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.lab import machine, race, results, setup, trial
-from bolide.lab.results import Trial
+from bolide.lab import race, setup, trial
+from bolide.lab.record import journal, machine, schema
+from bolide.lab.record.schema import Trial
 from bolide.lab.setup import Status
-from lab.race.conftest import CPU, Silent, among, liar, options, renamed, study, trials_of
+from lab.tiny_race import CPU, Silent, among, liar, options, renamed, study, trials_of
 
 
 def test_results_are_not_mixed(tmp_path: Path, silent: Silent) -> None:
@@ -39,12 +40,12 @@ def test_a_race_that_goes_on_is_the_same_one(
 ) -> None:
     known = among("honest") | {"other": renamed(liar("honest"), "other")}
     race.run(study(), ["honest"], options(tmp_path), silent, known)
-    before = (tmp_path / "out" / results.FILE_NAME).read_bytes()
+    before = (tmp_path / "out" / journal.FILE_NAME).read_bytes()
     resumed = options(tmp_path, resumes=True, **other)
     with pytest.raises(ConfigError) as caught:
         race.run(study(), names, resumed, silent, known)
     assert str(caught.value) == f"{tmp_path / 'out'} has another race {message}; name another --out"
-    assert (tmp_path / "out" / results.FILE_NAME).read_bytes() == before
+    assert (tmp_path / "out" / journal.FILE_NAME).read_bytes() == before
 
 
 def test_a_race_that_goes_on_with_some_tells_nothing_twice(tmp_path: Path, silent: Silent) -> None:
@@ -56,13 +57,13 @@ def test_a_race_that_goes_on_with_some_tells_nothing_twice(tmp_path: Path, silen
     resumed = options(tmp_path, resumes=True, only=(left,))
     race.run(study(), ["honest", "other"], resumed, silent, known)
     assert [each.contestant for each in trials_of(tmp_path)] == [first.contestant, left]
-    kinds = [type(each).__name__ for each in results.read(tmp_path / "out")]
+    kinds = [type(each).__name__ for each in journal.read(tmp_path / "out")]
     assert kinds == ["Machine", "Study", "Contestant", "Contestant", "Trial", "Machine", "Trial"]
 
 
 def test_packed_results_are_not_shadowed(tmp_path: Path, silent: Silent) -> None:
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / f"{results.FILE_NAME}.gz").touch()
+    (tmp_path / "out" / f"{journal.FILE_NAME}.gz").touch()
     for resumes in (False, True):
         with pytest.raises(ConfigError, match=r"results\.jsonl\.gz is packed; gunzip it to go on"):
             race.run(
@@ -74,7 +75,7 @@ READY = Status("ready", version="1.0")
 
 
 def _instant(slot: trial.Slot, conditions: trial.Conditions) -> Trial:
-    return trial.failed(slot, conditions, results.Failure("none", ""))
+    return trial.failed(slot, conditions, schema.Failure("none", ""))
 
 
 def _refused(
@@ -86,12 +87,12 @@ def _refused(
     monkeypatch.setattr(trial, "run", _instant)
     monkeypatch.setattr(setup, "examine", lambda who: states[who.name])
     race.run(study(), ["honest", "other"], options(tmp_path), silent, known)
-    before = (tmp_path / "out" / results.FILE_NAME).read_bytes()
+    before = (tmp_path / "out" / journal.FILE_NAME).read_bytes()
     states["other"] = now
     resumed = options(tmp_path, resumes=True)
     with pytest.raises(ConfigError) as caught:
         race.run(study(), ["honest", "other"], resumed, silent, known)
-    assert (tmp_path / "out" / results.FILE_NAME).read_bytes() == before
+    assert (tmp_path / "out" / journal.FILE_NAME).read_bytes() == before
     return str(caught.value).removeprefix(f"{tmp_path / 'out'} has another race ")
 
 

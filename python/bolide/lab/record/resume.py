@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bolide.errors import ConfigError
-from bolide.lab import results
-from bolide.lab.results import Contestant, Machine, Record, Study, Trial
+from bolide.lab.record import journal
+from bolide.lab.record.schema import Contestant, Machine, Record, Study, Trial
 
 MACHINE = {
     "kernel": "kernel",
@@ -24,7 +24,7 @@ def check_new(out: Path, *, resumes: bool) -> None:
     Raises:
         ConfigError: there are some, and nobody wants to go on with them.
     """
-    path = out / results.FILE_NAME
+    path = out / journal.FILE_NAME
     if not resumes and path.exists() and path.stat().st_size:
         raise ConfigError(f"{out} has results already; add --resume, or name another --out")
     packed = path.with_name(f"{path.name}.gz")

@@ -10,8 +10,8 @@ import pytest
 
 from bolide.lab import setup
 from bolide.lab.contestant import APPS
-from bolide.lab.redaction import redacted
-from bolide.lab.results import Failure, Trial
+from bolide.lab.record.redaction import redacted
+from bolide.lab.record.schema import Failure, Trial
 
 
 def told(text: str, guest: Path | None = None) -> str:
