@@ -13,6 +13,8 @@ DEPS := $(VENV)/.deps
 CORE := $(VENV)/.core-$(PROFILE)
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
+SITE := .venv-site
+
 RACERS := uvicorn gunicorn-gthread granian-asgi granian-wsgi aiohttp-app-uvloop fastpysgi-wsgi
 
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
@@ -21,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fix bench race compat suites applications docs wheel needs lint
+.PHONY: help setup run test check fix bench race compat suites applications docs site wheel needs lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +79,10 @@ docs: $(CORE) ## Write docs/settings.md from the option table, and the reports o
 	$(BIN)/python -m bolide.config.reference > docs/settings.md
 	@set -e; for folder in docs/results/*/; do $(BIN)/bolide race report "$$folder"; done
 
+site: $(SITE)/.deps ## Build the documentation into target/site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --quiet --config-file site/mkdocs.yml
+	@echo target/site/index.html
+
 wheel: $(DEPS) ## Build a wheel into dist/
 	$(BIN)/maturin build --release --strip --out dist
 
@@ -94,6 +100,12 @@ $(DEPS): pyproject.toml | needs
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --group dev --group frameworks
+	@touch $@
+
+$(SITE)/.deps: pyproject.toml
+	@test -x $(SITE)/bin/python || $(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --upgrade 'pip>=25.1'
+	$(SITE)/bin/python -m pip install --group site
 	@touch $@
 
 $(CORE): $(SOURCES) $(DEPS)
