@@ -1,4 +1,4 @@
-//! Taking connections in: spread over the workers that share a listener, and all that wait when a drain begins.
+//! Accepting connections: spread over the workers that share a listener, and all that wait when a drain starts.
 
 mod harness;
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use harness::{Client, PATIENCE, Server, get};
 use net::{LATE_AFTER_MS, Siblings};
 
-/// So many workers at one listener. Which of them runs when is for the test to say.
+/// Workers that share one listener. The test decides which of them runs when.
 struct Workers {
     servers: Vec<Server>,
     siblings: Siblings,
@@ -50,7 +50,7 @@ impl Workers {
         self.servers.iter().map(open).collect()
     }
 
-    /// Runs those that `runs` names until as many connections are open.
+    /// Runs the workers in `runs` until `count` connections are open.
     fn pass_until_open(&mut self, count: usize, runs: &[usize]) {
         let end = Instant::now() + PATIENCE;
         while self.open().iter().sum::<usize>() != count {
@@ -104,11 +104,11 @@ fn connections_that_come_one_by_one_are_spread() {
 }
 
 #[test]
-fn who_is_kept_by_a_call_gets_none_and_more_than_the_others_when_it_is_back() {
+fn a_worker_in_a_long_call_gets_none_and_catches_up_after_it() {
     let mut workers = Workers::new(3, 1000);
     let mut clients: Vec<Client> = (0..9).map(|_| workers.connect()).collect();
     workers.pass_until_open(9, &[0, 1, 2]);
-    // The first runs no more: it is asked once, and the others wait for it once.
+    // The first worker does not run: it is asked once, and the others wait for it once.
     let before = workers.open();
     let began = Instant::now();
     for count in 10..=30 {
@@ -131,7 +131,7 @@ fn who_is_kept_by_a_call_gets_none_and_more_than_the_others_when_it_is_back() {
 }
 
 #[test]
-fn a_full_worker_leaves_connections_to_the_others_and_turns_away_only_when_all_are_full() {
+fn a_full_worker_leaves_connections_to_the_others_and_refuses_only_when_all_are_full() {
     let mut workers = Workers::new(2, 10);
     let mut clients: Vec<Client> = (0..20).map(|_| workers.connect()).collect();
     workers.pass_until_open(20, &[0, 1]);
@@ -151,7 +151,7 @@ fn a_full_worker_leaves_connections_to_the_others_and_turns_away_only_when_all_a
     assert_eq!((response.status, response.is_last()), (503, true));
     drop(surplus);
     workers.pass_until_open(20, &[0, 1]);
-    // Whoever has room takes the next, also if it is the other one that runs first.
+    // Any worker with room takes the next, even if another one runs first.
     clients.truncate(17);
     workers.pass_until_open(17, &[0, 1]);
     clients.extend((0..3).map(|_| workers.connect()));
@@ -160,7 +160,7 @@ fn a_full_worker_leaves_connections_to_the_others_and_turns_away_only_when_all_a
 }
 
 #[test]
-fn while_one_has_room_nobody_is_turned_away_even_if_it_does_not_come() {
+fn while_a_worker_has_room_no_connection_is_refused_even_if_it_does_not_accept() {
     let mut workers = Workers::new(2, 3);
     let mut clients: Vec<Client> = (0..4).map(|_| workers.connect()).collect();
     workers.pass_until_open(4, &[0, 1]);
@@ -188,7 +188,7 @@ fn while_one_has_room_nobody_is_turned_away_even_if_it_does_not_come() {
 }
 
 #[test]
-fn the_others_take_what_waits_when_one_ends_or_drains() {
+fn the_others_accept_what_waits_when_one_ends_or_drains() {
     for ends in [true, false] {
         let mut workers = Workers::new(2, 1000);
         let mut clients: Vec<Client> = (0..6).map(|_| workers.connect()).collect();
@@ -206,7 +206,7 @@ fn the_others_take_what_waits_when_one_ends_or_drains() {
 }
 
 #[test]
-fn who_comes_in_the_place_of_one_that_ended_is_asked_too() {
+fn a_worker_that_replaces_one_that_ended_is_asked_too() {
     let mut workers = Workers::new(2, 1000);
     let mut clients: Vec<Client> = (0..6).map(|_| workers.connect()).collect();
     workers.pass_until_open(6, &[0, 1]);
@@ -219,7 +219,7 @@ fn who_comes_in_the_place_of_one_that_ended_is_asked_too() {
 }
 
 #[test]
-fn a_drain_takes_in_all_who_wait() {
+fn a_drain_accepts_all_that_wait() {
     let mut server = Server::new();
     let (listener, address) = listen(2000);
     server.worker.add_listener(listener.into(), 2000).unwrap();
@@ -238,7 +238,7 @@ fn a_drain_takes_in_all_who_wait() {
 }
 
 #[test]
-fn a_drain_of_a_full_worker_turns_nobody_away() {
+fn a_drain_of_a_full_worker_refuses_no_connection() {
     let mut server = Server::with(|config| config.limits.connections_max = 10);
     let (listener, address) = listen(200);
     server.worker.add_listener(listener.into(), 200).unwrap();
@@ -256,7 +256,7 @@ fn a_drain_of_a_full_worker_turns_nobody_away() {
 }
 
 #[test]
-fn clients_that_go_on_coming_do_not_keep_a_drain_from_its_end() {
+fn new_clients_do_not_delay_the_end_of_a_drain() {
     let mut server = Server::new();
     let (listener, address) = listen(4);
     server
@@ -264,7 +264,7 @@ fn clients_that_go_on_coming_do_not_keep_a_drain_from_its_end() {
         .add_listener(listener.try_clone().unwrap().into(), 4)
         .unwrap();
     let clients: Vec<Client> = (0..4).map(|_| connect(address)).collect();
-    // Each that is accepted is followed by the next.
+    // Each accepted connection is followed by the next.
     let mut followers = Vec::new();
     server.worker.app.on_call = Some(Box::new(move || {
         let next = connect(address);

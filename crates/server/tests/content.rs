@@ -1,4 +1,4 @@
-//! Content on its way in: whole, in parts, too long, too late, not wanted.
+//! Incoming content: whole, in parts, too long, late, unwanted.
 
 mod harness;
 
@@ -40,7 +40,7 @@ fn content_is_whole_however_it_arrives() {
 }
 
 #[test]
-fn content_that_is_there_is_given_with_the_call() {
+fn content_that_has_arrived_is_passed_with_the_call() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&(post("/read", "all") + &post("/later", "here")));
@@ -59,7 +59,7 @@ fn content_that_is_there_is_given_with_the_call() {
 }
 
 #[test]
-fn a_handler_reads_part_by_part() {
+fn a_handler_reads_in_parts() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&post_chunked("/parts"));
@@ -79,7 +79,7 @@ fn a_handler_reads_part_by_part() {
 }
 
 #[test]
-fn content_is_whole_whenever_its_handler_begins_to_read() {
+fn content_is_whole_whenever_its_handler_starts_to_read() {
     for size in [HELD - 1, HELD, HELD + 1, 2 * HELD, 100 * HELD] {
         for (is_chunked, ends) in [(false, false), (false, true), (true, false), (true, true)] {
             expect_whole(size, is_chunked, ends);
@@ -87,7 +87,7 @@ fn content_is_whole_whenever_its_handler_begins_to_read() {
     }
 }
 
-/// Bytes that are held for a handler that does not read.
+/// Bytes held for a handler that does not read.
 const HELD: usize = 1000;
 
 fn expect_whole(size: usize, is_chunked: bool, ends: bool) {
@@ -137,12 +137,12 @@ fn a_handler_that_does_not_read_stops_its_peer() {
         assert_eq!(
             sent,
             chunk.len(),
-            "a pair of sockets takes all of so little or nothing"
+            "a pair of sockets accepts all of this little or nothing"
         );
         chunks += 1;
         assert!(chunks < 5000, "the server goes on reading");
     }
-    // The handler goes on; with it the peer.
+    // The handler continues, and the peer with it.
     let id = server.exchange("/parts/slow");
     server.worker.app.reads_on = true;
     server.post(id, Command::Read);
@@ -159,7 +159,7 @@ fn a_continue_is_sent_when_the_application_first_reads() {
     let mut client = server.connect();
     client.send(&expecting("/later/reads", 3));
     server.settle();
-    assert!(client.is_quiet(), "nobody has read yet");
+    assert!(client.is_quiet(), "nothing has been read yet");
     let id = server.exchange("/later/reads");
     server.post(id, Command::Read);
     server.settle();
@@ -196,7 +196,7 @@ fn no_continue_is_sent_to_a_client_that_did_not_wait() {
 }
 
 #[test]
-fn no_continue_gets_into_a_response_that_has_begun() {
+fn no_continue_is_inserted_into_a_response_that_has_started() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&expecting("/push", 3));
@@ -222,14 +222,14 @@ fn an_early_response_to_a_client_that_waits_to_send_ends_the_connection() {
     client.send(&expecting("/early", 3));
     let response = server.response(&mut client);
     assert!(response.is_last() && response.interim.is_empty());
-    // The client may send it all the same (RFC 9110 section 10.1.1): it is no request.
+    // The client may send it nevertheless (RFC 9110 section 10.1.1): it is not a request.
     client.send(&get("/hidden"));
     server.expect_end(&mut client);
     assert_eq!(server.targets(), ["/early"]);
 }
 
 #[test]
-fn short_content_that_nobody_read_is_discarded_and_the_connection_goes_on() {
+fn short_unread_content_is_discarded_and_the_connection_continues() {
     let mut server = Server::new();
     let mut client = server.connect();
     let length = 60_000;
@@ -253,7 +253,7 @@ fn short_content_that_nobody_read_is_discarded_and_the_connection_goes_on() {
 }
 
 #[test]
-fn long_content_that_nobody_reads_ends_the_connection_without_a_reset() {
+fn long_unread_content_ends_the_connection_without_a_reset() {
     let long = "POST /early HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000\r\n\r\n".to_string();
     let later = long.replace("/early", "/later");
     for request in [long, later, post_chunked("/early"), post_chunked("/later")] {
@@ -275,7 +275,7 @@ fn long_content_that_nobody_reads_ends_the_connection_without_a_reset() {
 }
 
 #[test]
-fn content_that_is_announced_too_long_is_refused_at_once() {
+fn content_announced_as_too_long_is_refused_at_once() {
     let mut server = Server::with(|config| config.limits.body_bytes_max = 1000);
     for method in ["POST", "HEAD"] {
         let mut client = server.connect();
@@ -289,7 +289,7 @@ fn content_that_is_announced_too_long_is_refused_at_once() {
 }
 
 #[test]
-fn chunked_content_is_refused_where_it_gets_too_long() {
+fn chunked_content_is_refused_when_it_exceeds_the_limit() {
     for target in ["/read", "/parts", "/later"] {
         let mut server = Server::with(|config| config.limits.body_bytes_max = 1000);
         let mut client = server.connect();
@@ -309,7 +309,7 @@ fn chunked_content_is_refused_where_it_gets_too_long() {
 }
 
 #[test]
-fn malformed_content_is_refused_or_cuts_a_response_that_has_begun() {
+fn malformed_content_is_refused_or_truncates_a_response_that_has_started() {
     for begins in [false, true] {
         let mut server = Server::new();
         let mut client = server.connect();
@@ -329,7 +329,7 @@ fn malformed_content_is_refused_or_cuts_a_response_that_has_begun() {
 }
 
 #[test]
-fn content_that_is_cut_ends_its_exchange_only() {
+fn truncated_content_ends_its_exchange_only() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&(get("/before") + &post_chunked("/parts") + "5\r\nab"));
@@ -344,7 +344,7 @@ fn content_that_is_cut_ends_its_exchange_only() {
 fn an_early_response_reaches_a_client_that_ends_inside_its_content() {
     let mut server = Server::new();
     let mut client = server.connect();
-    // More than the socket takes at once: the end of input is seen while most of the response waits.
+    // More than the socket accepts at once: the end of input is read while most of the response waits.
     client.send("POST /big/2000000 HTTP/1.1\r\nHost: test\r\nContent-Length: 50\r\n\r\nabc");
     client.end();
     server.settle();
@@ -369,7 +369,7 @@ fn one_byte_chunks_cost_linear_time_and_bounded_memory() {
             waiting = batch.as_bytes();
         }
         server.pass();
-        // What was given is checked by its length alone, so that the test holds no more than the server.
+        // Content is checked by its length alone, so that the test holds no more than the server.
         server.worker.app.forget_contents();
     }
     client.send("0\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Timeouts: each cut down to a few milliseconds, all others switched off.
+//! Timeouts: each reduced to a few milliseconds, all others switched off.
 
 mod harness;
 
@@ -7,7 +7,7 @@ use std::time::Instant;
 use harness::{Client, Server, get, post, post_chunked, response};
 use server::{Abort, Command, Timeouts};
 
-/// A server with no timeout but the one that `set` switches on.
+/// A server with no timeout except the one that `set` switches on.
 fn server(set: impl FnOnce(&mut Timeouts)) -> Server {
     Server::with(|config| {
         for setting in Timeouts::SETTINGS {
@@ -28,7 +28,7 @@ fn expect_408(server: &mut Server, client: &mut Client) {
 }
 
 #[test]
-fn a_head_that_takes_too_long_is_served_408() {
+fn a_head_that_takes_too_long_gets_408() {
     let mut server = server(|timeouts| timeouts.header_timeout_ms = 50);
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHo");
@@ -36,7 +36,7 @@ fn a_head_that_takes_too_long_is_served_408() {
 }
 
 #[test]
-fn a_byte_now_and_then_does_not_extend_the_time_for_a_head() {
+fn single_bytes_do_not_extend_the_time_for_a_head() {
     let mut server = server(|timeouts| timeouts.header_timeout_ms = 300);
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nA: ");
@@ -55,12 +55,12 @@ fn a_byte_now_and_then_does_not_extend_the_time_for_a_head() {
 }
 
 #[test]
-fn a_head_behind_a_pending_response_has_its_own_time() {
+fn a_head_after_a_pending_response_has_its_own_time() {
     let mut server = server(|timeouts| timeouts.header_timeout_ms = 50);
     let mut client = server.connect();
     client.send(&(get("/later") + "GET /part"));
     server.pass_until(|server| server.worker.app.called.len() == 1);
-    // The refusal follows the response that is owed.
+    // The refusal follows the owed response.
     server.pass_until(|server| server.worker.before_wait().is_none());
     assert!(client.is_quiet());
     server.respond(server.exchange("/later"), "first");
@@ -83,7 +83,7 @@ fn a_connection_without_a_request_is_closed() {
 }
 
 #[test]
-fn content_below_the_minimum_rate_is_served_408() {
+fn content_below_the_minimum_rate_gets_408() {
     for target in ["/read", "/parts"] {
         let mut server = server(|timeouts| {
             timeouts.body_grace_ms = 50;
@@ -109,14 +109,14 @@ fn a_handler_that_does_not_read_costs_its_peer_no_time() {
     assert_eq!(
         server.worker.before_wait(),
         None,
-        "nobody waits for the peer"
+        "nothing waits for the peer"
     );
     server.respond(server.exchange("/later"), "");
     assert_eq!(server.response(&mut client).status, 200);
 }
 
 #[test]
-fn discarding_has_a_time_as_well_and_the_response_is_not_lost() {
+fn discarding_is_timed_too_and_the_response_is_not_lost() {
     let mut server = server(|timeouts| {
         timeouts.body_grace_ms = 50;
         timeouts.body_rate_bytes_per_s_min = 1_000_000;
@@ -128,7 +128,7 @@ fn discarding_has_a_time_as_well_and_the_response_is_not_lost() {
 }
 
 #[test]
-fn an_early_response_is_sent_to_its_end_though_the_content_never_comes() {
+fn an_early_response_is_sent_whole_though_the_content_never_arrives() {
     let mut server = server(|timeouts| {
         timeouts.body_grace_ms = 50;
         timeouts.body_rate_bytes_per_s_min = 1_000_000;
@@ -142,7 +142,7 @@ fn an_early_response_is_sent_to_its_end_though_the_content_never_comes() {
 }
 
 #[test]
-fn a_response_of_which_the_peer_takes_nothing_is_given_up() {
+fn a_response_that_the_peer_does_not_receive_is_given_up() {
     let mut server = server(|timeouts| timeouts.write_timeout_ms = 50);
     let client = server.connect();
     client.send(&get("/big/9000000"));
@@ -151,7 +151,7 @@ fn a_response_of_which_the_peer_takes_nothing_is_given_up() {
 }
 
 #[test]
-fn a_peer_that_goes_on_taking_is_not_given_up() {
+fn a_peer_that_keeps_receiving_is_not_given_up() {
     let mut server = server(|timeouts| timeouts.write_timeout_ms = 400);
     let mut client = server.connect();
     client.send(&get("/big/9000000"));
@@ -160,7 +160,7 @@ fn a_peer_that_goes_on_taking_is_not_given_up() {
 }
 
 #[test]
-fn a_handler_that_takes_too_long_is_aborted_and_served_for() {
+fn a_handler_that_takes_too_long_is_aborted_and_its_client_gets_503() {
     let mut server = server(|timeouts| timeouts.handler_timeout_ms = 50);
     let mut client = server.connect();
     client.send(&(get("/later/1") + &get("/later/2") + &get("/behind")));
@@ -180,7 +180,7 @@ fn a_handler_that_takes_too_long_is_aborted_and_served_for() {
 }
 
 #[test]
-fn a_handler_that_has_begun_may_take_its_time() {
+fn a_handler_that_has_started_its_response_is_not_timed_out() {
     let mut server = server(|timeouts| timeouts.handler_timeout_ms = 1);
     let mut client = server.connect();
     client.send(&get("/push"));
@@ -194,7 +194,7 @@ fn a_handler_that_has_begun_may_take_its_time() {
 }
 
 #[test]
-fn a_handler_that_has_begun_and_sent_nothing_may_take_its_time_too() {
+fn a_handler_that_has_started_and_sent_nothing_is_not_timed_out() {
     let mut server = server(|timeouts| timeouts.handler_timeout_ms = 50);
     let mut client = server.connect();
     client.send(&(get("/later/1") + &get("/later/2")));
@@ -208,7 +208,7 @@ fn a_handler_that_has_begun_and_sent_nothing_may_take_its_time_too() {
 }
 
 #[test]
-fn a_client_that_ended_its_side_and_is_sent_nothing_is_taken_for_gone() {
+fn a_client_that_ended_its_side_and_is_sent_nothing_counts_as_gone() {
     let mut server = server(|timeouts| timeouts.write_timeout_ms = 100);
     let mut clients = [server.connect(), server.connect()];
     for (client, target) in clients.iter().zip(["/push/1", "/push/2"]) {
@@ -223,13 +223,13 @@ fn a_client_that_ended_its_side_and_is_sent_nothing_is_taken_for_gone() {
     assert_eq!(server.abort_of("/push/1"), Some(Abort::Disconnected));
     server.pass_until(|_| clients[0].is_ended());
     assert!(clients[0].rest().ends_with("\r\n4\r\npart\r\n"));
-    // The other one's handler may take its time.
+    // The other handler is not timed out.
     server.pass_until(|server| server.worker.before_wait().is_none());
     assert_eq!(server.abort_of("/push/2"), None);
 }
 
 #[test]
-fn a_handlers_time_stands_still_while_it_waits_for_its_peer() {
+fn a_handlers_time_stops_while_it_waits_for_its_peer() {
     let mut server = server(|timeouts| timeouts.handler_timeout_ms = 50);
     let mut client = server.connect();
     client.send(&post_chunked("/parts"));
@@ -245,7 +245,7 @@ fn a_handlers_time_stands_still_while_it_waits_for_its_peer() {
 }
 
 #[test]
-fn a_handler_has_its_whole_time_again_when_content_reaches_it() {
+fn a_handlers_time_starts_anew_when_content_reaches_it() {
     let mut server = server(|timeouts| timeouts.handler_timeout_ms = 400);
     let mut client = server.connect();
     client.send(&post_chunked("/parts"));
@@ -258,7 +258,7 @@ fn a_handler_has_its_whole_time_again_when_content_reaches_it() {
 }
 
 #[test]
-fn responses_do_not_extend_the_time_for_the_head_behind_them() {
+fn responses_do_not_extend_the_time_for_the_head_after_them() {
     let mut server = server(|timeouts| timeouts.header_timeout_ms = 400);
     let mut client = server.connect();
     let targets = ["/later/1", "/later/2", "/later/3", "/later/4", "/later/5"];
@@ -275,7 +275,7 @@ fn responses_do_not_extend_the_time_for_the_head_behind_them() {
 }
 
 #[test]
-fn a_peer_that_stays_after_its_end_is_left() {
+fn a_peer_that_stays_after_the_end_is_disconnected() {
     let mut server = server(|timeouts| timeouts.linger_timeout_ms = 50);
     let mut client = server.connect();
     client.send("garbage\r\n\r\n");
@@ -286,7 +286,7 @@ fn a_peer_that_stays_after_its_end_is_left() {
 }
 
 #[test]
-fn a_peer_that_takes_its_last_response_slowly_has_the_time_to_linger() {
+fn a_peer_that_receives_its_last_response_slowly_has_time_to_linger() {
     let mut server = server(|timeouts| timeouts.linger_timeout_ms = 400);
     let mut client = server.connect();
     let last = get("/big/3000000").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
@@ -301,14 +301,14 @@ fn a_peer_that_takes_its_last_response_slowly_has_the_time_to_linger() {
 }
 
 #[test]
-fn reminders_do_not_pile_up() {
+fn reminders_do_not_accumulate() {
     let mut server = server(|timeouts| {
         timeouts.keep_alive_timeout_ms = 60_000;
         timeouts.header_timeout_ms = 150;
     });
     let mut client = server.connect();
     let request = post("/read", "x");
-    // Every round moves the deadline near and away again.
+    // Every round moves the deadline nearer and away again.
     for _ in 0..10 {
         client.send(request.get(..9).unwrap());
         server.settle();

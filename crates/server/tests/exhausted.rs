@@ -1,4 +1,4 @@
-//! No descriptor left: alone in its program, because it takes them all.
+//! No descriptor left. A program of its own, because the test uses them all.
 
 mod harness;
 
@@ -8,7 +8,7 @@ use harness::{Client, Server, get};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 #[test]
-fn accepting_rests_without_a_descriptor_and_goes_on_with_one() {
+fn accepting_pauses_without_a_descriptor_and_continues_with_one() {
     let mut server = Server::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

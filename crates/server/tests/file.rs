@@ -12,10 +12,10 @@ use server::{Abort, Command, ExchangeId, FilePart, Response};
 /// More than the buffers of a connection hold.
 const BIG_BYTES: u64 = 24 << 20;
 
-/// Far more than this process may hold, and more than 32 bits count.
+/// Far more than this process may hold, and more than a 32-bit count.
 const HUGE_BYTES: u64 = (1 << 32) + 1;
 
-/// A file that is nowhere on a disk, called as the test is so that [`is_open`] finds it.
+/// A file on no disk, named like the test so that [`is_open`] finds it.
 fn file(name: &str, content: &[u8]) -> File {
     let memory = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).expect("a file in memory");
     let mut file = File::from(memory);
@@ -35,7 +35,7 @@ fn big(name: &str) -> FilePart {
     hollow(name, BIG_BYTES)
 }
 
-/// A file of zero bytes that takes no memory.
+/// A file of zero bytes that occupies no memory.
 fn hollow(name: &str, length: u64) -> FilePart {
     let file = file(name, b"");
     file.set_len(length).expect("a file can be so long");
@@ -46,19 +46,19 @@ fn hollow(name: &str, length: u64) -> FilePart {
     }
 }
 
-/// What this process holds in memory of its own.
+/// Bytes of private memory of this process.
 fn held_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("the system tells");
+    let status = std::fs::read_to_string("/proc/self/status").expect("the system reports it");
     let line = status.lines().find(|line| line.starts_with("RssAnon:"));
     let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
     kib.expect("a number") << 10
 }
 
-/// Whether this process holds a file of that name open.
+/// Whether this process has a file of that name open.
 fn is_open(name: &str) -> bool {
     let link = format!("/memfd:{name} (deleted)");
     std::fs::read_dir("/proc/self/fd")
-        .expect("the system tells")
+        .expect("the system reports it")
         .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
         .any(|target| target.as_os_str() == link.as_str())
 }
@@ -70,7 +70,7 @@ fn head(length: Option<u64>) -> Command {
     })
 }
 
-/// Asks for `/push` and begins its response.
+/// Requests `/push` and starts its response.
 fn begin(server: &mut Server, client: &Client, length: Option<u64>) -> ExchangeId {
     client.send(&get("/push"));
     server.settle();
@@ -79,7 +79,7 @@ fn begin(server: &mut Server, client: &Client, length: Option<u64>) -> ExchangeI
     id
 }
 
-/// Receives whatever comes until `bytes` have come; gives how many did in all.
+/// Receives until `bytes` have arrived; returns the total.
 fn drain(server: &mut Server, client: &mut Client, bytes: u64) -> u64 {
     let mut received = 0;
     server.pass_until(|_| {
@@ -91,7 +91,7 @@ fn drain(server: &mut Server, client: &mut Client, bytes: u64) -> u64 {
     received
 }
 
-/// Everything behind the head, whose lines that change with the day are left out.
+/// Everything after the head, without the lines that change with the date.
 fn content_of(rest: &str) -> &str {
     let (head, content) = rest.split_once("\r\n\r\n").expect("a whole head");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
@@ -148,7 +148,7 @@ fn a_part_of_a_file_is_one_chunk() {
 }
 
 #[test]
-fn files_leave_in_the_order_of_the_requests() {
+fn files_are_sent_in_the_order_of_the_requests() {
     let mut server = Server::new();
     let mut client = server.connect_by_tcp();
     client.send(&(get("/push/1") + &get("/push/2") + &get("/text") + &get("/push/3")));
@@ -183,12 +183,12 @@ fn a_call_that_posts_a_file_is_served_in_the_same_pass() {
 }
 
 #[test]
-fn what_a_call_posts_is_done_though_no_socket_caused_the_call() {
+fn what_a_call_posts_is_executed_though_no_socket_caused_the_call() {
     let mut server = Server::new();
     server.worker.app.pull_bytes = 1000;
     server.worker.app.files = vec![part("uncaused", b"file")];
     let mut client = server.connect_by_tcp();
-    // A stream of more than one turn. The call behind it is made in its last turn, which only the turn before has caused.
+    // A stream of more than one turn. The call after it is made in its last turn, which only the turn before has caused.
     client.send(&(get("/pull/140") + &post("/file", "x")));
     while server.targets().len() < 2 {
         server.pass();
@@ -228,7 +228,7 @@ fn a_response_without_content_closes_its_files_unsent() {
 }
 
 #[test]
-fn no_more_of_a_file_is_sent_than_was_said() {
+fn no_more_of_a_file_is_sent_than_announced() {
     let mut server = Server::new();
     let mut client = server.connect();
     let id = begin(&mut server, &client, Some(5));
@@ -257,7 +257,7 @@ fn a_file_to_http_1_0_ends_with_the_connection() {
 }
 
 #[test]
-fn a_file_that_is_shorter_than_was_said_cuts_the_connection() {
+fn a_file_that_is_shorter_than_announced_truncates_the_connection() {
     for (length, ended, shown) in [
         (Some(20), false, "four"),
         (Some(20), true, "four"),
@@ -308,7 +308,7 @@ fn a_short_file_to_http_1_0_resets_the_connection() {
 }
 
 #[test]
-fn what_precedes_an_empty_file_leaves_at_once() {
+fn what_precedes_an_empty_file_is_sent_at_once() {
     let mut server = Server::new();
     let mut client = server.connect_by_tcp();
     client.send("GET /push HTTP/1.0\r\n\r\n");
@@ -322,14 +322,14 @@ fn what_precedes_an_empty_file_leaves_at_once() {
     server.post(id, Command::WriteFile(part));
     server.settle();
     client.receive();
-    // The kernel would keep the head for 200 ms, as more was to follow.
+    // Otherwise the kernel would delay the head by 200 ms, since more was announced.
     assert!(client.rest().ends_with("\r\n\r\n"));
     server.pass_until(|_| client.is_ended());
     assert!(client.was_reset);
 }
 
 #[test]
-fn a_file_that_cannot_be_read_cuts_the_connection() {
+fn a_file_that_cannot_be_read_truncates_the_connection() {
     let (_, writer) = std::io::pipe().expect("a pipe");
     let mut server = Server::new();
     let mut client = server.connect();
@@ -347,8 +347,8 @@ fn a_file_that_cannot_be_read_cuts_the_connection() {
 }
 
 #[test]
-fn a_file_of_which_the_kernel_sends_nothing_is_read() {
-    // This process's name is one of few files that can be read and nothing else.
+fn a_file_that_sendfile_does_not_send_is_read() {
+    // This process's name is one of few files that can only be read.
     let path = "/proc/self/cmdline";
     let content = std::fs::read(path).expect("it can be read");
     let mut server = Server::new();
@@ -366,7 +366,7 @@ fn a_file_of_which_the_kernel_sends_nothing_is_read() {
 }
 
 #[test]
-fn a_big_file_arrives_whole_and_its_writer_is_told_once() {
+fn a_big_file_arrives_whole_and_its_writer_is_notified_once() {
     let content: Vec<u8> = (0..5_000_011_u32)
         .map(|number| number as u8 % 127)
         .collect();
@@ -391,11 +391,11 @@ fn a_client_that_does_not_read_makes_a_file_wait_and_is_given_up() {
     server.post(id, Command::WriteFile(hollow("stalled", HUGE_BYTES)));
     server.pass_until(|server| server.worker.before_wait() != Some(0));
     assert!(is_open("stalled"));
-    // Other tests hold something too.
+    // Other tests use memory too.
     let more_bytes = held_bytes().saturating_sub(before_bytes);
     assert!(more_bytes < 200 << 20, "{more_bytes} bytes more are held");
     assert!(server.worker.app.writables.is_empty());
-    // Nothing is done again and again meanwhile.
+    // It does not spin meanwhile.
     let mut passes = 0;
     server.pass_until(|server| {
         passes += 1;
@@ -408,7 +408,7 @@ fn a_client_that_does_not_read_makes_a_file_wait_and_is_given_up() {
 }
 
 #[test]
-fn a_client_that_goes_on_reading_a_file_is_not_given_up() {
+fn a_client_that_keeps_reading_a_file_is_not_given_up() {
     let mut server = Server::with(|config| config.timeouts.write_timeout_ms = 400);
     let mut client = server.connect_by_tcp();
     let id = begin(&mut server, &client, Some(BIG_BYTES));
@@ -441,7 +441,7 @@ fn a_client_that_resets_in_the_middle_closes_the_file() {
 }
 
 #[test]
-fn a_handler_that_fails_behind_a_file_does_not_wait_for_it() {
+fn a_handler_that_fails_after_a_file_does_not_wait_for_it() {
     let mut server = Server::new();
     let mut client = server.connect_by_tcp();
     let id = begin(&mut server, &client, Some(BIG_BYTES));
@@ -474,7 +474,7 @@ fn a_stop_in_the_middle_closes_the_file() {
 }
 
 #[test]
-fn a_file_that_its_client_takes_at_once_leaves_others_their_turn() {
+fn a_file_that_its_client_reads_at_once_leaves_others_their_turn() {
     let mut server = Server::new();
     let mut reading = server.connect_by_tcp();
     let id = begin(&mut server, &reading, Some(BIG_BYTES));
@@ -490,6 +490,6 @@ fn a_file_that_its_client_takes_at_once_leaves_others_their_turn() {
         reading.forget();
         passes += 1;
     }
-    // At most one turn of 1 MiB before each wait, one behind it, and the first.
+    // At most one turn of 1 MiB before each wait, one after it, and the first.
     assert!(passes > 10, "{passes} passes");
 }

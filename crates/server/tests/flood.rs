@@ -1,4 +1,4 @@
-//! Clients that send far more than they read, or in far smaller pieces than they should.
+//! Clients that send far more than they read, or in far smaller pieces than usual.
 
 mod harness;
 
@@ -28,7 +28,7 @@ fn a_flood_of_requests_from_a_client_that_never_reads_is_bounded() {
     while send(&flooding, &mut sent) > 0 {
         server.settle();
     }
-    // What is in work: two socket buffers, one of each in the server.
+    // Data under way: two socket buffers, and one of each kind in the server.
     assert!(
         server.targets().len() < 20_000,
         "{} requests were started",
@@ -143,7 +143,7 @@ fn a_head_in_single_bytes_costs_linear_time() {
         start.elapsed().as_secs_f64() / request.len() as f64
     };
     let (short, long) = (seconds(1, 1000), seconds(1, 30_000));
-    // Per byte. Quadratic cost would make it thirty times as much.
+    // Per byte. Quadratic cost would be thirty times higher.
     assert!(long < short * 10.0 + 1e-6, "{short} {long}");
 }
 

@@ -1,10 +1,10 @@
-//! Connections that are ready together: what is read, served and sent in groups stays each one's own.
+//! Connections that are ready together: input, calls and responses in groups stay separate for each connection.
 
 mod harness;
 
 use harness::{Server, get, post};
 
-/// More than one group, and the last one not full.
+/// More than one group, with the last one not full.
 const CONNECTIONS: usize = 21;
 
 #[test]
@@ -70,7 +70,7 @@ fn more_than_is_read_ahead_of_one_connection_is_served_too() {
 }
 
 #[test]
-fn a_panic_takes_no_other_response_of_its_group_along() {
+fn a_panic_loses_no_other_response_of_its_group() {
     let mut server = Server::new();
     let mut clients: Vec<_> = (0..5).map(|_| server.connect()).collect();
     for (index, client) in clients.iter().enumerate() {
@@ -87,7 +87,7 @@ fn a_panic_takes_no_other_response_of_its_group_along() {
 }
 
 #[test]
-fn a_response_with_more_to_do_has_left_before_that_is_done() {
+fn a_response_with_more_work_is_sent_before_that_work() {
     let mut server = Server::new();
     let client = server.connect_with_witness();
     let others: Vec<_> = (0..3).map(|_| server.connect()).collect();
@@ -110,7 +110,7 @@ fn a_response_with_more_to_do_has_left_before_that_is_done() {
 }
 
 #[test]
-fn a_response_behind_others_does_not_leave_ahead() {
+fn a_response_after_others_is_not_sent_early() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&(get("/later/1") + &get("/ahead/2")));
@@ -122,7 +122,7 @@ fn a_response_behind_others_does_not_leave_ahead() {
 }
 
 #[test]
-fn a_client_that_is_gone_when_a_response_leaves_ahead_ends_alone() {
+fn a_client_that_is_gone_when_a_response_is_sent_early_ends_alone() {
     let mut server = Server::new();
     let client = server.connect_with_witness();
     let mut other = server.connect();

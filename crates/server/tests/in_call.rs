@@ -1,4 +1,4 @@
-//! What leaves while the application is called, and between two passes.
+//! What is sent during a call of the application, and between two passes.
 
 mod harness;
 
@@ -6,7 +6,7 @@ use harness::{Server, get, post, post_chunked, response};
 use server::{Abort, Command};
 
 #[test]
-fn what_is_sent_during_a_call_has_left_before_its_end() {
+fn what_is_sent_during_a_call_arrives_before_its_end() {
     let mut server = Server::new();
     let mut client = server.connect_with_witness();
     client.send(&get("/begun/2"));
@@ -29,7 +29,7 @@ fn what_is_sent_during_a_call_has_left_before_its_end() {
 }
 
 #[test]
-fn responses_before_it_in_the_batch_leave_with_it() {
+fn earlier_responses_of_the_batch_are_sent_with_it() {
     let mut server = Server::new();
     let client = server.connect_with_witness();
     client.send(&(get("/a") + &get("/begun/1")));
@@ -43,7 +43,7 @@ fn responses_before_it_in_the_batch_leave_with_it() {
 }
 
 #[test]
-fn a_content_that_is_left_open_cuts_the_connection() {
+fn a_content_that_is_left_open_truncates_the_connection() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&get("/open"));
@@ -52,7 +52,7 @@ fn a_content_that_is_left_open_cuts_the_connection() {
 }
 
 #[test]
-fn what_is_posted_leaves_between_two_passes() {
+fn what_is_posted_is_sent_between_two_passes() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&get("/later"));
@@ -76,7 +76,7 @@ fn what_is_posted_leaves_between_two_passes() {
 }
 
 #[test]
-fn what_a_socket_does_not_take_leaves_between_two_passes_too() {
+fn what_a_socket_did_not_accept_is_sent_between_two_passes_too() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&get("/later"));
@@ -86,12 +86,12 @@ fn what_a_socket_does_not_take_leaves_between_two_passes_too() {
     server.post(id, Command::Begin(response(200, "")));
     server.post(id, Command::Write(content.clone().into_bytes()));
     server.post(id, Command::Finish);
-    assert!(server.worker.send_posted(), "one socket takes less");
+    assert!(server.worker.send_posted(), "one socket accepts less");
     let mut rounds = 0;
     while server.worker.send_posted() {
         client.receive();
         rounds += 1;
-        assert!(rounds < 1000, "nothing leaves");
+        assert!(rounds < 1000, "nothing is sent");
     }
     client.receive();
     assert!(client.rest().ends_with("x\r\n0\r\n\r\n"));
@@ -130,7 +130,7 @@ fn whatever_the_application_has_to_do_waits_for_the_next_pass() {
 }
 
 #[test]
-fn responses_leave_in_order_between_two_passes_too() {
+fn responses_are_sent_in_order_between_two_passes_too() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&(get("/later/1") + &get("/later/2")));
@@ -145,7 +145,7 @@ fn responses_leave_in_order_between_two_passes_too() {
     }
 }
 
-/// What the witness has of a whole response to a target.
+/// Asserts that the witness has received a whole response to a target.
 fn assert_has_response(server: &Server, target: &str) {
     let witnessed = &server.worker.app.witnessed;
     let first = witnessed.first().map(String::as_str).unwrap_or_default();
@@ -173,7 +173,7 @@ fn a_response_of_another_connection_does_not_wait_for_the_call() {
 }
 
 #[test]
-fn a_response_to_a_client_that_has_gone_disturbs_nobody() {
+fn a_response_to_a_client_that_has_gone_affects_no_other() {
     let mut server = Server::new();
     let gone = server.connect();
     let mut fast = server.connect_with_witness();
@@ -218,7 +218,7 @@ fn the_responses_before_it_on_its_connection_do_not_wait_for_the_call() {
 }
 
 #[test]
-fn what_others_have_posted_does_not_wait_for_a_call_that_a_response_lets_begin() {
+fn what_others_have_posted_does_not_wait_for_a_call_that_a_response_unblocks() {
     for order in [[0, 1], [1, 0]] {
         let mut server = Server::new();
         let other = server.connect_with_witness();

@@ -13,7 +13,7 @@ fn inform(server: &Server, id: ExchangeId, status: u16) {
 }
 
 #[test]
-fn interim_responses_leave_at_once_and_before_the_response() {
+fn interim_responses_are_sent_at_once_and_before_the_response() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&get("/later"));
@@ -74,7 +74,7 @@ fn http_1_0_is_sent_no_interim_response() {
 }
 
 #[test]
-fn a_response_that_has_begun_is_not_interrupted() {
+fn a_response_that_has_started_is_not_interrupted() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&get("/push"));

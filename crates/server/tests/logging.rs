@@ -1,4 +1,4 @@
-//! The access log: which exchanges it tells of, and what it costs the others.
+//! The access log: which exchanges it lists, and that it does not affect the batch.
 
 mod harness;
 
@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use harness::{Server, get, post, post_chunked, response};
 use server::{AccessLog, Command, FilePart, LogFormat, Response};
 
-/// A server that logs, and what gives the log's lines when the server is dropped.
+/// A server with a log, and a function that returns the lines after dropping the server.
 fn logging() -> (Server, impl FnOnce(Server) -> Vec<String>) {
     let (mut reader, writer) = std::io::pipe().expect("a pipe");
     let log =
@@ -116,7 +116,7 @@ fn refusals_have_their_lines_too() {
 }
 
 #[test]
-fn a_client_that_left_has_its_line() {
+fn a_client_that_disconnected_has_its_line() {
     let (mut server, lines) = logging();
     let client = server.connect();
     client.send(&(get("/later") + &get("/push")));
@@ -136,7 +136,7 @@ fn a_client_that_left_has_its_line() {
 }
 
 #[test]
-fn a_client_that_left_inside_its_content_has_its_line() {
+fn a_client_that_disconnected_inside_its_content_has_its_line() {
     let (mut server, lines) = logging();
     let client = server.connect();
     let request = post("/read", "content");

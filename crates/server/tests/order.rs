@@ -17,7 +17,7 @@ fn a_connection_serves_one_request_after_the_other() {
 }
 
 #[test]
-fn what_a_batch_of_pipelined_requests_produces_leaves_in_one_send() {
+fn the_responses_to_a_batch_of_pipelined_requests_are_one_send() {
     let mut server = Server::new();
     let mut client = server.connect_by_packets();
     let batch: String = (0..24).map(|number| get(&format!("/{number}"))).collect();
@@ -29,7 +29,7 @@ fn what_a_batch_of_pipelined_requests_produces_leaves_in_one_send() {
 }
 
 #[test]
-fn responses_that_come_later_leave_in_one_send_too() {
+fn later_responses_are_one_send_too() {
     let mut server = Server::new();
     let mut client = server.connect_by_packets();
     client.send(&(get("/later/1") + &get("/later/2") + &get("/now") + &get("/later/3")));
@@ -45,7 +45,7 @@ fn responses_that_come_later_leave_in_one_send_too() {
 }
 
 #[test]
-fn responses_leave_in_the_order_of_the_requests() {
+fn responses_are_sent_in_the_order_of_the_requests() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&(get("/later/1") + &get("/later/2") + &get("/fast")));
@@ -74,7 +74,7 @@ fn an_unsafe_request_waits_for_the_responses_before_it() {
 }
 
 #[test]
-fn nothing_is_started_behind_a_pending_unsafe_request() {
+fn nothing_is_started_after_a_pending_unsafe_request() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&(post("/later", "x") + &get("/behind")));
@@ -99,7 +99,7 @@ fn a_safe_request_with_content_overtakes_nothing() {
 }
 
 #[test]
-fn pipelined_requests_in_work_are_bounded_and_then_reading_pauses() {
+fn concurrent_pipelined_requests_are_bounded_and_then_reading_pauses() {
     let mut server = Server::with(|config| config.limits.pipelined_exchanges_max = 4);
     let mut client = server.connect();
     let requests: String = (0..10)
@@ -131,7 +131,7 @@ fn pipelined_requests_in_work_are_bounded_and_then_reading_pauses() {
 }
 
 #[test]
-fn more_requests_are_begun_together_as_responses_prove_short() {
+fn more_requests_run_concurrently_as_responses_prove_short() {
     let mut server = Server::new();
     let mut client = server.connect_by_tcp();
     let requests: String = (0..40)
@@ -160,7 +160,7 @@ fn more_requests_are_begun_together_as_responses_prove_short() {
 }
 
 #[test]
-fn a_clients_end_is_told_while_requests_wait_behind() {
+fn handlers_are_notified_of_a_clients_end_while_requests_wait() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&(get("/later/0") + &post("/later/1", "a") + &post("/later/2", "b")));
@@ -176,7 +176,7 @@ fn a_clients_end_is_told_while_requests_wait_behind() {
 }
 
 #[test]
-fn nothing_behind_the_last_request_is_served() {
+fn nothing_after_the_last_request_is_served() {
     let mut server = Server::new();
     let mut client = server.connect();
     let last = get("/last").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
@@ -191,7 +191,7 @@ fn nothing_behind_the_last_request_is_served() {
 }
 
 #[test]
-fn a_last_response_that_comes_later_ends_the_connection_as_well() {
+fn a_later_last_response_ends_the_connection_too() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&get("/later").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
@@ -229,7 +229,7 @@ fn a_stream_to_http_1_0_ends_with_the_connection() {
 }
 
 #[test]
-fn a_cut_stream_cannot_be_taken_for_a_complete_one() {
+fn a_truncated_stream_cannot_be_mistaken_for_a_complete_one() {
     for version in ["1.0", "1.1"] {
         let mut server = Server::new();
         let mut client = server.connect();
@@ -240,7 +240,7 @@ fn a_cut_stream_cannot_be_taken_for_a_complete_one() {
                 client.take_response("GET").is_none(),
                 "the last chunk is there"
             ),
-            // A pair of UNIX sockets knows no reset; that it is asked for is proved by tests/protocol.
+            // A pair of UNIX sockets has no reset; tests/protocol checks that it is requested.
             _ => assert!(server.is_empty()),
         }
         assert_eq!(server.abort_of("/pull/3/cut"), None);
@@ -264,7 +264,7 @@ fn a_client_that_ended_its_side_is_still_served() {
 }
 
 #[test]
-fn a_handler_is_told_that_its_client_ended_its_side() {
+fn a_handler_is_notified_that_its_client_ended_its_side() {
     let mut server = Server::new();
     let client = server.connect();
     client.send(&(get("/later") + &get("/b") + &get("/push")));
@@ -342,7 +342,7 @@ fn a_head_response_is_followed_by_the_next_one() {
 }
 
 #[test]
-fn parts_that_a_handler_writes_leave_as_they_come() {
+fn parts_are_sent_when_a_handler_writes_them() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&(get("/push") + &get("/next")));
@@ -382,7 +382,7 @@ fn an_exchange_is_aborted_once_and_only_if_it_did_not_end() {
 }
 
 #[test]
-fn what_is_said_for_an_exchange_that_is_over_is_ignored() {
+fn commands_for_an_exchange_that_is_over_are_ignored() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&get("/later"));
@@ -399,7 +399,7 @@ fn what_is_said_for_an_exchange_that_is_over_is_ignored() {
     assert_eq!(server.ask(&mut client, &get("/next")).content, "/next");
     drop(client);
     server.pass_until(|server| server.is_empty());
-    // Its place is taken by another connection now.
+    // Another connection has its slot now.
     let mut other = server.connect();
     other.send(&get("/later/other"));
     server.settle();
@@ -409,7 +409,7 @@ fn what_is_said_for_an_exchange_that_is_over_is_ignored() {
 }
 
 #[test]
-fn an_application_that_keeps_no_promise_is_served_for() {
+fn an_application_without_its_response_gets_one_from_the_server() {
     let mut server = Server::new();
     let mut client = server.connect();
     for target in ["/silent", "/forgetful"] {

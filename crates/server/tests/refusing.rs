@@ -1,4 +1,4 @@
-//! What ends a connection from our side: malformed and oversized input, too many connections, panics, draining.
+//! What makes the server end a connection: malformed and oversized input, too many connections, panics, draining.
 
 mod harness;
 
@@ -29,7 +29,7 @@ fn limits_hold_however_the_bytes_arrive() {
                     break;
                 }
             }
-            assert!(sent <= most + size, "{status} behind {sent} bytes only");
+            assert!(sent <= most + size, "{status} after {sent} bytes only");
             let response = server.response(&mut client);
             assert_eq!((response.status, response.is_last()), (status, true));
             server.expect_end(&mut client);
@@ -38,7 +38,7 @@ fn limits_hold_however_the_bytes_arrive() {
 }
 
 #[test]
-fn the_response_survives_whatever_the_client_goes_on_sending() {
+fn the_response_arrives_whatever_the_client_keeps_sending() {
     let mut server = Server::with(|config| config.limits.body_bytes_max = 2_000_000);
     let mut client = server.connect();
     client.send("malformed\r\n\r\n");
@@ -49,7 +49,7 @@ fn the_response_survives_whatever_the_client_goes_on_sending() {
     }
     assert_eq!(server.response(&mut client).status, 400);
     server.expect_end(&mut client);
-    // But not for ever.
+    // But not without limit.
     let mut sent = 0;
     while !server.is_empty() {
         sent += client.send_some(&[b'x'; 60_000]);
@@ -74,7 +74,7 @@ fn responses_before_a_malformed_request_are_not_lost() {
 }
 
 #[test]
-fn connections_over_the_limit_are_told_so_and_others_go_on() {
+fn connections_over_the_limit_are_refused_and_others_continue() {
     let mut server = Server::with(|config| config.limits.connections_max = 3);
     let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
     for _ in 0..5 {
@@ -109,12 +109,12 @@ fn a_crowd_over_the_limit_is_bounded() {
 }
 
 #[test]
-fn those_that_are_turned_away_take_nobodys_place() {
+fn refused_connections_occupy_no_place() {
     let mut server = Server::with(|config| config.limits.connections_max = 1);
     let first = server.connect();
     let mut crowd: Vec<Client> = (0..10).map(|_| server.connect()).collect();
     for client in &mut crowd {
-        // They stay, and say nothing.
+        // They stay open and send nothing.
         assert_eq!(server.response(client).status, 503);
     }
     drop(first);
@@ -124,7 +124,7 @@ fn those_that_are_turned_away_take_nobodys_place() {
 }
 
 #[test]
-fn a_panic_ends_its_connection_and_nothing_of_it_reaches_another() {
+fn a_panic_ends_its_connection_and_its_output_reaches_no_other() {
     for panicking in [get("/panic"), get("/before") + &get("/panic")] {
         let mut server = Server::new();
         let mut other = server.connect();
@@ -143,7 +143,7 @@ fn a_panic_ends_its_connection_and_nothing_of_it_reaches_another() {
 }
 
 #[test]
-fn a_panic_over_what_a_handler_posted_reaches_no_other_connection_either() {
+fn a_panic_in_a_posted_command_affects_no_other_connection() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&(post_chunked("/parts") + "5\r\npanic\r\n0\r\n\r\n"));
@@ -156,7 +156,7 @@ fn a_panic_over_what_a_handler_posted_reaches_no_other_connection_either() {
 }
 
 #[test]
-fn a_panic_behind_content_that_a_handler_fetched_reaches_no_other_connection() {
+fn a_panic_after_content_that_a_handler_fetched_affects_no_other_connection() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send("GET /later/x HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n\r\nab");
@@ -213,14 +213,14 @@ fn a_client_that_sends_on_an_idle_connection_while_the_server_drains_is_served()
         );
         server.expect_end(client);
     }
-    // But it is not waited for long.
+    // But it is not awaited for long.
     assert!(silent.is_quiet());
     server.expect_end(&mut silent);
     assert!(server.is_empty());
 }
 
 #[test]
-fn a_response_after_draining_began_says_that_it_is_the_last() {
+fn a_response_while_draining_announces_that_it_is_the_last() {
     let mut server = Server::new();
     let mut clients = [server.connect(), server.connect(), server.connect()];
     for (client, target) in clients.iter().zip(["/later", "/push", "/parts"]) {
@@ -240,7 +240,7 @@ fn a_response_after_draining_began_says_that_it_is_the_last() {
 }
 
 #[test]
-fn a_request_that_was_in_the_socket_when_draining_began_is_served() {
+fn a_request_in_the_socket_when_draining_starts_is_served() {
     let mut server = Server::new();
     let mut client = server.connect();
     server.ask(&mut client, &get("/"));
@@ -255,7 +255,7 @@ fn a_request_that_was_in_the_socket_when_draining_began_is_served() {
 }
 
 #[test]
-fn responses_that_were_begun_before_draining_end_their_connections_too() {
+fn responses_started_before_draining_end_their_connections_too() {
     let mut server = Server::new();
     let mut pushed = server.connect();
     pushed.send(&get("/push"));
@@ -301,13 +301,13 @@ fn stopping_closes_everything_and_aborts_what_is_under_way() {
 }
 
 #[test]
-fn a_request_without_a_response_when_the_server_stops_has_a_503() {
+fn a_request_without_a_response_when_the_server_stops_gets_503() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(&(get("/later/1") + &get("/later/2") + &get("/later/3")));
     server.settle();
     server.respond(server.exchange("/later/1"), "first");
-    // Nothing is sent before the stop: what is complete leaves with it.
+    // Nothing is sent before the stop: complete responses are sent with it.
     server.worker.before_wait();
     let unfinished = server.worker.stop();
     assert_eq!((unfinished.refused, unfinished.cut), (1, 1));
@@ -321,7 +321,7 @@ fn a_request_without_a_response_when_the_server_stops_has_a_503() {
 }
 
 #[test]
-fn a_request_whose_content_is_awaited_when_the_server_stops_has_a_503() {
+fn a_request_whose_content_is_awaited_when_the_server_stops_gets_503() {
     for target in ["/read", "/parts", "/later"] {
         let mut server = Server::new();
         let mut client = server.connect_by_tcp();
@@ -338,7 +338,7 @@ fn a_request_whose_content_is_awaited_when_the_server_stops_has_a_503() {
 }
 
 #[test]
-fn a_connection_that_is_gone_when_it_is_taken_in_leaves_nothing() {
+fn a_connection_that_is_gone_when_it_is_adopted_leaves_nothing() {
     let mut server = Server::new();
     for _ in 0..10 {
         let (ours, theirs) = UnixStream::pair().unwrap();

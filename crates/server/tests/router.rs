@@ -1,4 +1,4 @@
-//! The router's choices, as a user of patterns sees them.
+//! The router's choices, as seen by users of patterns.
 
 use wire::Method;
 
@@ -38,7 +38,7 @@ fn found(router: &Router, method: &str, path: &str) -> String {
 }
 
 #[test]
-fn the_most_particular_route_wins_and_dead_ends_step_back() {
+fn the_most_specific_route_wins_and_dead_ends_backtrack() {
     let router = router(&[
         ("GET", "/"),
         ("GET", "/users/me"),
@@ -73,7 +73,7 @@ fn the_most_particular_route_wins_and_dead_ends_step_back() {
 }
 
 #[test]
-fn a_path_that_no_route_has_is_not_found() {
+fn a_path_without_a_route_is_not_found() {
     let router = router(&[("GET", "/a/b"), ("POST", "/a/{x}/c")]);
     for path in ["/", "/a", "/a/", "/a/b/", "/a//c", "*", "", "/a/b/c/d"] {
         assert_eq!(found(&router, "GET", path), "none", "{path}");
@@ -104,7 +104,7 @@ fn a_bad_pattern_is_one_plain_sentence() {
 }
 
 #[test]
-fn the_asterisk_is_no_path() {
+fn the_asterisk_is_not_a_path() {
     let router = router(&[
         ("OPTIONS", "/"),
         ("OPTIONS", "/{name}"),

@@ -1,11 +1,11 @@
-//! Trailer sections behind a response (RFC 9110 section 6.5, RFC 9112 section 7.1.2).
+//! Trailer sections after a response (RFC 9110 section 6.5, RFC 9112 section 7.1.2).
 
 mod harness;
 
 use harness::{Server, get, response};
 use server::{Command, Response};
 
-/// What a response of one part and one trailer line looks like behind its head.
+/// The response with one part and one trailer line, after its head.
 fn served(version: &str, length: Option<u64>) -> String {
     let mut server = Server::new();
     let mut client = server.connect();
@@ -38,7 +38,7 @@ fn a_trailer_section_follows_the_last_chunk() {
 }
 
 #[test]
-fn a_trailer_section_is_dropped_where_it_has_no_place() {
+fn a_trailer_section_is_dropped_if_the_framing_has_no_place_for_it() {
     assert_eq!(served("HTTP/1.1", Some(4)), "part");
     assert_eq!(served("HTTP/1.0", None), "part");
 }

@@ -1,4 +1,4 @@
-//! The application of the tests: what it does with a request stands in the target.
+//! The application of the tests: the target says what it does.
 
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
@@ -16,30 +16,30 @@ pub(crate) struct Called {
     pub(crate) content: Option<String>,
 }
 
-/// What it does, by the first segment of the path: `later` and `push` response through the mailbox when the test says so, `parts` asks
-/// for content at once and again with each part, `read` needs the whole content, `big/N` responses N bytes, `pull/N` streams N parts,
-/// `ahead` responses and has more to do for it, `begun/N` sends N parts during the call and goes on by the mailbox, `open` does not end its content,
-/// `slow` takes so long that another thread sends meanwhile,
-/// `file` posts the next of `files` during the call, `early` responses whatever comes, `panic*` panics; everything else is served with its target.
+/// The first segment of the path says what it does. `later` and `push` respond through the mailbox when the test does so. `parts` requests
+/// content at once and again with each part. `read` needs the whole content. `big/N` responds with N bytes, `pull/N` streams N parts.
+/// `ahead` responds and has more work to do after that. `begun/N` sends N parts during the call and continues through the mailbox. `open`
+/// does not end its content. `slow` takes so long that another thread sends meanwhile. `file` posts the next of `files` during the call.
+/// `early` responds in any case. `panic*` panics. Everything else gets its target.
 pub(crate) struct TestApp {
     mailbox: Arc<Mailbox>,
     pub(crate) called: Vec<Called>,
     pub(crate) aborted: Vec<(ExchangeId, Abort)>,
     pub(crate) half_closed: Vec<ExchangeId>,
-    /// Exchanges whose handlers say that they have begun.
+    /// Exchanges whose handlers report that they have started.
     pub(crate) begun: Vec<ExchangeId>,
     pub(crate) contents: Vec<(ExchangeId, String, bool)>,
     pub(crate) writables: Vec<ExchangeId>,
     pub(crate) files: Vec<FilePart>,
-    /// Files that were shorter than was said, and the bytes that are missing.
+    /// Files that were shorter than announced, and the number of missing bytes.
     pub(crate) short_files: Vec<(ExchangeId, u64)>,
-    /// Parts that are still to be pulled, and the bytes of each.
+    /// Parts still to be pulled, and the bytes of each.
     pulls: Vec<(ExchangeId, usize)>,
     pub(crate) pull_bytes: usize,
     pub(crate) forgotten_bytes: usize,
-    /// Reading goes on by itself after each part.
+    /// Requests the next part after each.
     pub(crate) reads_on: bool,
-    /// The client's side of a connection, and what had arrived there whenever a response had left.
+    /// The client's side of a connection, and what had arrived there whenever a response had been sent.
     pub(crate) witness: Option<UnixStream>,
     pub(crate) witnessed: Vec<String>,
     /// What else happens during each call.
@@ -88,7 +88,7 @@ impl TestApp {
         }
     }
 
-    /// Keeps only the size of the content so far.
+    /// Keeps only the length of the content so far.
     pub(crate) fn forget_contents(&mut self) {
         for (_, content, is_last) in &mut self.contents {
             if !*is_last {
@@ -98,7 +98,7 @@ impl TestApp {
         self.contents.retain(|(.., is_last)| *is_last);
     }
 
-    /// All content that an exchange was given, and whether the last part of it was.
+    /// All content of an exchange so far, and whether it is complete.
     pub(crate) fn content_of(&self, id: ExchangeId) -> (String, bool) {
         let parts = || self.contents.iter().filter(|(reader, ..)| *reader == id);
         (
@@ -109,7 +109,7 @@ impl TestApp {
 }
 
 impl TestApp {
-    /// Sends parts during the call, of which the client's side is looked at if it is known.
+    /// Sends parts during the call, and looks at the client's side if it is known.
     fn begin(&mut self, parts: usize, responder: &mut Responder) -> Outcome {
         responder.begin(200, no_fields(), None);
         for _ in 0..parts.max(1) {
@@ -134,7 +134,7 @@ impl TestApp {
         Outcome::Responded
     }
 
-    /// Takes what has arrived at the client.
+    /// Reads what has arrived at the client.
     fn witness(&mut self) {
         let mut buffer = [0; 4096];
         let witness = self.witness.as_mut().expect("a client's side");

@@ -1,4 +1,4 @@
-//! The other end of a connection: sends bytes as they are, reads responses strictly.
+//! The other end of a connection: sends raw bytes, parses responses strictly.
 
 use std::os::fd::OwnedFd;
 
@@ -10,7 +10,7 @@ pub(crate) struct Client {
     received: Vec<u8>,
     has_ended: bool,
     pub(crate) was_reset: bool,
-    /// How many reads brought something; a read of a packet socket is one send of the server.
+    /// The number of reads that returned something. A read of a packet socket is one send of the server.
     pub(crate) reads: usize,
 }
 
@@ -29,7 +29,7 @@ impl ClientResponse {
         Some(&field.1)
     }
 
-    /// Whether the server says that it closes behind it.
+    /// Whether the server announces that it closes after it.
     pub(crate) fn is_last(&self) -> bool {
         self.get("connection") == Some("close")
     }
@@ -47,13 +47,13 @@ impl Client {
         }
     }
 
-    /// Sends all of it; it must fit.
+    /// Sends all of it, which must fit.
     pub(crate) fn send(&self, data: &str) {
         let sent = send(&self.socket, data.as_bytes(), SendFlags::NOSIGNAL);
         assert_eq!(sent, Ok(data.len()), "the socket is full");
     }
 
-    /// Sends as much as the socket takes.
+    /// Sends as much as the socket accepts.
     pub(crate) fn send_some(&self, data: &[u8]) -> usize {
         match send(&self.socket, data, SendFlags::NOSIGNAL) {
             Ok(count) => count,
@@ -62,7 +62,7 @@ impl Client {
         }
     }
 
-    /// Leaves without a word: the server sees a reset.
+    /// Closes so that the server sees a reset.
     pub(crate) fn reset(self) {
         let linger = Some(std::time::Duration::ZERO);
         rustix::net::sockopt::set_socket_linger(&self.socket, linger).expect("an open socket");
@@ -73,7 +73,7 @@ impl Client {
         shutdown(&self.socket, Shutdown::Write).expect("an open socket");
     }
 
-    /// Reads what is there.
+    /// Reads available bytes.
     pub(crate) fn receive(&mut self) {
         let mut buffer = [0; 65_536];
         while !self.has_ended {
@@ -100,12 +100,12 @@ impl Client {
         self.has_ended
     }
 
-    /// What was received and not taken.
+    /// Bytes received and not taken.
     pub(crate) fn rest(&self) -> String {
         String::from_utf8_lossy(&self.received).into_owned()
     }
 
-    /// How much was received and not taken.
+    /// Number of bytes received and not taken.
     pub(crate) fn rest_bytes(&self) -> u64 {
         self.received.len() as u64
     }
@@ -115,13 +115,13 @@ impl Client {
         self.received.clear();
     }
 
-    /// Whether nothing has come.
+    /// Whether nothing has arrived.
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.receive();
         self.received.is_empty() && !self.has_ended
     }
 
-    /// Takes the next final response, once all of it is there.
+    /// Takes the next final response, once it is complete.
     pub(crate) fn take_response(&mut self, method: &str) -> Option<ClientResponse> {
         self.receive();
         let mut interim = Vec::new();
@@ -168,7 +168,7 @@ fn head(bytes: &[u8]) -> ClientResponse {
     }
 }
 
-/// The content, and how many bytes it took; `None` while it is not complete.
+/// The content, and its encoded length; `None` while it is not complete.
 fn content(
     response: &ClientResponse,
     method: &str,

@@ -1,4 +1,4 @@
-//! A server without sockets of its own and without threads: tests decide what arrives and run each pass by hand.
+//! A server without sockets and threads of its own: tests decide what arrives, and run each pass.
 
 #![allow(
     dead_code,
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use server::{Abort, AccessLog, Command, Config, ExchangeId, Mailbox, Response, Worker};
 
-/// What a test waits for at most; nothing takes that long unless it fails.
+/// The longest wait of a test; only failures take that long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Server {
@@ -29,7 +29,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server with all defaults, whose access log is off.
+    /// A server with all defaults and without an access log.
     pub(crate) fn new() -> Server {
         Server::with(|_| ())
     }
@@ -47,14 +47,14 @@ impl Server {
         Server { worker, mailbox }
     }
 
-    /// A connection that the server has taken in.
+    /// A connection that the server has adopted.
     pub(crate) fn connect(&mut self) -> Client {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         self.worker.adopt(theirs.into()).expect("a usable socket");
         Client::new(ours.into())
     }
 
-    /// A connection of which the application sees the client's side, and what arrives there.
+    /// A connection whose client side the application can read.
     pub(crate) fn connect_with_witness(&mut self) -> Client {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         self.worker.adopt(theirs.into()).expect("a usable socket");
@@ -64,7 +64,7 @@ impl Server {
         Client::new(ours.into())
     }
 
-    /// A connection on which each of the server's sends arrives as a packet of its own.
+    /// A connection on which each send of the server arrives as a separate packet.
     pub(crate) fn connect_by_packets(&mut self) -> Client {
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let (ours, theirs) =
@@ -83,7 +83,7 @@ impl Server {
         Client::new(ours.into())
     }
 
-    /// A connection that had sent something before the server took it in.
+    /// Adopts a connection whose client may have sent something already.
     pub(crate) fn adopt(&mut self, socket: OwnedFd) {
         self.worker.adopt(socket).expect("a usable socket");
     }
@@ -93,7 +93,7 @@ impl Server {
         self.pass_within(0);
     }
 
-    /// One pass that waits until something is ready, but not longer than that.
+    /// One pass that waits until something is ready, at most `most_ms`.
     pub(crate) fn pass_within(&mut self, most_ms: u64) {
         let wait_ms = self
             .worker
@@ -141,14 +141,14 @@ impl Server {
         self.response(client)
     }
 
-    /// Waits for the server's end of the connection, which must come without a reset and without more bytes.
+    /// Waits for the server's end of the connection, which must arrive without a reset and without more bytes.
     pub(crate) fn expect_end(&mut self, client: &mut Client) {
         self.pass_until(|_| client.is_ended());
         assert_eq!(client.rest(), "");
         assert!(!client.was_reset, "the connection was reset");
     }
 
-    /// Posts what a handler says later.
+    /// Posts a handler's command.
     pub(crate) fn post(&self, id: ExchangeId, command: Command) {
         self.mailbox.post(id, command);
     }
@@ -158,7 +158,7 @@ impl Server {
         self.post(id, Command::Respond(response(200, content)));
     }
 
-    /// Names the request that was called with that target.
+    /// The exchange of the request with that target.
     pub(crate) fn exchange(&self, target: &str) -> ExchangeId {
         let called = &self.worker.app.called;
         called
@@ -178,7 +178,7 @@ impl Server {
             .collect()
     }
 
-    /// Why `target`'s exchange was aborted; it must not have been more than once.
+    /// Why `target`'s exchange was aborted, which must have happened at most once.
     pub(crate) fn abort_of(&self, target: &str) -> Option<Abort> {
         let id = self.exchange(target);
         let mut reasons = self
@@ -205,7 +205,7 @@ pub(crate) fn response(status: u16, content: &str) -> Response {
     }
 }
 
-/// A GET request that the connection survives.
+/// A GET request that keeps the connection open.
 pub(crate) fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n")
 }

@@ -1,4 +1,4 @@
-//! The application: does what the schedule says, and checks whatever it is told.
+//! The application: does what the schedule says, and checks every call it gets.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::judgement;
 use crate::render::{self, Mark, Stream};
 use crate::schedule::{self, Content, First, Move, PullEnd, Schedule};
 
-/// What every panic of the schedule says.
+/// The message of every panic of the schedule.
 pub(crate) const PANIC: &str = "as the schedule wants it";
-/// The field line that a reply has.
+/// The field line of each reply.
 pub(crate) const FIELD: &[u8] = b"A: b\r\n";
 const ROOM_BYTES_MAX: usize = 262_144;
 
@@ -28,19 +28,19 @@ pub(crate) struct ModelApp<'a> {
     /// What the clients did, by conversation.
     pub(crate) facts: Vec<Facts>,
     pub(crate) now_ms: u64,
-    /// When the worker last looked at the clock.
+    /// When the worker last read the clock.
     pub(crate) stamp_ms: u64,
     pub(crate) exchanges: Vec<Exchange>,
-    /// Those that posted something which the server has not taken.
+    /// Exchanges with posted commands that the server has not taken.
     pub(crate) untaken: Vec<usize>,
-    /// How often anything was called: whether something happens.
+    /// The number of calls, to detect that something happens.
     pub(crate) events: usize,
-    /// The first thing that was wrong.
+    /// The first violation.
     pub(crate) violation: Option<String>,
-    /// Since when time passes only as the worker waits.
+    /// Since when time passes only while the worker waits.
     pub(crate) waits_since_ms: Option<u64>,
-    /// Responses that left ahead and of which the application was not told.
-    pub(crate) left_ahead: usize,
+    /// Responses sent early that `response_sent` has not been called for.
+    pub(crate) sent_early: usize,
     room: Vec<MaybeUninit<u8>>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> ModelApp<'a> {
             events: 0,
             violation: None,
             waits_since_ms: None,
-            left_ahead: 0,
+            sent_early: 0,
             room: Vec::new(),
         }
     }
@@ -114,7 +114,7 @@ impl<'a> ModelApp<'a> {
         }
     }
 
-    /// The exchange that the server means; it must be open.
+    /// The exchange that the server refers to; it must be open.
     fn meant(&mut self, id: ExchangeId, what: &str) -> Option<usize> {
         self.events += 1;
         let index = self.exchanges.iter().rposition(|it| it.id == id);
@@ -133,7 +133,7 @@ impl<'a> ModelApp<'a> {
         Some(index)
     }
 
-    /// Finds or makes the exchange of a call, and checks that it is its turn.
+    /// Finds or creates the exchange of a call, and checks that it may be called now.
     fn called(&mut self, request: &Request<'_>) -> Option<usize> {
         self.events += 1;
         let target = String::from_utf8_lossy(request.head.target()).into_owned();
@@ -172,7 +172,7 @@ impl<'a> ModelApp<'a> {
         Some(index)
     }
 
-    /// Notes the content that came with a call.
+    /// Records the content that came with a call.
     fn was_given(&mut self, index: usize, given: Given<'_>) -> bool {
         let content = self.plan_of(index).content;
         let Given::Whole(bytes) = given else {
@@ -217,7 +217,7 @@ impl<'a> ModelApp<'a> {
         }
     }
 
-    /// Begins a stream that is pulled.
+    /// Starts a stream that is pulled.
     fn pull_in_call(&mut self, index: usize, responder: &mut Responder) -> Outcome {
         let plan = self.plan_of(index);
         let reply = plan.handler.reply;
@@ -240,7 +240,7 @@ impl<'a> ModelApp<'a> {
         Outcome::Responded
     }
 
-    /// Ends with no response: the server sends its own.
+    /// Ends without a response: the server sends its own.
     fn forget(&mut self, index: usize) -> Outcome {
         self.begin_in_call(index, 500, Form::Failure);
         let now_ms = self.now_ms;
@@ -250,7 +250,7 @@ impl<'a> ModelApp<'a> {
         Outcome::Responded
     }
 
-    /// Wants the whole content before it does anything.
+    /// Requests the whole content before it does anything.
     fn want_content(&mut self, index: usize) -> Outcome {
         let plan = self.plan_of(index);
         let (moment, mark) = (self.moment_of(index), self.mark_of(index));
@@ -271,7 +271,7 @@ impl<'a> ModelApp<'a> {
         Outcome::Pending
     }
 
-    /// A part of the content was given.
+    /// A part of the content was passed.
     fn took(&mut self, index: usize, bytes: usize, is_last: bool) {
         let content = self.plan_of(index).content;
         let total = content.bytes();
@@ -283,7 +283,7 @@ impl<'a> ModelApp<'a> {
             exchange.progress_ms = now_ms;
             exchange.is_ahead = false;
         } else if std::mem::replace(&mut exchange.is_ahead, true) {
-            self.violate(|| "two parts of a content were given that nobody asked for".to_string());
+            self.violate(|| "two parts of a content that were not requested".to_string());
         }
         let exchange = &mut self.exchanges[index];
         let delivered = exchange.delivered;
@@ -329,7 +329,7 @@ impl App for ModelApp<'_> {
         let outcome = match handler.first {
             First::Ahead if responder.can_send_now() => {
                 self.respond(index, responder);
-                self.left_ahead += 1;
+                self.sent_early += 1;
                 Outcome::RespondedEarly
             }
             First::Respond | First::Ahead => {
@@ -367,7 +367,7 @@ impl App for ModelApp<'_> {
         let (reply, now_ms) = (self.plan_of(index).handler.reply, self.now_ms);
         match self.exchanges[index].state {
             State::Pulled => {}
-            // It has failed, which the server does not know yet.
+            // It has failed, and the server does not know yet.
             State::Ending => {
                 self.exchanges[index].is_over_at(now_ms);
                 return Pulled::Failed;
@@ -410,9 +410,10 @@ impl App for ModelApp<'_> {
 
     fn response_sent(&mut self) {
         self.events += 1;
-        match self.left_ahead.checked_sub(1) {
-            Some(left) => self.left_ahead = left,
-            None => self.violate(|| "response_sent() without a response that is ahead".to_string()),
+        match self.sent_early.checked_sub(1) {
+            Some(left) => self.sent_early = left,
+            None => self
+                .violate(|| "response_sent() without a response that was sent early".to_string()),
         }
     }
 
@@ -423,7 +424,7 @@ impl App for ModelApp<'_> {
         let plan = self.plan_of(index);
         let exchange = &self.exchanges[index];
         if !exchange.asks {
-            self.violate(|| "content() that nobody asked for".to_string());
+            self.violate(|| "content() that was not requested".to_string());
         }
         let exchange = &self.exchanges[index];
         let all = render::request_content(exchange.conversation, exchange.number, plan.content);
@@ -464,19 +465,19 @@ impl App for ModelApp<'_> {
         let Some(index) = self.meant(id, "peer_ended()") else {
             return;
         };
-        self.exchanges[index].was_told_end = true;
+        self.exchanges[index].knows_end = true;
         let facts = &self.facts[self.exchanges[index].conversation];
         let is_early = match facts.half_closed_ms {
             Some(at_ms) => self.now_ms < at_ms + DOUBT_MS,
             None => !facts.has_vanished,
         };
         if is_early {
-            self.violate(|| "peer_ended() for a client that is there".to_string());
+            self.violate(|| "peer_ended() for a client that is present".to_string());
         }
     }
 
     fn file_was_short(&mut self, id: ExchangeId, part: &FilePart) {
-        // It may have ended, and its response be on its way.
+        // It may have ended while its response is still being sent.
         let index = self.exchanges.iter().rposition(|it| it.id == id);
         let Some(index) = index.filter(|index| {
             let moves = &self.plan_of(*index).handler.moves;
@@ -496,7 +497,7 @@ impl App for ModelApp<'_> {
         let exchange = &mut self.exchanges[index];
         exchange.is_over_at(now_ms);
         match verdict {
-            // The head was all of it: nothing is missing.
+            // The head was the whole response: nothing is missing.
             Ok(judgement::AbortKind::NoContent) => exchange.end = Some(End::Complete),
             Ok(judgement::AbortKind::Ended) => exchange.aborted = Some(why),
             Err(text) => {
@@ -515,7 +516,7 @@ impl Exchange {
         self.owes_continue = true;
         self.interim.push(Interim {
             bytes: wire::CONTINUE.to_vec(),
-            must_come: true,
+            must_arrive: true,
         });
     }
 }

@@ -1,4 +1,4 @@
-//! How the server of the model is set up: its limits and timeouts, all different.
+//! The limits and timeouts of the model's server, all different.
 
 use server::Config;
 
@@ -12,16 +12,16 @@ pub(crate) const LINGER_TIMEOUT_MS: u64 = 2_000;
 pub(crate) const BODY_GRACE_MS: u64 = 5_000;
 /// How long a draining server waits for a request on an idle connection.
 pub(crate) const DRAINING_IDLE_MS: u64 = 500;
-/// How long nothing must have been acknowledged by a client that sends no more, to be taken to be gone.
+/// Time without an acknowledgement after which a client that sends no more counts as gone.
 pub(crate) const DOUBT_MS: u64 = 500;
 pub(crate) const BODY_BYTES_MAX: usize = 200_000;
 
-/// The longest time that any content may take: what it has sent by its rate, and the grace.
+/// The longest time that any content may take: the time of its bytes at the minimum rate, and the grace.
 const BODY_RATE_BYTES_PER_S: u64 = 20_000;
 /// A timeout acts up to one tick late.
 pub(crate) const TICK_MS: u64 = 128;
 
-/// Longer than any connection may stay that waits for its client alone: each wait at most once behind another.
+/// Longer than any connection may stay that waits for its client alone: each wait at most once after another.
 pub(crate) const LIFE_MS: u64 = HEADER_TIMEOUT_MS
     + KEEP_ALIVE_TIMEOUT_MS
     + WRITE_TIMEOUT_MS
@@ -31,7 +31,7 @@ pub(crate) const LIFE_MS: u64 = HEADER_TIMEOUT_MS
     + HANDLER_TIMEOUT_MS
     + 8 * TICK_MS;
 
-/// The same while the worker drains: nobody waits for a request, and nothing owes a response.
+/// The same while the worker drains: it waits for no request, and no response is owed.
 pub(crate) const DRAINING_LIFE_MS: u64 = LIFE_MS - KEEP_ALIVE_TIMEOUT_MS - HANDLER_TIMEOUT_MS;
 
 pub(crate) fn config(settings: Settings) -> Config {

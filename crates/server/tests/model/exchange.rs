@@ -6,14 +6,14 @@ use crate::facts::Facts;
 use crate::render::Mark;
 use crate::schedule::{Content, Method, Request};
 
-/// Unread content that the server throws away to keep a connection.
+/// Maximum unread content that the server discards to keep a connection open.
 const DISCARD_BYTES_MAX: usize = 65_536;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     /// It was called, and wants to be called again with its content.
     WantsContent,
-    /// It has not begun to respond.
+    /// It has not started to respond.
     Waiting,
     /// It pushes its response.
     Pushed,
@@ -21,7 +21,7 @@ pub(crate) enum State {
     Pulled,
     /// It posted the end of its response, which the server has not taken yet.
     Ending,
-    /// The server knows that it has ended, or told it so.
+    /// The server knows that it has ended, or has notified it of that.
     Over,
 }
 
@@ -36,13 +36,13 @@ pub(crate) enum Wait {
 /// An interim response.
 pub(crate) struct Interim {
     pub(crate) bytes: Vec<u8>,
-    /// It has to come if the final response comes; otherwise it may.
-    pub(crate) must_come: bool,
+    /// It must arrive if the final response arrives; otherwise it may.
+    pub(crate) must_arrive: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
-    /// With so many bytes of content.
+    /// With this many bytes of content.
     Whole(usize),
     /// Of that length, if it is known.
     Stream(Option<usize>),
@@ -50,7 +50,7 @@ pub(crate) enum Form {
     Failure,
 }
 
-/// Whether a response says that the connection ends.
+/// Whether a response announces the end of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Closes {
     Yes,
@@ -58,11 +58,11 @@ pub(crate) enum Closes {
     Either,
 }
 
-/// What is known when a response begins, and decides how.
+/// The state when a response starts, which determines its framing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) at_ms: u64,
-    /// When the worker last looked at the clock.
+    /// When the worker last read the clock.
     pub(crate) stamp_ms: u64,
     pub(crate) offered: usize,
     pub(crate) is_draining: bool,
@@ -84,7 +84,7 @@ impl Moment {
 pub(crate) struct Head {
     pub(crate) status: u16,
     pub(crate) form: Form,
-    /// Of the request's content, at that moment.
+    /// Bytes of the request's content delivered by then.
     delivered: usize,
     has_all: bool,
     has_asked: bool,
@@ -116,26 +116,26 @@ pub(crate) struct Exchange {
     /// All content was delivered, or there was none.
     pub(crate) has_all: bool,
     pub(crate) panics_in_content: bool,
-    /// When its time began, or began anew with a part of the content.
+    /// When its time started, or started anew with a part of the content.
     pub(crate) progress_ms: u64,
     /// When it last wrote.
     pub(crate) wrote_ms: u64,
     pub(crate) interim: Vec<Interim>,
-    /// An entry of `interim` of which is not known whether it must come.
+    /// An entry of `interim` for which it is not known whether it must arrive.
     pub(crate) owes_continue: bool,
     pub(crate) head: Option<Head>,
-    /// Begun so that it stays open though no content may follow.
+    /// Started so that it stays open though no content may follow.
     pub(crate) keeps_open: bool,
     pub(crate) written: usize,
     pub(crate) pulled: usize,
     pub(crate) end: Option<End>,
     pub(crate) has_trailer: bool,
-    /// A file had less than it wrote of it.
+    /// A file was shorter than what was written from it.
     pub(crate) was_short: bool,
-    /// It wrote since it was last told that it may write again.
+    /// It wrote since it was last notified that it may write again.
     pub(crate) awaits_writable: bool,
-    /// It was told that its client sends no more.
-    pub(crate) was_told_end: bool,
+    /// It was notified that its client sends no more.
+    pub(crate) knows_end: bool,
     pub(crate) ended_ms: u64,
     pub(crate) aborted: Option<Abort>,
     pub(crate) has_panicked: bool,
@@ -168,7 +168,7 @@ impl Exchange {
             has_trailer: false,
             was_short: false,
             awaits_writable: false,
-            was_told_end: false,
+            knows_end: false,
             ended_ms: now_ms,
             aborted: None,
             has_panicked: false,
@@ -179,17 +179,17 @@ impl Exchange {
         self.state == State::Over
     }
 
-    /// Whether its response is complete, as far as the application goes.
+    /// Whether its response is complete from the application's point of view.
     pub(crate) fn is_complete(&self) -> bool {
         self.end == Some(End::Complete) && self.aborted.is_none() && !self.was_short
     }
 
-    /// Whether its response was cut, so that its connection ends with it.
+    /// Whether its response was truncated, so that its connection ends with it.
     pub(crate) fn cuts(&self) -> bool {
         self.aborted.is_some() || self.end == Some(End::Failed) || self.was_short
     }
 
-    /// Whether it, and not its client, has to do something.
+    /// Whether it owes the next move, and not its client.
     pub(crate) fn owes(&self) -> bool {
         let waits_for_client = self.asks && self.head.is_none();
         let is_open = matches!(self.state, State::Waiting | State::Pushed | State::Pulled);
@@ -236,13 +236,13 @@ impl Exchange {
         }
     }
 
-    /// A 100 (Continue) that nobody needs may be left out.
+    /// A 100 (Continue) that is not needed may be omitted.
     pub(crate) fn resolve_continue(&mut self, moment: Moment, mark: &Mark) {
         if std::mem::take(&mut self.owes_continue) && moment.offered > mark.head_end {
             let interim = self.interim.iter_mut();
             interim
                 .filter(|interim| interim.bytes == wire::CONTINUE)
-                .for_each(|interim| interim.must_come = false);
+                .for_each(|interim| interim.must_arrive = false);
         }
     }
 
@@ -252,18 +252,18 @@ impl Exchange {
         head.filter(|head| head.taken.is_some() || self.aborted.is_none())
     }
 
-    /// The head of an exchange that was aborted in the pass that took it, or instead of it.
+    /// The head of an exchange that was aborted in the pass that took it, or before.
     pub(crate) fn doubtful_head(&self) -> Option<&Head> {
         let head = self.head.as_ref();
         head.filter(|head| head.taken.is_none() && self.aborted.is_some())
     }
 
-    /// Whether it was aborted for sure, and not because its head was all of it.
+    /// Whether it was certainly aborted, and not because its head was the whole response.
     pub(crate) fn is_cut(&self) -> bool {
         self.aborted.is_some() && self.doubtful_head().is_none()
     }
 
-    /// Whether it began a stream that has no content and so ends with its head.
+    /// Whether it started a stream that has no content and so ends with its head.
     pub(crate) fn is_begun_without_content(&self, request: &Request) -> bool {
         let is_stream = |head: &Head| matches!(head.form, Form::Stream(_));
         let head = self.head.filter(is_stream);
@@ -272,12 +272,12 @@ impl Exchange {
 }
 
 impl Head {
-    /// Whether no content follows it, whatever is written.
+    /// Whether it has no content, whatever is written.
     pub(crate) fn has_no_content(&self, request: &Request) -> bool {
         request.method == Method::Head || matches!(self.status, 204 | 304)
     }
 
-    /// Whether the response says that the connection ends (docs/behaviour.md, persistence and content).
+    /// Whether the response announces the end of the connection (docs/behaviour.md, persistence and content).
     pub(crate) fn closes(&self, request: &Request, mark: &Mark) -> Closes {
         let is_until_end = self.form == Form::Stream(None)
             && request.persistence.is_old()

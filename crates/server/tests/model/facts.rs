@@ -1,4 +1,4 @@
-//! What is known of one client from outside: what it did when. The same for the application, which judges what it is told by it.
+//! What is known of one client from outside: what it did when. The application judges the server's calls by it.
 
 use crate::render::Mark;
 use crate::schedule::Conversation;
@@ -8,7 +8,7 @@ use crate::schedule::Conversation;
 pub(crate) struct Facts {
     pub(crate) is_tcp: bool,
     pub(crate) opened_ms: u64,
-    /// It was one too many when it came.
+    /// It exceeded the connection limit when it connected.
     pub(crate) is_surplus: bool,
     /// Bytes that it sent, or would have sent if the server had read.
     pub(crate) offered: usize,
@@ -16,11 +16,11 @@ pub(crate) struct Facts {
     offers: Vec<(usize, u64)>,
     pub(crate) half_closed_ms: Option<u64>,
     pub(crate) has_vanished: bool,
-    /// It reads whatever comes.
+    /// It reads everything that arrives.
     pub(crate) is_attentive: bool,
-    /// It did so from the beginning.
+    /// It has done so from the beginning.
     pub(crate) was_attentive: bool,
-    /// When it last had taken all there was.
+    /// When it had last read everything.
     pub(crate) caught_up_ms: u64,
     /// The longest time between two such moments.
     pub(crate) longest_stall_ms: u64,
@@ -63,22 +63,22 @@ impl Facts {
             .saturating_sub(from_ms)
     }
 
-    /// The client has taken all there is.
+    /// The client has read everything.
     pub(crate) fn caught_up(&mut self, now_ms: u64) {
         self.longest_stall_ms = self.stalled_ms(now_ms);
         self.caught_up_ms = now_ms;
     }
 
-    /// From now on the client reads whatever comes.
+    /// From now on the client reads everything that arrives.
     pub(crate) fn become_attentive(&mut self, now_ms: u64) {
         self.longest_stall_ms = self.stalled_ms(now_ms);
         self.is_attentive = true;
     }
 
-    /// The longest time for which the client has not taken what there was.
+    /// The longest time for which the client has not read what had arrived.
     pub(crate) fn stalled_ms(&self, now_ms: u64) -> u64 {
         if self.is_tcp && !self.was_attentive {
-            // What a client takes from its kernel's buffer is not seen by the server at once.
+            // The server does not see at once what a client reads from its kernel's buffer.
             return now_ms.saturating_sub(self.opened_ms);
         }
         match self.is_attentive {

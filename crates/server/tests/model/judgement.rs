@@ -30,7 +30,7 @@ fn has_content(request: &Request) -> bool {
     !matches!(request.content, Content::None | Content::Length(0))
 }
 
-/// Whether a request may be handed to the application now.
+/// Whether a request may be passed to the application now.
 pub(crate) fn of_call(
     app: &ModelApp<'_>,
     conversation: usize,
@@ -43,7 +43,7 @@ pub(crate) fn of_call(
         return Err(format!("{name} was called though it is malformed"));
     }
     if facts.is_surplus {
-        return Err(format!("{name} was called on a connection too many"));
+        return Err(format!("{name} was called on a connection over the limit"));
     }
     if facts.offered < marks[number].head_end {
         return Err(format!("{name} was called before its head was sent"));
@@ -122,10 +122,10 @@ pub(crate) fn of_abort(app: &ModelApp<'_>, index: usize, why: Abort) -> Result<A
     }
 }
 
-/// A response of more bytes may fill a socket, or is long.
+/// A response with more bytes may fill a socket, or counts as long.
 const LOOKED_UP_BYTES: usize = 4_000;
 
-/// A timeout acts at most a tick late, as far as that can be told: when time passed as the worker waits.
+/// A timeout acts at most a tick late, as far as can be known: while time passes only as the worker waits.
 fn is_too_late(app: &ModelApp<'_>, due_ms: u64, at_ms: u64) -> Result<(), String> {
     let is_exact = app
         .waits_since_ms
@@ -136,7 +136,7 @@ fn is_too_late(app: &ModelApp<'_>, due_ms: u64, at_ms: u64) -> Result<(), String
     }
 }
 
-/// Whether the connection ends with an exchange's response for sure.
+/// Whether the connection certainly ends with an exchange's response.
 fn closes(app: &ModelApp<'_>, exchange: &Exchange) -> bool {
     let request = app.plan(exchange.conversation, exchange.number);
     let mark = &app.streams[exchange.conversation].marks[exchange.number];
@@ -194,8 +194,8 @@ pub(crate) fn head_refusals(
     statuses
 }
 
-/// Whether a client that does not read all at once may have been taken for one that does not read: the kernel reports what it took in
-/// whole buffers (UNIX), or by acknowledgements of its own time (TCP).
+/// Whether a client that does not read everything at once may have been mistaken for one that does not read: the kernel reports what it
+/// took in whole buffers (UNIX), or by delayed acknowledgements (TCP).
 fn is_slow(app: &ModelApp<'_>, conversation: usize, walk: &Walk, ended_ms: u64) -> bool {
     let number = walk.served;
     let last = app
@@ -208,7 +208,7 @@ fn is_slow(app: &ModelApp<'_>, conversation: usize, walk: &Walk, ended_ms: u64) 
     !app.facts[conversation].was_attentive && begun_ms.is_some_and(is_late)
 }
 
-/// Whether the server may have ended a connection of which the client has received what was walked through.
+/// Whether the server may have ended a connection whose client has received what `walk` has checked.
 pub(crate) fn of_end(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> Result<(), String> {
     let facts = &app.facts[conversation];
     let Some(ended_ms) = facts.ended_ms.filter(|_| !facts.has_vanished) else {
@@ -217,7 +217,7 @@ pub(crate) fn of_end(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> Re
     let is_stuck = facts.stalled_ms(ended_ms) >= WRITE_TIMEOUT_MS
         || is_slow(app, conversation, walk, ended_ms);
     let was_cut = |it: &Exchange| {
-        // A reset takes with it what a slow client has not read yet.
+        // A reset discards what a slow client has not read yet.
         let is_reset = facts.was_reset && facts.is_tcp && !facts.was_attentive;
         let is_here = it.conversation == conversation && (it.number <= walk.served || is_reset);
         is_here && it.cuts()
@@ -247,7 +247,7 @@ pub(crate) fn of_end(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> Re
     if facts.half_closed_ms.is_some() && next.is_none_or(|mark| facts.offered < mark.head_end) {
         return Ok(());
     }
-    // What came too late is not served.
+    // Late requests are not served.
     let until_ms = match begins {
         Some(mark) => facts.offered_ms(mark.start + 1).unwrap_or(ended_ms),
         None => ended_ms,
@@ -270,7 +270,7 @@ pub(crate) fn of_end(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> Re
     }
 }
 
-/// Whether the response before `number` was given while the worker drained. Without `close`, as the caller knows.
+/// Whether the response before `number` was sent while the worker drained. Without `close`, as the caller knows.
 fn last_response_hides_end(app: &ModelApp<'_>, conversation: usize, number: usize) -> bool {
     let before = number.checked_sub(1);
     let exchange = before.and_then(|before| app.exchange(conversation, before));
@@ -291,7 +291,7 @@ fn idle_until_ms(facts: &Facts, number: usize, since_ms: u64) -> u64 {
     drained.unwrap_or(u64::MAX).min(since_ms + timeout_ms)
 }
 
-/// Whether an idle connection was closed in time, where it is known since when it was idle.
+/// Whether an idle connection was closed in time, if it is known since when it was idle.
 fn check_idle_time(
     app: &ModelApp<'_>,
     conversation: usize,
@@ -300,7 +300,7 @@ fn check_idle_time(
 ) -> Result<(), String> {
     let facts = &app.facts[conversation];
     let before = number.checked_sub(1);
-    // Whether a long response has arrived is looked up some time after it was sent.
+    // Whether a long response has arrived is checked some time after it was sent.
     let is_long = |before| app.plan(conversation, before).handler.reply.bytes > LOOKED_UP_BYTES;
     let is_plain = before.is_none_or(|before| !has_content(app.plan(conversation, before)))
         && !(0..number).any(is_long);
@@ -309,17 +309,17 @@ fn check_idle_time(
     match facts.ended_ms {
         Some(ended_ms) if is_plain && is_idle && facts.was_attentive => {
             let due_ms = idle_until_ms(facts, number, since_ms);
-            let name = format!("/{conversation}: idle behind request {number}");
+            let name = format!("/{conversation}: idle after request {number}");
             is_too_late(app, due_ms, ended_ms).map_err(|text| format!("{name}, closed {text}"))
         }
         _ => Ok(()),
     }
 }
 
-/// Whether a client that sends no more must have been found to take nothing any more.
+/// Whether a client that sends no more must have been detected to be gone.
 fn seems_gone(app: &ModelApp<'_>, conversation: usize) -> bool {
     let facts = &app.facts[conversation];
-    // Over TCP the end may be behind what the server has no room for; and who reads nothing owes an acknowledgement.
+    // Over TCP the end may be after bytes that the server has no room for; and a client that reads nothing owes an acknowledgement.
     if facts.is_tcp || !facts.is_attentive {
         return false;
     }
@@ -328,24 +328,24 @@ fn seems_gone(app: &ModelApp<'_>, conversation: usize) -> bool {
         (it.conversation == conversation).then_some(last_ms)
     });
     let moved_ms = moved.max().unwrap_or_default().max(facts.caught_up_ms);
-    // What was written just before a look counts for the next one.
+    // What was written just before a check counts for the next one.
     let doubt_ms = 2 * (DOUBT_MS + TICK_MS);
     facts
         .half_closed_ms
         .is_some_and(|at_ms| app.now_ms > at_ms.max(moved_ms) + doubt_ms)
 }
 
-/// Whether everything that needs no time has happened on a connection whose client reads what comes.
+/// Whether everything that takes no time has happened on a connection whose client reads everything.
 pub(crate) fn of_quiet(app: &ModelApp<'_>, conversation: usize, walk: &Walk) -> Result<(), String> {
     let facts = &app.facts[conversation];
     let has_ended = facts.has_vanished || seems_gone(app, conversation);
     let is_untold =
-        |it: &&Exchange| it.conversation == conversation && !it.is_over() && !it.was_told_end;
+        |it: &&Exchange| it.conversation == conversation && !it.is_over() && !it.knows_end;
     if has_ended && let Some(it) = app.exchanges.iter().find(is_untold) {
         let number = it.number;
         if it.state != State::WantsContent {
             return Err(format!(
-                "/{conversation}/{number} is not told of its client's end"
+                "/{conversation}/{number} is not notified of its client's end"
             ));
         }
     }
@@ -395,17 +395,21 @@ fn of_quiet_exchange(app: &ModelApp<'_>, exchange: &Exchange, walk: &Walk) -> Re
         .sent_head()
         .is_some_and(|head| head.form == Form::Stream(None) && request.persistence.is_old());
     match exchange.state {
-        // It is cut by a reset, which waits until everything before it has arrived.
+        // It is truncated by a reset, which waits until everything before it has arrived.
         State::Over | State::Ending if is_until_end && facts.is_tcp => Ok(()),
-        State::Over | State::Ending => Err("it has ended and its response has not come".into()),
-        State::WantsContent if has_all => Err("its content is there, and it is not called".into()),
+        State::Over | State::Ending => Err("it has ended and its response has not arrived".into()),
+        State::WantsContent if has_all => {
+            Err("its content has arrived, and it is not called".into())
+        }
         State::Pulled => Err("it is not pulled".into()),
-        _ if exchange.asks && has_more => Err("content is there that it asked for".into()),
+        _ if exchange.asks && has_more => {
+            Err("content that it asked for has arrived and is not passed on".into())
+        }
         State::Pushed if walk.content_bytes < exchange.due_bytes(request) => {
-            Err("what it wrote has not come".into())
+            Err("what it wrote has not arrived".into())
         }
         State::Pushed | State::Waiting if exchange.awaits_writable => {
-            Err("what it wrote has come, and it is not told that it may write again".into())
+            Err("what it wrote has arrived, and it is not notified that it may write again".into())
         }
         _ => Ok(()),
     }

@@ -1,10 +1,10 @@
-//! A model of a connection's life: schedules are drawn, run by a clock that only they move, and everything that the server does is held
+//! A model of a connection's life: random schedules run with a clock that only they advance, and everything that the server does is checked
 //! against what it may do.
 //!
-//! What holds is in `world.rs` (nothing stays open without a reason), `judgement.rs` (each event has a cause), `walk.rs` (responses are
-//! what the application gave, in order) and `app.rs` (an exchange ends once).
+//! The checks are in `world.rs` (nothing stays open without a reason), `judgement.rs` (each event has a cause), `walk.rs` (responses are
+//! those of the application, in order) and `app.rs` (an exchange ends once).
 //!
-//! `BOLIDE_MODEL_CASES` is the number of schedules of each test, `BOLIDE_MODEL_SEED` where they begin. A run of a million:
+//! `BOLIDE_MODEL_CASES` is the number of schedules of each test, `BOLIDE_MODEL_SEED` their seed. A run of a million:
 //! `BOLIDE_MODEL_CASES=1000000 cargo test --release -p bolide-server --test model`.
 
 mod app;
@@ -33,10 +33,10 @@ use crate::schedule::Schedule;
 /// Schedules of each test.
 const CASES: u32 = 300;
 
-/// Schedules that are tried to make a failing one smaller.
+/// Schedules tried in order to shrink a failing one.
 const SHRINKS_MAX: u32 = 20_000;
 
-/// What most tests draw.
+/// The weights of most tests.
 pub(crate) const PLAIN: Profile = Profile {
     conversations_max: 2,
     requests_max: 4,
@@ -66,7 +66,7 @@ fn hold(profile: Profile, share: u32) {
     hold_about(profile, share, |_| ());
 }
 
-/// Runs as many schedules as are asked for, or a share of them, each made to be about something.
+/// Runs the configured number of schedules, or a share of it, each with a common subject.
 pub(crate) fn hold_about(profile: Profile, share: u32, about: fn(&mut Schedule)) {
     panics::watch();
     let seed: u64 = number("BOLIDE_MODEL_SEED", 0);

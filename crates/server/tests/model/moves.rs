@@ -7,7 +7,7 @@ use crate::exchange::{End, Form, Interim, State, Wait};
 use crate::render;
 use crate::schedule::{Move, Reply};
 
-/// Nobody writes more.
+/// Maximum bytes that a handler writes.
 const WRITTEN_BYTES_MAX: usize = 500_000;
 /// The trailer section of a response that has one.
 pub(crate) const TRAILER: &[u8] = b"T: u\r\n";
@@ -21,7 +21,7 @@ impl Reply {
         }
     }
 
-    /// The length that a stream is begun with.
+    /// The length that a stream is started with.
     pub(crate) fn length(self) -> Option<usize> {
         self.knows_length.then_some(self.bytes)
     }
@@ -38,7 +38,7 @@ impl ModelApp<'_> {
         open.map(|(index, _)| index)
     }
 
-    /// Makes the next move that makes sense. False when there is none, or the exchange waits for content.
+    /// Makes the next possible move. Returns false when there is none, or the exchange waits for content.
     pub(crate) fn make_move(&mut self, index: usize) -> bool {
         let moves = &self.plan_of(index).handler.moves;
         loop {
@@ -60,7 +60,7 @@ impl ModelApp<'_> {
         }
     }
 
-    /// Makes all moves that are left, and completes the response if the handler ever does. True when something was done.
+    /// Makes all remaining moves, and completes the response if the handler ever does. Returns true when something was done.
     pub(crate) fn complete(&mut self, index: usize, also_never: bool) -> bool {
         let is_any = self.make_move(index);
         while self.make_move(index) {}
@@ -144,7 +144,7 @@ impl ModelApp<'_> {
         if !self.plan_of(index).persistence.is_old() {
             self.exchanges[index].interim.push(Interim {
                 bytes: EARLY_HINTS.to_vec(),
-                must_come: true,
+                must_arrive: true,
             });
         }
         self.exchanges[index].awaits_writable = true;
@@ -190,7 +190,7 @@ impl ModelApp<'_> {
         self.post(index, command(reply.response()));
     }
 
-    /// Notes so many bytes as written. False if that is too much.
+    /// Counts bytes as written. Returns false if that is too much.
     fn note_written(&mut self, index: usize, bytes: usize) -> bool {
         let (now_ms, request) = (self.now_ms, self.plan_of(index));
         let exchange = &mut self.exchanges[index];
@@ -251,7 +251,7 @@ impl ModelApp<'_> {
         self.end(index, end, command);
     }
 
-    /// Posts for an exchange that is over: nobody must take it.
+    /// Posts for an exchange that is over: the server must ignore it.
     pub(crate) fn stray(&mut self, index: usize) {
         let id = self.exchanges[index].id;
         let response = Response {

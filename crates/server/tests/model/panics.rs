@@ -1,4 +1,4 @@
-//! Panics that the schedule wants are silent; every other one, which the worker catches, is found here.
+//! Panics of the schedule are silent; every other one is detected here, although the worker catches it.
 
 use std::cell::RefCell;
 use std::panic::PanicHookInfo;
@@ -10,7 +10,7 @@ thread_local! {
     static UNEXPECTED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Takes notice of panics from now on.
+/// Records panics from now on.
 pub(crate) fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
@@ -30,7 +30,7 @@ fn is_wanted(info: &PanicHookInfo<'_>) -> bool {
     text.or(payload.downcast_ref::<&str>().copied()) == Some(PANIC)
 }
 
-/// What panicked since the last time, if it was not the schedule.
+/// What panicked since the last call, if it was not the schedule.
 pub(crate) fn take_unexpected() -> Option<String> {
     UNEXPECTED.with_borrow_mut(Option::take)
 }

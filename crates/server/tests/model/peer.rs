@@ -10,7 +10,7 @@ use rustix::net::{SendFlags, Shutdown, send, shutdown, sockopt};
 
 use crate::facts::Facts;
 
-/// What the server's side of a narrow pair takes before it is full, as the kernel counts.
+/// What the server's side of a narrow pair accepts before it is full, as the kernel counts.
 const NARROW_BYTES: usize = 16_384;
 const READ_BYTES: usize = 65_536;
 
@@ -18,11 +18,11 @@ const READ_BYTES: usize = 65_536;
 pub(crate) struct Peer {
     socket: Option<OwnedFd>,
     is_tcp: bool,
-    /// Bytes that the socket has taken.
+    /// Bytes that the socket has accepted.
     pub(crate) sent: usize,
-    /// The server does not take any more.
+    /// The server does not accept any more.
     is_broken: bool,
-    /// That was said to a send, and is not said to a read again.
+    /// A send has reported it; reads do not report it again.
     was_reset: bool,
     wants_end: bool,
     pub(crate) received: Vec<u8>,
@@ -58,7 +58,7 @@ impl Peer {
         (peer, theirs)
     }
 
-    /// Ends the sending side behind what was offered. False if it has already.
+    /// Ends the sending side after what was offered. Returns false if it has already.
     pub(crate) fn half_close(&mut self) -> bool {
         self.socket.is_some() && !std::mem::replace(&mut self.wants_end, true)
     }
@@ -68,7 +68,7 @@ impl Peer {
         self.socket.is_some() && !self.wants_end
     }
 
-    /// Leaves without a word.
+    /// Disconnects without sending anything.
     pub(crate) fn vanish(&mut self) {
         if let Some(socket) = self.socket.take()
             && self.is_tcp
@@ -78,7 +78,7 @@ impl Peer {
         }
     }
 
-    /// Sends what was offered and has not left. True when something left.
+    /// Sends what was offered and not sent yet. Returns true when something was sent.
     pub(crate) fn push(&mut self, stream: &[u8], facts: &mut Facts, now_ms: u64) -> bool {
         let Some(socket) = &self.socket else {
             return false;
@@ -108,7 +108,7 @@ impl Peer {
         is_any
     }
 
-    /// Reads up to `most` bytes. True when something came.
+    /// Reads up to `most` bytes. Returns true when something arrived.
     pub(crate) fn pull(&mut self, most: usize, facts: &mut Facts, now_ms: u64) -> bool {
         let Some(socket) = &self.socket else {
             return false;
@@ -128,7 +128,7 @@ impl Peer {
                     left = left.saturating_sub(count);
                     is_any = true;
                     if self.is_tcp {
-                        // The kernel would acknowledge later, by its own clock.
+                        // Otherwise the kernel delays the acknowledgement.
                         let _ = rustix::net::sockopt::set_tcp_quickack(socket, true);
                     }
                 }

@@ -1,4 +1,4 @@
-//! Bytes: those a client sends for a schedule, and contents, all cut from two patterns.
+//! Bytes: what a client sends for a schedule, and contents, all cut from two patterns.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -9,13 +9,13 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::schedule::{Content, Conversation, Fault, Method, Persistence, Request};
 
-/// A request that no client ever sends as one. Contents are made of it, so that whatever of a content is taken for a request is served.
+/// A request that no client sends. Contents consist of it, so that content mistaken for a request gets served.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: test\r\n\r\n";
 pub(crate) const PATTERN_BYTES: usize = 1 << 20;
 /// More than the limit of a header section.
 const LONG_FIELD_BYTES: usize = 33_000;
 
-/// Where one request lies in its client's stream.
+/// The position of one request in its client's stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     pub(crate) start: usize,
@@ -114,7 +114,7 @@ fn letters() -> impl Iterator<Item = u8> {
     (0..PATTERN_BYTES).map(|at| b'a' + ((at * at + at / 26) % 26) as u8)
 }
 
-/// A file of which the contents of responses are parts.
+/// A file whose parts are the contents of responses.
 pub(crate) fn response_file() -> File {
     static FILE: OnceLock<File> = OnceLock::new();
     let file = FILE.get_or_init(|| {
@@ -127,7 +127,7 @@ pub(crate) fn response_file() -> File {
     file.try_clone().expect("a descriptor")
 }
 
-/// Where a response's content begins in that file.
+/// Where a response's content starts in that file.
 pub(crate) fn response_offset(index: usize, number: usize) -> usize {
     (index * 5 + number) * 7 * SMUGGLED.len()
 }
@@ -143,7 +143,7 @@ pub(crate) fn response_content(index: usize, number: usize, bytes: usize) -> &'s
     )
 }
 
-/// A part that begins elsewhere for each request.
+/// A part with a different start for each request.
 fn part(pattern: &'static [u8], index: usize, number: usize, bytes: usize) -> &'static [u8] {
     let start = response_offset(index, number);
     &pattern[start..start + bytes]

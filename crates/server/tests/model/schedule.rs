@@ -14,9 +14,9 @@ pub(crate) struct Schedule {
 pub(crate) struct Settings {
     /// `handler_timeout_ms` is not 0.
     pub(crate) times_handlers: bool,
-    /// Few pipelined exchanges and little of what waits for a slow client.
+    /// Few pipelined exchanges and a small buffer for slow clients.
     pub(crate) is_tight: bool,
-    /// One connection is all that it takes.
+    /// The limit is one connection.
     pub(crate) is_crowded: bool,
 }
 
@@ -24,11 +24,11 @@ pub(crate) struct Settings {
 #[derive(Clone, Debug)]
 pub(crate) struct Conversation {
     pub(crate) requests: Vec<Request>,
-    /// Over TCP, where a reset can be told from an end.
+    /// Over TCP, where a reset can be distinguished from an end.
     pub(crate) is_tcp: bool,
-    /// The server's side takes little before it is full.
+    /// The server's side is full after few bytes.
     pub(crate) is_narrow: bool,
-    /// The client reads whatever comes, after each pass; otherwise only as a step says.
+    /// The client reads everything after each pass; otherwise only in steps.
     pub(crate) is_attentive: bool,
     /// It reads to the end once the steps are done.
     pub(crate) reads_at_end: bool,
@@ -52,7 +52,7 @@ pub(crate) enum Method {
     Post,
 }
 
-/// The version, and what the request says of its connection.
+/// The version, and what the request says about its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Persistence {
     Kept,
@@ -122,15 +122,15 @@ pub(crate) struct Handler {
     pub(crate) first: First,
     /// How many of the moves are made during the call.
     pub(crate) moves_at_call: usize,
-    /// Moves that have no sense when their turn comes are left out. What they leave incomplete is completed at the end.
+    /// Moves that are impossible when they are due are skipped. What they leave incomplete is completed at the end.
     pub(crate) moves: Vec<Move>,
     /// It responds once the steps are done; otherwise it owes the response until the very end.
     pub(crate) completes: bool,
-    /// It gives memory for content ([`server::App::content_room`]).
+    /// It provides memory for content ([`server::App::content_room`]).
     pub(crate) has_room: bool,
-    /// Its call takes so long that another thread sends meanwhile what waits for its end.
+    /// Its call takes so long that another thread sends what waits for the end of the call.
     pub(crate) is_slow: bool,
-    /// It goes on posting when its exchange is over.
+    /// It continues posting when its exchange is over.
     pub(crate) strays: bool,
     pub(crate) reply: Reply,
 }
@@ -139,15 +139,15 @@ pub(crate) struct Handler {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum First {
     Respond,
-    /// Responds, and has more to do for it.
+    /// Responds, and has more work to do after that.
     Ahead,
-    /// Begins a stream that the server pulls.
+    /// Starts a stream that the server pulls.
     Pull,
     /// Suspends; the moves follow.
     Suspend,
-    /// Wants the whole content first, then makes its moves, or responds if it has none.
+    /// Requests the whole content first, then makes its moves, or responds if it has none.
     ReadContent,
-    /// Says that it has responded, and has not.
+    /// Claims to have responded, and has not.
     Forget,
     /// Panics, with a response already written.
     Panic,
@@ -156,24 +156,24 @@ pub(crate) enum First {
 /// What a suspended handler posts, or waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Move {
-    /// Asks for a part of the content and goes on.
+    /// Asks for a part of the content and continues.
     Read,
     /// Asks for a part of the content and waits for it.
     ReadPart,
     /// Reads to the end of the content.
     ReadWhole,
-    /// Panics when the next part comes.
+    /// Panics when the next part arrives.
     PanicInContent,
     Inform,
     Respond,
     Begin,
     BeginOpen,
-    /// Begins a stream that the server pulls.
+    /// Starts a stream that the server pulls.
     Stream,
     Write(usize),
-    /// Writes so many bytes from a file.
+    /// Writes this many bytes from a file.
     WriteFile(usize),
-    /// Writes from a file that does not have them.
+    /// Writes from a file that is too short.
     WriteShortFile,
     Finish,
     /// Finishes with a trailer section.
@@ -186,7 +186,7 @@ pub(crate) enum Move {
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) bytes: usize,
-    /// A stream is begun with its length.
+    /// The stream is started with its length.
     pub(crate) knows_length: bool,
     pub(crate) has_field: bool,
     /// Parts of a pulled stream.
@@ -201,10 +201,10 @@ pub(crate) enum PullEnd {
     Panic,
 }
 
-/// One thing that happens, and how many passes the server makes then.
+/// One event, and how many passes the server makes after it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// Which conversation it happens to, of as many as there are.
+    /// The conversation that it happens to, modulo their number.
     pub(crate) conversation: usize,
     pub(crate) act: Act,
     pub(crate) passes: usize,
@@ -216,11 +216,11 @@ pub(crate) enum Act {
     Offer(Amount),
     /// The application makes the next move of one of its open exchanges.
     Move(usize),
-    /// The client reads so many bytes.
+    /// The client reads this many bytes.
     Receive(usize),
-    /// So many milliseconds pass.
+    /// This many milliseconds pass.
     Advance(u64),
-    /// Everything happens that is due without time passing, and is checked.
+    /// Everything that is due without time passing happens, and is checked.
     Settle,
     /// The client ends its sending side.
     HalfClose,
@@ -237,7 +237,7 @@ pub(crate) enum Amount {
     Head,
     /// To the end of the next request.
     Request,
-    /// To the end of the next request, and so many bytes of the one after it.
+    /// To the end of the next request, and this many bytes of the one after it.
     Beyond(usize),
     All,
 }
@@ -245,14 +245,14 @@ pub(crate) enum Amount {
 /// What follows the steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ending {
-    /// The clients send what is left of their requests.
+    /// The clients send the rest of their requests.
     pub(crate) offers_rest: bool,
     pub(crate) peers: PeersEnd,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PeersEnd {
-    /// Nothing more comes from them.
+    /// They send nothing more.
     Silent,
     /// They end their sending sides.
     HalfClose,

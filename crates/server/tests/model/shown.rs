@@ -1,4 +1,4 @@
-//! A schedule as text: one line for each request and each step, without what is as usual.
+//! A schedule as text: one line for each request and each step, without defaults.
 
 use std::fmt::{self, Display, Formatter};
 

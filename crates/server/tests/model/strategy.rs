@@ -1,4 +1,4 @@
-//! Draws schedules. A [`Profile`] says what is drawn how often, so that each test has its subject.
+//! Draws schedules. A [`Profile`] sets how often each feature is drawn, so that each test has its subject.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use crate::schedule::{
     Persistence, PullEnd, Reply, Request, Schedule, Settings, Step,
 };
 
-/// Weights: how often, of ten.
+/// Weights, out of ten.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Profile {
     pub(crate) conversations_max: usize,
@@ -31,11 +31,11 @@ pub(crate) struct Profile {
     pub(crate) suspends: u32,
     /// Time that passes.
     pub(crate) waits: u32,
-    /// Clients that end, vanish; draining.
+    /// Clients that end or vanish; draining.
     pub(crate) ends: u32,
 }
 
-/// One of several, each as often as its weight; those with no weight never.
+/// One of several choices, in proportion to their weights.
 fn weighted<T: Clone + std::fmt::Debug + 'static>(choices: &[(u32, T)]) -> Union<Just<T>> {
     let drawn = choices.iter().filter(|(weight, _)| *weight > 0);
     Union::new_weighted(
@@ -121,7 +121,7 @@ fn request(profile: Profile) -> BoxedStrategy<Request> {
     )
         .prop_map(|(method, persistence, content, expects, fault, handler)| {
             let content = match content {
-                // HTTP/1.0 knows no chunks.
+                // HTTP/1.0 has no chunks.
                 Content::Chunks { .. } if persistence.is_old() => Content::Length(content.bytes()),
                 other => other,
             };

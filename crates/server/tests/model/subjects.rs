@@ -1,11 +1,11 @@
-//! Schedules about one thing each: whatever else is drawn, their requests and handlers are made to meet in one place.
+//! Schedules about one subject each: their requests and handlers are made to meet in one place.
 
 use crate::schedule::{
     Content, Fault, First, Method, Move, PeersEnd, Persistence, PullEnd, Request, Schedule,
 };
 use crate::{PLAIN, Profile, hold_about};
 
-/// What is usual, without what has a test of its own.
+/// The usual features, without those that have a test of their own.
 const ONE: Profile = Profile {
     conversations_max: 1,
     requests_max: 3,
@@ -25,8 +25,7 @@ fn suspend(request: &mut Request, moves: &[Move]) {
     request.handler.moves = moves.to_vec();
 }
 
-/// Of a long content one part is read ahead. Once its request has been responded to, the rest belongs to nobody, and is discarded or
-/// ends the connection.
+/// Of a long content one part is read ahead. Once its request has been responded to, the rest is discarded or ends the connection.
 #[test]
 fn content_that_was_read_ahead_and_is_not_wanted() {
     hold_about(ONE, 1, |schedule| {
@@ -41,7 +40,7 @@ fn content_that_was_read_ahead_and_is_not_wanted() {
     });
 }
 
-/// Content that nobody reads and that never comes must not keep its connection.
+/// Unread content that never arrives must not keep its connection open.
 #[test]
 fn content_that_never_comes_and_is_not_wanted() {
     hold_about(ONE, 1, |schedule| {
@@ -56,7 +55,7 @@ fn content_that_never_comes_and_is_not_wanted() {
     });
 }
 
-/// A response to HEAD has no content, whoever gives it (RFC 9110 section 9.3.2).
+/// A response to HEAD has no content, whether the application or the server produces it (RFC 9110 section 9.3.2).
 #[test]
 fn refusals_of_head() {
     hold_about(Profile { faults: 3, ..ONE }, 1, |schedule| {
@@ -66,9 +65,9 @@ fn refusals_of_head() {
     });
 }
 
-/// The last response is not lost to what the client has sent after its request meanwhile (RFC 9112 section 9.6).
+/// The last response is not lost because the client has sent more after its request (RFC 9112 section 9.6).
 #[test]
-fn last_responses_and_what_is_sent_behind_their_requests() {
+fn last_responses_and_what_is_sent_after_their_requests() {
     let profile = Profile {
         is_tcp: true,
         ..ONE
@@ -83,9 +82,9 @@ fn last_responses_and_what_is_sent_behind_their_requests() {
     });
 }
 
-/// Nothing is served after a response that ends the connection, also where its request did not say so.
+/// Nothing is served after a response that ends the connection, even if its request did not ask for that.
 #[test]
-fn requests_behind_a_response_that_ends_the_connection() {
+fn requests_after_a_response_that_ends_the_connection() {
     hold_about(ONE, 1, |schedule| {
         for request in requests(schedule) {
             suspend(request, &[Move::Begin]);
@@ -96,9 +95,9 @@ fn requests_behind_a_response_that_ends_the_connection() {
     });
 }
 
-/// A stream without content ends with its head, and what its handler asks for afterwards is not given.
+/// A stream without content ends with its head, and its handler gets no content that it requests afterwards.
 #[test]
-fn reading_behind_a_response_without_content() {
+fn reading_after_a_response_without_content() {
     let profile = Profile {
         contents: 50,
         ..ONE
@@ -112,9 +111,9 @@ fn reading_behind_a_response_without_content() {
     });
 }
 
-/// A response that the end of the connection ends must not be ended so when it is not complete.
+/// An incomplete response that is delimited by the end of the connection must not end with an ordinary close.
 #[test]
-fn cut_responses_that_the_end_of_the_connection_would_end() {
+fn truncated_responses_delimited_by_the_end_of_the_connection() {
     let profile = Profile {
         is_tcp: true,
         contents: 10,
@@ -139,9 +138,9 @@ fn cut_responses_that_the_end_of_the_connection_would_end() {
     });
 }
 
-/// The reset that cuts a response does not take with it the complete ones before it.
+/// The reset that truncates a response does not destroy the complete ones before it.
 #[test]
-fn complete_responses_before_a_cut_one() {
+fn complete_responses_before_a_truncated_one() {
     let profile = Profile {
         is_tcp: true,
         ..ONE
@@ -168,9 +167,9 @@ fn complete_responses_before_a_cut_one() {
     });
 }
 
-/// Whoever is called after the client has ended its side is told so too, not only those who were at work by then.
+/// A handler that is called after the client has ended its side is notified too, not only those that were running by then.
 #[test]
-fn handlers_that_are_called_behind_their_clients_end() {
+fn handlers_that_are_called_after_their_clients_end() {
     let profile = Profile {
         contents: 10,
         ..ONE
@@ -185,7 +184,7 @@ fn handlers_that_are_called_behind_their_clients_end() {
     });
 }
 
-/// While the server does not read, because its client does not, the client's time does not run.
+/// While the server does not read because its client does not, the client's time does not run.
 #[test]
 fn time_of_clients_that_are_not_read_from() {
     let profile = Profile {

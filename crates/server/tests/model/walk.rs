@@ -1,4 +1,4 @@
-//! Goes through what a client received, response by response, and holds each against what the application did.
+//! Goes through what a client received, response by response, and compares each with what the application did.
 
 use crate::app::ModelApp;
 use crate::bounds::HEADER_TIMEOUT_MS;
@@ -13,7 +13,7 @@ use crate::schedule::{Method, Request};
 pub(crate) const START_S: u64 = 784_111_777;
 const START_OF_DAY_S: u64 = 784_080_000;
 
-/// How far a client's responses are.
+/// How much of a client's responses has been received.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Walk {
     /// Requests whose responses are complete.
@@ -24,17 +24,17 @@ pub(crate) struct Walk {
     pub(crate) content_bytes: usize,
 }
 
-/// What became of one response.
+/// The result for one response.
 enum Taken<'b> {
-    /// It is complete; the rest, and whether it closes.
+    /// It is complete: the rest, and whether it closes.
     Complete(&'b [u8], bool),
-    /// It is not; bytes of content so far.
+    /// It is incomplete: bytes of content so far.
     Partial(usize),
 }
 
 type Taking<'b> = Result<Taken<'b>, String>;
 
-/// Walks through all that was received on a connection.
+/// Walks through everything received on a connection.
 pub(crate) fn walk(
     app: &ModelApp<'_>,
     conversation: usize,
@@ -47,7 +47,7 @@ pub(crate) fn walk(
         let number = walk.served;
         if walk.closes || number == count {
             return Err(format!(
-                "/{conversation}: bytes behind the last response ({number}): {}",
+                "/{conversation}: bytes after the last response ({number}): {}",
                 shown(rest)
             ));
         }
@@ -110,7 +110,7 @@ impl<'a> Place<'a, '_> {
                 rest = behind;
             } else if interim.bytes.starts_with(rest) {
                 return Ok(Taken::Partial(0));
-            } else if interim.must_come && exchange.sent_head().is_some() {
+            } else if interim.must_arrive && exchange.sent_head().is_some() {
                 return Err(format!("an interim response is missing: {}", shown(rest)));
             }
         }
@@ -128,7 +128,7 @@ impl<'a> Place<'a, '_> {
         self.refusal(rest, &self.refusals_of(exchange))
     }
 
-    /// The statuses that may take the place of the application's response.
+    /// The statuses that may replace the application's response.
     fn refusals_of(&self, exchange: &Exchange) -> Vec<u16> {
         let now_ms = self.app.now_ms;
         let of_content = |is_wanted| {
@@ -142,7 +142,7 @@ impl<'a> Place<'a, '_> {
         }
     }
 
-    /// A response of the server's own that ends the connection.
+    /// A response of the server that ends the connection.
     fn refusal<'b>(&self, rest: &'b [u8], statuses: &[u16]) -> Taking<'b> {
         let Some((head, behind)) = split_head(rest) else {
             return Ok(Taken::Partial(0));
@@ -151,7 +151,7 @@ impl<'a> Place<'a, '_> {
         let status = text.strip_prefix("HTTP/1.1 ").and_then(|it| it.get(..3));
         let status = status.and_then(|it| it.parse::<u16>().ok()).unwrap_or(0);
         if !statuses.contains(&status) {
-            return Err(format!("nobody gave this response: {}", shown(rest)));
+            return Err(format!("no one sent this response: {}", shown(rest)));
         }
         let field = |name: &str| {
             let mut lines = text.split("\r\n");
@@ -173,7 +173,7 @@ impl<'a> Place<'a, '_> {
 
     fn refusal_content<'b>(&self, behind: &'b [u8], length: usize) -> Taking<'b> {
         let start = self.mark().start;
-        // A connection too many is refused whatever it requests.
+        // A connection over the limit is refused whatever it requests.
         let is_head = self.request().method == Method::Head && !self.facts().is_surplus;
         let named_ms = self
             .facts()
@@ -223,7 +223,7 @@ impl<'a> Place<'a, '_> {
         })
     }
 
-    /// Whether the head is the one that the application gave, and whether it closes.
+    /// Whether the head is the one that the application sent, and whether it closes.
     fn check_head(&self, head: &Head, text: &[u8]) -> Result<bool, String> {
         let received = String::from_utf8_lossy(text);
         let date = received
@@ -273,7 +273,7 @@ impl<'a> Place<'a, '_> {
         let parts = time.map(|it| it.split(':').map(|part| part.parse::<u64>().ok()));
         let seconds =
             parts.and_then(|mut parts| parts.try_fold(0, |sum, part| Some(sum * 60 + part?)));
-        // Nothing is read from the clock between the passes, so the date may be that of the pass before.
+        // The clock is not read between the passes, so the date may be that of the pass before.
         let second = |at_ms: u64| at_ms / 1000 - START_OF_DAY_S;
         let last_ms = head.taken.map_or(self.app.now_ms, |taken| taken.at_ms);
         let is_right = seconds
@@ -350,7 +350,7 @@ fn known<'b>(content: &[u8], length: usize, rest: &'b [u8]) -> Taking<'b> {
     })
 }
 
-/// Content that the end of the connection ends.
+/// Content delimited by the end of the connection.
 fn until_end<'b>(content: &[u8], rest: &'b [u8], is_complete: bool, facts: &Facts) -> Taking<'b> {
     if !content.starts_with(rest) {
         return Err(format!(
@@ -365,7 +365,7 @@ fn until_end<'b>(content: &[u8], rest: &'b [u8], is_complete: bool, facts: &Fact
         return Ok(Taken::Complete(&[], true));
     }
     match facts.is_tcp {
-        true => Err("a response that was cut looks complete".into()),
+        true => Err("a truncated response looks complete".into()),
         false => Ok(Taken::Partial(rest.len())),
     }
 }
@@ -378,13 +378,13 @@ fn chunked<'b>(content: &[u8], received: &'b [u8], exchange: &Exchange) -> Takin
         };
         let line = String::from_utf8_lossy(&rest[..line_end]);
         let Ok(size) = usize::from_str_radix(&line, 16) else {
-            return Err(format!("{line:?} is no chunk size"));
+            return Err(format!("{line:?} is not a chunk size"));
         };
         rest = &rest[line_end + 2..];
         let taken = size.min(rest.len());
         if content.get(bytes..bytes + taken) != Some(&rest[..taken]) {
             return Err(format!(
-                "other content than was written, behind {bytes} bytes"
+                "other content than was written, after {bytes} bytes"
             ));
         }
         bytes += taken;
@@ -399,7 +399,7 @@ fn chunked<'b>(content: &[u8], received: &'b [u8], exchange: &Exchange) -> Takin
             return Ok(Taken::Partial(bytes));
         }
         let Some(behind) = rest.strip_prefix(b"\r\n") else {
-            return Err("CRLF is missing behind a chunk".into());
+            return Err("CRLF is missing after a chunk".into());
         };
         rest = behind;
         if size == 0 {

@@ -1,4 +1,4 @@
-//! Runs a schedule: a worker by a clock that the schedule moves, its clients, and the checks behind each pass.
+//! Runs a schedule: a worker with a clock that the schedule advances, its clients, and the checks after each pass.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::schedule::{Act, Amount, PeersEnd, Schedule, Step};
 use crate::walk::{self, START_S};
 
 const START_MS: u64 = START_S * 1000 + 123;
-/// Passes within which everything comes to rest that needs no time.
+/// Passes within which everything that takes no time has happened.
 const PASSES_MAX: usize = 5_000;
-/// How often and how long a rest that is not what it should be is waited for, over TCP.
+/// How often and how long an unexpected rest is awaited, over TCP.
 const PATIENCE: usize = 30;
 const PATIENCE_MS: i64 = 10;
-/// Times that a worker may wake up before nothing is left to do.
+/// Maximum number of times a worker wakes up before nothing is left to do.
 const WAITS_MAX: usize = 500;
 
 pub(crate) struct World<'a> {
@@ -39,10 +39,10 @@ pub(crate) struct World<'a> {
     has_tcp: bool,
 }
 
-/// Runs a schedule from its start to its end.
+/// Runs a schedule from start to end.
 ///
 /// # Errors
-/// The first thing that was wrong.
+/// The first violation.
 pub(crate) fn run(schedule: &Schedule) -> Result<(), String> {
     let conversations = schedule.conversations.iter().enumerate();
     let streams: Vec<Stream> = conversations
@@ -188,7 +188,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Lets time pass while the worker waits; it looks at the clock when it wakes up.
+    /// Lets time pass while the worker waits; it reads the clock when it wakes up.
     fn advance(&mut self, ms: u64) -> Result<(), String> {
         let now_ms = self.clock.fetch_add(ms, Ordering::Relaxed) + ms;
         self.worker.app.now_ms = now_ms;
@@ -217,7 +217,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// One pass of the worker. Gives how long the next wait may last, and whether anything happened at the clients.
+    /// One pass of the worker. Returns how long the next wait may last, and whether anything happened at the clients.
     fn pass(&mut self) -> Result<(Option<u64>, bool), String> {
         let now_ms = self.now_ms();
         let mut is_any = false;
@@ -243,7 +243,7 @@ impl<'a> World<'a> {
         Ok((wait_ms, is_any))
     }
 
-    /// Whether the next wait would bring something within `patience_ms`.
+    /// Whether the next wait would yield something within `patience_ms`.
     fn is_ready(&self, patience_ms: i64) -> bool {
         let poller = self.worker.poller();
         let mut watched = [PollFd::new(&*poller, PollFlags::IN)];
@@ -254,7 +254,7 @@ impl<'a> World<'a> {
         poll(&mut watched, Some(&patience)).is_ok_and(|count| count > 0)
     }
 
-    /// What holds behind every pass.
+    /// Invariants after every pass.
     fn verify(&mut self) -> Result<(), String> {
         if let Some(text) = self.worker.app.violation.take() {
             return Err(text);
@@ -269,7 +269,8 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Passes until nothing happens any more, and checks that what needs no time has happened. Gives how long the worker would wait.
+    /// Passes until nothing happens any more, and checks that everything that takes no time has happened. Returns how long the worker would
+    /// wait.
     fn settle(&mut self) -> Result<Option<u64>, String> {
         let mut last_wait_ms = None;
         let mut patience = PATIENCE;
@@ -282,7 +283,7 @@ impl<'a> World<'a> {
                 continue;
             }
             match self.check_rest(wait_ms) {
-                // The kernel takes its time over TCP.
+                // Over TCP, the kernel takes time.
                 Err(_) if self.has_tcp && patience > 0 => {
                     patience -= 1;
                     self.is_ready(PATIENCE_MS);
@@ -295,7 +296,7 @@ impl<'a> World<'a> {
         ))
     }
 
-    /// What holds when nothing happens without time passing.
+    /// Invariants when nothing happens without time passing.
     fn check_rest(&mut self, wait_ms: Option<u64>) -> Result<(), String> {
         for index in 0..self.peers.len() {
             let app = &self.worker.app;
@@ -313,7 +314,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Connections of which an application owes a response.
+    /// Connections to which an application owes a response.
     fn owing(&self) -> usize {
         let exchanges = &self.worker.app.exchanges;
         let owes = |index: &usize| {
@@ -324,7 +325,7 @@ impl<'a> World<'a> {
         (0..self.peers.len()).filter(owes).count()
     }
 
-    /// Lets every application complete what it has begun, and what begins then. Gives how long the worker would wait.
+    /// Lets every application complete what it has started, and what starts then. Returns how long the worker would wait.
     fn complete(&mut self, also_never: bool) -> Result<Option<u64>, String> {
         loop {
             let wait_ms = self.settle()?;
@@ -338,7 +339,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Lets time pass as the worker waits, until it has nothing to wait for. Gives how long connections stayed meanwhile.
+    /// Lets time pass as the worker waits, until it has nothing to wait for. Returns how long connections stayed meanwhile.
     fn wait_out(&mut self, also_never: bool) -> Result<u64, String> {
         let start_ms = self.now_ms();
         let mut stayed_ms = 0;
@@ -395,13 +396,13 @@ impl<'a> World<'a> {
         self.check_nothing_left()
     }
 
-    /// Where the clients have ended and nobody owes them anything, nothing is left.
+    /// If the clients have ended and nothing is owed to them, nothing is left.
     fn check_ended_peers(&self) -> Result<(), String> {
         let app = &self.worker.app;
         let mut facts = app.facts.iter();
         let all_vanished = facts.all(|it| it.has_vanished);
         let mut facts = app.facts.iter();
-        // Over TCP, a response that is cut waits for acknowledgements, which come by another clock.
+        // Over TCP, a truncated response waits for acknowledgements, which follow another clock.
         let has_ended = |it: &Facts| it.half_closed_ms.is_some() && it.is_attentive && !it.is_tcp;
         let all_ended = facts.all(|it| it.has_vanished || has_ended(it));
         let is_left = !self.worker.is_empty();
@@ -417,7 +418,7 @@ impl<'a> World<'a> {
             return Err(format!("{open} connections are left"));
         }
         let app = &self.worker.app;
-        if app.left_ahead > 0 {
+        if app.sent_early > 0 {
             return Err("response_sent() is missing".into());
         }
         let is_left = |it: &&Exchange| !it.is_over() && it.state != State::WantsContent;
@@ -430,7 +431,7 @@ impl<'a> World<'a> {
         }
         let held = held_bytes(&self.worker);
         if held > 0 || !self.mailbox.is_empty() {
-            return Err(format!("{held} bytes are held for nobody"));
+            return Err(format!("{held} bytes are held for no connection"));
         }
         let now_ms = self.now_ms();
         for index in 0..self.peers.len() {
