@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from bolide.lab import race
-from bolide.lab.contestant import Contestant, Entry, Setup
+from bolide.lab.plan.contestant import Contestant, Entry, Setup
+from bolide.lab.plan.schedule import Slot
 from bolide.lab.record import journal
 from bolide.lab.record.schema import Study, Trial, Workload
-from bolide.lab.trial import Slot
 
 LIAR = Path(__file__).with_name("liar.py")
 CPU = min(os.sched_getaffinity(0))

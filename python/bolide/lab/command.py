@@ -15,7 +15,7 @@ from bolide.errors import ConfigError, Error
 from bolide.lazy_group import LazyGroup
 
 if TYPE_CHECKING:
-    from bolide.lab.launch import Guest
+    from bolide.lab.plan.user_application import UserApplication
     from bolide.lab.record.schema import Study
 
 EXIT_INTERRUPTED = 130
@@ -54,10 +54,10 @@ def show_list(as_json: bool) -> None:
     """Show the contestants, whether they can run here, and the studies."""
     import msgspec
 
-    from bolide.lab import contestant, setup, study
+    from bolide.lab.plan import contestant, environments, study
     from bolide.lab.race import describe
 
-    found = [describe(each, setup.examine(each)) for each in contestant.own().values()]
+    found = [describe(each, environments.examine(each)) for each in contestant.own().values()]
     if as_json:
         for each in found:
             click.echo(msgspec.json.encode(each))
@@ -76,29 +76,31 @@ def show_list(as_json: bool) -> None:
 @click.option("--system", is_flag=True, help="Run the apt-get line too, which needs root.")
 def set_up(names: tuple[str, ...], system: bool) -> None:
     """Make the contestants' environments: all of them, or those named (NAME, or BEGINNING*)."""
-    from bolide.lab import contestant, setup
+    from bolide.lab.plan import contestant, environments
 
     known = contestant.own()
     wanted = contestant.chosen(names, known) if names else list(known.values())
-    lacking = [each for each in wanted if setup.lacks_packages(each)]
+    lacking = [each for each in wanted if environments.lacks_packages(each)]
     if lacking:
-        line = setup.apt_line(lacking)
+        line = environments.apt_line(lacking)
         click.echo(f"from the distribution: {line}")
         if system:
             try:
-                setup.install_packages(lacking)
-            except setup.SetupError as error:
+                environments.install_packages(lacking)
+            except environments.SetupError as error:
                 raise ConfigError(str(error)) from None
     failed = 0
     for each in wanted:
-        if setup.examine(each).state == "ready" or (lacking and each in lacking and not system):
+        if environments.examine(each).state == "ready" or (
+            lacking and each in lacking and not system
+        ):
             continue
         try:
-            setup.prepare(each, lambda text: click.echo(text, err=True))
-        except setup.SetupError as error:
+            environments.prepare(each, lambda text: click.echo(text, err=True))
+        except environments.SetupError as error:
             failed += 1
             click.echo(f"{each.name}: {error}", err=True)
-    states = [setup.examine(each).state for each in wanted]
+    states = [environments.examine(each).state for each in wanted]
     click.echo(f"{states.count('ready')} of {len(wanted)} contestants are ready")
     if failed:
         raise Error(f"{failed} could not be set up; the reasons stand above")
@@ -148,7 +150,7 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     if given["resume"] and given["out"] is None:
         raise ConfigError("--resume goes on in the folder of a race; name it by --out")
     server_cpus, load_cpus = cpus_of(given["cpus"])
-    plan, names, guest = _planned(study, app, len(load_cpus), given)
+    plan, names, application = _planned(study, app, len(load_cpus), given)
     out = given["out"] or Path("race-results") / f"{plan.name}-{datetime.now():%Y%m%d-%H%M%S}"
     options = races.Options(
         out=out,
@@ -159,7 +161,7 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
         is_quick=given["quick"],
         resumes=given["resume"],
         seed=given["seed"],
-        guest=guest,
+        application=application,
     )
     terminal = Terminal()
     try:
@@ -182,17 +184,17 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
 
 def _planned(
     name: str | None, app: str | None, load_cores: int, given: dict[str, Any]
-) -> tuple[Study, tuple[str, ...], Guest | None]:
+) -> tuple[Study, tuple[str, ...], UserApplication | None]:
     """Give the study, who takes part, and the user's own application."""
-    from bolide.lab import guest, study
+    from bolide.lab.plan import study, user_application
 
     if app is not None:
         plan = study.of_application(app, given["target"] or "/")
-        visitor = guest.application(app, given["interface"])
+        application = user_application.find(app, given["interface"])
         names: tuple[str, ...] = ()
     else:
         loaded = study.load(name or "", load_cores)
-        plan, names, visitor = loaded.study, loaded.contestants, None
+        plan, names, application = loaded.study, loaded.contestants, None
     chosen = _names(given["tool"])
     if chosen:
         plan, refused = study.by_tools(plan, chosen, _names(given["workload"]) or ("*",))
@@ -200,7 +202,7 @@ def _planned(
             click.echo(line, err=True)
     if given["quick"]:
         plan = study.shortened(plan, None if chosen else _is_installed)
-    return study.lengthened(plan, given["rounds"], given["duration"]), names, visitor
+    return study.lengthened(plan, given["rounds"], given["duration"]), names, application
 
 
 def _is_installed(tool: str) -> bool:

@@ -8,23 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bolide.lab import setup
-from bolide.lab.contestant import APPS, FOLDER, Contestant, fill
+from bolide.lab.folders import APPS, USER_PACKAGES
+from bolide.lab.plan import environments
+from bolide.lab.plan.contestant import Contestant, fill
+from bolide.lab.plan.user_application import UserApplication
 from bolide.lab.process import Process
 from bolide.lab.record.schema import Workload
-
-GUEST_FOLDER = FOLDER / "guest"
-"""Holds the sitecustomize that puts a user's packages behind a contestant's own."""
-
-
-@dataclass(frozen=True)
-class Guest:
-    """A user's own application, in the place of the laboratory's."""
-
-    app: str
-    interface: str
-    folder: Path
-    """Where its module is imported from."""
 
 
 @dataclass(frozen=True)
@@ -44,22 +33,22 @@ def command(contestant: Contestant, values: Mapping[str, str]) -> list[str]:
     """
     words = [fill(word, values) for word in contestant.entry.command]
     if "/" not in words[0]:
-        words[0] = setup.find_program(words[0]) or words[0]
+        words[0] = environments.find_program(words[0]) or words[0]
     return words
 
 
 def values(
-    contestant: Contestant, workload: Workload, place: Place, guest: Guest | None
+    contestant: Contestant, workload: Workload, place: Place, application: UserApplication | None
 ) -> dict[str, str]:
     """Give what the placeholders stand for."""
-    python = setup.python_of(contestant)
+    python = environments.python_of(contestant)
     content = workload.content or ""
     return {
         "python": str(python),
         "bin": str(python.parent),
         "host": place.address[0],
         "port": str(place.address[1]),
-        "app": guest.app if guest else contestant.entry.app,
+        "app": application.app if application else contestant.entry.app,
         "apps": str(APPS),
         "folder": str(place.folder),
         "content": content,
@@ -69,12 +58,15 @@ def values(
         "connections": str(workload.connections),
         "self": sys.executable,
         "site": str(next(python.parent.parent.glob("lib/python*/site-packages"), "")),
-        "build": str(setup.folder_of(contestant) / "bin"),
+        "build": str(environments.folder_of(contestant) / "bin"),
     }
 
 
 def variables(
-    contestant: Contestant, workload: Workload, filled: Mapping[str, str], guest: Guest | None
+    contestant: Contestant,
+    workload: Workload,
+    filled: Mapping[str, str],
+    application: UserApplication | None,
 ) -> dict[str, str]:
     """Give the environment variables that it is started with, beside the inherited ones."""
     entry = contestant.entry
@@ -84,21 +76,24 @@ def variables(
         "PYTHONPATH": str(APPS),
         **{name: fill(text, filled) for name, text in entry.environment.items()},
     }
-    if guest is not None:
-        found["PYTHONPATH"] = os.pathsep.join((str(GUEST_FOLDER), str(guest.folder)))
-        found["RACE_GUEST_PATH"] = os.pathsep.join(path for path in sys.path if path)
+    if application is not None:
+        found["PYTHONPATH"] = os.pathsep.join((str(USER_PACKAGES), str(application.folder)))
+        found["RACE_USER_PATH"] = os.pathsep.join(path for path in sys.path if path)
     return found
 
 
 def start(
-    contestant: Contestant, workload: Workload, place: Place, guest: Guest | None = None
+    contestant: Contestant,
+    workload: Workload,
+    place: Place,
+    application: UserApplication | None = None,
 ) -> Process:
     """Write its files and start it.
 
     Raises:
         ConfigError: it has a placeholder that there is none of.
     """
-    filled = values(contestant, workload, place, guest)
+    filled = values(contestant, workload, place, application)
     for name, text in contestant.files.items():
         path = place.folder / name
         path.write_text(fill(text, filled, is_strict=False))
@@ -108,5 +103,5 @@ def start(
         cpus=place.cpus,
         folder=place.folder,
         log=place.folder / "server-log",
-        variables=variables(contestant, workload, filled, guest),
+        variables=variables(contestant, workload, filled, application),
     )

@@ -14,14 +14,15 @@ from typing import Protocol
 import msgspec
 
 from bolide.errors import ConfigError
-from bolide.lab import contestant as contestants
-from bolide.lab import setup, trial
-from bolide.lab.contestant import Contestant, fits
-from bolide.lab.launch import Guest
+from bolide.lab import trial
+from bolide.lab.plan import contestant as contestants
+from bolide.lab.plan import environments
+from bolide.lab.plan.contestant import Contestant, fits
+from bolide.lab.plan.schedule import Slot, slots, takes_part
+from bolide.lab.plan.user_application import UserApplication
 from bolide.lab.record import machine, redaction, resume, schema
 from bolide.lab.record.journal import Journal, read
 from bolide.lab.record.schema import Study, Trial
-from bolide.lab.schedule import slots, takes_part
 from bolide.lab.tools import find
 
 DESCRIPTORS_SPARE = 200
@@ -44,7 +45,7 @@ class Options:
     is_quick: bool = False
     resumes: bool = False
     seed: int = 0
-    guest: Guest | None = None
+    application: UserApplication | None = None
 
 
 class Show(Protocol):
@@ -53,10 +54,10 @@ class Show(Protocol):
     def note(self, text: str) -> None:
         """Tell one thing."""
 
-    def start(self, slots: Sequence[trial.Slot], done: int) -> None:
+    def start(self, slots: Sequence[Slot], done: int) -> None:
         """Tell what is to come."""
 
-    def running(self, slot: trial.Slot) -> None:
+    def running(self, slot: Slot) -> None:
         """Tell that a trial starts."""
 
     def ended(self, found: Trial) -> None:
@@ -79,7 +80,7 @@ def run(
     field = _chosen(names, options, known)
     resume.check_new(options.out, resumes=options.resumes)
     study, versions = _with_tools(study, options, show)
-    states = {each.name: setup.examine(each) for each in field}
+    states = {each.name: environments.examine(each) for each in field}
     ready = _ready(field, states, study, show)
     limit_descriptors(max(each.connections for each in study.workloads))
     conditions = trial.Conditions(
@@ -87,7 +88,7 @@ def run(
         server_cpus=options.server_cpus,
         load_cpus=options.load_cpus,
         warm_up_s=WARM_UP_QUICK_S if options.is_quick else WARM_UP_S,
-        guest=options.guest,
+        application=options.application,
         versions=versions,
     )
     with Journal(options.out) as journal:
@@ -111,7 +112,7 @@ def run(
         return is_whole
 
 
-def _tell_noise(order: Sequence[trial.Slot], folder: Path, show: Show) -> None:
+def _tell_noise(order: Sequence[Slot], folder: Path, show: Show) -> None:
     """Say that the machine is not quiet, where too many trials stayed noisy."""
     latest = {_key_of(each): each.verdict for each in read(folder) if isinstance(each, Trial)}
     noisy = sum(verdict == "noisy" for verdict in latest.values())
@@ -123,7 +124,7 @@ def _tell_noise(order: Sequence[trial.Slot], folder: Path, show: Show) -> None:
 
 
 def _trials(
-    order: Sequence[trial.Slot], conditions: trial.Conditions, journal: Journal, show: Show
+    order: Sequence[Slot], conditions: trial.Conditions, journal: Journal, show: Show
 ) -> bool:
     """Run them; what was noisy once more and at once, while its round is still the same weather."""
     again_max = int(NOISY_SHARE_MAX * len(order))
@@ -143,14 +144,14 @@ def _trials(
     return True
 
 
-def _tried(slot: trial.Slot, conditions: trial.Conditions, journal: Journal, show: Show) -> Trial:
+def _tried(slot: Slot, conditions: trial.Conditions, journal: Journal, show: Show) -> Trial:
     show.running(slot)
     found = _limited(slot, conditions) or trial.run(slot, conditions)
     journal.write(found)
     return found
 
 
-def _limited(slot: trial.Slot, conditions: trial.Conditions) -> Trial | None:
+def _limited(slot: Slot, conditions: trial.Conditions) -> Trial | None:
     """Refuse a load for which server or generator would have too few descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = slot.workload.connections + DESCRIPTORS_SPARE
@@ -163,8 +164,8 @@ def _limited(slot: trial.Slot, conditions: trial.Conditions) -> Trial | None:
 def _chosen(
     names: Sequence[str], options: Options, known: dict[str, Contestant]
 ) -> list[Contestant]:
-    if options.guest is not None:
-        fitting = options.guest.interface
+    if options.application is not None:
+        fitting = options.application.interface
         field = [each for each in known.values() if each.entry.takes_app == fitting]
         field += [each for each in known.values() if each.entry.role == "ceiling"]
     else:
@@ -174,7 +175,7 @@ def _chosen(
     wanted = {each.name for each in contestants.chosen(options.only, known)}
     kept = [each for each in field if each.name in wanted]
     missing = wanted - {each.name for each in kept}
-    if options.guest is None:  # whoever names a contestant wants it, of this study or not
+    if options.application is None:  # whoever names a contestant wants it, of this study or not
         kept += [known[name] for name in sorted(missing)]
     if not kept:
         raise ConfigError(f"{', '.join(sorted(wanted))} cannot run this application")
@@ -210,7 +211,7 @@ def _described(options: Options) -> schema.Machine:
     )
 
 
-def _key(slot: trial.Slot) -> tuple[str, str, int]:
+def _key(slot: Slot) -> tuple[str, str, int]:
     return (slot.workload.name, slot.contestant.name, slot.round)
 
 
@@ -220,7 +221,7 @@ def _key_of(found: Trial) -> tuple[str, str, int]:
 
 def _ready(
     field: Sequence[Contestant],
-    states: dict[str, setup.Status],
+    states: dict[str, environments.Status],
     study: Study,
     show: Show,
 ) -> list[Contestant]:
@@ -243,7 +244,7 @@ def _ready(
 
 
 def describe(
-    each: Contestant, status: setup.Status, study: Study | None = None
+    each: Contestant, status: environments.Status, study: Study | None = None
 ) -> schema.Contestant:
     """Give a contestant's record."""
     entry = each.entry

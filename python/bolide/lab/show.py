@@ -12,9 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 from rich.text import Text
 
+from bolide.lab.plan.schedule import Slot
 from bolide.lab.record.schema import Contestant, Study, Trial, Workload
 from bolide.lab.stats.noise import is_unstable
-from bolide.lab.trial import Slot
 
 PIPE_COLUMNS = 160
 """Width of tables where nobody looks at a terminal."""

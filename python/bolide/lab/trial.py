@@ -14,14 +14,15 @@ from typing import Any
 
 import msgspec
 
-from bolide.lab.contestant import Contestant
-from bolide.lab.launch import Guest, Place, start
+from bolide.lab.launch import Place, start
+from bolide.lab.plan.schedule import Slot
+from bolide.lab.plan.study import load_of
+from bolide.lab.plan.user_application import UserApplication
 from bolide.lab.process import NotReadyError, Process, free_port
 from bolide.lab.record.machine import Counters, local_ports, now
 from bolide.lab.record.redaction import TRIAL_PREFIX, redacted
 from bolide.lab.record.schema import Failure, GeneratorUse, ServerUse, Trial, Workload
 from bolide.lab.sampler import INTERVAL_S, ServerSampler, ThreadSampler
-from bolide.lab.study import load_of
 from bolide.lab.tools import Load, Reading, ToolError, find
 from bolide.lab.verdict import Observation, judge
 from bolide.lab.verify import Proof, WrongAnswerError, verify
@@ -49,27 +50,18 @@ class Conditions:
     server_cpus: tuple[int, ...]
     load_cpus: tuple[int, ...]
     warm_up_s: float
-    guest: Guest | None = None
+    application: UserApplication | None = None
     ready_s_max: float = 20.0
     slack_s: float = TOOL_SLACK_S
     versions: dict[str, str | None] = field(default_factory=dict)
     """Of the tools."""
 
 
-@dataclass(frozen=True)
-class Slot:
-    """A place in the schedule."""
-
-    round: int
-    workload: Workload
-    contestant: Contestant
-
-
 def run(slot: Slot, conditions: Conditions) -> Trial:
     """Run one trial; whatever goes wrong with the server is a recorded failure."""
     started_at = now()
     command: list[str] = []
-    folder = conditions.guest.folder if conditions.guest else None
+    folder = conditions.application.folder if conditions.application else None
     try:
         trial = _Run(slot, conditions, started_at, command).trial()
     except NotReadyError as error:
@@ -138,7 +130,7 @@ class _Run:
             address = (HOST, free_port())
             place = Place(folder, address, self._conditions.server_cpus)
             with start(
-                self._slot.contestant, self._workload, place, self._conditions.guest
+                self._slot.contestant, self._workload, place, self._conditions.application
             ) as server:
                 server.wait_ready(address, self._conditions.ready_s_max)
                 proof = self._verified(address, self._workload)
@@ -150,8 +142,8 @@ class _Run:
         return msgspec.structs.replace(trial, evidence=[*trial.evidence, *proof.remarks])
 
     def _verified(self, address: tuple[str, int], workload: Workload) -> Proof:
-        is_guest = self._conditions.guest is not None
-        return verify(address, workload, self._entry, is_guest=is_guest)
+        is_users = self._conditions.application is not None
+        return verify(address, workload, self._entry, is_users=is_users)
 
     def _load(self, address: tuple[str, int], proof: Proof) -> Load:
         target = self._entry.target or self._workload.target

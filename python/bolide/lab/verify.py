@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from bolide.lab.contestant import Entry
+from bolide.lab.plan.contestant import Entry
 from bolide.lab.record.schema import Workload
 
 if TYPE_CHECKING:
@@ -144,17 +144,17 @@ class _Client:
 
 
 def verify(
-    address: tuple[str, int], workload: Workload, entry: Entry, *, is_guest: bool = False
+    address: tuple[str, int], workload: Workload, entry: Entry, *, is_users: bool = False
 ) -> Proof:
     """Prove the answers to a workload's request right.
 
-    A guest, a user's own application, may answer every path.
+    `is_users`: the user's own application is served, which may respond to every path.
 
     Raises:
         WrongAnswerError: one is wrong, or none comes.
     """
     try:
-        return _Verification(address, workload, entry, is_guest).run()
+        return _Verification(address, workload, entry, is_users).run()
     except TimeoutError:
         message = f"no answer within {PATIENCE_S:g} s"
         raise WrongAnswerError("no_answer", message) from None
@@ -164,10 +164,10 @@ def verify(
 
 class _Verification:
     def __init__(
-        self, address: tuple[str, int], workload: Workload, entry: Entry, is_guest: bool
+        self, address: tuple[str, int], workload: Workload, entry: Entry, is_users: bool
     ) -> None:
         self._address = address
-        self._has_paths = not (entry.is_canned or is_guest)
+        self._has_paths = not (entry.is_canned or is_users)
         self._workload = workload
         self._entry = entry
         self._target = entry.target or workload.target

@@ -12,8 +12,11 @@ import msgspec
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.lab import contestant, race, setup, trial, verify
-from bolide.lab.contestant import Setup
+from bolide.lab import race, trial, verify
+from bolide.lab.folders import cache_folder
+from bolide.lab.plan import contestant, environments
+from bolide.lab.plan.contestant import Setup
+from bolide.lab.plan.schedule import Slot
 from bolide.lab.record import journal, schema
 from bolide.lab.record.schema import Machine, Study, Trial
 from bolide.lab.tools import find
@@ -164,7 +167,7 @@ def test_what_was_noisy_is_measured_once_more(
 ) -> None:
     left = list(noisy)
 
-    def run(slot: trial.Slot, conditions: trial.Conditions) -> Trial:
+    def run(slot: Slot, conditions: trial.Conditions) -> Trial:
         verdict = "server-bound"
         if slot.round in left:
             left.remove(slot.round)
@@ -283,7 +286,7 @@ def test_the_race_itself_runs_beside_the_load_where_it_can(
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: at[-1])
     monkeypatch.setattr("os.sched_setaffinity", lambda pid, cpus: at.append(set(cpus)))
 
-    def run(slot: trial.Slot, conditions: trial.Conditions) -> Trial:
+    def run(slot: Slot, conditions: trial.Conditions) -> Trial:
         seen.append(at[-1])
         return trial.failed(slot, conditions, schema.Failure("none", ""))
 
@@ -297,10 +300,12 @@ def test_a_set_up_that_failed_names_no_folder_of_this_machine(
     tmp_path: Path, silent: Silent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "me")
-    reason = f"set-up failed: `{tmp_path}/me/python -m venv {setup.cache_folder()}/x` failed"
-    lacking = setup.Status("cannot run here", reason)
-    ready = setup.Status("ready")
-    monkeypatch.setattr(setup, "examine", lambda who: ready if who.name == "honest" else lacking)
+    reason = f"set-up failed: `{tmp_path}/me/python -m venv {cache_folder()}/x` failed"
+    lacking = environments.Status("cannot run here", reason)
+    ready = environments.Status("ready")
+    monkeypatch.setattr(
+        environments, "examine", lambda who: ready if who.name == "honest" else lacking
+    )
     monkeypatch.setattr(
         trial, "run", lambda slot, given: trial.failed(slot, given, schema.Failure("none", ""))
     )
@@ -320,7 +325,7 @@ def test_a_tool_that_does_not_end_is_ended(
     conditions = trial.Conditions(
         study="tiny", server_cpus=(CPU,), load_cpus=(CPU,), warm_up_s=0.0, slack_s=-1.3
     )
-    slot = trial.Slot(1, workload(duration_s=0.5), liar("honest"))
+    slot = Slot(1, workload(duration_s=0.5), liar("honest"))
     found = trial.run(slot, conditions)
     assert found.failure is not None and found.failure.class_ == "hang", found
     assert processes_with(str(LIAR)) == []
@@ -334,7 +339,7 @@ def test_a_trial_by_ab_has_percentiles_in_microseconds() -> None:
     short = workload(
         tool="ab", http_version="1.0", is_persistent=False, requests_total=1000, timeout_s=10.0
     )
-    found = trial.run(trial.Slot(1, short, contestant.own()["http-server"]), conditions)
+    found = trial.run(Slot(1, short, contestant.own()["http-server"]), conditions)
     assert found.failure is None, found
     assert found.histogram is not None and found.latency_us is not None
     assert sum(count for _, count in found.histogram) == found.ok == 1000

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bolide.lab import setup
-from bolide.lab.contestant import APPS
+from bolide.lab.folders import APPS, cache_folder
 from bolide.lab.record.redaction import redacted
 from bolide.lab.record.schema import Failure, Trial
 
 
-def told(text: str, guest: Path | None = None) -> str:
+def told(text: str, application: Path | None = None) -> str:
     trial = Trial(
         study="s",
         workload="w",
@@ -29,7 +28,7 @@ def told(text: str, guest: Path | None = None) -> str:
         verdict="failed",
         evidence=[text],
     )
-    found = redacted(trial, guest)
+    found = redacted(trial, application)
     assert found.failure is not None
     assert found.evidence == [found.failure.message]
     assert found.failure.class_ == "start"
@@ -48,7 +47,7 @@ def test_folders_get_names(home: Path) -> None:
     trial = f"{tempfile.gettempdir()}/bolide-race-a_x1/httpd.conf"
     assert told(f"line 3 of {trial}: wrong") == "line 3 of {folder}/httpd.conf: wrong"
     assert told(f'File "{APPS}/wsgi.py", line 1') == 'File "{apps}/wsgi.py", line 1'
-    assert told(f"{setup.cache_folder()}/bjoern/bin/python") == "{cache}/bjoern/bin/python"
+    assert told(f"{cache_folder()}/bjoern/bin/python") == "{cache}/bjoern/bin/python"
     assert told(f"{sys.prefix}/lib/x.so: no") == "{environment}/lib/x.so: no"
     assert told(f"{APPS.parent.parent}/guard.py") == "{laboratory}/guard.py"
     assert told(f"cannot read {home}/.profile, {home}") == "cannot read ~/.profile, ~"

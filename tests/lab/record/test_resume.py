@@ -10,10 +10,12 @@ import msgspec
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.lab import race, setup, trial
+from bolide.lab import race, trial
+from bolide.lab.plan import environments
+from bolide.lab.plan.environments import Status
+from bolide.lab.plan.schedule import Slot
 from bolide.lab.record import journal, machine, schema
 from bolide.lab.record.schema import Trial
-from bolide.lab.setup import Status
 from lab.tiny_race import CPU, Silent, among, liar, options, renamed, study, trials_of
 
 
@@ -74,7 +76,7 @@ def test_packed_results_are_not_shadowed(tmp_path: Path, silent: Silent) -> None
 READY = Status("ready", version="1.0")
 
 
-def _instant(slot: trial.Slot, conditions: trial.Conditions) -> Trial:
+def _instant(slot: Slot, conditions: trial.Conditions) -> Trial:
     return trial.failed(slot, conditions, schema.Failure("none", ""))
 
 
@@ -85,7 +87,7 @@ def _refused(
     known = among("honest") | {"other": renamed(liar("honest"), "other")}
     states = {"honest": READY, "other": was}
     monkeypatch.setattr(trial, "run", _instant)
-    monkeypatch.setattr(setup, "examine", lambda who: states[who.name])
+    monkeypatch.setattr(environments, "examine", lambda who: states[who.name])
     race.run(study(), ["honest", "other"], options(tmp_path), silent, known)
     before = (tmp_path / "out" / journal.FILE_NAME).read_bytes()
     states["other"] = now

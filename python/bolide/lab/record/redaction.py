@@ -14,21 +14,19 @@ from pathlib import Path
 
 import msgspec
 
-from bolide.lab import setup
-from bolide.lab.contestant import APPS
+from bolide.lab.folders import APPS, LABORATORY, cache_folder
 from bolide.lab.record.schema import Trial
 
 TRIAL_PREFIX = "bolide-race-"
 """What the name of a trial's folder begins with."""
-LABORATORY = Path(__file__).parents[1]
 
 
-def redacted(trial: Trial, guest: Path | None = None) -> Trial:
+def redacted(trial: Trial, application: Path | None = None) -> Trial:
     """Give the trial without paths in its failure and its evidence.
 
-    `guest` is the folder of a user's own application.
+    `application` is the folder of the user's own application.
     """
-    places = _places(guest)
+    places = _places(application)
     failure = trial.failure
     if failure is not None:
         message = without_paths(failure.message, places)
@@ -51,13 +49,13 @@ def without_paths(text: str, places: Mapping[str, str]) -> str:
     return text
 
 
-def _places(guest: Path | None) -> dict[str, str]:
+def _places(application: Path | None) -> dict[str, str]:
     """Give the names of folders; where two are the same folder, the later name counts."""
     named = [
         (Path.home(), "~"),
-        (guest, "{application}"),
+        (application, "{application}"),
         (Path(sys.prefix), "{environment}"),
-        (setup.cache_folder(), "{cache}"),
+        (cache_folder(), "{cache}"),
         (LABORATORY, "{laboratory}"),
         (APPS, "{apps}"),
     ]

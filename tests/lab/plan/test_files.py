@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.lab import contestant, study
+from bolide.lab.folders import APPS
+from bolide.lab.plan import contestant, study
 from bolide.lab.record import schema
 from bolide.lab.tools import TOOLS
 
@@ -32,12 +33,12 @@ def test_requirements_are_pinned() -> None:
 def test_applications_and_sources_are_there() -> None:
     for each in contestant.own().values():
         if module := each.entry.app.partition(":")[0]:
-            assert (contestant.APPS / f"{module}.py").is_file(), each.name
+            assert (APPS / f"{module}.py").is_file(), each.name
         for word in each.entry.command:
             if word.startswith("{apps}/"):
-                assert (contestant.APPS / word.removeprefix("{apps}/")).is_file(), each.name
+                assert (APPS / word.removeprefix("{apps}/")).is_file(), each.name
         for folder in (each.setup.go, each.setup.cargo):
-            assert not folder or (contestant.APPS / folder).is_dir(), each.name
+            assert not folder or (APPS / folder).is_dir(), each.name
 
 
 def test_there_is_a_study_of_every_seed() -> None:

@@ -15,11 +15,11 @@ import msgspec
 from msgspec import Meta
 
 from bolide.errors import ConfigError
-from bolide.lab.contestant import fits
+from bolide.lab.folders import STUDIES
+from bolide.lab.plan.contestant import fits
 from bolide.lab.record.schema import Published, Study, Workload, with_workloads
 from bolide.lab.tools import TOOLS, Load, ToolError, find
 
-FOLDER = Path(__file__).parent / "studies"
 ROUNDS = 3
 QUICK_S = 1.0
 QUICK_MANY_S = 3.0
@@ -90,7 +90,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 def names() -> list[str]:
     """Name the studies that come with Bolide."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+    return sorted(path.stem for path in STUDIES.glob("*.toml"))
 
 
 def load(name: str, load_cores: int = 1) -> Plan:
@@ -99,7 +99,7 @@ def load(name: str, load_cores: int = 1) -> Plan:
     Raises:
         ConfigError: there is none, or its file is wrong.
     """
-    path = FOLDER / f"{name}.toml"
+    path = STUDIES / f"{name}.toml"
     if "/" in name or name.endswith(".toml"):
         path = Path(name)
     if not path.is_file():

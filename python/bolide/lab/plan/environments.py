@@ -20,7 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bolide.lab.contestant import APPS, Contestant
+from bolide.lab.folders import APPS, cache_folder
+from bolide.lab.plan.contestant import Contestant
 from bolide.lab.record.schema import State
 
 NOTE = "made-of"
@@ -43,11 +44,6 @@ class Status:
     state: State
     reason: str = ""
     version: str | None = None
-
-
-def cache_folder() -> Path:
-    """Give the folder that holds all environments."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bolide" / "race"
 
 
 def folder_of(contestant: Contestant) -> Path:

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from bolide import cli
-from bolide.lab import contestant as contestants
-from bolide.lab import setup
-from bolide.lab.contestant import Contestant, Entry, Setup
-from bolide.lab.setup import SetupError, Status
+from bolide.lab.folders import cache_folder
+from bolide.lab.plan import contestant as contestants
+from bolide.lab.plan import environments
+from bolide.lab.plan.contestant import Contestant, Entry, Setup
+from bolide.lab.plan.environments import SetupError, Status
 
 APT = "apt-get install --no-install-recommends"
 
@@ -130,46 +131,46 @@ def silent(text: str) -> None:
 def test_what_is_missing_is_named(
     needs: dict[str, Any], state: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    which = setup.find_program
+    which = environments.find_program
     monkeypatch.setattr(
-        setup, "find_program", lambda name: None if name in ("go", "cargo") else which(name)
+        environments, "find_program", lambda name: None if name in ("go", "cargo") else which(name)
     )
-    assert setup.examine(contestant(**needs)) == Status(state, reason)  # type: ignore[arg-type]
+    assert environments.examine(contestant(**needs)) == Status(state, reason)  # type: ignore[arg-type]
 
 
 def test_what_is_there_is_ready() -> None:
     ready = contestant(programs=("sh",), paths=("/bin/sh",), probe=("true",), apt=("a",))
-    assert setup.examine(ready) == Status("ready", version=platform.python_version())
-    assert not setup.lacks_packages(ready)
+    assert environments.examine(ready) == Status("ready", version=platform.python_version())
+    assert not environments.lacks_packages(ready)
 
 
 def test_a_stand_in_of_an_interpreter_that_fails_is_none(tmp_path: Path) -> None:
     program(tmp_path, "python3.99", "exit 127")
-    assert setup.examine(on_399("a==1")).reason == "no CPython 3.99 (pyenv install 3.99)"
+    assert environments.examine(on_399("a==1")).reason == "no CPython 3.99 (pyenv install 3.99)"
     program(tmp_path, "python3.99", "exit 0")
-    assert setup.examine(on_399("a==1")).state == "needs set-up"
+    assert environments.examine(on_399("a==1")).state == "needs set-up"
 
 
 def test_an_environment_is_made_once(tmp_path: Path) -> None:
     interpreter(tmp_path)
     said: list[str] = []
     wanted = on_399("Flask==3.1.3", "gunicorn==27.0.1", distribution="gunicorn")
-    setup.prepare(wanted, said.append)
+    environments.prepare(wanted, said.append)
     folder = tmp_path / "cache" / "bolide" / "race" / "x"
-    assert setup.folder_of(wanted) == folder
-    assert setup.python_of(wanted) == folder / "bin" / "python"
-    assert setup.examine(wanted) == Status("ready", version="27.0.1")
+    assert environments.folder_of(wanted) == folder
+    assert environments.python_of(wanted) == folder / "bin" / "python"
+    assert environments.examine(wanted) == Status("ready", version="27.0.1")
     made = [line for line in calls(tmp_path) if not line.startswith("-c")]
     pip = "-m pip install --quiet --disable-pip-version-check Flask==3.1.3 gunicorn==27.0.1"
     assert made == [f"-m venv {folder}", pip]
     assert len(said) == 2 and all(line.startswith("x: ") for line in said)
-    setup.prepare(wanted, said.append)
+    environments.prepare(wanted, said.append)
     assert len(said) == 2
 
 
 def test_pip_runs_once_for_each_line_of_arguments(tmp_path: Path) -> None:
     interpreter(tmp_path)
-    setup.prepare(on_399("a==1", install=(("--no-deps", "a==1"), ("b==2",))), silent)
+    environments.prepare(on_399("a==1", install=(("--no-deps", "a==1"), ("b==2",))), silent)
     pip = "-m pip install --quiet --disable-pip-version-check"
     made = [line for line in calls(tmp_path) if line.startswith("-m pip")]
     assert made == [f"{pip} --no-deps a==1", f"{pip} b==2"]
@@ -177,12 +178,12 @@ def test_pip_runs_once_for_each_line_of_arguments(tmp_path: Path) -> None:
 
 def test_an_environment_of_something_else_is_made_anew(tmp_path: Path) -> None:
     interpreter(tmp_path)
-    setup.prepare(on_399("a==1", distribution="a"), silent)
+    environments.prepare(on_399("a==1", distribution="a"), silent)
     wanted = on_399("a==2", distribution="a")
-    assert setup.examine(wanted) == Status("needs set-up", "bolide race setup x")
-    setup.prepare(wanted, silent)
-    assert setup.examine(wanted) == Status("ready", version="2")
-    [left] = setup.folder_of(wanted).glob("lib/python*/site-packages/*")
+    assert environments.examine(wanted) == Status("needs set-up", "bolide race setup x")
+    environments.prepare(wanted, silent)
+    assert environments.examine(wanted) == Status("ready", version="2")
+    [left] = environments.folder_of(wanted).glob("lib/python*/site-packages/*")
     assert left.name == "a-2.dist-info"
 
 
@@ -190,29 +191,31 @@ def test_a_failure_is_remembered_until_it_is_tried_again(tmp_path: Path) -> None
     interpreter(tmp_path)
     (tmp_path / "calls.broken").touch()
     with pytest.raises(SetupError) as caught:
-        setup.prepare(on_399("a==1"), silent)
+        environments.prepare(on_399("a==1"), silent)
     pip = "install --quiet --disable-pip-version-check a==1"
     why = f"`{pip}` failed: ERROR: No matching distribution found"
     assert str(caught.value) == why
-    assert setup.examine(on_399("a==1")) == Status("cannot run here", f"set-up failed: {why}")
+    assert environments.examine(on_399("a==1")) == Status(
+        "cannot run here", f"set-up failed: {why}"
+    )
     (tmp_path / "calls.broken").unlink()
-    setup.prepare(on_399("a==1"), silent)
-    assert setup.examine(on_399("a==1")) == Status("ready", version="a 1")
+    environments.prepare(on_399("a==1"), silent)
+    assert environments.examine(on_399("a==1")) == Status("ready", version="a 1")
 
 
 def test_two_set_ups_of_one_do_not_meet(tmp_path: Path) -> None:
     interpreter(tmp_path)
-    folder = setup.folder_of(on_399("a==1"))
+    folder = environments.folder_of(on_399("a==1"))
     folder.mkdir(parents=True)
     said: queue.Queue[str] = queue.Queue()
     with folder.with_name("x.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        second = threading.Thread(target=setup.prepare, args=(on_399("a==1"), said.put))
+        second = threading.Thread(target=environments.prepare, args=(on_399("a==1"), said.put))
         second.start()
         assert said.get(timeout=10) == "x: another set-up of it is under way"
         assert said.empty() and calls(tmp_path) == []
     second.join(10)
-    assert setup.examine(on_399("a==1")) == Status("ready", version="a 1")
+    assert environments.examine(on_399("a==1")) == Status("ready", version="a 1")
 
 
 def test_a_cache_that_cannot_be_written_is_named(
@@ -222,15 +225,15 @@ def test_a_cache_that_cannot_be_written_is_named(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     folder = tmp_path / "file" / "bolide" / "race" / "x"
     with pytest.raises(SetupError) as caught:
-        setup.prepare(on_399("a==1"), silent)
+        environments.prepare(on_399("a==1"), silent)
     assert str(caught.value) == f"cannot write {folder}: Not a directory"
 
 
 def test_the_cache_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert setup.cache_folder() == tmp_path / "cache" / "bolide" / "race"
+    assert cache_folder() == tmp_path / "cache" / "bolide" / "race"
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert setup.cache_folder() == tmp_path / "home" / ".cache" / "bolide" / "race"
+    assert cache_folder() == tmp_path / "home" / ".cache" / "bolide" / "race"
 
 
 @pytest.mark.parametrize(
@@ -248,17 +251,20 @@ def test_versions_of_distributions(
     interpreter(tmp_path)
     both = ("granian==2.8.7", "uvloop==0.23.0", *requires)
     found = contestant(requires, requirements=both, interpreter="3.99", distribution=distribution)
-    setup.prepare(found, silent)
-    assert setup.examine(found) == Status("ready", version=version)
+    environments.prepare(found, silent)
+    assert environments.examine(found) == Status("ready", version=version)
 
 
 def test_versions_without_an_environment() -> None:
-    assert setup.examine(contestant(distribution="no-such-thing")).version is None
-    assert setup.examine(contestant(distribution="pytest")).version == pytest.__version__
+    assert environments.examine(contestant(distribution="no-such-thing")).version is None
+    assert environments.examine(contestant(distribution="pytest")).version == pytest.__version__
     told = contestant(version=("sh", "-c", "echo server/1.24.0 of 2 >&2"))
-    assert setup.examine(told).version == "1.24.0"
-    assert setup.examine(contestant(version=("false",))).version is None
-    assert setup.examine(contestant(version=("sh", "-c", "printf '\\377 none'"))).version is None
+    assert environments.examine(told).version == "1.24.0"
+    assert environments.examine(contestant(version=("false",))).version is None
+    assert (
+        environments.examine(contestant(version=("sh", "-c", "printf '\\377 none'"))).version
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -293,19 +299,19 @@ def test_go_and_cargo_build_a_copy_and_tell_the_locked_version(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(setup, "APPS", tmp_path / "apps")
+    monkeypatch.setattr(environments, "APPS", tmp_path / "apps")
     source = tmp_path / "apps" / "source-of-x"
     source.mkdir(parents=True)
     (source / file).write_text(text)
     program(tmp_path, tool, f"{script}")
     needs: dict[str, Any] = {tool: "source-of-x", "distribution": distribution}
     wanted = contestant(**needs)
-    assert setup.examine(wanted).state == "needs set-up"
-    setup.prepare(wanted, silent)
-    assert (setup.folder_of(wanted) / "bin" / "server").read_text() == text
-    assert setup.examine(wanted) == Status("ready", version=version)
+    assert environments.examine(wanted).state == "needs set-up"
+    environments.prepare(wanted, silent)
+    assert (environments.folder_of(wanted) / "bin" / "server").read_text() == text
+    assert environments.examine(wanted) == Status("ready", version=version)
     (source / "main").write_text("changed")
-    assert setup.examine(wanted).state == "needs set-up"
+    assert environments.examine(wanted).state == "needs set-up"
 
 
 def test_every_contestant_that_lacks_something_can_say_what_to_do() -> None:

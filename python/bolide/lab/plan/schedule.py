@@ -7,10 +7,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from bolide.lab.contestant import Contestant
+from bolide.lab.plan.contestant import Contestant
 from bolide.lab.record.schema import Workload
-from bolide.lab.trial import Slot
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place in the schedule: one trial of a contestant at a workload."""
+
+    round: int
+    workload: Workload
+    contestant: Contestant
 
 
 def takes_part(contestant: Contestant, workload: Workload) -> str:

@@ -1,6 +1,6 @@
-"""A user's own application: what it speaks, found out where it runs, not here.
+"""The application that `bolide race --app` names, and which interface it speaks.
 
-The laboratory imports no application; a process of its own does, and says the interface.
+The laboratory imports no application: a process of its own imports it and reports the interface.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from bolide.errors import ConfigError
-from bolide.lab.launch import Guest
 
 IMPORT_S_MAX = 60
+"""How long the import of the application's module may take."""
 PROBE = """\
 import importlib, inspect, os, sys
 module, _, attribute = sys.argv[1].partition(":")
@@ -39,8 +40,18 @@ It ends at once: threads that the module has started, or what it does at its exi
 ANSWER = re.compile(r"^bolide-race-interface:(\w*)$", re.MULTILINE)
 
 
-def application(text: str, interface: str | None) -> Guest:
-    """Read what --app names: module:attribute, importable from this folder.
+@dataclass(frozen=True)
+class UserApplication:
+    """The user's own application, which contestants serve instead of the laboratory's."""
+
+    app: str
+    interface: str
+    folder: Path
+    """Where its module is imported from."""
+
+
+def find(text: str, interface: str | None) -> UserApplication:
+    """Import the application that `--app` names, as module:attribute, and detect its interface.
 
     Raises:
         ConfigError: it cannot be imported, or is no application.
@@ -73,4 +84,4 @@ def application(text: str, interface: str | None) -> Guest:
     found = interface or answer[1]
     if not found:
         raise ConfigError(f"{app} is no application; --interface asgi or wsgi says what it is")
-    return Guest(app=app, interface=found, folder=folder)
+    return UserApplication(app=app, interface=found, folder=folder)

@@ -8,5 +8,5 @@ import os
 import sys
 
 sys.path.extend(
-    path for path in os.environ.get("RACE_GUEST_PATH", "").split(os.pathsep) if path not in sys.path
+    path for path in os.environ.get("RACE_USER_PATH", "").split(os.pathsep) if path not in sys.path
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from bolide.lab.contestant import Contestant
+from bolide.lab.plan.contestant import Contestant
+from bolide.lab.plan.schedule import slots, takes_part
 from bolide.lab.record.schema import Workload
-from bolide.lab.schedule import slots, takes_part
 from lab.tiny_race import liar, workload
 
 NAMES = ["a", "b", "c", "d", "e"]

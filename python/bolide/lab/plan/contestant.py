@@ -2,7 +2,7 @@
 
 A file says how the server is obtained ([setup]), which files it needs beside itself ([files]) and
 how each of its contestants is started. Texts hold placeholders such as {port}; see PLACEHOLDERS.
-This module reads and checks; `setup.py` makes environments, `race.py` starts.
+This module reads and checks; `environments.py` installs, `race.py` starts.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from typing import Literal
 import msgspec
 
 from bolide.errors import ConfigError
-
-FOLDER = Path(__file__).parent / "contestants"
-APPS = FOLDER / "apps"
+from bolide.lab.folders import CONTESTANTS
 
 PLACEHOLDERS = {
     "python": "interpreter of the contestant's environment",
@@ -175,7 +173,7 @@ def read_file(path: Path) -> list[Contestant]:
     return contestants
 
 
-def read_all(folders: Iterable[Path] = (FOLDER,)) -> dict[str, Contestant]:
+def read_all(folders: Iterable[Path] = (CONTESTANTS,)) -> dict[str, Contestant]:
     """Read every contestant, by name.
 
     Raises:

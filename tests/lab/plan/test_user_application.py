@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.lab import guest
-from bolide.lab.launch import Guest
+from bolide.lab.plan import user_application
+from bolide.lab.plan.user_application import UserApplication
 
 
 @pytest.fixture
@@ -31,13 +31,13 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_the_interface_is_found_out(source: str, interface: str, module: Path) -> None:
     module.write_text(source)
-    found = guest.application("mine", None)
-    assert found == Guest(app="mine:app", interface=interface, folder=module.parent)
+    found = user_application.find("mine", None)
+    assert found == UserApplication(app="mine:app", interface=interface, folder=module.parent)
 
 
 def test_an_attribute_of_an_attribute(module: Path) -> None:
     module.write_text("class A:\n def app(environ, start_response): ...")
-    assert guest.application("mine:A.app", None).app == "mine:A.app"
+    assert user_application.find("mine:A.app", None).app == "mine:A.app"
 
 
 NOISE = """
@@ -52,12 +52,12 @@ def app(environ, start_response): ...
 
 def test_what_a_module_prints_starts_and_leaves_behind_does_not_count(module: Path) -> None:
     module.write_text(NOISE)
-    assert guest.application("mine", None).interface == "wsgi"
+    assert user_application.find("mine", None).interface == "wsgi"
 
 
 def test_what_is_said_counts(module: Path) -> None:
     module.write_text("app = 5")
-    assert guest.application("mine", "asgi").interface == "asgi"
+    assert user_application.find("mine", "asgi").interface == "asgi"
 
 
 @pytest.mark.parametrize(
@@ -103,12 +103,12 @@ def test_what_is_said_counts(module: Path) -> None:
 def test_what_is_none_is_one_line(text: str, source: str, message: str, module: Path) -> None:
     module.write_text(source)
     with pytest.raises(ConfigError) as caught:
-        guest.application(text, None)
+        user_application.find(text, None)
     assert str(caught.value) == message
 
 
 def test_one_that_takes_too_long_is_ended(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guest, "IMPORT_S_MAX", 0.3)
+    monkeypatch.setattr(user_application, "IMPORT_S_MAX", 0.3)
     module.write_text("import time\ntime.sleep(60)")
     with pytest.raises(ConfigError, match=r"importing mine takes more than 0\.3 s"):
-        guest.application("mine", None)
+        user_application.find("mine", None)
