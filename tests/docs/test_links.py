@@ -60,3 +60,14 @@ def test_a_page_begins_with_whom_it_is_for(name: str) -> None:
     title, _, text = (ROOT / name).read_text().partition("\n\n")
     assert title.startswith("# ")
     assert FOR_WHOM.match(text), text[:80]
+
+
+def test_proofs_exist() -> None:
+    page = (ROOT / "docs/behaviour.md").read_text()
+    names = set(re.findall(r"`([a-z][a-z0-9_]{8,})`", page))
+    files = set(re.findall(r"`([\w/.]+\.(?:rs|py|toml))`", page))
+    sources = listed("crates", "tests", "vectors")
+    text = "\n".join((ROOT / name).read_text(errors="replace") for name in sources)
+    assert len(names) > 50 and len(files) > 20
+    assert not [name for name in sorted(names) if not re.search(rf"\b{name}\b", text)]
+    assert not [name for name in sorted(files) if not any(each.endswith(name) for each in sources)]
