@@ -9,6 +9,7 @@ else
 VENV := .venv-$(patsubst python%,%,$(notdir $(PYTHON)))
 endif
 BIN := $(VENV)/bin
+RELEASE := .venv-release$(patsubst .venv%,%,$(VENV))
 DEPS := $(VENV)/.deps
 CORE := $(VENV)/.core-$(PROFILE)
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
@@ -23,7 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fix bench race compat suites applications docs site wheel needs lint
+.PHONY: help setup run test check fix bench race compat suites applications docs site wheel wheels needs lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,8 +84,14 @@ site: $(SITE)/.deps ## Build the documentation into target/site; a broken link i
 	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --quiet --config-file site/mkdocs.yml
 	@echo target/site/index.html
 
-wheel: $(DEPS) ## Build a wheel into dist/
-	$(BIN)/maturin build --release --strip --out dist
+wheel: $(RELEASE)/.deps ## Build the sdist and a wheel for this machine and interpreter into dist/
+	$(RELEASE)/bin/python release/wheels.py --here $(RELEASED)
+
+wheels: $(RELEASE)/.deps $(DEPS) ## Build the sdist and all wheels into dist/; test those that can run here
+	@rm -f dist/bolide-*
+	$(RELEASE)/bin/python release/wheels.py $(RELEASED)
+	$(RELEASE)/bin/twine check --strict dist/*
+	BOLIDE_WHEELS=dist BOLIDE_SDIST=$$(echo dist/*.tar.gz) $(BIN)/python -m pytest tests/release
 
 needs:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
@@ -106,6 +113,12 @@ $(SITE)/.deps: pyproject.toml
 	@test -x $(SITE)/bin/python || $(PYTHON) -m venv $(SITE)
 	$(SITE)/bin/python -m pip install --upgrade 'pip>=25.1'
 	$(SITE)/bin/python -m pip install --group site
+	@touch $@
+
+$(RELEASE)/.deps: pyproject.toml | needs
+	@test -x $(RELEASE)/bin/python || $(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --upgrade 'pip>=25.1'
+	$(RELEASE)/bin/python -m pip install --group release
 	@touch $@
 
 $(CORE): $(SOURCES) $(DEPS)

@@ -1,0 +1,188 @@
+"""Builds the source distribution, and from nothing but that a wheel for each target and Python.
+
+zig, which comes as a Python package, compiles and links for every target, so that a machine of one
+kind makes all wheels; `rustup target add` gets the standard libraries that are missing. Each wheel
+is inspected (`inspection.py`). tests/release/test_wheels.py runs those that can run here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import inspection
+import links
+
+ROOT = Path(__file__).parents[1]
+WORK = ROOT / "target" / "release-sources"
+PYTHON = re.compile(r"Programming Language :: Python :: (3\.\d+)")
+
+STEERING = ("PYO3_", "VIRTUAL_ENV")
+"""Variables of the Makefile that name one interpreter, where each wheel has its own."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One kind of machine that a wheel is for."""
+
+    machine: str
+    libc: str
+    policy: str
+
+    @property
+    def name(self) -> str:
+        """What Rust calls it."""
+        return f"{self.machine}-unknown-linux-{self.libc}"
+
+
+TARGETS = [
+    Target(machine, libc, policy)
+    for libc, policy in (("gnu", "manylinux_2_17"), ("musl", "musllinux_1_2"))
+    for machine in ("x86_64", "aarch64")
+]
+
+
+def main() -> int:
+    """Build what the command line asks for; return how many wheels are wrong, as an exit code."""
+    arguments = parse()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    targets = [each for each in TARGETS if each.name in arguments.target]
+    sources = build_sources(arguments.out, arguments.repository, arguments.tag)
+    modules = {each.relative_to(sources / "python") for each in files_of(sources / "python")}
+    is_wrong = False
+    for target in targets:
+        add_to_rust(target)
+        for wheel in build(sources, target, arguments.python, arguments.out):
+            expected = inspection.Expected(
+                machine=target.machine,
+                libc=target.libc,
+                policy=target.policy,
+                modules=frozenset(each.as_posix() for each in modules),
+                secrets=(str(Path.home()), str(ROOT)),
+                is_release=bool(arguments.repository),
+            )
+            wrong = inspection.inspect(wheel, expected)
+            is_wrong = is_wrong or bool(wrong)
+            print(wheel.name, "is right" if not wrong else "is WRONG:", flush=True)
+            print(*(f"  {each}\n" for each in wrong), sep="", end="", flush=True)
+    return int(is_wrong)
+
+
+def parse() -> argparse.Namespace:
+    """Read the command line."""
+    pythons = supported_pythons()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="[dist]")
+    parser.add_argument(
+        "--target", action="append", choices=[each.name for each in TARGETS], help="[all]"
+    )
+    parser.add_argument("--python", action="append", choices=pythons, help="[all supported]")
+    parser.add_argument(
+        "--here", action="store_true", help="only for this interpreter on this machine"
+    )
+    parser.add_argument("--sdist", action="store_true", help="the source distribution only")
+    parser.add_argument("--repository", default="", help="address of the web pages (links.py)")
+    parser.add_argument("--tag", default="", help="the release's tag, with --repository")
+    arguments = parser.parse_args()
+    if bool(arguments.repository) != bool(arguments.tag):
+        parser.error("--repository and --tag go together")
+    arguments.out = arguments.out.resolve()
+    if arguments.here:
+        arguments.python = [f"3.{sys.version_info.minor}"]
+        libc = "gnu" if platform.libc_ver()[0] == "glibc" else "musl"
+        arguments.target = [f"{platform.machine()}-unknown-linux-{libc}"]
+    arguments.python = arguments.python or pythons
+    arguments.target = arguments.target or [each.name for each in TARGETS]
+    if arguments.sdist:
+        arguments.target = []
+    return arguments
+
+
+def supported_pythons() -> list[str]:
+    """Return the versions that pyproject.toml's classifiers name."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found = [PYTHON.fullmatch(each) for each in project["classifiers"]]
+    return [each[1] for each in found if each]
+
+
+def build_sources(out: Path, repository: str, tag: str) -> Path:
+    """Build the source distribution; return the folder where it is unpacked, of the same files."""
+    shutil.rmtree(WORK, ignore_errors=True)
+    tree = WORK / "tree"
+    listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", cwd=ROOT)
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tree / name)
+    if repository:
+        links.apply(tree, repository.rstrip("/"), tag)
+    maturin("sdist", "--out", str(WORK), cwd=tree)
+    (archive,) = WORK.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        opened.extractall(WORK, filter="data")
+    sources = WORK / archive.name.removesuffix(".tar.gz")
+    for path in files_of(sources):
+        os.utime(path)  # all have one constant time in it, by which cargo would see no change
+    shutil.copyfile(archive, out / archive.name)
+    return sources
+
+
+def build(sources: Path, target: Target, pythons: list[str], out: Path) -> list[Path]:
+    """Build a target's wheels; return them."""
+    before = {path: path.stat().st_mtime_ns for path in out.glob("*.whl")}
+    wanted = [word for each in pythons for word in ("--interpreter", each)]
+    compatibility = ["--zig", "--target", target.name, "--compatibility", target.policy]
+    maturin(
+        *("build", "--release", "--strip", "--locked", "--out", str(out)),
+        *(*compatibility, *wanted),
+        cwd=sources,
+    )
+    return [
+        path for path in sorted(out.glob("*.whl")) if before.get(path) != path.stat().st_mtime_ns
+    ]
+
+
+def add_to_rust(target: Target) -> None:
+    """Install a target's standard library, if rustup is here and has not done so yet."""
+    if shutil.which("rustup") is None:
+        return
+    installed = run("rustup", "target", "list", "--installed", cwd=ROOT).split()
+    if target.name not in installed:
+        run("rustup", "target", "add", target.name, cwd=ROOT)
+
+
+def maturin(*words: str, cwd: Path) -> None:
+    """Run maturin in a copy of the sources, with the checkout's folder for what cargo builds."""
+    cargo = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))
+    env = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(STEERING)},
+        # zig is found as a module of the first python3
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "CARGO_TARGET_DIR": str(ROOT / "target"),
+        "RUSTFLAGS": f"--remap-path-prefix={cargo}=/cargo --remap-path-prefix={cwd}=/bolide",
+    }
+    command = [sys.executable, "-m", "maturin", *words]
+    subprocess.run(command, cwd=cwd, env=env, check=True)
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Return the files below a folder."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def run(*command: str, cwd: Path) -> str:
+    """Run a command; return what it writes."""
+    return subprocess.run(command, cwd=cwd, check=True, text=True, stdout=subprocess.PIPE).stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())

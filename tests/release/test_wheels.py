@@ -1,0 +1,221 @@
+"""Installs wheels into empty environments, and uses them as somebody does who has nothing else.
+
+BOLIDE_WHEELS names a folder of wheels, as `make wheels` writes it: each is tested for which an
+interpreter is here. Without it, one is built for the interpreter of the tests. BOLIDE_SDIST names a
+source distribution, which is built in an empty folder.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WHEELS = os.environ.get("BOLIDE_WHEELS")
+SDIST = os.environ.get("BOLIDE_SDIST")
+SUFFIX = "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))"
+SERVING = re.compile(r"serving \S+ on (http://\S+) ")
+START_S_MAX = 20
+APPLICATIONS = {
+    "native": """
+from bolide import App
+app = App()
+@app.get("/")
+async def index(request):
+    return "Hello"
+""",
+    "asgi": """
+async def app(scope, receive, send):
+    assert scope["type"] == "http"
+    headers = [(b"content-type", b"text/plain"), (b"content-length", b"5")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"Hello"})
+""",
+    "wsgi": """
+def app(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "5")])
+    return [b"Hello"]
+""",
+}
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def empty_environ() -> dict[str, str]:
+    """Return the variables without what steers Python or Bolide, and without the checkout's."""
+    own = ("BOLIDE_", "PYTHON", "VIRTUAL_ENV", "PYO3_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(own)}
+
+
+def interpreter(version: str) -> str | None:
+    """Find CPython of a version like 3.12: this one, on the PATH, or pyenv's."""
+    if version == f"3.{sys.version_info.minor}":
+        return sys.executable
+    candidates = [shutil.which(f"python{version}")]
+    if pyenv := shutil.which("pyenv"):
+        root = subprocess.run([pyenv, "root"], capture_output=True, text=True, check=True)
+        found = Path(root.stdout.strip(), "versions").glob(f"{version}.*/bin/python{version}")
+        candidates += sorted(map(str, found))
+    for each in filter(None, candidates):
+        if subprocess.run([each, "-c", ""], capture_output=True).returncode == 0:
+            return each
+    return None
+
+
+def runnable(wheel: Path) -> str:
+    """Return the interpreter that a wheel is for, or skip the test."""
+    version = re.sub(r".*-cp3(\d+)-.*", r"3.\1", wheel.name)
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"no Python {version} on this machine")
+    ends = subprocess.run([python, "-c", SUFFIX], capture_output=True, text=True, check=True)
+    names = subprocess.run(
+        [sys.executable, "-m", "zipfile", "-l", wheel], capture_output=True, text=True, check=True
+    )
+    if f"bolide/_core{ends.stdout.strip()}" not in names.stdout:
+        pytest.skip(f"Python {version} here is for another kind of machine")
+    return python
+
+
+def install(python: str, thing: Path, folder: Path) -> Path:
+    """Install a wheel or a source distribution into an empty environment; return its programs."""
+    environ = empty_environ()
+    subprocess.run([python, "-m", "venv", folder], check=True, env=environ)
+    words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", thing]
+    subprocess.run([folder / "bin/python", *words], check=True, env=environ, cwd=folder)
+    return folder / "bin"
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build a wheel for this interpreter, in the profile whose parts are there already."""
+    out = tmp_path_factory.mktemp("wheel")
+    words = ["build", "--quiet", "--profile", "dev", "--compatibility", "linux", "--out", out]
+    command = [sys.executable, "-m", "maturin", *words, "--interpreter", sys.executable]
+    subprocess.run(command, cwd=ROOT, check=True)
+    (wheel,) = out.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(
+    scope="module",
+    params=sorted(Path(WHEELS).resolve().glob("*.whl")) if WHEELS else [None],
+    ids=lambda path: path.name.split("-", 2)[2].removesuffix(".whl") if path else "built",
+)
+def programs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """Give the folder of programs of an environment in which only a wheel was installed."""
+    wheel = request.param or request.getfixturevalue("built")
+    python = runnable(wheel)
+    yield install(python, wheel, tmp_path_factory.mktemp("environment"))
+
+
+def ran(programs: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the installed command outside of any checkout."""
+    return subprocess.run(
+        [programs / "bolide", *words],
+        cwd=programs,
+        env=empty_environ(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def serve(programs: Path, application: Path) -> tuple[subprocess.Popen[bytes], str]:
+    """Start the installed server; return the process and its address."""
+    process = subprocess.Popen(
+        [programs / "bolide", "serve", application, "--port", "0", "--workers", "2"],
+        cwd=application.parent,
+        env=empty_environ(),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+    )
+    assert process.stderr is not None
+    written, until = b"", time.monotonic() + START_S_MAX
+    while not (match := SERVING.search(written.decode())):
+        ready, _, _ = select.select([process.stderr], [], [], max(0, until - time.monotonic()))
+        part = process.stderr.read(4096) if ready else b""
+        if not part:
+            process.kill()
+            pytest.fail(f"does not serve: {written.decode()}")
+        written += part
+    return process, match[1]
+
+
+def get(url: str) -> tuple[int, bytes]:
+    """Request the root of a server; return status and content."""
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
+    try:
+        connection.request("GET", "/")
+        reply = connection.getresponse()
+        return reply.status, reply.read()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("interface", APPLICATIONS)
+def test_serves_every_interface_and_loads_it(
+    programs: Path, interface: str, tmp_path: Path
+) -> None:
+    application = tmp_path / f"{interface}.py"
+    application.write_text(APPLICATIONS[interface])
+    process, url = serve(programs, application)
+    try:
+        assert get(url) == (200, b"Hello")
+        load = ran(
+            programs, "load", url, "-n", "500", "-c", "4", "--expect-body", "Hello", "--json"
+        )
+        assert load.returncode == 0, load.stderr
+        report = json.loads(load.stdout)
+        assert (report["ok"], report["failed"], report["statuses"]) == (500, 0, {"200": 500})
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
+    finally:
+        process.kill()
+        process.communicate(timeout=20)
+
+
+def test_names_its_version_and_needs_nothing_else(programs: Path) -> None:
+    version = re.search(r'^version = "(.+)"$', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)
+    assert version is not None
+    assert ran(programs, "--version").stdout == f"bolide {version[1]}\n"
+    checked = subprocess.run(
+        [programs / "python", "-m", "pip", "check"], capture_output=True, text=True
+    )
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_a_race_without_the_extra_names_what_to_install(programs: Path) -> None:
+    race = ran(programs, "race", "pipelining")
+    assert (race.returncode, race.stdout) == (2, "")
+    assert race.stderr == "bolide: error: rich is missing; pip install 'bolide[lab]'\n"
+
+
+@pytest.mark.skipif(not SDIST, reason="BOLIDE_SDIST names no source distribution")
+def test_the_source_distribution_builds_from_its_own_files(tmp_path: Path) -> None:
+    """Pip unpacks it into an empty folder, and built in an environment of its own."""
+    programs = install(sys.executable, Path(SDIST or "").resolve(), tmp_path / "environment")
+    application = tmp_path / "native.py"
+    application.write_text(APPLICATIONS["native"])
+    process, url = serve(programs, application)
+    try:
+        assert get(url) == (200, b"Hello")
+    finally:
+        process.kill()
+        process.communicate(timeout=20)
