@@ -14,7 +14,6 @@ from typing import Protocol
 import msgspec
 
 from bolide.errors import ConfigError
-from bolide.lab import trial
 from bolide.lab.plan import contestant as contestants
 from bolide.lab.plan import environments
 from bolide.lab.plan.contestant import Contestant, fits
@@ -24,6 +23,7 @@ from bolide.lab.record import machine, redaction, resume, schema
 from bolide.lab.record.journal import Journal, read
 from bolide.lab.record.schema import Study, Trial
 from bolide.lab.tools import find
+from bolide.lab.trial import trial
 
 DESCRIPTORS_SPARE = 200
 DESCRIPTORS_MIN = 65_536

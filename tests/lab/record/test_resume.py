@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.lab import race, trial
+from bolide.lab import race
 from bolide.lab.plan import environments
 from bolide.lab.plan.environments import Status
 from bolide.lab.plan.schedule import Slot
 from bolide.lab.record import journal, machine, schema
 from bolide.lab.record.schema import Trial
+from bolide.lab.trial import trial
 from lab.tiny_race import CPU, Silent, among, liar, options, renamed, study, trials_of
 
 

@@ -12,8 +12,8 @@ from bolide.lab.folders import APPS, USER_PACKAGES
 from bolide.lab.plan import environments
 from bolide.lab.plan.contestant import Contestant, fill
 from bolide.lab.plan.user_application import UserApplication
-from bolide.lab.process import Process
 from bolide.lab.record.schema import Workload
+from bolide.lab.trial.process import Process
 
 
 @dataclass(frozen=True)

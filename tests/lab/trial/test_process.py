@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from bolide.lab.process import Process, free_port
+from bolide.lab.trial.process import Process, free_port
 from lab.tiny_race import CPU, LIAR, processes_with
 
 STARTER = """\
 import os
 import sys
 from pathlib import Path
-from bolide.lab.process import Process
+from bolide.lab.trial.process import Process
 liar, way, port, folder = sys.argv[1:]
 process = Process([sys.executable, liar, way, "127.0.0.1", port], folder=Path(folder),
                   cpus=[min(os.sched_getaffinity(0))], log=Path(folder) / "log", variables={})

@@ -14,18 +14,18 @@ from typing import Any
 
 import msgspec
 
-from bolide.lab.launch import Place, start
 from bolide.lab.plan.schedule import Slot
 from bolide.lab.plan.study import load_of
 from bolide.lab.plan.user_application import UserApplication
-from bolide.lab.process import NotReadyError, Process, free_port
 from bolide.lab.record.machine import Counters, local_ports, now
 from bolide.lab.record.redaction import TRIAL_PREFIX, redacted
 from bolide.lab.record.schema import Failure, GeneratorUse, ServerUse, Trial, Workload
-from bolide.lab.sampler import INTERVAL_S, ServerSampler, ThreadSampler
 from bolide.lab.tools import Load, Reading, ToolError, find
-from bolide.lab.verdict import Observation, judge
-from bolide.lab.verify import Proof, WrongAnswerError, verify
+from bolide.lab.trial.launch import Place, start
+from bolide.lab.trial.process import NotReadyError, Process, free_port
+from bolide.lab.trial.sampler import INTERVAL_S, ServerSampler, ThreadSampler
+from bolide.lab.trial.verdict import Observation, judge
+from bolide.lab.trial.verify import Proof, WrongAnswerError, verify
 
 HOST = "127.0.0.1"
 WARM_UP_CONNECTIONS_MAX = 100

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bolide.lab.launch import Place, start
-from bolide.lab.process import NotReadyError, free_port
-from bolide.lab.verify import (
+from bolide.lab.trial.launch import Place, start
+from bolide.lab.trial.process import NotReadyError, free_port
+from bolide.lab.trial.verify import (
     CLOSING_S,
     UNASKED_S,
     Proof,
@@ -77,14 +77,14 @@ def test_a_status_is_three_digits(status: str) -> None:
 def test_an_answer_without_an_end_comes_to_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bolide.lab.verify.CONNECTION_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("bolide.lab.trial.verify.CONNECTION_BYTES_MAX", 1 << 20)
     with pytest.raises(WrongAnswerError, match="more than 1 MiB without an end") as caught:
         proved("never-ends", tmp_path)
     assert caught.value.kind == "endless"
 
 
 def test_an_answer_must_be_whole_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bolide.lab.verify.PATIENCE_S", 0.5)
+    monkeypatch.setattr("bolide.lab.trial.verify.PATIENCE_S", 0.5)
     with pytest.raises(WrongAnswerError, match=r"no answer within 0\.5 s") as caught:
         proved("drips", tmp_path)
     assert caught.value.kind == "no_answer"
@@ -99,7 +99,7 @@ def test_without_an_expected_content_each_answer_is_like_the_first(tmp_path: Pat
 def test_one_that_does_not_close_is_remarked_upon_and_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bolide.lab.verify.PATIENCE_S", 60.0)
+    monkeypatch.setattr("bolide.lab.trial.verify.PATIENCE_S", 60.0)
     assert CLOSING_S + UNASKED_S < 1.0
     started = time.monotonic()
     proof = proved("keeps-open", tmp_path)
@@ -117,7 +117,7 @@ def test_one_that_dies_of_a_request_to_close_is_never_sent_one(tmp_path: Path) -
 def test_pipelined_requests_are_answered_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bolide.lab.verify.PATIENCE_S", 0.5)
+    monkeypatch.setattr("bolide.lab.trial.verify.PATIENCE_S", 0.5)
     with pytest.raises(WrongAnswerError, match="no answer within 0.5 s") as caught:
         proved("first-only", tmp_path, pipeline_depth=2)
     assert caught.value.kind == "no_answer"

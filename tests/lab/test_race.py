@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.lab import race, trial, verify
+from bolide.lab import race
 from bolide.lab.folders import cache_folder
 from bolide.lab.plan import contestant, environments
 from bolide.lab.plan.contestant import Setup
@@ -20,6 +20,7 @@ from bolide.lab.plan.schedule import Slot
 from bolide.lab.record import journal, schema
 from bolide.lab.record.schema import Machine, Study, Trial
 from bolide.lab.tools import find
+from bolide.lab.trial import trial, verify
 from lab.tiny_race import (
     CPU,
     LIAR,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bolide.lab.record.schema import GeneratorUse, KernelDelta, ServerUse
-from bolide.lab.verdict import Observation, judge
+from bolide.lab.trial.verdict import Observation, judge
 from lab.tiny_race import workload
 
 LOAD = ("connections", "pipeline_depth", "is_persistent", "duration_s", "rate_per_s")

@@ -44,7 +44,7 @@ except KeyboardInterrupt:  # as the command does with one that comes later still
     sys.exit(130)
 sys.exit(0 if is_whole else 130)
 """
-TESTS = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[1]
 
 
 def _wait(condition: Callable[[], object]) -> None:

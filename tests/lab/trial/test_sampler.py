@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bolide.lab import sampler
 from bolide.lab.record.schema import GeneratorUse, ServerUse
-from bolide.lab.sampler import ServerSampler, ThreadSampler
+from bolide.lab.trial import sampler
+from bolide.lab.trial.sampler import ServerSampler, ThreadSampler
 
 WORKER = """\
 import queue, sys, threading, time
@@ -257,7 +257,7 @@ def test_the_busiest_thread_is_told(start: Start, monkeypatch: pytest.MonkeyPatc
     """Of two threads, by a clock of the test's own."""
     worker = start()
     now_s = 100.0
-    monkeypatch.setattr("bolide.lab.sampler.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("bolide.lab.trial.sampler.time.monotonic", lambda: now_s)
     threads = ThreadSampler(lambda: [worker.pid])
     threads.look()
     worker("burn", 0.1)
@@ -278,7 +278,7 @@ def test_a_thread_that_was_hardly_seen_has_no_share(
 ) -> None:
     worker = start()
     now_s = 100.0
-    monkeypatch.setattr("bolide.lab.sampler.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("bolide.lab.trial.sampler.time.monotonic", lambda: now_s)
     threads = ThreadSampler(lambda: [worker.pid])
     threads.look()
     assert threads.busiest_share() is None

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from bolide.lab import guard
+from bolide.lab.trial import guard
 
 READY_S_MAX = 20.0
 END_S_MAX = guard.PATIENCE_S + 10.0

@@ -1,0 +1,1 @@
+"""One trial of a race: the server is started, verified, loaded, watched and ended."""
