@@ -1,4 +1,4 @@
-//! Hands the interpreter's properties (which version, with or without a GIL) to `cfg`.
+//! Passes the interpreter's properties (version, with or without a GIL) to `cfg`.
 
 fn main() {
     pyo3_build_config::use_pyo3_cfgs();

@@ -30,5 +30,5 @@ def test_truncated_file_is_a_warning_with_its_name(
     name = re.escape(path.replace("\n", "\\n"))
     server.wait_line(
         rf"WARN.* the file {name} ended [1-9][0-9]* bytes too early, or could not be read; "
-        r"it has 1000 bytes: its response is cut"
+        r"it has 1000 bytes: its response is truncated"
     )

@@ -1,4 +1,4 @@
-//! The time, read once per event and then only looked at.
+//! The time, read once per event and stored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Monotonic milliseconds and wall-clock seconds as of the last reading.
 ///
-/// The kernel's coarse clocks are read (no counter access, a few nanoseconds): their grain of some milliseconds is far below every timeout.
+/// It reads the kernel's coarse clocks, which take a few nanoseconds: their resolution of some milliseconds is far below every timeout.
 #[derive(Clone, Debug)]
 pub struct Clock {
     now_ms: u64,
@@ -18,7 +18,7 @@ pub struct Clock {
 #[derive(Clone, Debug)]
 enum Source {
     Kernel,
-    /// Milliseconds, set by somebody else.
+    /// Milliseconds, set by the owner.
     Manual(Arc<AtomicU64>),
 }
 
@@ -48,7 +48,7 @@ impl Clock {
         Clock::of(Source::Kernel)
     }
 
-    /// A clock that shows what `now_ms` holds, also as the time since 1970: for tests that decide what time it is.
+    /// A clock that shows `now_ms`, also as the time since 1970: for tests that control the time.
     pub fn manual(now_ms: Arc<AtomicU64>) -> Clock {
         Clock::of(Source::Manual(now_ms))
     }
@@ -61,7 +61,7 @@ impl Clock {
         }
     }
 
-    /// Reads both clocks. True when the wall-clock second changed (then a rendered date is stale).
+    /// Reads both clocks. Returns true if the wall-clock second changed (a rendered date is stale then).
     pub fn refresh(&mut self) -> bool {
         self.tick();
         let unix_s = self.source.unix_s();
@@ -70,14 +70,14 @@ impl Clock {
         changed
     }
 
-    /// Reads the monotonic clock. Gives what [`Clock::now_ms`] shows from now on.
+    /// Reads the monotonic clock. Returns the new value of [`Clock::now_ms`].
     #[inline]
     pub fn tick(&mut self) -> u64 {
         self.now_ms = self.source.now_ms();
         self.now_ms
     }
 
-    /// What [`Clock::now_ms`] of a clock of the kernel's would be after a reading now.
+    /// What [`Clock::now_ms`] of a kernel clock would be after a reading now.
     #[inline]
     pub fn tick_ms() -> u64 {
         Source::Kernel.now_ms()

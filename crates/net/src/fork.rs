@@ -1,10 +1,10 @@
-//! Whether this process has forked since it serves: a child's copies of descriptors outlive ours, so that closing a socket neither ends
-//! its connection nor takes it out of an epoll set.
+//! Whether this process has forked since it serves. A child's copies of descriptors outlive ours, so closing a socket neither ends its
+//! connection nor removes it from an epoll set.
 //!
-//! A child that is made by `vfork` or `posix_spawn` (as `subprocess` does) is not noticed, and need not be: its copies end when it
+//! A child created by `vfork` or `posix_spawn` (as `subprocess` does) is not detected, and need not be: its copies are closed when it
 //! executes its program.
 //!
-//! With `unsafe`: neither the standard library nor `rustix` has this.
+//! With `unsafe`: neither the standard library nor `rustix` provides this.
 #![allow(unsafe_code)]
 
 use std::sync::Once;
@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static HAS_FORKED: AtomicBool = AtomicBool::new(false);
 static WATCH: Once = Once::new();
 
-/// Notes every fork of this process from now on. Only the first call does anything.
+/// Records every fork of this process from now on. Only the first call has an effect.
 pub fn watch_forks() {
     WATCH.call_once(|| {
         // SAFETY: the handlers only store to an atomic, which fork allows in both processes, and they live as long as the process.
         let failure = unsafe { libc::pthread_atfork(Some(before), None, Some(in_child)) };
         if failure != 0 {
-            // Nothing will be noted: as if it had.
+            // No fork will be recorded: assume one.
             HAS_FORKED.store(true, Ordering::Relaxed);
         }
     });

@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Writes a line, if somebody reads: it never waits.
+/// Writes a line if that is possible without waiting.
 pub fn report(line: &str) {
     let error = io::stderr();
     let mut watched = [PollFd::new(&error, PollFlags::OUT)];
@@ -13,7 +13,7 @@ pub fn report(line: &str) {
         tv_nsec: 0,
     };
     if poll(&mut watched, Some(&now)).is_ok_and(|ready| ready > 0) {
-        // There is nowhere else to say it.
+        // A failure cannot be reported anywhere else.
         let _ = rustix::io::write(&error, format!("bolide: {line}\n").as_bytes());
     }
 }

@@ -1,8 +1,8 @@
 //! The reactor's parts: readiness, time, deadlines, listeners and transports.
 //!
 //! This crate deals with descriptors and bytes, and knows neither HTTP nor Python. Every system call goes through `rustix`; `unsafe` is
-//! needed only in `sys.rs`, `sigpipe.rs`, `fork.rs`, and in `shared.rs` for memory that processes share. Read [`poller`] first: a backend for another kernel is one
-//! more file with the same six functions.
+//! needed only in `sys.rs`, `sigpipe.rs`, `fork.rs`, and in `shared.rs` for memory that processes share. Read [`poller`] first: a backend
+//! for another kernel is one more file with the same six functions.
 
 mod clock;
 mod fork;

@@ -1,6 +1,6 @@
-//! Ends this process after the one that it belongs to has ended, if it does not end by itself.
+//! Ends this process after its parent process has ended, if it does not end by itself.
 //!
-//! It belongs to whoever holds the other end of a pipe. A process that hangs, in a handler or for the interpreter's lock, would otherwise stay
+//! The parent holds the other end of a pipe. Otherwise a process that hangs, in a handler or waiting for the interpreter's lock, would stay
 //! and accept connections for ever.
 
 use std::io;
@@ -14,16 +14,16 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use crate::last_resort::report;
 
-/// Watches the reading end of a pipe that nobody writes to, on a thread of its own. `grace` after its end the process is killed.
+/// Watches the reading end of a pipe that is never written to, in a thread. `grace` after its end the process is killed.
 ///
 /// # Errors
-/// When there can be no other thread.
+/// If the thread cannot be started.
 pub fn follow(pipe: OwnedFd, grace: Duration) -> io::Result<()> {
     let watch = move || {
         if wait_for_end(&pipe).is_ok() {
             thread::sleep(grace);
             report("the supervisor has ended, and this worker has not: ending it");
-            // Nothing of the process is asked any more: it may hang with any lock held.
+            // Nothing in the process is relied on: it may hang with any lock held.
             let _ = kill_process(getpid(), Signal::KILL);
         }
     };

@@ -1,4 +1,4 @@
-//! Listening sockets: accepting, and where that stops for a while.
+//! Listening sockets: accepting, and when that pauses.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,26 +14,26 @@ pub struct Listener {
     socket: OwnedFd,
 }
 
-/// What one attempt to accept brought.
+/// The result of one attempt to accept.
 pub enum Accepted {
     /// A connection, in non-blocking mode.
     Connection(Transport, Peer),
     /// None is waiting.
     None,
-    /// This one failed before it was taken; others may be waiting.
+    /// This one failed before it was accepted; others may be waiting.
     Lost,
     /// The process or the system has no descriptor or memory left: try again later, not at once.
     Exhausted(io::Error),
 }
 
 impl Listener {
-    /// Takes over a socket that listens already. Its connections will send small writes at once (TCP_NODELAY is inherited).
+    /// Takes over a socket that is listening. Its connections send small writes at once (TCP_NODELAY is inherited).
     ///
     /// # Errors
-    /// When it cannot be made non-blocking.
+    /// If it cannot be made non-blocking.
     pub fn new(socket: OwnedFd) -> io::Result<Listener> {
         rustix::io::ioctl_fionbio(&socket, true)?;
-        // Fails on a UNIX socket, which has nothing of the kind.
+        // Fails on a UNIX socket, which has no such option.
         let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
         Ok(Listener { socket })
     }
@@ -51,7 +51,7 @@ impl Listener {
         }
     }
 
-    /// The address it listens on.
+    /// The local address.
     pub fn local(&self) -> Peer {
         let address = getsockname(&self.socket).ok();
         let unix = address.clone().map(SocketAddrUnix::try_from);
@@ -80,7 +80,7 @@ impl AsFd for Listener {
     }
 }
 
-/// A path for as long as the process lives: addresses are copied with each connection, and listeners are few.
+/// Keeps a path for the life of the process: addresses are copied with each connection, and listeners are few.
 fn kept(path: &str) -> &'static str {
     static PATHS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
     let mut paths = PATHS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
 //! Readiness notification: epoll behind a few functions. All epoll calls of the project are in this file.
 //!
-//! Listeners and descriptors of others are watched level-triggered: nothing can be missed. Connections may be watched edge-triggered,
-//! which saves the kernel a second look at each; who does so asks again whenever it left something unread.
+//! Listeners and foreign descriptors are watched level-triggered: no event can be missed. Connections may be watched edge-triggered, which
+//! saves the kernel a second check of each; the caller must then rearm a descriptor whenever it left something unread.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,28 +13,28 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-/// What the owner of a descriptor chose to find it again by.
+/// The owner's identifier of a descriptor.
 pub type Token = u64;
 
 /// What a descriptor is watched for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Interest {
-    /// Wake when it can be read.
+    /// Report when it can be read.
     pub read: bool,
-    /// Wake when it can be written.
+    /// Report when it can be written.
     pub write: bool,
-    /// Wake when the peer will send no more, also if nothing is read; for edge-triggered descriptors.
+    /// Report when the peer will send no more, even if nothing is read; for edge-triggered descriptors.
     pub end: bool,
 }
 
 impl Interest {
-    /// Wake for nothing but errors and hang-up, which the kernel always reports.
+    /// Report only errors and hang-up, which the kernel always reports.
     pub const NONE: Interest = Interest {
         read: false,
         write: false,
         end: false,
     };
-    /// Wake when it can be read.
+    /// Report when it can be read.
     pub const READ: Interest = Interest {
         read: true,
         write: false,
@@ -67,7 +67,7 @@ impl Interest {
 pub struct Readiness {
     /// The token it was added with.
     pub token: Token,
-    // As one word: a struct of truth values is copied bit by bit.
+    // One word: a struct of booleans is copied bit by bit.
     flags: epoll::EventFlags,
 }
 
@@ -98,16 +98,16 @@ impl Readiness {
     }
 }
 
-/// One wait's results, in room that is kept from wait to wait.
+/// The results of one wait, in memory that is reused.
 pub struct Events {
     ready: Vec<Readiness>,
 }
 
-/// Descriptors that one wait reports at most; more are reported by the next.
+/// Maximum descriptors reported by one wait; the next one reports more.
 const EVENTS_MAX: usize = 256;
 
 impl Default for Events {
-    /// No results yet, and room for those of one wait.
+    /// No results yet, and capacity for those of one wait.
     fn default() -> Events {
         Events {
             ready: Vec::with_capacity(EVENTS_MAX),
@@ -146,11 +146,11 @@ impl From<&epoll::Event> for Readiness {
 /// One epoll set.
 pub struct Poller {
     epoll: OwnedFd,
-    /// Makes the set itself readable when a deadline is near, for a reactor that is waited for by somebody else's loop.
+    /// Makes the set itself readable when a deadline is near, for a reactor whose set a foreign event loop watches.
     alarm: OnceLock<OwnedFd>,
 }
 
-/// The token of the alarm; its readiness says nothing but that the wait is over.
+/// The token of the alarm; its readiness only means that the wait is over.
 const ALARM: Token = Token::MAX;
 
 /// What disarms the alarm.
@@ -163,7 +163,7 @@ impl Poller {
     /// An empty set.
     ///
     /// # Errors
-    /// When the process or the system has no descriptor left.
+    /// If the process or the system has no descriptor left.
     pub fn new() -> io::Result<Poller> {
         Ok(Poller {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
@@ -174,7 +174,7 @@ impl Poller {
     /// Watches `source`.
     ///
     /// # Errors
-    /// When it is watched already, cannot be watched (a plain file), or the system's limit of watches is reached.
+    /// If it is watched already, cannot be watched (a plain file), or the system's limit of watches is reached.
     pub fn add(&self, source: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
         Ok(epoll::add(
             &self.epoll,
@@ -198,8 +198,8 @@ impl Poller {
         )?)
     }
 
-    /// Watches `source` edge-triggered: it is reported when something new happens to it, not as long as there is something to do. Saves
-    /// the kernel a second look at every descriptor that was reported.
+    /// Watches `source` edge-triggered: it is reported when something new happens, not as long as there is something to do. Saves the
+    /// kernel a second check of every reported descriptor.
     ///
     /// # Errors
     /// As [`Poller::add`].
@@ -213,10 +213,10 @@ impl Poller {
         )?)
     }
 
-    /// Changes what `source` is watched for edge-triggered. What is ready now is reported once more, also if nothing is changed.
+    /// Changes what `source` is watched for edge-triggered. What is ready now is reported once more, even if nothing is changed.
     ///
     /// # Errors
-    /// When it is not watched.
+    /// If it is not watched.
     pub fn modify_edge(
         &self,
         source: impl AsFd,
@@ -235,7 +235,7 @@ impl Poller {
     /// Changes what `source` is watched for.
     ///
     /// # Errors
-    /// When it is not watched.
+    /// If it is not watched.
     pub fn modify(&self, source: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
         Ok(epoll::modify(
             &self.epoll,
@@ -248,15 +248,15 @@ impl Poller {
     /// Stops watching `source`. Closing a descriptor does the same unless it was duplicated.
     ///
     /// # Errors
-    /// When it is not watched.
+    /// If it is not watched.
     pub fn remove(&self, source: impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.epoll, source)?)
     }
 
-    /// Makes the set readable in `wait_ms`, once (`None`: not before something else does).
+    /// Makes the set readable in `wait_ms`, once (`None`: not before another event does).
     ///
     /// # Errors
-    /// When no timer descriptor can be made.
+    /// If no timer descriptor can be created.
     pub fn set_alarm(&self, wait_ms: Option<u64>) -> io::Result<()> {
         // Zero would disarm it.
         let wait = wait_ms.map_or(NEVER, |ms| timespec(ms.max(1)));
@@ -264,11 +264,11 @@ impl Poller {
         self.arm(TimerfdTimerFlags::empty(), wait, watch)
     }
 
-    /// Ends one wait at a time of [`crate::precise_ns`] (`None`: not before something else does). A set has this kind of alarm or the
+    /// Ends one wait at a time of [`crate::precise_ns`] (`None`: not before another event does). A set has either this kind of alarm or the
     /// other.
     ///
     /// # Errors
-    /// When no timer descriptor can be made.
+    /// If no timer descriptor can be created.
     pub fn set_alarm_at(&self, at_ns: Option<u64>) -> io::Result<()> {
         let at = at_ns.map_or(NEVER, |ns| Timespec {
             tv_sec: i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX),
@@ -305,10 +305,10 @@ impl Poller {
         Ok(())
     }
 
-    /// Waits until something is ready, `timeout_ms` have passed (`None`: for ever), or a signal came (then nothing is ready).
+    /// Waits until something is ready, `timeout_ms` have passed (`None`: no limit), or a signal arrives (nothing is ready then).
     ///
     /// # Errors
-    /// When the set itself is broken; never for an interruption.
+    /// If the set itself is broken; never for an interruption.
     pub fn wait(&self, events: &mut Events, timeout_ms: Option<u64>) -> io::Result<Interrupted> {
         let timeout = timeout_ms.map(timespec);
         events.ready.clear();
@@ -332,7 +332,7 @@ fn timespec(ms: u64) -> Timespec {
     }
 }
 
-/// Whether a signal cut a wait short.
+/// Whether a signal interrupted a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interrupted(pub bool);
 
@@ -360,7 +360,7 @@ mod tests {
         for wait_ns in [0, 300_000, 3_000_000] {
             let at_ns = precise_ns() + wait_ns;
             poller.set_alarm_at(Some(at_ns)).unwrap();
-            // For ever, if the alarm were lost.
+            // This would block forever if the alarm were lost.
             poller.wait(&mut events, None).unwrap();
             assert!(precise_ns() >= at_ns);
             poller.wait(&mut events, Some(0)).unwrap();

@@ -1,30 +1,30 @@
-//! When a reactor rests: the time for what takes some milliseconds and can be put off.
+//! When a reactor is idle: the time for work that takes some milliseconds and can be postponed.
 //!
-//! Does not know what that is. A reactor that nothing has reached for a while rests. One that is hardly ever left alone for so long rests
-//! in ever shorter waits, so that light work, however steady, does not put it off for good.
+//! Does not know that work. A reactor that has had no event for a while rests. One that is hardly ever idle for that long rests in ever
+//! shorter waits, so that light but steady work does not postpone it for good.
 
 use std::time::Duration;
 
 use crate::clock::Clock;
 
-/// How long nothing must happen, after the first waits since the last rest.
+/// How long nothing must happen, for the first waits since the last rest.
 const QUIET_MS: u64 = 128;
-/// Waits that halve it ...
+/// Number of waits that halve it ...
 const WAITS_PER_HALF: u32 = 1024;
-/// ... so often: down to 32 ms, which a reactor that is busy has no wait of.
+/// ... and how often: down to 32 ms. A busy reactor has no wait of that length.
 const HALVES_MAX: u32 = 2;
 
-/// What a reactor's waits say about it.
+/// Statistics of a reactor's waits.
 #[derive(Debug, Default)]
 pub struct Rest {
-    /// Waits that something ended since the last rest. With none there is nothing to rest for.
+    /// Waits ended by an event since the last rest. Without one there is no reason to rest.
     waits: u32,
     quiet_ms: u64,
     not_before_ms: u64,
 }
 
 impl Rest {
-    /// How long a wait may last that is to end in `wait_ms` (`None`: when something happens).
+    /// The maximum duration of a wait that is to end in `wait_ms` (`None`: when something happens).
     #[inline]
     pub fn limit(&self, wait_ms: Option<u64>) -> Option<u64> {
         if self.waits == 0 {
@@ -33,8 +33,8 @@ impl Rest {
         Some(wait_ms.map_or(self.quiet_ms, |ms| ms.min(self.quiet_ms)))
     }
 
-    /// A wait is over that was to end in `wait_ms`, and in which nothing happened (`is_quiet`) or something. True when the reactor rests:
-    /// then it calls [`Rest::resume_after`].
+    /// A wait that was to end in `wait_ms` is over; `is_quiet` if nothing happened in it. Returns true if the reactor rests: it then calls
+    /// [`Rest::resume_after`].
     #[inline]
     pub fn waited(&mut self, wait_ms: Option<u64>, is_quiet: bool) -> bool {
         if is_quiet && self.limit(wait_ms) != wait_ms {
@@ -45,7 +45,7 @@ impl Rest {
         false
     }
 
-    /// The next rest comes after so long at the earliest.
+    /// Sets the minimum time until the next rest.
     pub fn resume_after(&mut self, pause: Duration) {
         let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         self.not_before_ms = Clock::tick_ms().saturating_add(pause_ms);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_ends_by_itself_is_no_rest() {
+    fn a_wait_that_ends_by_itself_is_not_a_rest() {
         let mut rest = Rest::default();
         rest.waited(None, false);
         for wait_ms in [0, 10, QUIET_MS] {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_that_comes_too_early_comes_later() {
+    fn a_rest_that_is_too_early_is_postponed() {
         let mut rest = Rest::default();
         rest.resume_after(Duration::from_secs(60));
         rest.waited(None, false);

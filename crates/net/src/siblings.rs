@@ -1,8 +1,9 @@
-//! Processes that accept from the same listening sockets, and who of them is to accept next.
+//! Processes that accept from the same listening sockets, and which of them is to accept next.
 //!
-//! Nothing is handed over: a connection waits in the listening socket until somebody accepts it, so none is lost with a process. What
-//! the processes share is how many connections each has. Who has clearly more than another *leaves* the next one and *asks* that one to
-//! take it. Who was asked and has not come in time is late (a slow call keeps it, or it has ended) and does not count until it comes.
+//! Nothing is handed over: a connection waits in the listening socket until one of them accepts it, so none is lost with a process. The
+//! processes share how many connections each has. A process with clearly more than another *leaves* the next one and *asks* that process to
+//! accept it. A process that was asked and has not responded in time is late (a slow call occupies it, or it has ended) and does not count
+//! until it does.
 
 use std::io;
 use std::sync::Arc;
@@ -12,22 +13,22 @@ use crate::poller::{Poller, Token};
 use crate::shared::{Words, shared_words};
 use crate::waker::Waker;
 
-/// Accepts nothing: it has not begun to, no longer does, or has ended.
+/// Accepts nothing: it has not started to, has stopped, or has ended.
 const ABSENT: u32 = 0;
 /// Accepts.
 const PRESENT: u32 = 1;
-/// Takes part, but can accept nothing now.
+/// Participates, but can accept nothing now.
 const FULL: u32 = 2;
 
-/// How long who was asked to accept may take to come. Longer than a short call and than a processor's turn for another process; it is what
-/// a client waits for when the one with the fewest connections is kept by a slow call.
+/// How long a process that was asked to accept may take. Longer than a short call and than a time slice of another process. A client waits
+/// this long if the process with the fewest connections is occupied by a slow call.
 pub const LATE_AFTER_MS: u64 = 10;
-/// Connections that one may have more than another before it leaves the next to that one: asking takes time too.
-const AHEAD_MAX: u32 = 1;
-/// And one for each so many that the other one has.
-const AHEAD_SHARE: u32 = 8;
+/// Surplus of connections over another process from which the next one is left to that process: asking takes time too.
+const SURPLUS_MAX: u32 = 1;
+/// Plus one for this many connections of the other process.
+const SURPLUS_SHARE: u32 = 8;
 
-/// What the processes share. It is made before they are forked.
+/// What the processes share. Created before they are forked.
 #[derive(Clone)]
 pub struct Siblings {
     words: &'static [Words],
@@ -37,19 +38,19 @@ pub struct Siblings {
 /// Whose turn it is to accept a connection that waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// Ours, as far as can be told.
+    /// Ours, as far as is known.
     Ours,
     /// That of the sibling with this index.
     Sibling(usize),
-    /// Not ours, and those that could take it do not come now: a call keeps them.
+    /// Not ours, and the processes that could take it are late: a call occupies them.
     Late,
 }
 
 impl Siblings {
-    /// Room for `count` processes, none of which accepts yet.
+    /// Shared state for `count` processes, none of which accepts yet.
     ///
     /// # Errors
-    /// When the process or the system has no memory or descriptor left.
+    /// If the process or the system has no memory or descriptor left.
     pub fn new(count: usize) -> io::Result<Siblings> {
         let wakers: io::Result<Vec<Waker>> = (0..count).map(|_| Waker::new()).collect();
         Ok(Siblings {
@@ -58,14 +59,14 @@ impl Siblings {
         })
     }
 
-    /// Says that the process in this seat has ended.
+    /// Records that the process in this seat has ended.
     pub fn clear(&self, index: usize) {
         if let Some(words) = self.words.get(index) {
             words.state.store(ABSENT, Release);
         }
     }
 
-    /// The seat of this process, which is absent there until [`Seat::take_part`]; `None` when there are fewer.
+    /// The seat of this process, which is absent until [`Seat::open`]; `None` if there are fewer.
     pub fn seat(&self, index: usize) -> Option<Seat> {
         let own = self.words.get(index)?;
         own.state.store(ABSENT, Release);
@@ -79,8 +80,8 @@ impl Siblings {
     }
 }
 
-/// One process's place among its siblings. That it is no more says nothing: a child that the application forks has a copy of it too.
-/// [`Siblings::clear`] says that the process has ended.
+/// One process's place among its siblings. Dropping it has no effect: a child that the application forks has a copy of it too.
+/// [`Siblings::clear`] records that the process has ended.
 pub struct Seat {
     siblings: Siblings,
     own: &'static Words,
@@ -88,7 +89,7 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// Lets the siblings wake who waits for `poller`, with this token, to ask it to accept. Each time is reported once.
+    /// Lets the siblings wake the thread waiting in `poller`, with this token, to ask this process to accept. Each time is reported once.
     ///
     /// # Errors
     /// As [`Poller::add`].
@@ -99,22 +100,22 @@ impl Seat {
         }
     }
 
-    /// Says that this process accepts.
-    pub fn take_part(&self) {
+    /// Records that this process accepts.
+    pub fn open(&self) {
         self.own.state.store(PRESENT, Release);
     }
 
-    /// Says that this process can accept nothing for a while.
+    /// Records that this process can accept nothing for a while.
     pub fn pause(&self) {
         self.own.state.store(FULL, Release);
     }
 
-    /// Says that this process accepts no more.
-    pub fn leave(&self) {
+    /// Records that this process accepts no more.
+    pub fn close(&self) {
         self.own.state.store(ABSENT, Release);
     }
 
-    /// Says how many connections are open here.
+    /// Records how many connections are open here.
     #[inline]
     pub fn set_open(&self, open: usize) {
         self.own
@@ -122,14 +123,14 @@ impl Seat {
             .store(u32::try_from(open).unwrap_or(u32::MAX), Relaxed);
     }
 
-    /// Whose turn it is to accept a connection that waits, when none may have more than `most`. It is ours too when all are full.
+    /// Which process is to accept a waiting connection, if none may have more than `most`. This one also if all are full.
     pub fn turn(&self, most: usize, now_ms: u64) -> Turn {
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         let own = match self.own.state.load(Relaxed) {
             FULL => u32::MAX,
             _ => self.own.open.load(Relaxed),
         };
-        if own <= AHEAD_MAX && own < most {
+        if own <= SURPLUS_MAX && own < most {
             return Turn::Ours;
         }
         let (mut least, mut are_full) = (None, true);
@@ -145,7 +146,7 @@ impl Seat {
         match least {
             _ if are_full => Turn::Ours,
             Some((open, index))
-                if own >= most || own.saturating_sub(open) > AHEAD_MAX + open / AHEAD_SHARE =>
+                if own >= most || own.saturating_sub(open) > SURPLUS_MAX + open / SURPLUS_SHARE =>
             {
                 Turn::Sibling(index)
             }
@@ -154,7 +155,7 @@ impl Seat {
         }
     }
 
-    /// Asks a sibling to accept. It need not find anything: others may have come first.
+    /// Asks a sibling to accept. It may find nothing, if another one was faster.
     ///
     /// Cost: a system call, if it has not been asked already.
     pub fn ask(&self, index: usize, now_ms: u64) {
@@ -171,17 +172,17 @@ impl Seat {
         }
     }
 
-    /// Says that this process has come, and will look for connections next.
-    pub fn come(&self) {
+    /// Acknowledges a request: this process will check for connections next.
+    pub fn acknowledge(&self) {
         self.own.asked_ms.swap(0, AcqRel);
     }
 
-    /// The others, from the next one on: so none is always the first of equals.
+    /// The others, starting with the next one, so that none is always the first of equals.
     fn others(&self) -> impl Iterator<Item = usize> {
         (self.index + 1..self.siblings.words.len()).chain(0..self.index)
     }
 
-    /// How many connections one has that takes more; `None` for who does not.
+    /// The number of connections of a process that accepts more; `None` for one that does not.
     fn room_of(&self, index: usize, most: u32) -> Option<u32> {
         let words = self.siblings.words.get(index)?;
         let open = words.open.load(Relaxed);
@@ -209,13 +210,13 @@ mod tests {
             .collect();
         for (seat, open) in seats.iter().zip(open) {
             seat.set_open(*open);
-            seat.take_part();
+            seat.open();
         }
         seats
     }
 
     #[test]
-    fn who_has_clearly_more_leaves_the_next_to_the_one_with_the_fewest() {
+    fn a_process_with_clearly_more_leaves_the_next_to_the_one_with_the_fewest() {
         let cases = [
             (vec![0, 0, 0], Turn::Ours),
             (vec![1, 0, 0], Turn::Ours),
@@ -233,62 +234,62 @@ mod tests {
     }
 
     #[test]
-    fn a_full_one_takes_only_when_all_are_full() {
+    fn a_full_process_accepts_only_when_all_are_full() {
         let all = seats(&[3, 2, 3]);
         assert_eq!(all[0].turn(3, 1), Turn::Sibling(1));
         all[1].pause();
         assert_eq!(all[0].turn(3, 1), Turn::Ours);
         assert_eq!(all[1].turn(4, 1), Turn::Sibling(2));
-        all[1].take_part();
+        all[1].open();
         all[2].ask(1, 1);
         assert_eq!(all[0].turn(3, LATE_AFTER_MS), Turn::Sibling(1));
-        // It is late, but not full: its clients wait rather than be turned away.
+        // It is late, but not full: its clients wait rather than be refused.
         assert_eq!(all[0].turn(3, 1 + LATE_AFTER_MS), Turn::Late);
         all[1].set_open(3);
         assert_eq!(all[0].turn(3, 1 + LATE_AFTER_MS), Turn::Ours);
     }
 
     #[test]
-    fn who_is_absent_or_late_does_not_count() {
+    fn an_absent_or_late_process_does_not_count() {
         let all = seats(&[5, 0, 3]);
         assert_eq!(all[0].turn(MOST, 1), Turn::Sibling(1));
         all[0].ask(1, 1);
         assert_eq!(all[0].turn(MOST, 1 + LATE_AFTER_MS), Turn::Sibling(2));
-        all[1].come();
+        all[1].acknowledge();
         assert_eq!(all[0].turn(MOST, 1 + LATE_AFTER_MS), Turn::Sibling(1));
-        all[1].leave();
+        all[1].close();
         assert_eq!(all[0].turn(MOST, 1), Turn::Sibling(2));
         all[0].siblings.clear(2);
         assert_eq!(all[0].turn(MOST, 1), Turn::Ours);
     }
 
     #[test]
-    fn whoever_is_asked_is_woken_once_until_it_comes() {
+    fn a_process_is_woken_once_until_it_acknowledges() {
         let all = seats(&[2, 0]);
         let (poller, mut events) = (Poller::new().unwrap(), Events::default());
         all[1].watch(&poller, 7).unwrap();
         for _ in 0..2 {
             all[0].ask(1, 1);
             all[0].ask(1, 2);
-            // For ever, if nobody were woken.
+            // This would block forever if it were not woken.
             poller.wait(&mut events, None).unwrap();
             assert_eq!(events.get(0).map(|event| event.token), Some(7));
             all[0].ask(1, 3);
             poller.wait(&mut events, Some(0)).unwrap();
             assert_eq!(events.iter().count(), 0);
-            all[1].come();
+            all[1].acknowledge();
         }
     }
 
     #[test]
     fn a_forked_process_and_this_one_see_the_same() {
-        // A thread stands for it: what is shared between processes is shared between threads too. tests/server/test_fairness.py forks.
+        // A thread represents it: memory shared between processes is shared between threads too. tests/server/test_fairness.py forks.
         let siblings = Siblings::new(2).unwrap();
         let (ours, theirs) = (siblings.seat(0).unwrap(), siblings.seat(1).unwrap());
         ours.set_open(9);
         std::thread::spawn(move || {
             theirs.set_open(3);
-            theirs.take_part();
+            theirs.open();
         })
         .join()
         .unwrap();

@@ -1,4 +1,4 @@
-//! What the kernel says about a socket's queue, which `rustix` has no safe form of.
+//! The kernel's state of a socket's queue, which `rustix` has no safe function for.
 
 #![allow(
     unsafe_code,
@@ -13,8 +13,8 @@ use rustix::ioctl::{Getter, Opcode, ioctl};
 /// `SIOCOUTQ` on x86, ARM and RISC-V.
 const OUTGOING_QUEUE: Opcode = 0x5411;
 
-/// Bytes that were sent on `socket` and that the peer's kernel has not acknowledged (TCP), or that its program has not read (UNIX, with
-/// the kernel's own overhead). 0 where the kernel cannot say.
+/// Bytes that were sent on `socket` and that the peer's kernel has not acknowledged (TCP), or that its program has not read (UNIX, with the
+/// kernel's own overhead). 0 if the kernel does not report it.
 ///
 /// Cost: one system call.
 pub(crate) fn unacknowledged_bytes(socket: impl AsFd) -> u64 {

@@ -1,8 +1,7 @@
 //! Deadlines: a hashed timer wheel with coarse ticks.
 //!
-//! An owner keeps its true deadline itself and sets a *reminder* here. When the reminder fires, the owner compares both, and acts or
-//! sets another reminder. So a deadline that moves with every request (keep-alive) costs nothing until its old reminder fires, once per
-//! timeout.
+//! An owner keeps its true deadline and sets a *reminder* here. When the reminder fires, the owner compares both, and acts or sets another
+//! reminder. So a deadline that moves with every request (keep-alive) costs nothing until its old reminder fires, once per timeout.
 
 /// The resolution of a deadline in milliseconds: a timeout may fire up to one tick late, never early.
 pub const TICK_MS: u64 = 128;
@@ -15,7 +14,7 @@ pub struct TimerWheel {
     /// The first tick that has not fired yet.
     next_tick: u64,
     count: usize,
-    /// No slot before this tick's holds a reminder: so that a wait need not look through them.
+    /// No earlier slot holds a reminder, so that a wait need not look through them.
     nearest_tick: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A connected socket, with the functions that TLS will have too: receive, send, what it holds back, and a close in two steps.
+//! A connected socket, with the functions that TLS will need too: receive, send, buffered bytes, and a close in two steps.
 
 use std::fs::File;
 use std::io;
@@ -28,17 +28,17 @@ pub enum Peer {
     Internet(SocketAddr),
     /// The path of a listening UNIX socket.
     Unix(&'static str),
-    /// A client on a UNIX socket, or a connection that is gone: no address worth the name.
+    /// A client on a UNIX socket, or a connection that is gone: no useful address.
     #[default]
     Local,
 }
 
-/// What one attempt to read brought.
+/// The result of one attempt to read.
 #[derive(Debug)]
 pub enum Received {
     /// That many bytes (never 0).
     Bytes(usize),
-    /// Nothing is there now.
+    /// Nothing is available now.
     Blocked,
     /// The peer ended its sending side.
     End,
@@ -46,19 +46,19 @@ pub enum Received {
     Broken(io::Error),
 }
 
-/// What one attempt to write did.
+/// The result of one attempt to write.
 #[derive(Debug)]
 pub enum Sent {
-    /// That many bytes were taken; less than given means that the socket is full.
+    /// The socket accepted that many bytes; fewer than given mean that it is full.
     Bytes(usize),
     /// The connection is broken.
     Broken(io::Error),
 }
 
-/// What one attempt to send a part of a file did.
+/// The result of one attempt to send a part of a file.
 #[derive(Debug)]
 pub enum FileSent {
-    /// That many bytes were taken (never 0). Only [`FileSent::Blocked`] means that the socket is full.
+    /// The socket accepted that many bytes (never 0). Only [`FileSent::Blocked`] means that it is full.
     Bytes(u64),
     /// The socket is full.
     Blocked,
@@ -68,27 +68,27 @@ pub enum FileSent {
     Broken(io::Error),
 }
 
-/// Bytes of a file that are read at once, where the kernel cannot send from the file itself.
+/// Bytes of a file that are read at once, if the kernel cannot send from the file itself.
 const FILE_READ_BYTES: u64 = 65_536;
 
 impl Transport {
-    /// Takes over a connected socket that is non-blocking already.
+    /// Takes over a connected socket that is non-blocking.
     pub fn new(socket: OwnedFd) -> Transport {
         Transport { socket }
     }
 
-    /// Takes over a connected socket of which it is not known.
+    /// Takes over a connected socket that may be blocking.
     ///
     /// # Errors
-    /// When it cannot be made non-blocking.
+    /// If it cannot be made non-blocking.
     pub fn from_blocking(socket: OwnedFd) -> io::Result<Transport> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         Ok(Transport { socket })
     }
 
-    /// Reads what is there, up to `buffer`'s length.
+    /// Reads available bytes, up to `buffer`'s length.
     ///
-    /// Cost: one system call: recv, which takes a shorter way to the socket than read does.
+    /// Cost: one system call: recv, whose path to the socket is shorter than that of read.
     pub fn receive(&self, buffer: &mut [u8]) -> Received {
         received(retry_on_intr(|| {
             let received = recv(&self.socket, &mut *buffer, RecvFlags::empty());
@@ -96,7 +96,7 @@ impl Transport {
         }))
     }
 
-    /// As [`Transport::receive`], into memory of which nothing has been written: from its start, as many bytes as are told.
+    /// As [`Transport::receive`], into uninitialized memory: the reported number of bytes, from its start.
     ///
     /// Cost: one system call.
     pub fn receive_into(&self, room: &mut [MaybeUninit<u8>]) -> Received {
@@ -106,14 +106,14 @@ impl Transport {
         }))
     }
 
-    /// Writes as much of `bytes` as the socket takes.
+    /// Writes as much of `bytes` as the socket accepts.
     ///
     /// Cost: one system call.
     pub fn send(&self, bytes: &[u8]) -> Sent {
         self.send_with(bytes, SendFlags::NOSIGNAL)
     }
 
-    /// As [`Transport::send`], of bytes that something follows at once, so that both leave in one packet: more bytes, part of a file, or
+    /// As [`Transport::send`], for bytes that are followed at once by others, so that both share a packet: more bytes, part of a file, or
     /// the end of the connection or of its sending side.
     ///
     /// Cost: one system call.
@@ -129,13 +129,13 @@ impl Transport {
         }
     }
 
-    /// Sends up to `length` bytes, which is not 0, of `file` from `offset` on, without reading them into memory if that can be done.
-    /// What is not in the page cache is waited for.
+    /// Sends up to `length` bytes, which is not 0, of `file` from `offset` on, without reading them into memory if possible. It waits for
+    /// what is not in the page cache.
     ///
-    /// On a broken connection, sendfile raises SIGPIPE and cannot be asked not to. CPython and Rust's programs ignore it; where an
+    /// On a broken connection, sendfile raises SIGPIPE, and has no flag against it. CPython and Rust programs ignore the signal; if an
     /// application has changed that, the file is read and sent.
     ///
-    /// Cost: two system calls, of which one asks for that.
+    /// Cost: two system calls, one of them to check the signal.
     pub fn send_file(&self, file: &File, offset: u64, length: u64) -> FileSent {
         if !sigpipe::is_ignored() {
             return self.send_file_by_reading(file, offset, length);
@@ -149,12 +149,12 @@ impl Transport {
             Ok(0) => FileSent::Unreadable,
             Ok(count) => FileSent::Bytes(count as u64),
             Err(Errno::AGAIN) => FileSent::Blocked,
-            // It does not tell which of the two failed, or whether only both together do not work.
+            // The error does not show which of the two failed, or whether they only do not work together.
             Err(_) => self.send_file_by_reading(file, offset, length),
         }
     }
 
-    /// As [`Transport::send_file`], for files that the kernel cannot send from, and for what has to be changed on its way.
+    /// As [`Transport::send_file`], for files that the kernel cannot send from, and for bytes that have to be transformed.
     #[cold]
     fn send_file_by_reading(&self, file: &File, offset: u64, length: u64) -> FileSent {
         let mut content = vec![0; length.min(FILE_READ_BYTES) as usize];
@@ -168,15 +168,13 @@ impl Transport {
         }
     }
 
-    /// Bytes that were read from the socket and not yet given by [`Transport::receive`]: an event for them never comes. A plain socket
-    /// has none.
+    /// Bytes that were read from the socket and not yet returned by [`Transport::receive`]: no event reports them. A plain socket has none.
     #[inline]
     pub fn has_buffered(&self) -> bool {
         false
     }
 
-    /// Whether bytes that were accepted by [`Transport::send`] still wait for the socket to take them. A plain socket accepts only what
-    /// it takes.
+    /// Whether bytes that [`Transport::send`] accepted still wait for the socket. A plain socket has none.
     #[inline]
     pub fn owes(&self) -> bool {
         false
@@ -197,50 +195,50 @@ impl Transport {
         sys::unacknowledged_bytes(&self.socket)
     }
 
-    /// Closing, first step: ends our sending side; the peer reads all that was sent and then the end. The second step is to drop the
-    /// transport.
+    /// Closing, first step: shuts down the sending side; the peer reads everything that was sent and then the end. The second step is to
+    /// drop the transport.
     pub fn shutdown_send(&self) {
         // A failure means that the connection is gone, which the next read reports.
         let _ = shutdown(&self.socket, Shutdown::Write);
     }
 
-    /// Ends both sides at once, whoever else holds the descriptor (a child that was forked): the peer sees an ordinary end.
+    /// Ends both sides at once, even if another process (a forked child) holds the descriptor: the peer sees an ordinary end.
     pub fn shutdown_both(&self) {
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 
-    /// Whether the kernel resets the connection when it is closed, also by the end of the process: so that nobody takes that end for the end
-    /// of a response.
+    /// Whether the kernel resets the connection when it is closed, also by the end of the process, so that the end is not mistaken for the
+    /// end of a response.
     pub fn set_reset_on_close(&self, is_on: bool) {
-        // A failure leaves an ordinary end.
+        // If this fails, the connection ends in the ordinary way.
         let linger = is_on.then_some(Duration::ZERO);
         let _ = rustix::net::sockopt::set_socket_linger(&self.socket, linger);
     }
 
-    /// Resets the connection, whoever else holds the descriptor: the peer cannot take its end for the end of a response, and what was not
-    /// sent is dropped. A UNIX socket ends in the ordinary way.
+    /// Resets the connection, even if another process holds the descriptor. The peer cannot mistake its end for the end of a response, and
+    /// unsent bytes are dropped. A UNIX socket ends in the ordinary way.
     pub fn reset(&self) {
         if rustix::net::connect_unspec(&self.socket).is_err() {
             self.shutdown_both();
         }
     }
 
-    /// The peer's address, asked from the kernel.
+    /// The peer's address, according to the kernel.
     pub fn peer(&self) -> Peer {
         Peer::from(getpeername(&self.socket).ok().flatten())
     }
 
-    /// Our own address, asked from the kernel.
+    /// The local address, according to the kernel.
     pub fn local(&self) -> Peer {
         Peer::from(getsockname(&self.socket).ok())
     }
 
-    /// Sends what the kernel keeps because more was said to follow: nothing does. Setting TCP_NODELAY anew does that, see tcp(7).
+    /// Sends what the kernel delays because more was announced, which does not follow. Setting TCP_NODELAY again does that, see tcp(7).
     pub fn push(&self) {
         self.set_no_delay();
     }
 
-    /// Sends small writes at once instead of waiting for more (TCP_NODELAY). Nothing happens on a UNIX socket.
+    /// Sends small writes at once instead of waiting for more (TCP_NODELAY). No effect on a UNIX socket.
     pub fn set_no_delay(&self) {
         let _ = rustix::net::sockopt::set_tcp_nodelay(&self.socket, true);
     }

@@ -35,7 +35,7 @@ impl Waker {
         self.watch_as(poller, WAKER)
     }
 
-    /// As [`Waker::watch`], with a token that says who woke.
+    /// As [`Waker::watch`], with a token that identifies the waker.
     ///
     /// # Errors
     /// As [`Poller::add`].

@@ -40,7 +40,7 @@ pub(crate) struct AsgiApp {
     app: Py<PyAny>,
     /// Turns any other awaitable into a coroutine.
     as_coroutine: Py<PyAny>,
-    /// Gives a coroutine that calls the application and awaits it.
+    /// Returns a coroutine that calls the application and awaits it.
     run_in_task: Py<PyAny>,
     root_path: String,
     /// The lifespan's state, of which each request gets a shallow copy.
@@ -145,7 +145,7 @@ impl Asgi {
         Ok(outcome)
     }
 
-    /// It waits for something: posts whatever it has sent, and its task continues on its own.
+    /// The application waits for something: posts what it has sent, and its task continues independently.
     fn suspended(
         &mut self,
         py: Python<'_>,
@@ -172,7 +172,7 @@ impl Asgi {
         Ok(outcome)
     }
 
-    /// Leaves the call of the application to a task of its own.
+    /// Calls the application in a task of its own.
     #[cold]
     fn begin_task(
         &mut self,
@@ -202,7 +202,7 @@ impl Asgi {
         Ok(Outcome::Pending)
     }
 
-    /// It ended in its first step.
+    /// The application ended in its first step.
     fn ended(
         &mut self,
         py: Python<'_>,

@@ -27,7 +27,7 @@ pub(crate) use ending::{call_from_thread, call_method_from_thread, next_from_thr
 pub(crate) use lent::LentResponder;
 pub(crate) use slots::{Awaitable, step_directly};
 
-/// What a coroutine did with a value it was sent.
+/// The result of sending a value to a coroutine.
 pub(crate) enum Sent<'py> {
     /// It suspended and yielded this.
     Yielded(Bound<'py, PyAny>),
@@ -37,15 +37,15 @@ pub(crate) enum Sent<'py> {
     Raised(PyErr),
 }
 
-/// Runs with the token of the interpreter, to which this thread is known to be attached: the server calls its application only from
-/// inside a Python call. The token ends with `run`, so nothing that is bound to it outlives the pass.
+/// Runs with the interpreter's token. This thread is known to be attached: the server calls its application only from inside a Python call.
+/// The token ends with `run`, so nothing bound to it outlives the pass.
 #[inline(always)]
 pub(crate) fn attached<R>(run: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
-    // SAFETY: requires nothing.
+    // SAFETY: no preconditions.
     debug_assert!(unsafe { ffi::PyGILState_Check() } == 1, "detached");
     // SAFETY: `Worker` is accessed only through the methods of `Server` and `Selector`, which Python calls with the interpreter attached.
-    // They detach only around the wait and what may wait for a disk, where no application is called, and for pooled WSGI applications,
-    // whose calls never come here.
+    // They detach only around the wait and around operations that may wait for a disk, during which no application is called, and for
+    // pooled WSGI applications, whose calls never come here.
     run(unsafe { Python::assume_attached() })
 }
 
@@ -125,11 +125,11 @@ pub(crate) fn copy_context<'py>(context: &Bound<'py, PyAny>) -> PyResult<Bound<'
     unsafe { Bound::from_owned_ptr_or_err(context.py(), copy) }
 }
 
-/// The address of a context's mapping of variables, which is immutable and which the context keeps alive. So two contexts with the same
+/// The address of a context's mapping of variables. The mapping is immutable and kept alive by the context, so two contexts with the same
 /// address hold the same variables.
 ///
-/// Its place in the object is not public: after the object header and the pointer to the previous context, from CPython 3.7 on. The caller
-/// tests that it still is. 0 for an object that is not a context.
+/// Its offset in the object is not public: after the object header and the pointer to the previous context, from CPython 3.7 on. The caller
+/// tests that this still holds. 0 for an object that is not a context.
 #[inline]
 pub(crate) fn context_variables(context: &Bound<'_, PyAny>) -> usize {
     if context.get_type_ptr() != &raw mut ffi::PyContext_Type {
@@ -164,7 +164,7 @@ pub(crate) fn exit_context(context: &Bound<'_, PyAny>) -> PyResult<()> {
     }
 }
 
-/// The dict of an object's attributes, created if necessary; for a type that has no `__dict__` attribute.
+/// The dict of an object's attributes, created if necessary; also for a type without a `__dict__` attribute.
 pub(crate) fn attributes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     // SAFETY: any object may be asked; one without a dict sets an error.
     let dict = unsafe { ffi::PyObject_GenericGetDict(object.as_ptr(), ptr::null_mut()) };
@@ -185,7 +185,8 @@ pub(crate) fn is_coroutine(object: &Bound<'_, PyAny>) -> bool {
     object.get_type_ptr() == &raw mut ffi::PyCoro_Type
 }
 
-/// The C function of a built-in attribute, or of a method without arguments, of one type. Calling it takes a tenth of a lookup by name.
+/// The C function of a built-in attribute, or of a method without arguments, of one type. Calling it takes a tenth of the time of a lookup
+/// by name.
 pub(crate) struct Reader {
     owner: Py<PyType>,
     function: ReaderFunction,
@@ -251,7 +252,7 @@ impl Reader {
     }
 }
 
-/// The entry of a dict after `position`, which is advanced; None at the end. Finds no entry twice, and takes a third of the time of a
+/// The entry of a dict after `position`, which is advanced; None at the end. Returns no entry twice, and takes a third of the time of a
 /// lookup.
 #[inline]
 pub(crate) fn next_entry<'py>(
@@ -266,12 +267,12 @@ pub(crate) fn next_entry<'py>(
 
 /// The key of an entry.
 pub(crate) enum Key<'py> {
-    /// One of those that were given, by its index.
+    /// One of the known keys, by index.
     Known(usize),
     Other(Bound<'py, PyAny>),
 }
 
-/// As [`next_entry`]; of keys that are the same objects as `known` ones no reference is taken.
+/// As [`next_entry`]. No reference is taken to a key that is the same object as one of `known`.
 #[inline]
 pub(crate) fn next_entry_among<'py, const N: usize>(
     dict: &Bound<'py, PyDict>,
@@ -387,11 +388,11 @@ impl UnwrittenBytes {
         let length = self.length(py);
         // SAFETY: it is a bytes object.
         let start = unsafe { ffi::PyBytes_AsString(self.bytes.as_ptr()) };
-        // SAFETY: that many bytes are there, and no other code has seen the object.
+        // SAFETY: the object has that many bytes, and no other code has seen it.
         unsafe { std::slice::from_raw_parts_mut(start.cast(), length) }
     }
 
-    /// The object, shortened to the bytes that were written from its start on. The caller guarantees their number.
+    /// The object, shortened to its first `written` bytes. The caller guarantees that these were written.
     ///
     /// # Errors
     /// `MemoryError`.

@@ -56,7 +56,7 @@ impl Interface {
         Ok(Interface::Native(Native::new(native, exchanges)))
     }
 
-    /// The exception that informs an application that its client has disconnected.
+    /// The exception that reports a disconnection to an application.
     ///
     /// # Errors
     /// As [`Interface::of`].
@@ -108,16 +108,16 @@ impl Interface {
         }
     }
 
-    /// Whether the reactor needs no interpreter, because the application runs on threads of its own.
+    /// Whether the reactor needs no interpreter, because the application runs in threads of its own.
     pub(crate) fn is_pooled(&self) -> bool {
         matches!(self, Interface::Wsgi(wsgi) if wsgi.is_pooled())
     }
 
-    /// Hides the loop that waits in the reactor from an application that is called there and must not see it. For mounted ones it is hidden
-    /// call by call.
+    /// Hides the event loop that waits in the reactor from an application that is called there and must not see it. For mounted
+    /// applications, it is hidden call by call.
     ///
     /// # Errors
-    /// When asyncio cannot be imported.
+    /// If asyncio cannot be imported.
     pub(crate) fn hide_loop<'py>(&self, py: Python<'py>) -> PyResult<Option<HiddenLoop<'py>>> {
         match self {
             Interface::Wsgi(wsgi) if !wsgi.is_pooled() => HiddenLoop::hide(py).map(Some),
@@ -156,7 +156,7 @@ impl Interface {
     }
 }
 
-/// Forwards a call to whichever application it is.
+/// Forwards a call to the application of either kind.
 macro_rules! whichever {
     ($self:ident, $app:ident => $call:expr) => {
         match $self {
@@ -197,7 +197,7 @@ impl App for Interface {
     }
 
     fn is_waited_for(&mut self) -> bool {
-        // The reactor has not got the interpreter while it serves a pool of threads, and then its passes are short.
+        // The reactor does not hold the interpreter while it serves a pool of threads, and its passes are short then.
         !self.is_pooled() && self.has_callbacks()
     }
 
@@ -236,7 +236,7 @@ impl App for Interface {
         }
     }
 
-    /// Other threads have the interpreter meanwhile. What they call of the server finds it busy (`Server::worker`).
+    /// Other threads have the interpreter meanwhile. Their calls to the server find it busy (`Server::worker`).
     fn step_back<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match self.is_pooled() {
             true => work(),

@@ -1,7 +1,7 @@
 //! Running an application's coroutines, whatever its interface: a task and a context that are lent, the exchanges whose responses are
 //! pending, and what handlers await.
 //!
-//! | file | has |
+//! | file | contents |
 //! | --- | --- |
 //! | `runner` | one application's: lends a task and a context to each call, and passes events to the exchanges |
 //! | `coroutine`, `yielded` | the coroutine of the task that a suspended handler runs in, and what it waits for |
@@ -9,7 +9,7 @@
 //! | `asyncio` | the event loop and its tasks |
 //! | `exchanges` | the open exchanges, the mailbox and the loop |
 //! | `interrupt` | whether a KeyboardInterrupt comes from a signal |
-//! | `leaving` | what becomes of an exchange when its peer leaves |
+//! | `leaving` | what happens to an exchange when its peer disconnects |
 //! | `running` | the tasks of handlers that have not ended |
 //! | `awaitable`, `parts` | what handlers await, and what streamed responses are pulled from |
 //! | `log`, `failure` | what is logged about applications, and the response for one that failed |

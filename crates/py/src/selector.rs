@@ -74,7 +74,7 @@ impl<'py> LoopWatch<'py> {
         let factory = self
             .attributes
             .get_item(pyo3::intern!(py, "_task_factory"))?;
-        // Requests that come next have their tasks from another factory.
+        // The next requests get their tasks from another factory.
         let is_same_factory = match (&factory, &self.task_factory) {
             (Some(now), Some(before)) => now.is(before),
             (now, before) => now.is_none() == before.is_none(),
@@ -104,7 +104,7 @@ impl Selector {
         })
     }
 
-    /// Serves until the loop is needed. True when one of the loop's descriptors may be ready.
+    /// Serves until the loop is needed. Returns true if one of the loop's descriptors may be ready.
     fn serve(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let server = self.server.get();
         let Some(mut worker) = server.free_worker() else {
@@ -118,7 +118,7 @@ impl Selector {
         served
     }
 
-    /// Waits for the loop's own descriptors only: a handler runs the loop, and the pass that called it goes on when it returns.
+    /// Waits for the loop's own descriptors only: a handler runs the loop, and the pass that called it continues when it returns.
     #[cold]
     fn wait_inside(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let wait_ms = match self.wakeup.waits_inside(&self.own)? {
@@ -183,7 +183,7 @@ impl Selector {
     }
 
     /// Serves until the loop is needed, without the interpreter. No Python runs on this thread meanwhile, so the loop gets work only from
-    /// its own descriptors, another thread, a signal, or time. True when one of the loop's descriptors may be ready.
+    /// its own descriptors, another thread, a signal, or time. Returns true if one of the loop's descriptors may be ready.
     fn detached_passes(
         &self,
         worker: &mut Worker<Interface>,
@@ -215,8 +215,8 @@ impl Selector {
         }
     }
 
-    /// Looks whether the loop has to run before the next wait; from now on whoever gives it work wakes it. As long as its queue is not
-    /// known, it has to run if it may have been given work since the last wait.
+    /// Checks whether the loop has to run before the next wait; from now on other threads that give it work wake it. If its queue is not
+    /// exposed, it has to run if it may have been given work since the last wait.
     fn looks(&self, watch: Option<&LoopWatch<'_>>) -> PyResult<bool> {
         let may_have_work = self.wakeup.wait_begins();
         watch.map_or(Ok(may_have_work), LoopWatch::has_work)
@@ -232,7 +232,7 @@ impl Selector {
     ) -> PyResult<bool> {
         let mut wait = || {
             let waited = wait_detached(worker, memory, wait_ms);
-            // Before the interpreter is waited for, which whoever gives the loop work now may keep for long.
+            // Before waiting for the interpreter, which a thread that gives the loop work now may hold for long.
             self.wakeup.wait_ends();
             waited
         };
@@ -352,7 +352,7 @@ impl Selector {
     }
 }
 
-/// Waits, without the interpreter or for no time. True when a signal cut it short.
+/// Waits, without the interpreter or for no time. Returns true if a signal interrupted it.
 fn wait_detached(
     worker: &mut Worker<Interface>,
     memory: &mut Memory,
@@ -365,7 +365,7 @@ fn wait_detached(
 
 fn end_of(timeout: Option<f64>) -> Option<Instant> {
     let timeout = timeout.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)));
-    // Too long for a number of seconds is for ever.
+    // A number of seconds that is too large means no limit.
     Instant::now().checked_add(timeout?.ok()?)
 }
 

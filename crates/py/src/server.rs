@@ -30,7 +30,7 @@ pub(crate) use siblings::Siblings;
 pub(crate) struct Server {
     worker: Arc<Mutex<Worker<Interface>>>,
     flusher: Flusher,
-    /// Locked by whoever has the worker, so nobody waits for it.
+    /// Only locked while the worker is locked too, so this never blocks.
     memory: Mutex<Memory>,
     pub(crate) exchanges: Arc<Exchanges>,
     pub(crate) poller: Arc<Poller>,
@@ -99,7 +99,7 @@ impl Server {
         Ok(self.worker()?.join(siblings.seat(index)?)?)
     }
 
-    /// Serves a listening socket in which up to `backlog` connections wait; the descriptor is duplicated.
+    /// Serves a listening socket with this `backlog`; the descriptor is duplicated.
     fn add_listener(&self, fd: i32, backlog: usize) -> PyResult<()> {
         Ok(self.worker()?.add_listener(duplicate(fd)?, backlog)?)
     }
@@ -171,7 +171,7 @@ impl Server {
         served
     }
 
-    /// The application has set a factory of tasks, or asyncio's debug mode: the next request is to see it.
+    /// The application has set a task factory, or asyncio's debug mode: the next request uses it.
     fn tasks_changed(&self) {
         self.exchanges.tasks_changed();
     }
@@ -212,7 +212,7 @@ impl Server {
         drop(before);
     }
 
-    /// Closes everything immediately. Returns how many requests had no response, and got 503, and how many responses were cut.
+    /// Closes everything immediately. Returns how many requests without a response got 503, and how many responses were truncated.
     fn stop(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
         self.flusher.stop(py);
         let mut worker = self.worker()?;
@@ -222,7 +222,7 @@ impl Server {
         worker.set_access_log(None);
         worker.app.runners().for_each(|runner| runner.stop(py));
         drop(worker);
-        // The wake function is a method of ours; keeping it would keep this object alive.
+        // The wake function is a method of this object; keeping it would keep the object alive.
         let was_guest = self.exchanges.set_wake(None).is_some();
         if let (Some(event_loop), true) = (self.exchanges.event_loop.get(py), was_guest)
             && !event_loop.call_method0(py, "is_closed")?.is_truthy(py)?
@@ -237,7 +237,7 @@ impl Server {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Bytes that one connection can make the server hold.
+    /// Maximum bytes that one connection can make the server hold.
     #[getter]
     fn connection_bytes_max(&self) -> u64 {
         self.limits.connection_bytes_max()
@@ -275,12 +275,12 @@ impl Server {
         }
     }
 
-    /// What is known of the memory, for whoever has the worker.
+    /// What is known of the memory, for the holder of the worker.
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a drain has come to its end and nobody has been told.
+    /// Whether a drain is complete and has not been reported.
     pub(crate) fn is_drained(&self, worker: &Worker<Interface>) -> bool {
         let is_over = worker.is_draining() && worker.is_empty();
         is_over
@@ -301,7 +301,7 @@ impl Server {
         }
     }
 
-    /// The wait is over: what it found may be requests.
+    /// The wait is over: its events may be requests.
     pub(crate) fn calls_follow(&self, worker: &Worker<Interface>) {
         if worker.has_events() {
             self.exchanges.watch.calls_follow();

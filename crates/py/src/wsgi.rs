@@ -174,7 +174,7 @@ pub(crate) struct Wsgi {
 
 enum Calls {
     Inline(Box<Inline>),
-    /// This one never needs the interpreter.
+    /// The pool, which never needs the interpreter.
     Pooled(Intake, Limits),
 }
 
@@ -233,7 +233,7 @@ impl Wsgi {
         matches!(&self.calls, Calls::Inline(inline) if inline.unclosed.is_kept())
     }
 
-    /// The reactor is about to wait: hands over what the pass has received. Returns how long it may wait.
+    /// The reactor is about to wait: passes on what the pass has received. Returns how long it may wait.
     pub(crate) fn wait_begins(&mut self, wait_ms: Option<u64>) -> Option<u64> {
         match &mut self.calls {
             Calls::Inline(_) => wait_ms,
@@ -325,7 +325,7 @@ fn queue(
         Content::Later if request.head.expects_continue() => None,
         Content::Later => match request.head.content_length() {
             Some(length) if length > limits.whole_content_bytes_max => None,
-            // Most applications rely on CONTENT_LENGTH, which is known for every content once that is complete.
+            // Most applications rely on CONTENT_LENGTH, which is known for every content once it is complete.
             _ => return Outcome::ReadContent,
         },
     };

@@ -123,7 +123,7 @@ impl Batch {
 
     /// Closes the batch until it is opened again, and takes its `index`-th response: moves the unsent bytes into `out`, and returns the
     /// connection and the number of bytes already sent.
-    pub(crate) fn leave(
+    pub(crate) fn take_next(
         &mut self,
         index: usize,
         out: &mut Vec<u8>,
@@ -159,7 +159,7 @@ mod tests {
     fn left(batch: &mut Batch) -> Vec<(u32, Vec<u8>)> {
         let leave = |index| {
             let mut out = Vec::new();
-            let (connection, _) = batch.leave(index, &mut out)?;
+            let (connection, _) = batch.take_next(index, &mut out)?;
             Some((connection.key, out))
         };
         (0..).map_while(leave).collect()
@@ -234,7 +234,7 @@ mod tests {
         let count = (&ours).read(&mut arrived).unwrap();
         assert_eq!(&arrived[..count], b"response");
         let mut out = Vec::new();
-        assert_eq!(batch.leave(0, &mut out), Some((id(1), 8)));
+        assert_eq!(batch.take_next(0, &mut out), Some((id(1), 8)));
         assert!(out.is_empty());
     }
 

@@ -1,7 +1,7 @@
 //! The fields of a response that concern the connection, or how the message is framed on it.
 //!
-//! HTTP/1.1 lets a recipient forward everything but these (RFC 9110 section 7.6.1, RFC 9112 section 6.1). An application cannot know what
-//! they should say, so they are the server's.
+//! HTTP/1.1 lets a recipient forward everything except these (RFC 9110 section 7.6.1, RFC 9112 section 6.1). An application cannot know
+//! their values, so only the server sets them.
 
 /// Their names, in lower case.
 pub const CONNECTION_FIELDS: [&str; 6] = [
@@ -13,7 +13,7 @@ pub const CONNECTION_FIELDS: [&str; 6] = [
     "transfer-encoding",
 ];
 
-/// The place of a field in [`CONNECTION_FIELDS`]; `None` if an application may set it.
+/// The index of a field in [`CONNECTION_FIELDS`]; `None` if an application may set it.
 #[inline]
 pub fn connection_field(field_name: &[u8]) -> Option<usize> {
     let candidates = match field_name.len() {

@@ -11,7 +11,7 @@ const MONTH_NAMES: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
 
 /// Formats a time as required by RFC 9110 5.6.7: `Sun, 06 Nov 1994 08:49:37 GMT`.
 ///
-/// `unix_seconds` counts from 1970-01-01; times after the year 9999 become its last second.
+/// `unix_seconds` counts from 1970-01-01; later times than the year 9999 are formatted as its last second.
 pub fn imf_fixdate(unix_seconds: u64) -> [u8; IMF_FIXDATE_LEN] {
     let seconds = unix_seconds.min(UNIX_SECONDS_MAX);
     let days = seconds / 86_400;

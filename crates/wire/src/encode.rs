@@ -17,7 +17,7 @@ macro_rules! status_lines {
     };
 }
 
-// The IANA HTTP Status Code Registry, and 418, which it keeps unused for the sake of a joke that all know (RFC 2324).
+// The IANA HTTP Status Code Registry, and 418, which the registry keeps unused because of RFC 2324.
 status_lines! {
     100 "Continue"
     101 "Switching Protocols"
@@ -91,11 +91,9 @@ pub fn is_registered_reason(status: u16, reason: &[u8]) -> bool {
     registered == Some(reason)
 }
 
-/// Appends the status line (RFC 9112 4). `status` is from 100 to 999, `reason` what
-/// [`crate::is_field_value`] allows.
+/// Appends the status line (RFC 9112 4). `status` is from 100 to 999, `reason` satisfies [`crate::is_field_value`].
 ///
-/// Without a `reason`, that is if it is empty, a registered status gets the registered one and any
-/// other none; the grammar requires the space before it.
+/// If `reason` is empty, a registered status gets the registered phrase and any other none; the grammar requires the space before it.
 pub fn push_status_line(out: &mut Vec<u8>, status: u16, reason: &[u8]) {
     if reason.is_empty()
         && let Some(line) = status_line(status)

@@ -5,7 +5,7 @@
 pub struct ProtocolError {
     /// What is wrong.
     pub kind: ErrorKind,
-    /// Byte offset in the input of that call, where one is known, else 0.
+    /// Byte offset in the input of that call, if one is known, else 0.
     pub at: usize,
 }
 
@@ -34,7 +34,7 @@ pub enum ErrorKind {
     InvalidTarget,
     /// The request target carries a fragment (RFC 9110 4.1, RFC 9112 3.2).
     FragmentInTarget,
-    /// The request target has none of the forms that fit the method (RFC 9112 3.2).
+    /// The request target has no form that fits the method (RFC 9112 3.2).
     InvalidTargetForm,
     /// An absolute-form target's authority is empty, has userinfo or is malformed (RFC 9110 4.2).
     InvalidAuthority,
@@ -64,7 +64,7 @@ pub enum ErrorKind {
     MissingHost,
     /// More than one Host, even if equal (RFC 9112 3.2).
     DuplicateHost,
-    /// A Host value that is no host with an optional port (RFC 9112 3.2).
+    /// A Host value that is not a host with an optional port (RFC 9112 3.2).
     InvalidHost,
     /// An empty Host although the target includes an authority (RFC 9112 3.2).
     EmptyHost,

@@ -143,7 +143,7 @@ impl<'a> FieldLines<'a> {
         })
     }
 
-    /// Goes past `line` if that is the next one, byte for byte. The time it takes depends on how much of it is: see [`crate::harmless`].
+    /// Skips `line` if that is the next one, byte for byte. The time depends on how much of it matches: see [`crate::harmless`].
     #[inline]
     pub(crate) fn skip(&mut self, line: &[u8]) -> bool {
         let Some((start, rest)) = self.rest.split_at_checked(line.len()) else {
@@ -156,12 +156,12 @@ impl<'a> FieldLines<'a> {
         is_next
     }
 
-    /// The lines that are still to come, as received.
+    /// The remaining lines, as received.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Whether no line is to come.
+    /// Whether no line remains.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }

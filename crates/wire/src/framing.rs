@@ -29,7 +29,7 @@ pub enum Decoded<'a> {
 /// Decodes one message body, of a request or of a response.
 #[derive(Clone, Debug)]
 pub enum BodyDecoder {
-    /// This many bytes are still to come.
+    /// This many bytes remain.
     Length(u64),
     /// RFC 9112 7.1.
     Chunked(ChunkedDecoder),
@@ -68,7 +68,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Bytes of content still to come, if the framing defines their number.
+    /// Remaining bytes of content, if the framing defines their number.
     pub fn remaining(&self) -> Option<u64> {
         match self {
             BodyDecoder::Length(remaining) => Some(*remaining),

@@ -1,14 +1,14 @@
-//! Which fields a recipient may remember from one client and compare with what another one sends.
+//! Which fields a recipient may remember from one client and compare with those of another.
 //!
-//! How long such a comparison takes can tell one client what another one sent. So only fields that are known to hold nothing secret are
+//! The duration of such a comparison can reveal to one client what another one sent. So only fields known to contain nothing secret are
 //! remembered, and every other field is read each time: applications take credentials in fields of any name (`X-Api-Key`).
 //!
-//! Not among them, on purpose:
-//! - `Referer` and `Origin`: where a user comes from is the user's own business, and a URI may hold a token;
-//! - `X-Forwarded-For`, `X-Real-IP` and `Forwarded`: they name the client, and behind a proxy they differ from request to request, so that
-//!   nothing is gained;
-//! - conditions, ranges and all that is about the content of one message: rarely the same twice. The parser relies on it that no field
-//!   which frames a content is remembered ([`crate::memo`]).
+//! Deliberately not among them:
+//! - `Referer` and `Origin`: where a user comes from is private, and a URI may contain a token;
+//! - `X-Forwarded-For`, `X-Real-IP` and `Forwarded`: they name the client, and behind a proxy they differ from request to request, so
+//!   remembering them gains nothing;
+//! - conditions, ranges and everything about the content of one message: rarely the same twice. The parser relies on this: no field
+//!   that frames content is remembered ([`crate::memo`]).
 
 /// Whether a field of this name may be remembered across connections.
 #[inline]

@@ -312,7 +312,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Keeps what the lines so far say, if one of that name is the first that must not be remembered.
+    /// Keeps the state of the lines so far, if one of that name is the first that must not be remembered.
     ///
     /// A function of its own, so that a section that is recalled does not pay for it (bench: request, serve).
     #[inline(never)]

@@ -53,12 +53,11 @@ fn push_line(section: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
-/// Reads the first field line if it is a Host of the usual kind, and gives the value and what
-/// follows the line: the exact spelling `Host: `, then letters, digits, dots and hyphens, then
-/// perhaps a port.
+/// Reads the first field line if it is a Host of the usual kind, and returns the value and what follows the line: the exact spelling `Host:
+/// `, then letters, digits, dots and hyphens, then an optional port.
 ///
-/// A client should send Host first (RFC 9110 7.2) and nearly every one does. So for most requests
-/// the name is not searched, and the value is scanned only once (bench: head, short).
+/// A client should send Host first (RFC 9110 7.2) and nearly every one does. So for most requests the name is not searched, and the value
+/// is scanned only once (bench: head, short).
 #[inline]
 pub(crate) fn usual_host_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (name, from_value) = bytes.split_first_chunk()?;

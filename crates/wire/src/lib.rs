@@ -1,22 +1,18 @@
 //! HTTP/1 without I/O: bytes to events and back.
 //!
-//! Parsing has three outcomes. [`parse_request`] takes the bytes received so far and returns
-//! *complete* (one head, borrowed from those bytes), *incomplete* (valid so far, more is needed) or
-//! *refused* (a [`ProtocolError`]; the connection must end). It keeps no state, so the caller
-//! decides what to buffer. [`BodyDecoder`] then turns the bytes after the head into content, and
-//! the functions of [`encode`] write responses. [`parse_response`] is the client's half, for the
-//! load generator.
+//! Parsing has three outcomes. [`parse_request`] takes the bytes received so far and returns *complete* (one head, borrowed from those
+//! bytes), *incomplete* (valid so far, more is needed) or *refused* (a [`ProtocolError`]; the connection must end). It keeps no state, so
+//! the caller decides what to buffer. [`BodyDecoder`] then turns the bytes after the head into content, and the functions of [`encode`]
+//! write responses. [`parse_response`] is the client's half, for the load generator.
 //!
-//! Nothing is repaired. Where RFC 9110 and RFC 9112 leave a choice between tolerating and
-//! refusing, this crate refuses, because two recipients that repair differently are how requests
-//! get smuggled.
+//! Nothing is repaired. If RFC 9110 and RFC 9112 allow both tolerating and refusing, this crate refuses: recipients that repair differently
+//! are how requests get smuggled.
 //!
 //! Not here: sockets, clocks, threads, timeouts, and any notion of an application.
 //!
-//! Where to read: [`head`] parses a request; `request_line`, `target`, `host` and [`field`] are its
-//! parts, `grammar` the byte classes and `scan` the loops that find their ends. [`framing`] decides
-//! where content ends and [`chunked`] decodes it. The table in [`error`] lists what is refused,
-//! with the status. Every rule has a case in `vectors/`.
+//! Where to read: [`head`] parses a request; `request_line`, `target`, `host` and [`field`] are its parts, `grammar` the byte classes and
+//! `scan` the loops that find their ends. [`framing`] decides where content ends and [`chunked`] decodes it. The table in [`error`] lists
+//! what is refused, with the status. Every rule has a case in `vectors/`.
 
 pub mod chunked;
 pub mod connection_field;

@@ -1,11 +1,10 @@
-//! The field lines of the request before, so that those that are the same need not be read again.
+//! The field lines of the previous request, so that equal ones need not be read again.
 //!
-//! Clients send the same field lines with every request of a connection. Comparing them costs a
-//! tenth of reading them. What is remembered depends on nothing but the bytes.
+//! Clients send the same field lines with every request of a connection. Comparing them costs a tenth of reading them. What is remembered
+//! depends only on the bytes.
 //!
-//! Remembered are the lines up to the first that is not known to be harmless ([`crate::harmless`]):
-//! how long a comparison takes would tell a client about another's. No line that frames a content is
-//! harmless, so what those say is not kept here.
+//! It remembers the lines up to the first that is not known to be harmless ([`crate::harmless`]), because the duration of a comparison
+//! would reveal one client's lines to another. No line that frames content is harmless, so the framing is not kept here.
 
 pub mod remembered;
 
@@ -13,10 +12,10 @@ use crate::head::{BeforePrivate, Control};
 use crate::method::Version;
 use crate::scan::is_same;
 
-/// More is read each time: bounds what a worker keeps.
+/// The rest is read each time: limits what a worker keeps.
 const SECTION_BYTES_MAX: usize = 4096;
 
-/// Field lines and what they say. Use one memo with one set of limits only.
+/// Field lines and the state read from them. Use one memo with one set of limits only.
 #[derive(Clone, Debug, Default)]
 pub struct SectionMemo {
     /// Whole lines from the start of a section; empty when nothing is remembered.
@@ -43,7 +42,7 @@ impl SectionMemo {
         }
     }
 
-    /// Fills `control` if `fields` begins with the lines that are remembered; gives what follows them.
+    /// Fills `control` if `fields` starts with the remembered lines; returns what follows them.
     #[inline]
     pub(crate) fn recall<'a>(
         &self,
@@ -64,7 +63,7 @@ impl SectionMemo {
         Some(rest)
     }
 
-    /// Remembers what may be of `section`, which was read into `control`.
+    /// Remembers the allowed part of `section`, which was read into `control`.
     #[inline]
     pub(crate) fn keep(&mut self, section: &[u8], control: &Control<'_>) {
         let end = match &control.before_private {
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remembered_section_says_what_a_read_one_says() {
+    fn a_remembered_section_has_the_result_of_a_read_one() {
         let limits = HeadLimits::default();
         let mut memo = SectionMemo::new();
         let heads: [&[u8]; 25] = [
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_remembered_of_a_section_that_begins_with_what_is_not_harmless() {
+    fn nothing_is_remembered_of_a_section_that_starts_with_what_is_not_harmless() {
         let limits = HeadLimits::default();
         let mut memo = SectionMemo::new();
         let head = b"GET / HTTP/1.1\r\nX-Api-Key: a\r\nHost: a\r\n\r\n";

@@ -4,8 +4,7 @@
 //! request-line = method SP request-target SP HTTP-version CRLF
 //! ```
 //!
-//! Bytes are checked in the order they arrive, so a prefix of a line never gets another verdict
-//! than the whole line.
+//! Bytes are checked in the order of arrival, so a prefix of a line never gets another verdict than the whole line.
 
 use crate::error::{ErrorKind, Stop};
 use crate::grammar::{CR, LF, SP, is_tchar};
@@ -114,8 +113,8 @@ fn target_stop(rest: &[u8], at: usize) -> Stop {
     Stop::Refused(kind, at)
 }
 
-/// Parses any version but a complete HTTP/1.1, at offset `at` of the line. Returns the version and
-/// the length of the line (RFC 9112 2.3):
+/// Parses any version except a complete HTTP/1.1, at offset `at` of the line. Returns the version and the length of the line (RFC 9112
+/// 2.3):
 /// ```text
 /// HTTP-version = HTTP-name "/" DIGIT "." DIGIT
 /// HTTP-name    = %s"HTTP"

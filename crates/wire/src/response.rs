@@ -134,7 +134,7 @@ struct StatusLine<'a> {
     len: usize,
 }
 
-/// Parses the status line; a missing reason phrase may lack its space too, as many servers send it.
+/// Parses the status line; if the reason phrase is missing, its space may be missing too, as many servers send it.
 #[inline]
 fn status_line(bytes: &[u8]) -> Result<StatusLine<'_>, Stop> {
     const START: usize = b"HTTP/1.1 200".len();

@@ -77,9 +77,8 @@ pub fn is_same(left: &[u8], right: &[u8]) -> bool {
     left.iter().eq(right)
 }
 
-/// As [`is_same`], but takes the same time wherever the runs differ: for what may hold a secret of
-/// one client, such as the target of its request, and is compared with what another one sends. It
-/// tells nobody how much of it a guess has right.
+/// As [`is_same`], but takes the same time wherever the runs differ: for data that may contain a secret of one client, such as the target
+/// of its request, and is compared with what another one sends. The time does not reveal how much of a guess is right.
 #[inline]
 pub fn is_same_throughout(left: &[u8], right: &[u8]) -> bool {
     let pairs = left.iter().zip(right);

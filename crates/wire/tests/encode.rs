@@ -46,7 +46,7 @@ fn an_unregistered_status_has_an_empty_reason() {
 }
 
 #[test]
-fn every_status_line_is_one_that_a_client_reads_back() {
+fn a_client_reads_every_status_line_back() {
     for status in 100..=999 {
         let head = pushed(|out| push_status_line(out, status, b"")) + "\r\n";
         match parse_response(head.as_bytes(), &HeadLimits::default(), false) {

@@ -18,7 +18,7 @@ fn head(input: &[u8]) -> RequestHead<'_> {
 }
 
 #[test]
-fn a_head_is_taken_apart() {
+fn a_head_is_split_into_its_parts() {
     let input = b"\r\nPOST /a/b?c=d HTTP/1.1\r\nHost: x:80\r\nContent-Length: 5\r\n\r\nhello";
     let head = head(input);
     assert_eq!(head.consumed, input.len() - 5);
@@ -95,7 +95,7 @@ fn methods_have_names_and_safety() {
 }
 
 #[test]
-fn field_lines_come_in_order_and_trimmed() {
+fn field_lines_are_in_order_and_trimmed() {
     let section = b"A:b\r\nC: \t d e \t \r\nF:\r\nG: h:i\r\nA: \xff\r\n";
     let input = [&b"GET / HTTP/1.0\r\n"[..], section, b"\r\n"].concat();
     let head = head(&input);
@@ -235,7 +235,7 @@ fn a_limit_of_no_field_lines_refuses_the_first() {
 
 /// Offsets point at the byte that is wrong.
 #[test]
-fn an_error_says_where() {
+fn an_error_has_its_position() {
     let at = |input: &[u8]| {
         parse_request(input, &HeadLimits::default())
             .map(|_| ())
@@ -289,7 +289,7 @@ fn known_lengths_count_down() {
 }
 
 #[test]
-fn a_refused_chunk_says_where_and_leaves_the_byte() {
+fn a_refused_chunk_has_its_position_and_keeps_the_byte() {
     let mut decoder = BodyDecoder::new(BodyLength::Chunked);
     let mut input = &b"2\r\nab\r\nx"[..];
     assert_eq!(decoder.decode(&mut input), Ok(Decoded::Content(b"ab")));

@@ -37,7 +37,7 @@ fn head(input: &[u8]) -> ResponseHead<'_> {
 }
 
 #[test]
-fn a_head_is_taken_apart() {
+fn a_head_is_split_into_its_parts() {
     let input = b"HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: 5\r\n\r\nhello";
     let head = head(input);
     assert_eq!(

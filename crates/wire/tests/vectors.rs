@@ -101,7 +101,7 @@ impl Piece {
 fn ascii(text: &str) -> &[u8] {
     assert!(
         text.is_ascii(),
-        "bytes from 0x80 on are written in hex: {text:?}"
+        "bytes from 0x80 on must be written in hex: {text:?}"
     );
     text.as_bytes()
 }

@@ -11,7 +11,7 @@ use crate::ffi;
 use crate::ffi::reuse::OurReferences;
 use crate::run::exchanges::Exchanges;
 
-/// So many are kept for reuse.
+/// Maximum number kept for reuse.
 const SPARE_MAX: usize = 64;
 
 /// The references to a method: ours.
@@ -52,7 +52,7 @@ pub(crate) struct SpareArguments {
 }
 
 impl SpareArguments {
-    /// For an application that is offered these extensions.
+    /// For an application that is offered the extensions in `offered`.
     pub(crate) fn new(offered: Offered) -> SpareArguments {
         let spare = Vec::new();
         SpareArguments { spare, offered }

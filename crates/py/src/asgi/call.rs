@@ -32,7 +32,7 @@ pub(super) struct State {
     pub(super) is_head: bool,
     pub(super) accepts_trailers: bool,
     pub(super) trailers: Vec<u8>,
-    /// It is among the open exchanges, where events can reach it.
+    /// It is one of the open exchanges, which events can reach.
     is_open: bool,
     /// The application has ended: it receives nothing more.
     is_over: bool,
@@ -40,7 +40,7 @@ pub(super) struct State {
     /// The application is in its first step: what it sends is kept for the caller, which writes it at once.
     pub(super) is_direct: bool,
     pub(super) progress: Progress,
-    /// How much of the content is to come, once its first part was sent, if its length is known and it may have any.
+    /// How much content is still expected after its first part, if its length is known and it may have any.
     left_bytes: Option<u64>,
     /// The head of the response or, before its start, that of the last one.
     pub(super) head: Head,
@@ -51,9 +51,9 @@ pub(super) struct State {
     pub(super) parts_bytes: usize,
     /// The application announced more content, so the response is not framed as a whole.
     pub(super) is_streamed: bool,
-    /// The application began another response although its client has gone: nothing it sends is for anybody any more.
-    is_deaf: bool,
-    /// What of the response was written to the responder of the first step.
+    /// The application started another response although its client has gone: everything it sends is dropped.
+    is_dropping: bool,
+    /// What has been written of the response to the responder of the first step.
     pub(super) written: Written,
 }
 
@@ -71,9 +71,9 @@ pub(super) enum Written {
 /// How much of the request's content has been returned.
 #[derive(Default)]
 enum Incoming {
-    /// All of it is here and has not been fetched.
+    /// All of it has arrived and has not been fetched.
     Whole(Option<Py<PyBytes>>),
-    /// It arrives part by part.
+    /// It arrives in parts.
     Parts,
     /// Its end was returned.
     #[default]
@@ -85,7 +85,7 @@ enum Incoming {
 pub(super) enum Progress {
     #[default]
     Nothing,
-    /// The application sent the start, which is kept here.
+    /// The application sent the start, which is kept in `head`.
     Started,
     /// More of its content follows.
     Streaming,
@@ -100,7 +100,7 @@ pub(crate) enum Direct {
     Written,
     /// Nothing was sent that the client may see.
     Nothing,
-    /// The response was begun; its rest goes through the mailbox.
+    /// The response has started; its rest goes through the mailbox.
     Begun,
     /// The response goes through the mailbox.
     Posted,
@@ -142,7 +142,7 @@ impl AsgiCall {
             state.parts.clear();
             state.parts_bytes = 0;
             state.is_streamed = false;
-            state.is_deaf = false;
+            state.is_dropping = false;
             state.written = Written::Nothing;
         })
     }
@@ -191,7 +191,7 @@ impl AsgiCall {
         &self.exchanges
     }
 
-    /// The first step has ended: writes a complete response; posts what there is of any other.
+    /// The first step has ended: writes a complete response, or posts what there is of an incomplete one.
     pub(crate) fn first_step_ends(
         &self,
         py: Python<'_>,
@@ -229,7 +229,7 @@ impl AsgiCall {
             .unwrap_or(false)
     }
 
-    /// Whether the response has begun, and nothing of it was posted.
+    /// Whether the response has started, and nothing of it was posted.
     pub(crate) fn has_begun(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |state| state.progress == Progress::Started)
     }
@@ -238,7 +238,7 @@ impl AsgiCall {
         self.with(py, |state| state.progress)
     }
 
-    /// Ends the call. Tasks that the application left behind and that still wait for it learn that it has ended.
+    /// Ends the call, and wakes tasks that the application left running and that still wait for it.
     pub(crate) fn close(&self, py: Python<'_>) {
         let open = self.with(py, |state| {
             state.is_over = true;
@@ -266,15 +266,19 @@ impl AsgiCall {
 
     /// The application raised.
     pub(crate) fn log_raised(&self, py: Python<'_>, error: &PyErr) {
-        let was_told = self.was_told(py);
-        if self.exchanges.stems_from_disconnection(py, error, was_told) {
+        let was_reported = self.was_reported(py);
+        if self
+            .exchanges
+            .stems_from_disconnection(py, error, was_reported)
+        {
             crate::run::log::log_disconnected(py, &self.title(py), error);
         } else {
             crate::run::log::log_application(py, &self.title(py), Some(error));
         }
     }
 
-    /// The application was cancelled, or interrupted. Not by the server if the client still waits, so the 500 has to be explained.
+    /// The application was cancelled, or interrupted. If the client still waits, it was not cancelled by the server, so the 500 has to be
+    /// explained.
     pub(crate) fn log_cancelled(&self, py: Python<'_>, error: &PyErr) {
         if !self.is_complete(py) && !self.is_gone(py, false) {
             crate::run::log::log_application(py, &self.title(py), Some(error));
@@ -283,7 +287,7 @@ impl AsgiCall {
 
     /// The application returned before its response was complete, which is an error unless its client has gone.
     pub(crate) fn log_incomplete(&self, py: Python<'_>) {
-        if !self.is_gone(py, false) && !self.was_told(py) {
+        if !self.is_gone(py, false) && !self.was_reported(py) {
             crate::run::log::log_application(py, &self.title(py), None);
         }
     }
@@ -295,15 +299,15 @@ impl AsgiCall {
     }
 
     /// Whether what is sent goes nowhere: the client has disconnected, or the response was abandoned. Not checked during the first step.
-    /// `begins` when it is the start of the response, which the open exchange notes on this occasion.
+    /// `begins` if it is the start of the response, which the open exchange then records.
     fn is_gone(&self, py: Python<'_>, begins: bool) -> bool {
         let checked = self.with(py, |state| {
-            if state.is_direct && !state.is_over && !state.is_deaf {
+            if state.is_direct && !state.is_over && !state.is_dropping {
                 return (false, None);
             }
             let is_abandoned = state.is_over && state.progress != Progress::Complete;
             let id = state.id.filter(|_| !state.is_direct);
-            (is_abandoned || state.is_deaf, id)
+            (is_abandoned || state.is_dropping, id)
         });
         let id = match checked {
             Ok((true, _)) => return true,
@@ -345,13 +349,13 @@ impl AsgiCall {
         self.with(py, |state| state.is_direct).unwrap_or(false)
     }
 
-    /// Whether the application was told by a message that its client has gone.
-    fn was_told(&self, py: Python<'_>) -> bool {
-        self.id(py).is_ok_and(|id| self.exchanges.was_told(id))
+    /// Whether a message has reported to the application that its client has gone.
+    fn was_reported(&self, py: Python<'_>) -> bool {
+        self.id(py).is_ok_and(|id| self.exchanges.was_reported(id))
     }
 
-    /// Takes a message for a client that has gone. It goes nowhere, as the specification wants it before version 2.4; but an application
-    /// that announces more, and was not told by a message or has not ended since, learns of it in this way.
+    /// Takes a message for a client that has gone. It is dropped, as the specification requires before version 2.4. An application that
+    /// announces more content gets an exception, unless a message has reported the disconnection and it may still be ending.
     #[cold]
     fn to_nobody<'py>(
         &self,
@@ -362,19 +366,19 @@ impl AsgiCall {
             return Ok(None);
         }
         match self.exchanges.may_go_on(self.id(py)?) {
-            // Whoever was told runs in the meantime, and ends this task.
+            // The task that got the message runs in the meantime and ends this task.
             true => LoopTurn::awaitable(py).map(Some),
             false => Err(self.exchanges.disconnection(py)),
         }
     }
 
-    /// A message was out of place. To a client that has gone it does not matter: applications often begin an error response then.
+    /// A message was out of place. If the client has gone, that is ignored: applications often start an error response then.
     #[cold]
     fn excuse(&self, py: Python<'_>, error: PyErr) -> PyResult<()> {
-        if !error.is_instance_of::<PyRuntimeError>(py) || !self.was_told(py) {
+        if !error.is_instance_of::<PyRuntimeError>(py) || !self.was_reported(py) {
             return Err(error);
         }
-        self.with(py, |state| state.is_deaf = true)
+        self.with(py, |state| state.is_dropping = true)
     }
 
     /// The content of the request that can be returned now, and whether it is the last of it.
@@ -406,7 +410,7 @@ impl AsgiCall {
     }
 
     fn start(&self, py: Python<'_>, start: &Start<'_>) -> PyResult<()> {
-        // Reading the start may run an iterator of the application's, so the state is not borrowed meanwhile.
+        // Reading the start may run an iterator of the application, so the state is not borrowed meanwhile.
         let head = self.with(py, |state| {
             let is_known = state.known.is(start);
             match state.progress {
@@ -472,7 +476,7 @@ impl AsgiCall {
         if !more && is_open {
             self.wake_readers(py)?;
         }
-        // What is kept is limited to the number of bytes that a response may be ahead.
+        // The amount kept is limited to the number of bytes that a response may be ahead.
         if !more || ahead_bytes <= STREAM_AHEAD_BYTES {
             return Ok(None);
         }
@@ -488,10 +492,10 @@ impl State {
         std::mem::take(&mut self.head.response)
     }
 
-    /// Records that a part of the content is sent, or the last of it. Returns the progress before.
+    /// Records that a part of the content is sent, or the last of it. Returns the previous progress.
     ///
     /// # Errors
-    /// `RuntimeError` when content may not be sent now, or has not the announced length; nothing has changed then.
+    /// `RuntimeError` if content may not be sent now, or does not have the announced length; nothing has changed then.
     pub(super) fn advance(&mut self, more: bool, bytes: u64) -> PyResult<Progress> {
         let before = self.progress;
         match before {
@@ -554,7 +558,7 @@ impl AsgiCall {
     }
 }
 
-/// As other servers say it.
+/// The wording of other servers.
 #[cold]
 fn wrong_length(is_short: bool) -> PyErr {
     PyRuntimeError::new_err(match is_short {

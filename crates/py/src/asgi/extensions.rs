@@ -12,8 +12,8 @@ use super::call::{AsgiCall, Progress};
 use super::message::{Extension, for_each_header, push_line};
 use crate::ffi;
 
-/// The extensions that an application is offered. Those that send files are only offered on demand: frameworks use them as soon as they are
-/// named in a scope, and middleware that changes or counts the content does not see what it is then.
+/// The extensions that an application is offered. Those that send files are only offered on demand: frameworks use them as soon as a scope
+/// lists them, and middleware that changes or counts the content does not see it then.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Offered {
     path_send: bool,
@@ -105,7 +105,7 @@ impl AsgiCall {
                 "send(): http.response.early_hint came after http.response.start",
             ));
         }
-        // The final response has to take the same way as this interim response, to be sent after it.
+        // The final response has to go through the mailbox too, to be sent after this interim response.
         self.leave_first_step(py)?;
         let status = 103;
         self.post(py, Command::Inform { status, fields })?;
@@ -162,7 +162,7 @@ impl AsgiCall {
 fn required<'py>(message: &Bound<'py, PyDict>, key: &str) -> PyResult<Bound<'py, PyAny>> {
     message
         .get_item(key)?
-        .ok_or_else(|| PyTypeError::new_err(format!("send(): the message has no {key}")))
+        .ok_or_else(|| PyTypeError::new_err(format!("send(): the message lacks {key}")))
 }
 
 fn is_true(message: &Bound<'_, PyDict>, key: &str) -> PyResult<bool> {

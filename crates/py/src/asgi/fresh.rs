@@ -1,7 +1,7 @@
-//! Dicts that each scope has for itself, so that an application cannot change those of another request.
+//! Dicts that are separate for each scope, so that an application cannot change those of another request.
 //!
-//! The last one is reused for the next request if nothing else references it and it was not changed: then it cannot be distinguished from a
-//! new one.
+//! The last one is reused for the next request if nothing else references it and it was not changed: it cannot be distinguished from a new
+//! one then.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -31,7 +31,7 @@ impl Given {
     }
 }
 
-/// Copies of an original, which its owner may still change.
+/// Copies of an original that its owner may still change.
 pub(crate) struct Fresh {
     original: Py<PyDict>,
     copied_version: Option<u64>,

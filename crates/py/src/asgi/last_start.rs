@@ -1,7 +1,7 @@
 //! Recognises starts of responses that repeat.
 //!
-//! A header that is a literal in a program is always the same tuple, while the list around it is new each time. So a start with the very
-//! same objects as the last one has the same head, which was read and checked then.
+//! A header that is a literal in a program is the same tuple each time, while the list around it is new each time. A start that consists of
+//! the same objects as the last one therefore has the same head, which has been read and checked already.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList, PyTuple};

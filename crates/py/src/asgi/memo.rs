@@ -1,4 +1,4 @@
-//! What repeats from request to request of a connection, remembered: its addresses and its field section.
+//! Remembers what repeats from request to request of a connection: its addresses and its field section.
 
 use net::Peer;
 use pyo3::prelude::*;
@@ -49,11 +49,11 @@ impl Addresses {
 ///
 /// A client sends most of its fields with each request of a connection, and clients of one kind send the same.
 pub(crate) struct Sections {
-    /// By connection, of which several may share a place.
+    /// By connection; several may share a slot.
     known: Box<[Vec<Line>]>,
-    /// The place of the section that came last.
+    /// The slot of the last section.
     last: usize,
-    /// The pairs of the section at hand, and the list of them that was given last.
+    /// The pairs of the current section, and the list of them that was last handed out.
     pairs: Vec<Py<PyTuple>>,
     list: Option<Py<PyList>>,
 }
@@ -63,7 +63,7 @@ type Line = RememberedLine<Py<PyBytes>, Py<PyTuple>>;
 
 /// Sections that a worker remembers: some 3 KB each with a browser's fields.
 const SECTIONS: usize = 64;
-/// Lines that are remembered of each.
+/// Lines remembered of each section.
 const LINES_MAX: usize = 32;
 
 impl Default for Sections {
@@ -78,8 +78,8 @@ impl Default for Sections {
 }
 
 impl Sections {
-    /// The list for a section, of pairs that may be shared: they cannot be changed. None when the list that was given last is as good as
-    /// new: it is the same, nobody has changed it, and it has no more than `references`.
+    /// The list for a section. Its pairs may be shared, since they cannot be changed. None if the list that was last handed out is as good
+    /// as new: it is the same, it was not changed, and it has no more than `references`.
     pub(crate) fn renewed<'py>(
         &mut self,
         py: Python<'py>,
@@ -108,7 +108,7 @@ impl Sections {
     }
 }
 
-/// Pushes the pairs of a section, of which `lines` is what is remembered.
+/// Pushes the pairs of a section; `lines` are the remembered ones.
 fn read(
     py: Python<'_>,
     section: FieldLines<'_>,

@@ -49,7 +49,7 @@ static LAST_START: Place<PyString> = Place::new();
 static LAST_BODY: Place<PyString> = Place::new();
 
 impl Kind {
-    /// What a type says, if it is one of the protocol's.
+    /// The kind of message that a type stands for, if it is one of the protocol's.
     #[inline]
     fn of(kind: &Bound<'_, PyAny>) -> Option<Kind> {
         let is = |last: &Place<PyString>| {
@@ -172,10 +172,10 @@ fn index_of_text(key: &Bound<'_, PyAny>) -> Option<usize> {
 }
 
 impl<'py> Message<'py> {
-    /// Reads a message. Of the start only the type is read: see [`Start::read`].
+    /// Reads a message. Of a start, only the type is read: see [`Start::read`].
     ///
     /// # Errors
-    /// `TypeError` or `RuntimeError` that says what is wrong.
+    /// `TypeError` or `RuntimeError` with a description.
     pub(crate) fn read(message: &Bound<'py, PyAny>) -> PyResult<Message<'py>> {
         let message = message
             .cast::<PyDict>()
@@ -218,7 +218,7 @@ impl Start<'_> {
     /// Reads it into `head`, which is empty.
     ///
     /// # Errors
-    /// `TypeError` or `ValueError` that says what is wrong.
+    /// `TypeError` or `ValueError` with a description.
     pub(crate) fn read(&self, head: &mut Head) -> PyResult<()> {
         let status = self.status.as_ref();
         let status: Option<u16> = status.and_then(|status| status.extract().ok());
@@ -267,7 +267,7 @@ impl Head {
 /// Calls `take` with each header of an iterable of pairs, after checking that its name and value may be sent.
 ///
 /// # Errors
-/// `TypeError` or `ValueError` that says what is wrong; what `take` returns.
+/// `TypeError` or `ValueError` with a description; any error of `take`.
 pub(crate) fn for_each_header(
     headers: &Bound<'_, PyAny>,
     mut take: impl FnMut(&[u8], &[u8]) -> PyResult<()>,

@@ -6,7 +6,7 @@ use server::{Command, Response};
 use super::call::{AsgiCall, Progress, Written};
 
 impl AsgiCall {
-    /// Ends direct writing: posts what was kept, and from now on everything else.
+    /// Ends direct writing: posts what was kept; everything else is posted too from now on.
     pub(super) fn leave_first_step(&self, py: Python<'_>) -> PyResult<()> {
         let kept = self.with(py, |state| {
             if !std::mem::replace(&mut state.is_direct, false) {
@@ -79,7 +79,7 @@ impl AsgiCall {
         Ok(None)
     }
 
-    /// Sends the head, and the content with it if that is all of it. False when more has to be posted.
+    /// Sends the head, together with the content if that is complete. Returns false if more has to be posted.
     fn post_whole(&self, py: Python<'_>, part: &[u8]) -> PyResult<bool> {
         let (response, is_whole) = self.with(py, |state| {
             let mut response = state.take_response();
@@ -109,7 +109,7 @@ impl AsgiCall {
         Ok(true)
     }
 
-    /// A part of the content comes from elsewhere, or all of it. False when none may be sent.
+    /// A part of the content, or all of it, comes from elsewhere. Returns false if none may be sent.
     pub(super) fn content_comes(&self, py: Python<'_>, more: bool, bytes: u64) -> PyResult<bool> {
         let length = (!more).then_some(bytes);
         if self.with(py, |state| state.advance(more, bytes))?? == Progress::Started {
@@ -135,7 +135,7 @@ impl AsgiCall {
         Ok(())
     }
 
-    /// Adds to the trailer section. Nothing of it is sent to a client that does not ask for it (RFC 9110 section 6.5.1).
+    /// Adds to the trailer section, which is sent only to a client that accepts it (RFC 9110 section 6.5.1).
     pub(super) fn push_trailers(
         &self,
         py: Python<'_>,

@@ -47,7 +47,7 @@ fn next_message<'py>(py: Python<'py>, call: &AsgiCall) -> PyResult<Option<Bound<
     let (part, is_last, is_gone, peer_ended) = state.unwrap_or((None, false, false, false));
     let content = call.next_content(py, part, is_last)?;
     if is_gone {
-        call.exchanges().told(id);
+        call.exchanges().set_reported(id);
     }
     if is_over || is_gone {
         return disconnect(py).map(Some);
@@ -55,9 +55,9 @@ fn next_message<'py>(py: Python<'py>, call: &AsgiCall) -> PyResult<Option<Bound<
     if let Some((content, is_last)) = content {
         return request(py, content, is_last).map(Some);
     }
-    // Content received before the end is still with the server, or the server will report that it was truncated.
+    // The server still holds content received before the end, or will report that the content was truncated.
     if peer_ended && !call.has_more(py)? {
-        call.exchanges().told(id);
+        call.exchanges().set_reported(id);
         return disconnect(py).map(Some);
     }
     Ok(None)

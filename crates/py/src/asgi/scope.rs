@@ -132,7 +132,7 @@ impl Scopes {
         })
     }
 
-    /// A scope whose changes by an application no other request sees.
+    /// A scope; changes that an application makes to it are not visible to other requests.
     pub(crate) fn scope<'py>(
         &mut self,
         py: Python<'py>,
@@ -269,8 +269,8 @@ impl Last {
     }
 }
 
-/// The decoded path, which includes the root path: a proxy took it off, or passed the path on whole. The asterisk of `OPTIONS *` is none,
-/// and stays as it is.
+/// The decoded path including the root path, whether a proxy stripped that or passed it on. The asterisk of `OPTIONS *` is not a path and
+/// is kept as it is.
 fn path_of<'py>(py: Python<'py>, root_path: &str, raw: &[u8]) -> PyResult<Bound<'py, PyString>> {
     let path = decoded(py, raw);
     if root_path.is_empty() || raw == b"*" {
@@ -283,7 +283,7 @@ fn path_of<'py>(py: Python<'py>, root_path: &str, raw: &[u8]) -> PyResult<Bound<
     }
 }
 
-/// Whether `value`, a part of a target, is not what is kept; then it is from now on.
+/// Whether `value`, a part of a target, differs from the kept one; if so, replaces that.
 fn changes(kept: &mut Vec<u8>, value: &[u8]) -> bool {
     if wire::is_same_throughout(kept, value) {
         return false;

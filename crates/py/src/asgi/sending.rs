@@ -1,4 +1,4 @@
-//! `send()`: a message for the client, on its way once it is awaited.
+//! `send()`: a message for the client, which is sent when it is awaited.
 
 use std::ffi::CStr;
 
@@ -13,7 +13,7 @@ use crate::run::awaitable::awaitable;
 #[pyclass(module = "bolide._core", frozen)]
 #[derive(Default)]
 pub(crate) struct Sending {
-    /// Where the message goes, until somebody awaits it.
+    /// Where the message goes, until it is awaited.
     call: Place<AsgiCall>,
     /// The message; then what it waits for until the message is accepted.
     awaited: Place<PyAny>,
@@ -107,7 +107,7 @@ impl Drop for Sending {
     }
 }
 
-/// Warns as the interpreter does of a coroutine that is dropped. An exception may be on its way meanwhile.
+/// Warns as the interpreter does of a dropped coroutine. An exception may be propagating meanwhile.
 #[cold]
 fn warn_unawaited(py: Python<'_>) {
     let pending = PyErr::take(py);

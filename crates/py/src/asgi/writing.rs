@@ -10,16 +10,16 @@ use super::message::Head;
 const KEPT_BYTES: usize = 4096;
 
 impl State {
-    /// Whether the content that was sent has the announced length, if one was announced. If no content may be sent, that length may be the
-    /// one of another response (RFC 9110 section 8.6).
+    /// Whether the content that was sent has the announced length, if one was announced. If no content may be sent, that length may be that
+    /// of another response (RFC 9110 section 8.6).
     pub(super) fn has_its_length(&self) -> bool {
         let is_as_announced = |length| length == self.parts_bytes as u64;
         self.head.response.length.is_none_or(is_as_announced)
             || (self.parts.is_empty() && self.has_no_content())
     }
 
-    /// Writes a part of the content to the responder of the first step, with the head if it is the first. False when the part has to be
-    /// kept: something has to leave before this response, or it cannot be framed before it is complete.
+    /// Writes a part of the content to the responder of the first step, with the head if it is the first. Returns false if the part has to
+    /// be kept: something has to be sent before this response, or its framing is unknown until it is complete.
     pub(super) fn write_now(&mut self, responder: &mut Responder, part: &[u8], more: bool) -> bool {
         if self.written == Written::Nothing {
             if !responder.can_send_now() || !self.parts.is_empty() {
@@ -55,7 +55,7 @@ impl State {
     pub(super) fn write_whole(&mut self, responder: &mut Responder, content: &[u8]) {
         let (response, fields) = (&self.head.response, self.head.fields());
         if self.has_no_content() {
-            // Content that was sent anyway has the length that the content would have.
+            // Content that was sent nevertheless has the length that the content would have.
             let sent = (!content.is_empty()).then_some(content.len() as u64);
             responder.begin(response.status, fields, response.length.or(sent));
         } else {
@@ -75,7 +75,7 @@ impl State {
                 responder.finish();
             }
         } else if self.has_no_content() {
-            // Content that was sent anyway has the length that the content would have.
+            // Content that was sent nevertheless has the length that the content would have.
             let sent = (!self.parts.is_empty()).then_some(self.parts_bytes as u64);
             responder.begin(response.status, fields, response.length.or(sent));
         } else {

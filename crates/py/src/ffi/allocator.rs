@@ -1,6 +1,6 @@
-//! The C library's allocator, which CPython's large objects and Rust's come from: what it keeps, and what it gives back.
+//! The C library's allocator, used for CPython's large objects and Rust's: how much freed memory it keeps.
 //!
-//! Nothing happens, and nothing is known, where the C library is not glibc.
+//! With a C library other than glibc, nothing is changed or known.
 
 #[cfg(target_env = "gnu")]
 use gnu as library;
@@ -9,25 +9,25 @@ use other as library;
 
 pub(crate) use library::{give_back, used_bytes};
 
-/// Variables of the environment in which an operator says how many arenas there may be.
+/// Environment variables with which an operator sets the number of arenas.
 const ARENAS_VARIABLES: [(&str, &str); 2] = [
     ("MALLOC_ARENA_MAX", ""),
     ("GLIBC_TUNABLES", "glibc.malloc.arena_max"),
 ];
 
-/// Lets the allocator keep so many freed bytes in each arena, in place of giving them back to the system at once and asking for them
-/// again: parts of contents come and go by the megabyte.
+/// Lets the allocator keep `bytes` of freed memory in each arena, instead of returning them to the system and requesting them again: parts
+/// of contents are allocated and freed by the megabyte.
 ///
-/// It stops glibc from raising by itself the size from which it maps memory for a block alone. That would stay below the 256 KiB that
-/// asyncio makes for each read: three system calls and a page fault (bench: loops). So it is set too.
+/// This stops glibc from raising on its own the size from which a block gets a mapping of its own. Left alone, that size would stay below
+/// the 256 KiB that asyncio allocates for each read: three system calls and a page fault (bench: loops). So it is set too.
 pub(crate) fn keep_freed(bytes: i32) {
     const MAPPED_BYTES_MIN: i32 = 512 * 1024;
     library::set(library::TRIM_THRESHOLD, bytes);
     library::set(library::MMAP_THRESHOLD, MAPPED_BYTES_MIN);
 }
 
-/// Lets all threads have `count` arenas together; nothing where the environment says how many. Each keeps freed memory of its own, which
-/// [`give_back`] takes from the first one only, and threads that have to hold the interpreter hardly wait for each other here.
+/// Makes all threads share `count` arenas, unless the environment sets their number. Each arena keeps freed memory of its own, and
+/// [`give_back`] empties only the first one. Threads that have to hold the interpreter rarely contend for arenas.
 pub(crate) fn share_arenas(count: i32) {
     let is_said =
         |(name, text): &(&str, &str)| std::env::var(name).is_ok_and(|value| value.contains(text));
@@ -67,13 +67,13 @@ mod gnu {
     }
 
     pub(super) fn set(parameter: c_int, value: c_int) {
-        // SAFETY: any value may be passed; one that is not taken leaves everything as it is.
+        // SAFETY: any value may be passed; an unsupported one changes nothing.
         unsafe { mallopt(parameter, value) };
     }
 
-    /// Gives every whole page that is free back to the system. Takes a tenth of a millisecond per megabyte.
+    /// Returns every free page to the system. Takes a tenth of a millisecond per megabyte.
     pub(crate) fn give_back() {
-        // SAFETY: needs nothing; other threads wait for it.
+        // SAFETY: no preconditions; other threads wait for it.
         unsafe { malloc_trim(0) };
     }
 
@@ -83,7 +83,7 @@ mod gnu {
         let Some(count) = COUNT.get_or_init(find) else {
             return 0;
         };
-        // SAFETY: needs nothing.
+        // SAFETY: no preconditions.
         let figures = unsafe { count() };
         (figures.used_bytes + figures.mapped_bytes) as u64
     }
@@ -91,7 +91,7 @@ mod gnu {
     fn find() -> Option<Count> {
         // SAFETY: a null library means all that are loaded, and the name ends in a zero.
         let found = unsafe { dlsym(ptr::null_mut(), c"mallinfo2".as_ptr()) };
-        // SAFETY: what has this name is that function, and null is no function's address.
+        // SAFETY: the symbol of this name is that function, and null is not the address of a function.
         unsafe { std::mem::transmute::<*mut c_void, Option<Count>>(found) }
     }
 }

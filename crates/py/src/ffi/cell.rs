@@ -1,4 +1,4 @@
-//! State of an object that is shared with Python.
+//! State of objects shared with Python.
 
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -7,9 +7,9 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// State of a Python object. It is accessed only with the interpreter attached, and checked against being accessed twice at once.
+/// State of a Python object. It is accessed only with the interpreter attached, and checked against nested access.
 ///
-/// A lock or an atomic borrow flag would cost more than what it guards. So this relies on the interpreter's lock: the crate refuses to
+/// A lock or an atomic borrow flag would cost more than what it protects. So this relies on the interpreter's lock: the crate does not
 /// build for an interpreter without one.
 pub(crate) struct GilCell<T> {
     is_held: Cell<bool>,
@@ -17,7 +17,7 @@ pub(crate) struct GilCell<T> {
 }
 
 #[cfg(Py_GIL_DISABLED)]
-compile_error!("bolide needs an interpreter with a GIL for now");
+compile_error!("bolide needs an interpreter with a GIL");
 
 // SAFETY: every access needs a `Python` token, which only one thread has at a time.
 unsafe impl<T: Send> Sync for GilCell<T> {}
@@ -73,7 +73,7 @@ impl Drop for Release<'_> {
     }
 }
 
-/// A place for an object, reached with the interpreter attached.
+/// A slot for an object, accessed with the interpreter attached.
 pub(crate) struct Place<T>(Cell<Option<Py<T>>>);
 
 // SAFETY: every access needs a `Python` token, which only one thread has at a time, or the only reference.
@@ -96,7 +96,7 @@ impl<T> Place<T> {
         self.0.take().map(|object| object.into_bound(py))
     }
 
-    /// Puts an object there, and returns the one that was there before.
+    /// Stores an object, and returns the previous one.
     #[inline]
     pub(crate) fn put<'py>(&self, object: Bound<'py, T>) -> Option<Bound<'py, T>> {
         let py = object.py();
@@ -104,7 +104,7 @@ impl<T> Place<T> {
         before.map(|object| object.into_bound(py))
     }
 
-    /// Looks at the object, if there is one. It is away meanwhile.
+    /// Calls a function with the object, if there is one. The slot is empty meanwhile.
     #[inline]
     pub(crate) fn look<R>(&self, _py: Python<'_>, look: impl FnOnce(Option<&Py<T>>) -> R) -> R {
         let object = self.0.take();
@@ -118,7 +118,7 @@ impl<T> Place<T> {
     }
 }
 
-/// An object that a caller holds for as long as a function runs. Written and read with the interpreter attached.
+/// An object that a caller holds while a function runs. Written and read with the interpreter attached.
 #[derive(Default)]
 pub(crate) struct Lent(AtomicPtr<ffi::PyObject>);
 
@@ -136,12 +136,12 @@ impl Lent {
     /// The object.
     pub(crate) fn get<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         let object = self.0.load(Ordering::Relaxed);
-        // SAFETY: null, or an object that `during` borrows: it takes the pointer away before it returns, also when a panic unwinds.
+        // SAFETY: null, or an object that `during` borrows: it removes the pointer before it returns, also when a panic unwinds.
         unsafe { Bound::from_borrowed_ptr_or_opt(py, object) }
     }
 }
 
-/// Restores what was there before, also when a panic unwinds.
+/// Restores the previous pointer, also when a panic unwinds.
 struct Restore<'a>(&'a AtomicPtr<ffi::PyObject>, *mut ffi::PyObject);
 
 impl Drop for Restore<'_> {

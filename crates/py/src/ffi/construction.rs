@@ -1,4 +1,4 @@
-//! Calls a class of ours without a tuple and a dict of the arguments.
+//! Calls one of our classes without a tuple and a dict of the arguments.
 
 use std::slice;
 
@@ -18,7 +18,7 @@ pub(crate) struct Arguments<'a, 'py> {
 
 /// A class whose instances `tp_new` creates without arguments, and which are then initialized.
 pub(crate) trait Construction: PyClass {
-    /// Does what `__init__` does. False for a call that does not fit the signature, which `__init__` then refuses.
+    /// Does what `__init__` does. Returns false for a call that does not fit the signature, which `__init__` then rejects.
     fn initialize(instance: &Bound<'_, Self>, arguments: &Arguments<'_, '_>) -> PyResult<bool>;
 }
 

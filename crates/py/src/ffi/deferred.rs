@@ -1,8 +1,8 @@
-//! A method whose calls act when they are awaited, as those of a coroutine function do.
+//! A method whose calls act when they are awaited, like those of a coroutine function.
 //!
-//! It has one argument, given by position or by name. CPython calls it without a tuple and without looking up names. Each call is an object of its own, which rarely
-//! outlives an `await`, so the last one that nobody references is kept for the next call, as CPython keeps awaitables of its own, under the
-//! contract of `reuse.rs`.
+//! It has one argument, passed by position or by name. CPython calls it without a tuple and without looking up names. Each call is an
+//! object, which rarely outlives an `await`. The last unreferenced one is kept for the next call, as CPython keeps its own awaitables,
+//! under the contract of `reuse.rs`.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -18,9 +18,9 @@ use super::cell::Place;
 use super::reuse::{self, OurReferences};
 use super::slots::{Awaitable, guarded, step_directly};
 
-/// A call of a method that is still to be awaited.
+/// A call of a method that has not been awaited yet.
 pub(crate) trait Deferred: Awaitable + Default + Into<PyClassInitializer<Self>> {
-    /// Whose method it is.
+    /// The class that has the method.
     type Owner: PyClass<Frozen = True> + Sync;
 
     /// The method's name in tracebacks.
@@ -30,27 +30,27 @@ pub(crate) trait Deferred: Awaitable + Default + Into<PyClassInitializer<Self>> 
     const ARGUMENT_NAME: &'static str;
     const DOCUMENTATION: &'static CStr;
 
-    /// Makes one that is over a call with this argument. It must not run Python.
+    /// Turns an object that is over into a call with this argument. It must not run Python.
     fn begin<'py>(&self, owner: Bound<'py, Self::Owner>, argument: Bound<'py, PyAny>);
 
     /// Whether it is over, and holds nothing. It must not run Python.
     fn is_over(&self, py: Python<'_>) -> bool;
 
-    /// Where a dead one is kept.
+    /// The place for an unreferenced object.
     fn spare() -> &'static Spare<Self>;
 }
 
-/// An object that is over and that nobody references but this.
+/// An object that is over and that only this references.
 pub(crate) struct Spare<T> {
     object: Place<T>,
-    /// What frees an object that is not kept.
+    /// The function that frees an object that is not kept.
     dealloc: Cell<Option<ffi::destructor>>,
 }
 
 // SAFETY: its cells are used only with the interpreter attached.
 unsafe impl<T> Sync for Spare<T> {}
 
-/// The garbage collector shows the object to who asks for all objects, and may have given it away.
+/// The garbage collector lists the object for callers that ask for all objects, so others may reference it.
 const OF_SPARE: OurReferences = OurReferences::of(1);
 
 impl<T: Deferred> Spare<T> {
@@ -83,7 +83,7 @@ pub(crate) fn prepare_calls<T: Deferred>(py: Python<'_>) {
 /// Keeps an object whose last reference is gone, or frees it.
 ///
 /// # Safety
-/// `object` is an instance of `T` that nobody references.
+/// `object` is an unreferenced instance of `T`.
 unsafe extern "C" fn dealloc<T: Deferred>(object: *mut ffi::PyObject) {
     // SAFETY: CPython calls with the interpreter attached.
     let py = unsafe { Python::assume_attached() };
@@ -93,12 +93,12 @@ unsafe extern "C" fn dealloc<T: Deferred>(object: *mut ffi::PyObject) {
     // SAFETY: the slot is that of `T`'s own type, which cannot be subclassed.
     let value = unsafe { value.cast_unchecked::<T>() };
     if value.get().is_over(py) && spare.object.look(py, |object| object.is_none()) {
-        // It has a reference again, so it lives on, as after a finalizer that saves its object.
+        // It has a reference again, so it stays alive, as after a finalizer that resurrects its object.
         drop(spare.object.put(value.to_owned()));
         return;
     }
     if let Some(dealloc) = spare.dealloc.get() {
-        // SAFETY: what freed instances of `T` before, called as CPython would.
+        // SAFETY: the function that freed instances of `T` before, called as CPython would.
         unsafe { dealloc(object) };
     }
 }
@@ -153,10 +153,10 @@ fn is_one<T: Deferred>(py: Python<'_>, positional: isize, names: *mut ffi::PyObj
         })
 }
 
-/// Makes a `T` of a call.
+/// Creates a `T` for a call.
 ///
 /// # Safety
-/// `owner` is an instance of `T::Owner`, and `arguments` are as many objects as `positional` and `names` say.
+/// `owner` is an instance of `T::Owner`, and the number of `arguments` is that of `positional` and `names`.
 unsafe extern "C" fn call_method<T: Deferred>(
     owner: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,

@@ -1,9 +1,9 @@
-//! Calls of Python that the interpreter's end may catch.
+//! Calls of Python that may be interrupted by the end of the interpreter.
 //!
-//! Up to CPython 3.13, a thread that asks for the interpreter after its finalization has begun is ended where it is (`pthread_exit`), in the
-//! middle of what it called. That unwinds the thread's stack, and a frame of Rust in its way aborts the process. So a call that may take
-//! long has a guard in the frame above it: the unwinding reaches that first, and the thread waits there for the end of the process, as
-//! CPython 3.14 has it wait, and as PyO3 does where it attaches. Nothing above the guard is unwound.
+//! Up to CPython 3.13, a thread that requests the interpreter after finalization has started is ended on the spot (`pthread_exit`), in the
+//! middle of what it called. That unwinds the thread's stack, and a Rust frame on it aborts the process. So a call that may take long has a
+//! guard in the frame above it: the unwinding reaches that first, and the thread waits there for the end of the process. CPython 3.14 and
+//! PyO3 (when it attaches) make threads wait in the same way. Nothing above the guard is unwound.
 
 use std::hint::black_box;
 use std::mem::{forget, transmute};
@@ -29,7 +29,7 @@ type Vectorcall = unsafe extern "C-unwind" fn(
 type NextC = unsafe extern "C" fn(*mut PyObject) -> *mut PyObject;
 type Next = unsafe extern "C-unwind" fn(*mut PyObject) -> *mut PyObject;
 
-/// Dropped only by an unwinding that begins in the interpreter: no function of CPython panics.
+/// Dropped only by an unwinding that starts in the interpreter: no function of CPython panics.
 struct Guard;
 
 impl Drop for Guard {
@@ -40,14 +40,14 @@ impl Drop for Guard {
     }
 }
 
-/// A function of CPython as one that may unwind. PyO3 declares that none does, and the compiler relies on it wherever it knows which function
-/// is called: so it must not know.
+/// A function of CPython as one that may unwind. PyO3 declares that none does, and the compiler relies on that if it knows which function
+/// is called. Therefore it must not know.
 fn that_may_unwind(function: VectorcallC) -> Vectorcall {
-    // SAFETY: the two differ in nothing but what a caller has to expect.
+    // SAFETY: the two types differ only in what a caller has to expect.
     black_box(unsafe { transmute::<VectorcallC, Vectorcall>(function) })
 }
 
-/// [`super::call`] for threads of our own, which the interpreter's end may catch.
+/// [`super::call`] for threads of our own, which may be interrupted by the end of the interpreter.
 #[inline]
 pub(crate) fn call_from_thread<'py, const N: usize>(
     py: Python<'py>,

@@ -1,4 +1,4 @@
-//! The responder of the call that is under way, for what the application calls meanwhile and for the thread that sends.
+//! The responder of the current call, for what the application calls meanwhile and for the thread that sends.
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use pyo3::prelude::*;
 use server::{ExchangeId, Responder};
 
-/// Lends a responder during a call. It is reached only with the interpreter attached, by one at a time.
+/// Lends a responder during a call. It is accessed only with the interpreter attached, by one user at a time.
 ///
-/// It is the server's, on the heap: greenlet moves parts of the stack away while other greenlets run, and another thread may reach it then.
+/// It is the server's, on the heap: greenlet moves parts of the stack while other greenlets run, and another thread may access it then.
 #[derive(Default)]
 pub(crate) struct LentResponder {
-    /// Null while it is being reached.
+    /// Null while it is being accessed.
     responder: AtomicPtr<Responder>,
-    /// Whose call it is, if that may write.
+    /// The exchange of the call, if that may write.
     id: Cell<Option<ExchangeId>>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct LentResponder {
 unsafe impl Sync for LentResponder {}
 
 impl LentResponder {
-    /// Lends the responder of `id` until `run` has returned. A call inside of it may lend another one.
+    /// Lends the responder of `id` until `run` has returned. A nested call may lend another one.
     #[inline]
     pub(crate) fn lend<R>(
         &self,
@@ -52,13 +52,13 @@ impl LentResponder {
         run()
     }
 
-    /// Whether a call is under way, as far as that is seen without the interpreter.
+    /// Whether a call is under way, as far as that is visible without the interpreter.
     pub(crate) fn is_lent(&self) -> bool {
         !self.responder.load(Ordering::Relaxed).is_null()
     }
 
-    /// Calls `reach` with the responder that is lent, if it is that of `id` or of any call; None if there is none, or it is being
-    /// reached already. It must not run Python.
+    /// Calls `reach` with the lent responder, if it is that of `id` or of any call. Returns None if there is none, or it is being accessed
+    /// already. `reach` must not run Python.
     #[inline]
     pub(crate) fn with<R>(
         &self,
@@ -73,13 +73,14 @@ impl LentResponder {
         }
         self.responder.store(ptr::null_mut(), Ordering::Relaxed);
         let _back = Back(&self.responder, lent);
-        // SAFETY: its owner lent it for a call that has not ended, or `Back` would have taken it away, and does not use it meanwhile. Nobody
-        // else finds it before `reach` has returned, which no other thread can overtake: it does not give the interpreter away.
+        // SAFETY: its owner lent it for a call that has not ended, or `Back` would have removed it, and does not use it meanwhile. No other
+        // code finds it before `reach` has returned, and no other thread can run in between, because `reach` does not release the
+        // interpreter.
         Some(reach(unsafe { responder.as_mut() }))
     }
 }
 
-/// Puts back what was lent before, also when a panic unwinds.
+/// Restores what was lent before, also when a panic unwinds.
 struct Back<'a>(&'a AtomicPtr<Responder>, *mut Responder);
 
 impl Drop for Back<'_> {
@@ -89,7 +90,7 @@ impl Drop for Back<'_> {
     }
 }
 
-/// As [`Back`], for whose call it is.
+/// As [`Back`], for the exchange of the call.
 struct Named<'a>(&'a Cell<Option<ExchangeId>>, Option<ExchangeId>);
 
 impl Drop for Named<'_> {

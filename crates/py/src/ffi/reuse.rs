@@ -1,17 +1,17 @@
-//! Whether an object that an application has had may be used again.
+//! Whether an object that an application has had may be reused.
 //!
-//! Making the objects of a request costs more than serving it. So an object is taken back and used for the next request, under one contract:
-//! **nobody can tell it from a new one.** That is so if
+//! Creating the objects of a request costs more than serving it. So an object is taken back and reused for the next request, under one
+//! contract: **it cannot be distinguished from a new one.** That is so if
 //!
 //! - all references to it are ours ([`OurReferences`]), and no weak reference to it was added;
-//! - it is as it was when it was handed out. What this means depends on the object: the owner compares what it holds, or asks [`version`]
-//!   of a dict, and where an interpreter does not say, the object is not used again.
+//! - it is as it was when it was handed out. What this means depends on the object: the owner compares what it holds, or reads the
+//!   [`version`] of a dict. If an interpreter does not provide that, the object is not reused.
 //!
-//! A reference count shows other references because the interpreter's lock is held: nobody can take one between the question and the use.
-//! An interpreter that does not count all references (CPython 3.14 borrows some on its stack) shows fewer than there are only to code that
-//! runs below the borrower, and every object is asked for after the application's call has returned.
+//! A reference count shows other references because the interpreter's lock is held: none can be taken between the check and the use. An
+//! interpreter that does not count all references (CPython 3.14 borrows some on its stack) shows fewer than there are only to code that
+//! runs below the borrower, and every object is checked after the application's call has returned.
 //!
-//! `BOLIDE_REUSE=0` turns it off, to find out whether a failure comes from here: then each request has new objects.
+//! `BOLIDE_REUSE=0` turns reuse off, to check whether it causes a failure: each request then has new objects.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,7 +21,7 @@ use pyo3::types::PyDict;
 
 static IS_OFF: AtomicBool = AtomicBool::new(false);
 
-/// Reads the switch, once in the life of a process.
+/// Reads the switch, once per process.
 pub(crate) fn prepare() {
     let is_off = std::env::var_os("BOLIDE_REUSE").is_some_and(|value| value == "0");
     IS_OFF.store(is_off, Ordering::Relaxed);
@@ -31,7 +31,7 @@ pub(crate) fn is_off() -> bool {
     IS_OFF.load(Ordering::Relaxed)
 }
 
-/// The references to an object that nobody but us holds.
+/// The references to an object that only we hold.
 #[derive(Clone, Copy)]
 pub(crate) struct OurReferences {
     count: isize,
@@ -40,12 +40,12 @@ pub(crate) struct OurReferences {
 }
 
 impl OurReferences {
-    /// As many as the caller knows of, none of them weak.
+    /// The given number of references, none of them weak.
     pub(crate) const fn of(count: isize) -> OurReferences {
         OurReferences { count, weak: 0 }
     }
 
-    /// As many as there are now: nobody else has had the object.
+    /// The current references: no other code has had the object.
     pub(crate) fn now(object: &Bound<'_, PyAny>) -> OurReferences {
         OurReferences {
             count: count(object.as_unbound()),
@@ -69,7 +69,7 @@ fn count<T>(object: &Py<T>) -> isize {
     unsafe { ffi::Py_REFCNT(object.as_ptr()) }
 }
 
-/// The address of the first weak reference to an object, 0 when there is none. If it is the same twice, none was added and kept.
+/// The address of the first weak reference to an object, 0 if there is none. If it is unchanged, none was added and kept.
 #[inline]
 fn first_weak_reference<T>(object: &Py<T>) -> usize {
     // SAFETY: the reference that is passed keeps the object alive.
@@ -85,7 +85,7 @@ fn first_weak_reference<T>(object: &Py<T>) -> usize {
     unsafe { *list }
 }
 
-/// A dict's version, which changes with every modification (PEP 509); `None` from CPython 3.14 on, which keeps none.
+/// A dict's version, which changes with every modification (PEP 509); `None` from CPython 3.14 on, which has none.
 #[cfg(Py_3_14)]
 #[inline]
 pub(crate) fn version(_dict: &Bound<'_, PyDict>) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! An `await` of our types in the form in which CPython calls it, bypassing PyO3's methods: it is too short for that overhead.
+//! An `await` of our types in the form in which CPython calls it, bypassing PyO3's methods, whose overhead would exceed its cost.
 
 use std::ptr;
 
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use super::Sent;
 
-/// What a coroutine written in Rust does. `run::awaitable!` gives such types the methods of one.
+/// The steps of a coroutine written in Rust. `run::awaitable!` adds the methods of a coroutine to such types.
 pub(crate) trait Awaitable:
     PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync
 {
@@ -29,16 +29,16 @@ pub(crate) trait Awaitable:
         Ok(())
     }
 
-    /// Whether PyO3 knows without being told that the interpreter is attached, since our own code called the caller; or need not know, since
-    /// a step drops no reference.
+    /// Whether PyO3 has counted the attachment to the interpreter, because our own code called the caller; or need not count it, because a
+    /// step drops no reference.
     #[inline]
     fn is_called_inside(&self, _py: Python<'_>) -> bool {
         false
     }
 }
 
-/// Puts `T::step` into the slots that `await` uses, in place of the methods: then a value needs no exception to carry it, and nothing is
-/// looked up. The methods stay for callers that use their names.
+/// Puts `T::step` into the slots that `await` uses, in place of the methods: a value needs no exception to carry it then, and nothing is
+/// looked up. The methods remain for callers that use their names.
 pub(crate) fn step_directly<T: Awaitable>(py: Python<'_>) {
     let kind = py.get_type::<T>();
     let kind = kind.as_type_ptr();

@@ -1,8 +1,9 @@
 //! A native application with ASGI and WSGI applications mounted below prefixes.
 //!
-//! A route of the native application comes first, whatever its method. A path without a route goes to the mount with the longest prefix.
-//! All applications share one reactor, one loop and the open exchanges ([`Exchanges`]), so events for an exchange need no owner; only a stream
-//! that is pulled from has one. Each application lends its own task and context, and the one called before steps aside for the next.
+//! A route of the native application takes precedence, whatever its method. A path without a route goes to the mount with the longest
+//! prefix. All applications share one reactor, one event loop and the open exchanges ([`Exchanges`]), so events for an exchange need no
+//! owner; only streams that are pulled from have one. Each application lends its own task and context, and the one called before steps
+//! aside for the next.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;

@@ -22,7 +22,7 @@ const SPARE_REQUESTS: usize = 64;
 /// The references to a request that was given back: ours.
 const OF_REQUEST: OurReferences = OurReferences::of(1);
 
-/// What is called where a native application has no route: applications that are mounted beside it.
+/// What is called if a native application has no route: mounted applications.
 pub(crate) trait Fallback {
     /// The native application is called next: nothing that another one lent stays current.
     fn step_aside(&mut self, py: Python<'_>);
@@ -287,7 +287,7 @@ impl Calls {
         })
     }
 
-    /// The handler goes on in a task, or has already ended in one; or it could have none.
+    /// The handler continues in a task, or has already ended in one, or could not get one.
     fn goes_on(
         &self,
         py: Python<'_>,
@@ -357,18 +357,18 @@ impl Calls {
         }
     }
 
-    /// Leaves an object to who has kept it.
+    /// Leaves an object to the code that has kept it.
     #[cold]
     fn let_go(&self, py: Python<'_>, object: Py<Request>, outcome: Outcome) {
         let id = object.get().with(py, State::call_ended);
         if let (Ok(Some(id)), Outcome::Responded) = (id, outcome) {
-            // A task may have begun to wait for the end of this exchange, which was not open otherwise.
+            // A task may have started to wait for the end of this exchange, which was not open otherwise.
             self.runner.exchanges.end(py, id, true);
         }
     }
 }
 
-/// Responds to `OPTIONS *`, which is about the server and no application's resource (RFC 9110 section 9.3.7).
+/// Responds to `OPTIONS *`, which concerns the server and not a resource of an application (RFC 9110 section 9.3.7).
 #[cold]
 fn about_server(table: &Table, responder: &mut Responder) -> Outcome {
     let allow = format!("Allow: {}\r\n", table.router.methods());

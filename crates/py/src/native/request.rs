@@ -1,4 +1,4 @@
-//! The request as a handler sees it. It owns its bytes, and decodes nothing before it is asked for.
+//! The request as a handler sees it. It owns its bytes, and decodes nothing before it is needed.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub(crate) struct State {
     /// The end of the content was returned.
     is_exhausted: bool,
     is_async: bool,
-    /// Its handler is in its first step, in which nothing can be learnt about the client: afterwards its exchange is open or over.
+    /// Its handler is in its first step, in which nothing is known about the client: afterwards its exchange is open or over.
     is_in_call: bool,
     client: Peer,
     server: Peer,
@@ -58,7 +58,7 @@ impl State {
         self.app = Some(app);
     }
 
-    /// Fills in a request, replacing everything of the one before.
+    /// Fills in a request, replacing everything of the previous one.
     #[inline]
     pub(crate) fn fill(&mut self, request: &server::Request<'_>, is_async: bool) {
         self.head.copy(request.head);
@@ -125,7 +125,7 @@ impl State {
         self.head.capacity() <= KEPT_BYTES && self.content.capacity() <= KEPT_BYTES
     }
 
-    /// The first step of its handler has ended, and somebody has kept it. Returns its exchange.
+    /// The first step of its handler has ended, and other code has kept it. Returns its exchange.
     pub(crate) fn call_ended(&mut self) -> Option<ExchangeId> {
         self.is_in_call = false;
         self.id
@@ -169,7 +169,7 @@ impl Request {
 }
 
 impl Request {
-    /// The exchange, if its client is there for all that is known; None if that has left or the exchange is over.
+    /// The exchange, if its client is connected as far as is known; None if it has disconnected or the exchange is over.
     pub(crate) fn waits_for_departure(
         &self,
         py: Python<'_>,
@@ -289,19 +289,19 @@ impl Request {
         self.with(py, |state| state.is_async)
     }
 
-    /// Whether the client has left or the exchange is over.
+    /// Whether the client has disconnected or the exchange is over.
     #[getter]
     fn is_disconnected(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.waits_for_departure(py)?.is_none())
     }
 
-    /// The departure of the client or the end of the exchange, as an awaitable.
+    /// An awaitable of the client's disconnection or the end of the exchange.
     fn disconnected<'py>(slf: Bound<'py, Request>) -> PyResult<Bound<'py, PyAny>> {
         if slf.get().is_async(slf.py())? {
             return Departure::of(slf);
         }
         Err(PyRuntimeError::new_err(
-            "disconnected() is for async handlers: while a def handler runs, nothing is learnt of the client",
+            "disconnected() is for async handlers: a def handler blocks the thread that would detect a disconnection",
         ))
     }
 

@@ -85,7 +85,7 @@ impl HandlerResponse<'_> {
 /// Converts a return value.
 ///
 /// # Errors
-/// `TypeError` for a value that is no response; whatever the JSON encoder raises.
+/// `TypeError` for a value that is not a response; any error of the JSON encoder.
 #[inline]
 pub(crate) fn convert<'py>(value: &Bound<'py, PyAny>) -> PyResult<HandlerResponse<'py>> {
     if let Ok(text) = value.cast_exact::<PyString>() {

@@ -1,4 +1,4 @@
-//! Content that a native handler reads part by part, and responses that it sends so.
+//! Content that a native handler reads in parts, and responses that it sends in parts.
 
 use std::sync::Arc;
 
@@ -42,8 +42,8 @@ impl Awaitable for Part {
         match state {
             Some((Some(part), _, _)) => Sent::Returned(part.into_bound(py).into_any()),
             Some((None, true, _)) => {
-                // A peer that has ended its side behind its content has left only now.
-                self.exchanges.tell_if_left(py, self.id);
+                // A peer that ended its side after its content counts as disconnected only now.
+                self.exchanges.notify_departure(py, self.id);
                 Sent::Returned(py.None().into_bound(py))
             }
             // The response is complete, or the peer has disconnected: nothing more will arrive.
@@ -61,7 +61,7 @@ impl Awaitable for Part {
 
 awaitable!(Part);
 
-/// The departure of the client, or the end of its exchange.
+/// The client's disconnection, or the end of its exchange.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Departure {
     request: Py<Request>,

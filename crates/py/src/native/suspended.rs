@@ -139,14 +139,14 @@ impl SuspendedHandler {
                     .stream_async
                     .call1(py, (Py::new(py, stream)?, iterator))?;
                 self.stage = Stage::Stream;
-                // If it has left already, the stream ends where it first waits.
-                self.exchanges.tell_if_left(py, self.id);
+                // If it has disconnected already, the stream ends at its first wait.
+                self.exchanges.notify_departure(py, self.id);
                 Ok(After::Coroutine(coroutine))
             }
         }
     }
 
-    /// Ends an exchange whose peer is gone: what would be streamed is only closed.
+    /// Ends an exchange whose peer is gone: a stream is only closed.
     fn discard(
         &mut self,
         py: Python<'_>,
@@ -206,7 +206,7 @@ impl SuspendedHandler {
         })
     }
 
-    /// Whether its peer has left, or its stream was ended because of that.
+    /// Whether its peer has disconnected, or its stream was ended because of that.
     fn has_left(&self) -> bool {
         self.exchanges
             .lock()

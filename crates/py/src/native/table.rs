@@ -147,7 +147,7 @@ impl NativeApp {
         let Ok(table) = self.table.try_lock() else {
             return Ok(());
         };
-        // A server that uses the table keeps it alive in a way that the collector cannot see: then nothing of it may look like garbage.
+        // A server that uses the table keeps it alive in a way that the collector cannot see: no part of it may look like garbage then.
         if Arc::strong_count(&table) > 1 {
             return Ok(());
         }

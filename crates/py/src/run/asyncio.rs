@@ -51,10 +51,10 @@ pub(crate) struct Idle {
 }
 
 impl Asyncio {
-    /// The parts of this loop. `lends` says whether requests may share a task in their first step.
+    /// The parts of this loop. `lends` if requests may share a task in their first step.
     ///
     /// # Errors
-    /// When asyncio cannot be imported, or a loop that is ours lacks its queue.
+    /// If asyncio cannot be imported, or a loop of our own class lacks its queue.
     pub(crate) fn new(
         event_loop: &Bound<'_, PyAny>,
         owns_loop: bool,
@@ -78,7 +78,8 @@ impl Asyncio {
         })
     }
 
-    /// Whether the application has asked the loop for what only ordinary tasks have: its own factory of tasks, or reports on each step.
+    /// Whether the application has configured the loop in a way that requires ordinary tasks: with a task factory, or with reports on each
+    /// step.
     pub(crate) fn wants_own_tasks(&self, py: Python<'_>) -> PyResult<bool> {
         if let Some(attributes) = &self.attributes {
             let attributes = attributes.bind(py);
@@ -95,16 +96,16 @@ impl Asyncio {
         Ok(debug.is_truthy()? || !factory.is_none())
     }
 
-    /// Whether callbacks wait for the loop to run them; true for a loop that does not say.
+    /// Whether callbacks wait for the loop to run them; true for a loop that does not expose this.
     pub(crate) fn has_callbacks(&self, py: Python<'_>) -> bool {
         let ready = self.ready.as_ref().map(|ready| ready.bind(py));
         ready.is_none_or(|ready| ffi::length(ready) > 0)
     }
 
-    /// Has the loop make a task for this work. None if the task has ended already, as one may that a factory made.
+    /// Has the loop create a task for this work. None if the task has ended already, as one of a task factory may have.
     ///
     /// # Errors
-    /// Whatever the factory raises; the work is closed then.
+    /// Any error of the factory; the work is closed then.
     pub(crate) fn create_task(
         &self,
         py: Python<'_>,
@@ -120,13 +121,13 @@ impl Asyncio {
         };
         create().inspect_err(|_| {
             if let Some(work) = coroutine.get().leave(py) {
-                // What it raises while it is closed says nothing new.
+                // An exception raised while closing adds nothing.
                 let _ = work.coroutine.call_method0(py, "close");
             }
         })
     }
 
-    /// Gives a first step that was taken back to the loop.
+    /// Returns a first step that was taken back to the loop.
     pub(crate) fn schedule(&self, py: Python<'_>, first_step: Option<Py<PyAny>>) -> PyResult<()> {
         if let (Some(ready), Some(first_step)) = (&self.ready, first_step) {
             ready.call_method1(py, pyo3::intern!(py, "append"), (first_step,))?;
@@ -134,12 +135,12 @@ impl Asyncio {
         Ok(())
     }
 
-    /// Takes the first step of a new task back from the loop. None if the loop does not show it.
+    /// Takes the first step of a new task back from the loop. None if the loop does not expose it.
     fn take_back(&self, py: Python<'_>, task: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
         let Some(ready) = &self.ready else {
             return Ok(None);
         };
-        // Mostly it is the last one. But another thread, or a finalizer, may have queued something after it.
+        // Usually it is the last one. But another thread, or a finalizer, may have queued something after it.
         let (mut found, mut others) = (None, Vec::new());
         while found.is_none() && ffi::length(ready.bind(py)) > 0 {
             let handle = ready.call_method0(py, pyo3::intern!(py, "pop"))?;
@@ -243,7 +244,7 @@ impl Idle {
         })
     }
 
-    /// It is the current task from now on, with the references that it has then.
+    /// It is the current task from now on, with its references of that moment.
     pub(crate) fn entered(self, py: Python<'_>) -> Idle {
         Idle {
             references: OurReferences::now(self.task.bind(py)),
@@ -251,7 +252,7 @@ impl Idle {
         }
     }
 
-    /// Whether the loop has run its first step, which it did if it ran inside a handler.
+    /// Whether the loop has run its first step, which happens if the loop ran inside a handler.
     pub(crate) fn is_over(&self, py: Python<'_>) -> bool {
         let is_done = || self.task.call_method0(py, "done")?.is_truthy(py);
         self.first_step.is_none() && is_done().unwrap_or(false)
@@ -278,8 +279,8 @@ impl Idle {
         lending.must_cancel.read(self.task.bind(py))?.is_truthy()
     }
 
-    /// Runs the first step, in which the task takes what its coroutine waits for, if that was taken back from the loop: at once, so that
-    /// whoever looks finds a task that waits, and is woken in its turn.
+    /// Runs the first step, in which the task takes what its coroutine waits for, if that was taken back from the loop. It runs at once, so
+    /// that other code finds a task that waits and is woken in its turn.
     pub(crate) fn run_first_step(&self, py: Python<'_>) -> PyResult<()> {
         if let Some(first_step) = &self.first_step {
             first_step.call_method0(py, pyo3::intern!(py, "_run"))?;

@@ -7,8 +7,8 @@ use pyo3::prelude::*;
 
 use crate::ffi::{self, Awaitable, Sent};
 
-/// Makes an [`Awaitable`] type a coroutine in the sense of `collections.abc.Coroutine`, so that it can be awaited, and passed to
-/// `asyncio.create_task()` too. `impl` adds methods of its own.
+/// Makes an [`Awaitable`] type a coroutine in the sense of `collections.abc.Coroutine`, so that it can be awaited and passed to
+/// `asyncio.create_task()`. `impl` adds methods of its own.
 macro_rules! awaitable {
     ($name:ident) => {
         $crate::run::awaitable::awaitable! { impl $name {} }
@@ -66,7 +66,7 @@ pub(crate) fn next(sent: Sent<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     }
 }
 
-/// A step of a coroutine, as its methods report it.
+/// A step of a coroutine, in the form of its methods.
 ///
 /// # Errors
 /// `StopIteration` with what it returned, or what it raised.

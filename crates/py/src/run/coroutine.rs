@@ -1,4 +1,5 @@
-//! The coroutine of the task that a request runs in: of one that suspended in its first step, or that has a task of its own from the start.
+//! The coroutine of the task that a request runs in, for a request that suspended in its first step or has a task of its own from the
+//! start.
 
 use pyo3::exceptions::asyncio::CancelledError;
 use pyo3::exceptions::{PyAttributeError, PyKeyboardInterrupt, PyStopIteration};
@@ -11,10 +12,10 @@ use crate::run::interrupt::is_of_signal;
 use crate::run::running::Running;
 use crate::run::yielded::Yielded;
 
-/// A coroutine that goes on in a task.
+/// A coroutine that continues in a task.
 pub(crate) struct Suspended {
     pub(crate) coroutine: Py<PyAny>,
-    /// The context that it began in; None if that is the task's own.
+    /// The context that it started in; None if that is the task's own.
     pub(crate) context: Option<Py<PyAny>>,
     /// What the coroutine yielded in its first step, until the task has taken it.
     pub(crate) yielded: Option<Yielded>,
@@ -23,7 +24,7 @@ pub(crate) struct Suspended {
     pub(crate) running: Running,
 }
 
-/// What a coroutine is run for: what its end means for its exchange. `context` is the one to run Python in, None if it is the current one.
+/// The purpose of a coroutine: what its end means for its exchange. `context` is the one to run Python in, None if it is the current one.
 pub(crate) trait Completion: Send + Sync {
     /// The coroutine returned.
     ///
@@ -54,7 +55,7 @@ pub(crate) trait Completion: Send + Sync {
     fn title(&self, py: Python<'_>) -> Option<String>;
 }
 
-/// What follows when a coroutine has ended.
+/// What follows the end of a coroutine.
 pub(crate) enum After {
     Coroutine(Py<PyAny>),
     End,
@@ -65,14 +66,14 @@ pub(crate) enum After {
 #[derive(Default)]
 pub(crate) struct RequestCoroutine {
     work: GilCell<Option<Box<Suspended>>>,
-    /// The coroutine of a step that is under way.
+    /// The coroutine of the current step.
     running: Lent,
     /// The coroutine that ended last.
     ended: GilCell<Option<Py<PyAny>>>,
 }
 
 impl RequestCoroutine {
-    /// Goes on with this work.
+    /// Continues with this work.
     pub(crate) fn take(&self, py: Python<'_>, work: Suspended) {
         self.put_back(py, Box::new(work));
     }
@@ -231,8 +232,8 @@ impl Suspended {
     }
 }
 
-/// Whether an exception concerns the task, and is not only a failure of the handler. SystemExit is one: argparse and click raise it for a
-/// wrong word, and a request must not end the process of all others. So is a KeyboardInterrupt that no signal has raised.
+/// Whether an exception concerns the task, and is not only a failure of the handler. SystemExit is only a failure: argparse and click raise
+/// it for invalid arguments, and one request must not end the process for all others. So is a KeyboardInterrupt that no signal has raised.
 pub(crate) fn ends_task(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<CancelledError>(py)
         || error.is_instance_of::<PyKeyboardInterrupt>(py) && is_of_signal(py, error)

@@ -1,4 +1,4 @@
-//! What the application, its requests and its tasks share: the mailbox, the loop, and the exchanges whose responses are pending.
+//! State shared by the application, its requests and its tasks: the mailbox, the loop, and the exchanges whose responses are pending.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -19,11 +19,11 @@ use crate::ffi::LentResponder;
 
 /// Number of bytes by which a streamed response may be ahead of its peer.
 pub(crate) const STREAM_AHEAD_BYTES: usize = 65_536;
-/// The time that an application has, after it was told of a disconnection, to end what it still sends.
-const FAREWELL: Duration = Duration::from_millis(500);
-/// The time that one has that was not told, from the first part that went nowhere: whoever sends a whole response in parts does not notice,
-/// and its work after the response is done.
-const UNHEARD: Duration = Duration::from_millis(200);
+/// Time that an application has to end what it still sends, after a disconnection was reported to it.
+const REPORTED_GRACE: Duration = Duration::from_millis(500);
+/// The same for one that got no report, from the first part that was dropped. An application that sends a whole response in parts does not
+/// notice the disconnection, and can finish its work after the response.
+const UNREPORTED_GRACE: Duration = Duration::from_millis(200);
 
 /// An exchange whose handler has not ended.
 #[derive(Default)]
@@ -47,7 +47,7 @@ pub(crate) struct OpenExchange {
     pub(crate) is_streamed: bool,
     /// That task was cancelled because the peer has left; what it does at its end is not interrupted again.
     pub(crate) is_stream_cancelled: bool,
-    /// The content comes part by part, and its end has not been read.
+    /// The content arrives in parts, and its end has not been read.
     pub(crate) has_unread: bool,
     /// The application reads it.
     pub(crate) is_read: bool,
@@ -57,38 +57,40 @@ pub(crate) struct OpenExchange {
     pub(crate) is_disconnected: bool,
     /// The peer has ended its sending side, and seems to be gone.
     pub(crate) peer_ended: bool,
-    /// When the application was told of the peer's end by a message, or woken to fetch it.
-    pub(crate) told_at: Option<Instant>,
-    /// When it first sent a part that went nowhere.
-    unheard_since: Option<Instant>,
-    /// The application has begun to respond, and no part of the content was sent yet.
+    /// When a message reported the peer's end to the application, or woke it to fetch the report.
+    pub(crate) reported_at: Option<Instant>,
+    /// When it first sent a part that was dropped.
+    dropped_since: Option<Instant>,
+    /// The application has started to respond, and no part of the content was sent yet.
     pub(crate) has_begun: bool,
     /// The response has no content: what the application still sends is discarded.
     pub(crate) is_discarding: bool,
 }
 
 impl OpenExchange {
-    pub(super) fn was_just_told(&self) -> bool {
-        self.told_at.is_some_and(|at| at.elapsed() < FAREWELL)
+    pub(super) fn was_just_reported(&self) -> bool {
+        self.reported_at
+            .is_some_and(|at| at.elapsed() < REPORTED_GRACE)
     }
 
-    /// Whether an application that sends to nobody may go on.
+    /// Whether an application that sends to a disconnected client may continue.
     pub(super) fn may_go_on(&mut self) -> bool {
-        match self.told_at {
-            Some(_) => self.was_just_told(),
+        match self.reported_at {
+            Some(_) => self.was_just_reported(),
             None => {
-                let since = self.unheard_since.get_or_insert_with(Instant::now);
-                since.elapsed() < UNHEARD
+                let since = self.dropped_since.get_or_insert_with(Instant::now);
+                since.elapsed() < UNREPORTED_GRACE
             }
         }
     }
 
-    /// Whether the peer has left, as far as anyone can tell: one that has ended its side has not while the application reads what it sent.
+    /// Whether the peer has disconnected, as far as is known. A peer that has only ended its side has not, while the application reads what
+    /// it sent.
     pub(crate) fn has_left(&self) -> bool {
         self.is_disconnected || (self.peer_ended && !(self.has_unread && self.is_read))
     }
 
-    /// Takes the task that sends a stream to a peer that has left, once. While there is content, it may be what the stream is made of.
+    /// Takes, once, the task that sends a stream to a disconnected peer. Not while there is content, which the stream may be made from.
     pub(super) fn take_stream(&mut self, py: Python<'_>) -> Option<Py<PyAny>> {
         let has_left = self.is_disconnected || (self.peer_ended && !self.has_unread);
         if !self.is_streamed || !has_left || self.is_stream_cancelled {
@@ -114,7 +116,7 @@ pub(crate) struct Exchanges {
     pub(crate) left_out: LeftOut,
     /// The application has run the loop inside a handler.
     is_reentered: AtomicBool,
-    /// How often the application has asked its loop for other tasks.
+    /// How often the application has changed how its loop creates tasks.
     tasks_asked: AtomicU32,
     done: PyOnceLock<Py<PyAny>>,
     /// How long a handler may take to begin its response, for the log.
@@ -123,7 +125,7 @@ pub(crate) struct Exchanges {
     pub(crate) responder: LentResponder,
     pub(crate) watch: Watch,
     pub(crate) running: RunningTasks,
-    /// The server waits for the last of them.
+    /// The server waits for the last handlers to end.
     is_draining: AtomicBool,
 }
 
@@ -178,7 +180,7 @@ impl Exchanges {
         self.responder.lend_unnamed(py, responder, run)
     }
 
-    /// Writes to the responder of the call that is under way, if it is that of `id`. `write` must not run Python.
+    /// Writes to the responder of the current call, if it is that of `id`. `write` must not run Python.
     #[inline]
     pub(crate) fn write_in_call<R>(
         &self,
@@ -190,12 +192,12 @@ impl Exchanges {
         self.responder.with(py, Some(id), write)
     }
 
-    /// How far calls and passes are.
+    /// The progress of calls and passes.
     pub(crate) fn moment(&self) -> Moment {
         self.watch.moment(self.responder.is_lent())
     }
 
-    /// Whether anything is posted that no pass has taken.
+    /// Whether a posted command has not been taken by a pass.
     pub(crate) fn has_mail(&self) -> bool {
         !self.mailbox.is_empty()
     }
@@ -219,7 +221,7 @@ impl Exchanges {
         }
     }
 
-    /// Makes sure that the reactor has a pass soon.
+    /// Makes sure that the reactor runs a pass soon.
     fn wake_reactor(&self, py: Python<'_>) {
         if self.wake_is_due.load(Ordering::Relaxed) {
             return;
@@ -228,12 +230,12 @@ impl Exchanges {
         let Some((wake, event_loop)) = wake.zip(self.event_loop.get(py)) else {
             return;
         };
-        // A closed loop will send nothing any more.
+        // A closed loop sends nothing any more.
         let is_due = event_loop.call_method1(py, "call_soon", (wake,)).is_ok();
         self.wake_is_due.store(is_due, Ordering::Relaxed);
     }
 
-    /// The mailbox, for threads that need no interpreter to post.
+    /// The mailbox, for threads that post without the interpreter.
     pub(crate) fn mailbox(&self) -> Arc<Mailbox> {
         Arc::clone(&self.mailbox)
     }
@@ -258,7 +260,7 @@ impl Exchanges {
         self.wake_is_due.store(false, Ordering::Relaxed);
     }
 
-    /// The loop runs inside a handler: from now on each request has a task of its own, in which the loop that runs inside serves too.
+    /// The loop runs inside a handler: from now on each request has a task of its own, in which the nested loop serves too.
     pub(crate) fn reenter(&self) {
         self.is_reentered.store(true, Ordering::Relaxed);
     }
@@ -358,7 +360,7 @@ impl Exchanges {
         event_loop.bind(py).call_method0("create_future")
     }
 
-    /// A future for an awaitable to yield, which is done when there may be something to read.
+    /// A future for an awaitable to yield, done when there may be something to read.
     pub(crate) fn wait_to_read<'py>(
         &self,
         py: Python<'py>,
@@ -367,7 +369,7 @@ impl Exchanges {
         self.wait_among(py, id, |exchange| &mut exchange.readers)
     }
 
-    /// A future for an awaitable to yield, which is done when the peer has left or the exchange is over.
+    /// A future for an awaitable to yield, done when the peer has disconnected or the exchange is over.
     pub(crate) fn wait_to_leave<'py>(
         &self,
         py: Python<'py>,
@@ -376,7 +378,7 @@ impl Exchanges {
         self.wait_among(py, id, |exchange| &mut exchange.watchers)
     }
 
-    /// A future for an awaitable to yield, among those that wait for the same.
+    /// A future for an awaitable to yield, added to those that wait for the same event.
     fn wait_among<'py>(
         &self,
         py: Python<'py>,
@@ -385,11 +387,11 @@ impl Exchanges {
     ) -> PyResult<Bound<'py, PyAny>> {
         let future = self.create_future(py)?;
         future.setattr(pyo3::intern!(py, "_asyncio_future_blocking"), true)?;
-        // Those of tasks that were cancelled would stay, one for each time that an application asks whether its client is still there.
+        // Futures of cancelled tasks would accumulate, one for each time that an application checks whether its client is still connected.
         let mut others = self.open(id, |exchange| std::mem::take(waiting(exchange)));
         others.retain(|other| waits(py, other).unwrap_or(false));
         others.push(future.clone().unbind());
-        // Looking at them may have run Python, which may have added some.
+        // Checking them may have run Python, which may have added some.
         self.open(id, |exchange| waiting(exchange).append(&mut others));
         Ok(future)
     }
@@ -423,7 +425,7 @@ impl Exchanges {
         wake_all(py, readers);
     }
 
-    /// Whether the application has begun a response of which nothing was posted.
+    /// Whether the application has started a response of which nothing was posted.
     pub(crate) fn has_begun(&self, id: ExchangeId) -> bool {
         self.change(id, |exchange| exchange.has_begun) == Some(true)
     }
@@ -435,20 +437,20 @@ impl Exchanges {
             std::mem::take(&mut exchange.readers)
         });
         wake_all(py, readers);
-        self.tell_if_left(py, id);
+        self.notify_departure(py, id);
     }
 
-    /// If the peer has left, wakes who waits for that, and cancels a task that only sends a streamed response: its iterator may wait forever
-    /// for something of its own.
-    pub(crate) fn tell_if_left(&self, py: Python<'_>, id: ExchangeId) {
-        let told = self.change(id, |exchange| {
+    /// If the peer has disconnected, wakes tasks that wait for that, and cancels a task that only sends a streamed response: its iterator
+    /// may wait forever for something of its own.
+    pub(crate) fn notify_departure(&self, py: Python<'_>, id: ExchangeId) {
+        let notified = self.change(id, |exchange| {
             if !exchange.has_left() {
                 return None;
             }
             let task = exchange.take_stream(py);
             Some((std::mem::take(&mut exchange.watchers), task))
         });
-        let Some((watchers, task)) = told.flatten() else {
+        let Some((watchers, task)) = notified.flatten() else {
             return;
         };
         wake_all(py, Some(watchers));

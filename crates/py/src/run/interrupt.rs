@@ -1,12 +1,13 @@
-//! Whether a KeyboardInterrupt is a person's, or only an exception that a handler raised.
+//! Whether a KeyboardInterrupt comes from the user, or is only an exception that a handler raised.
 
 use pyo3::prelude::*;
 
-/// Whether the process's handler of SIGINT has raised it. A worker's raises nothing, and the one of `asyncio.run` only at the second signal; what
-/// is left is the exception of a handler. The interpreter's own leaves no trace, so with that one it is always taken for the signal's.
+/// Whether the process's handler of SIGINT has raised it. A worker's handler raises nothing, and that of `asyncio.run` only at the second
+/// signal; otherwise it is the exception of a request handler. The interpreter's own handler leaves no trace, so with that one the
+/// exception is always attributed to the signal.
 #[cold]
 pub(crate) fn is_of_signal(py: Python<'_>, error: &PyErr) -> bool {
-    // What cannot be examined is a person's wish to stop.
+    // If it cannot be examined, it counts as the user's.
     was_raised_by_handler(py, error).unwrap_or(true)
 }
 
@@ -16,14 +17,14 @@ fn was_raised_by_handler(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
     if handler.is(&signal.getattr("default_int_handler")?) {
         return Ok(true);
     }
-    // That of `asyncio.run` is a partial of a method.
+    // The handler of `asyncio.run` is a partial of a method.
     for name in ["func", "__func__"] {
         if let Some(inner) = handler.getattr_opt(name)? {
             handler = inner;
         }
     }
     let Some(code) = handler.getattr_opt("__code__")? else {
-        // No function: SIG_IGN raises nothing, and of an object of another kind nothing is known.
+        // Not a function: SIG_IGN raises nothing, and an object of another kind is unknown.
         return Ok(handler.is_callable());
     };
     let mut frame = error.traceback(py).map(Bound::into_any);

@@ -1,4 +1,4 @@
-//! What becomes of an exchange when its peer leaves: who is told, and which exceptions mean nothing else.
+//! What happens to an exchange when its peer disconnects: who is notified, and which exceptions are only a consequence.
 
 use std::time::Instant;
 
@@ -11,20 +11,20 @@ use super::exchanges::{Exchanges, wake};
 const EXCEPTION_CHAIN_MAX: usize = 16;
 
 impl Exchanges {
-    /// Whether an exception is the one that informs a handler of a disconnection.
+    /// Whether an exception is the one that reports a disconnection to a handler.
     pub(crate) fn is_disconnection(&self, py: Python<'_>, error: &PyErr) -> bool {
         error.matches(py, &self.disconnected).unwrap_or(false)
     }
 
-    /// Whether an exception is that one, or stands for it: one that a framework raises in its place, or a group of such exceptions.
-    /// `was_told` when the application learned of the disconnection by a message, which leaves no cause to follow.
+    /// Whether an exception is that one or results from it: raised in its place by a framework, or a group of such exceptions. `was_reported`
+    /// if a message reported the disconnection to the application, which leaves no cause to follow.
     pub(crate) fn stems_from_disconnection(
         &self,
         py: Python<'_>,
         error: &PyErr,
-        was_told: bool,
+        was_reported: bool,
     ) -> bool {
-        self.stems(py, error, was_told, EXCEPTION_CHAIN_MAX)
+        self.stems(py, error, was_reported, EXCEPTION_CHAIN_MAX)
             .unwrap_or(false)
     }
 
@@ -32,7 +32,7 @@ impl Exchanges {
         &self,
         py: Python<'_>,
         error: &PyErr,
-        was_told: bool,
+        was_reported: bool,
         depth_left: usize,
     ) -> PyResult<bool> {
         if self.is_disconnection(py, error) {
@@ -46,16 +46,16 @@ impl Exchanges {
             let mut count = 0;
             for member in members.take(EXCEPTION_CHAIN_MAX) {
                 count += 1;
-                if !self.stems(py, &PyErr::from_value(member?), was_told, depth_left)? {
+                if !self.stems(py, &PyErr::from_value(member?), was_reported, depth_left)? {
                     return Ok(false);
                 }
             }
             return Ok(count > 0);
         }
         if let Some(cause) = error.cause(py) {
-            return self.stems(py, &cause, was_told, depth_left);
+            return self.stems(py, &cause, was_reported, depth_left);
         }
-        // Raised while that one was handled: a framework's substitute for it if its name says so, otherwise a failure of its own.
+        // Raised while the other one was handled: a framework's replacement if its name says so, otherwise a failure of its own.
         let context = value.getattr("__context__")?;
         let is_substitute = value
             .get_type()
@@ -63,32 +63,32 @@ impl Exchanges {
             .to_string_lossy()
             .contains("Disconnect");
         if context.is_none() || !is_substitute {
-            return Ok(is_substitute && was_told);
+            return Ok(is_substitute && was_reported);
         }
-        self.stems(py, &PyErr::from_value(context), was_told, depth_left)
+        self.stems(py, &PyErr::from_value(context), was_reported, depth_left)
     }
 
-    /// The application is told of the disconnection by a message.
-    pub(crate) fn told(&self, id: ExchangeId) {
+    /// A message reports the disconnection to the application.
+    pub(crate) fn set_reported(&self, id: ExchangeId) {
         self.change(id, |exchange| {
-            exchange.told_at.get_or_insert_with(Instant::now);
+            exchange.reported_at.get_or_insert_with(Instant::now);
         });
     }
 
-    /// Whether the application has been told by a message that its client has gone.
-    pub(crate) fn was_told(&self, id: ExchangeId) -> bool {
-        self.change(id, |exchange| exchange.told_at.is_some()) == Some(true)
+    /// Whether a message has reported to the application that its client has gone.
+    pub(crate) fn was_reported(&self, id: ExchangeId) -> bool {
+        self.change(id, |exchange| exchange.reported_at.is_some()) == Some(true)
     }
 
-    /// Whether an application that sends more to a client that has gone may go on: it was told, or could notice, so recently that it may not
-    /// have acted on it.
+    /// Whether an application that sends more to a disconnected client may continue: the disconnection was reported or became noticeable so
+    /// recently that it may not have acted on it.
     pub(crate) fn may_go_on(&self, id: ExchangeId) -> bool {
         self.change(id, |exchange| exchange.may_go_on()) == Some(true)
     }
 
     /// The peer has disconnected: notifies the tasks that wait for it.
     pub(crate) fn disconnect(&self, py: Python<'_>, id: ExchangeId) {
-        let (readers, writers, parts, task, was_told) = {
+        let (readers, writers, parts, task, was_reported) = {
             let mut exchanges = self.lock();
             let Some(exchange) = exchanges.get_mut(&id) else {
                 return;
@@ -101,32 +101,32 @@ impl Exchanges {
                 std::mem::take(&mut exchange.writers),
                 exchange.parts.take(),
                 task,
-                exchange.was_just_told(),
+                exchange.was_just_reported(),
             )
         };
-        // The task that sends a stream need not be cancelled if it is told by what it waits for.
+        // The task that sends a stream need not be cancelled if the future that it waits for reports the disconnection.
         let awaited = task.and_then(|task| task.getattr(py, "_fut_waiter").ok());
         let is_awaited = |future: &Py<PyAny>| awaited.as_ref().is_some_and(|it| it.is(future));
-        let (mut is_told, mut is_known) = (false, was_told);
+        let (mut is_notified, mut is_known) = (false, was_reported);
         for reader in readers {
             // The task checks again, and finds that the peer has disconnected.
             let is_woken = wake(py, &reader);
-            is_told |= is_woken && is_awaited(&reader);
+            is_notified |= is_woken && is_awaited(&reader);
             is_known |= is_woken;
         }
-        if is_known && !was_told {
-            self.told(id);
+        if is_known && !was_reported {
+            self.set_reported(id);
         }
         for writer in writers {
-            // Once is enough: whoever waits for the disconnection ends the task that sends.
+            // Once is enough: the code that waits for the disconnection ends the task that sends.
             let is_ended = match is_known {
                 true => wake(py, &writer),
                 false => self.refuse(py, &writer).unwrap_or(false),
             };
-            is_told |= is_ended && is_awaited(&writer);
+            is_notified |= is_ended && is_awaited(&writer);
         }
-        self.change(id, |exchange| exchange.is_stream_cancelled |= is_told);
-        self.tell_if_left(py, id);
+        self.change(id, |exchange| exchange.is_stream_cancelled |= is_notified);
+        self.notify_departure(py, id);
         if let Some(parts) = parts {
             self.close(id);
             parts.close(py);

@@ -1,7 +1,7 @@
-//! Fields that applications set and that are not theirs to set ([`wire::connection_field`]).
+//! Fields that applications set although only the server may ([`wire::connection_field`]).
 //!
-//! The rule is the same for every interface: such a field is left out of the response, which is sent otherwise as the application wants it,
-//! and the log tells so once for each application and field. Many applications set `Connection: keep-alive`, which other servers drop too.
+//! The rule is the same for every interface. Such a field is left out of the response, the rest is sent as the application set it, and the
+//! log reports it once for each application and field. Many applications set `Connection: keep-alive`, which other servers drop too.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -10,18 +10,18 @@ use wire::CONNECTION_FIELDS;
 
 use crate::run::log::log_left_out;
 
-/// The fields that one application has set and that the log has told of.
+/// The fields that one application has set and that have been logged.
 #[derive(Default)]
 pub(crate) struct LeftOut(AtomicU8);
 
-/// Fields of one response, by their places.
+/// Fields of one response, by index.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Ours(u8);
 
 const _: () = assert!(CONNECTION_FIELDS.len() <= u8::BITS as usize);
 
 impl Ours {
-    /// Whether a field is the server's; if it is, it is noted.
+    /// Whether only the server may set a field; if so, it is recorded.
     #[inline]
     pub(crate) fn takes(&mut self, field_name: &[u8]) -> bool {
         let place = wire::connection_field(field_name);
@@ -37,7 +37,7 @@ impl LeftOut {
         LeftOut(AtomicU8::new(0))
     }
 
-    /// Fields have been left out of a response: warns of those that are new. Runs Python if there are any.
+    /// Fields have been left out of a response: warns of new ones. Runs Python if there are any.
     #[inline]
     pub(crate) fn note(&self, py: Python<'_>, fields: Ours) {
         if fields.0 != 0 {

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use server::{FilePart, Head};
 
-/// Appends what a request is called in the log: method and path, as received.
+/// Appends the name of a request in the log: method and path, as received.
 pub(crate) fn push_title(title: &mut Vec<u8>, head: Head<'_>) {
     for part in [head.method_name(), b" ", head.path()] {
         title.extend_from_slice(part);
@@ -23,7 +23,7 @@ pub(crate) fn log_failure(py: Python<'_>, error: &PyErr, title: Option<&str>) {
     log(py, "error", (message, title), Some(error));
 }
 
-/// Warns of a handler that has not responded in time, so that the server did.
+/// Warns of a handler that has not responded in time, so that the server has responded.
 pub(crate) fn log_late_handler(py: Python<'_>, title: Option<&str>, timeout_ms: u64) {
     let title = title.unwrap_or("a request");
     let message = format!("%s: no response within {timeout_ms} ms (handler_timeout_ms): 503");
@@ -39,21 +39,21 @@ pub(crate) fn log_application(py: Python<'_>, title: &str, error: Option<&PyErr>
     log(py, "error", (message, title), error);
 }
 
-/// What is to be said of a file that ends before what is left of `part`, or cannot be read.
+/// The message about a file that cannot be read, or ends before the rest of `part`.
 pub(crate) fn cut_short(part: &FilePart) -> String {
-    // The kernel knows what the file is called; whoever opened it may not have had a name.
+    // The kernel knows the file's name, which the application may not.
     let path = format!("/proc/self/fd/{}", part.file.as_raw_fd());
     let name = std::fs::read_link(path).unwrap_or_default();
     let size = part.file.metadata().map_or(0, |found| found.len());
-    // Escaped: a name may hold what would look like another line.
+    // Escaped: a name may contain what looks like another line.
     format!(
-        "the file {} ended {} bytes too early, or could not be read; it has {size} bytes: its response is cut",
+        "the file {} ended {} bytes too early, or could not be read; it has {size} bytes: its response is truncated",
         name.to_string_lossy().escape_debug(),
         part.length,
     )
 }
 
-/// Warns of something that no request is to blame for.
+/// Warns of something that no request has caused.
 pub(crate) fn log_warning(py: Python<'_>, message: &str) {
     log(py, "warning", ("%s", message), None);
 }
@@ -66,11 +66,11 @@ pub(crate) fn log_disconnected(py: Python<'_>, title: &str, error: &PyErr) {
 
 /// Warns of a field that an application sets and that is the server's to set.
 pub(crate) fn log_left_out(py: Python<'_>, field_name: &str) {
-    let message = "the application sets the field %s, which is about the connection and the server's to set: it is left out (reported once)";
+    let message = "the application sets the field %s, which is about the connection and only the server sets: it is left out (reported once)";
     log(py, "warning", (message, field_name), None);
 }
 
-/// Logs a message with its arguments. What goes wrong with it, Python reports as what nobody can handle.
+/// Logs a message with its arguments. Python reports an exception in doing so as unraisable.
 pub(crate) fn log<'py>(
     py: Python<'py>,
     level: &str,

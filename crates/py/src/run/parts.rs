@@ -23,7 +23,7 @@ impl ResponseParts {
     /// Appends the next part to `out`; false at the end.
     ///
     /// # Errors
-    /// What the iterator raises; `TypeError` for a part that is neither bytes nor str.
+    /// Any error of the iterator; `TypeError` for a part that is neither bytes nor str.
     pub(crate) fn next(&self, py: Python<'_>, out: &mut Vec<u8>) -> PyResult<bool> {
         let mut iterator = self.iterator.bind(py).cast::<PyIterator>()?.clone();
         let part = run_in(self.context.bind(py), || iterator.next().transpose())?;

@@ -25,7 +25,7 @@ pub(crate) struct Runner {
     pub(crate) contexts: Contexts,
     /// A call is under way. If it is still set when the next one starts, the last one panicked.
     is_calling: bool,
-    /// Memory that the server asked for and has not yet read into.
+    /// Memory that the server requested and has not yet read into.
     room: Option<UnwrittenBytes>,
     /// An exception that ends the process rather than fails a handler (KeyboardInterrupt).
     pub(crate) fatal: Option<PyErr>,
@@ -53,14 +53,14 @@ impl Runner {
         self.contexts.enter(py)
     }
 
-    /// A call has ended, as far as it runs without waiting.
+    /// A call has ended, as far as it ran without waiting.
     #[inline]
     pub(crate) fn call_ends(&mut self, py: Python<'_>) {
         self.is_calling = false;
         self.contexts.ended(py);
     }
 
-    /// Whatever a panicked call left on the task and in the context must not reach the next one.
+    /// State that a panicked call left on the task and in the context must not reach the next call.
     #[cold]
     fn forget_panicked(&mut self, py: Python<'_>) {
         self.tasks.retire(py);
@@ -137,7 +137,7 @@ impl Runner {
         Some(self.room.insert(room).memory(py))
     }
 
-    /// Content was read into that memory: hands it over to the application.
+    /// Content was read into that memory: passes it to the application.
     pub(crate) fn content_was_read(
         &mut self,
         py: Python<'_>,
@@ -179,7 +179,7 @@ impl Runner {
         self.exchanges.disconnect(py, id);
     }
 
-    /// Cancels a handler whose time is over, and says so.
+    /// Cancels a handler that has exceeded its time, and logs it.
     fn end_late_handler(&self, py: Python<'_>, task: Option<Py<PyAny>>) {
         let coroutine = |task: &Py<PyAny>| task.call_method0(py, "get_coro").ok();
         let title = task.as_ref().and_then(coroutine).and_then(|coroutine| {

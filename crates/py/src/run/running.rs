@@ -1,4 +1,5 @@
-//! The tasks of handlers that have not ended. A response may be complete long before: a server that stops waits for what follows it too.
+//! The tasks of handlers that have not ended. A response may be complete long before its handler: a server that stops waits for the rest
+//! too.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,7 +61,7 @@ impl Running {
         self.number
     }
 
-    /// Notes in which task the handler of this number runs, unless it has ended.
+    /// Records the task in which handler `number` runs, unless it has ended.
     pub(crate) fn has_task(exchanges: &Exchanges, number: u64, task: Py<PyAny>) {
         if let Some(place) = exchanges.running.state().tasks.get_mut(&number) {
             *place = Some(task);

@@ -2,12 +2,12 @@
 //!
 //! A task per request would cost more than the rest of the request. So one *idle* task, which has never run, is made the current one while
 //! coroutines run their first step. A coroutine that ends there leaves it idle for the next. One that suspends keeps it: the task then runs
-//! its own first step, in which its [`RequestCoroutine`] yields the future that the coroutine waits for, and everything after that is plain asyncio.
-//! An idle task on which a handler left a trace (a reference, a weak reference, a callback, a cancellation, a name, an attribute) is never
-//! used again.
+//! its own first step, in which its [`RequestCoroutine`] yields the future that the coroutine waits for, and everything after that is plain
+//! asyncio. An idle task on which a handler left a trace (a reference, a weak reference, a callback, a cancellation, a name, an attribute)
+//! is never used again.
 //!
-//! Each request has an ordinary task, which the loop makes, when that is set (`eager_tasks`), or when the application asks for what only
-//! ordinary tasks have: a task factory, asyncio's debug mode, a class of tasks written in Python, or a loop that runs inside a handler.
+//! Each request has an ordinary task, which the loop creates, if that is configured (`eager_tasks`), or if the application uses what only
+//! ordinary tasks support: a task factory, asyncio's debug mode, a class of tasks written in Python, or a loop that runs inside a handler.
 //!
 //! [`RequestCoroutine`]: crate::run::coroutine::RequestCoroutine
 
@@ -145,14 +145,14 @@ impl Tasks {
         idle.driver.get().take(py, work);
         lending.show(idle.task.bind(py), true)?;
         match is_nested || idle.is_cancelled(py, lending)? {
-            // It would run the application, or inside another task.
+            // It would run the application, or run inside another task.
             true => asyncio.schedule(py, idle.first_step)?,
             false => idle.run_first_step(py)?,
         }
         Ok(Some(idle.task))
     }
 
-    /// Has the loop make a task for work that has not begun. None if it has ended already.
+    /// Has the loop create a task for work that has not started. None if it has ended already.
     pub(crate) fn create(&self, py: Python<'_>, work: Suspended) -> PyResult<Option<Py<PyAny>>> {
         let asyncio = self.asyncio.as_ref().ok_or_else(unattached)?;
         asyncio.create_task(py, work)
@@ -180,7 +180,7 @@ impl Tasks {
         }
     }
 
-    /// Whether callbacks wait for the loop to run them; true for a loop that does not say.
+    /// Whether callbacks wait for the loop to run them; true for a loop that does not expose this.
     pub(crate) fn has_callbacks(&self, py: Python<'_>) -> bool {
         let asyncio = self.asyncio.as_ref();
         asyncio.is_some_and(|asyncio| asyncio.has_callbacks(py))

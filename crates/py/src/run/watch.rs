@@ -1,17 +1,17 @@
-//! Whether an application computes while something that it has written waits to be sent, as far as that is seen without the interpreter.
+//! Whether an application computes while something that it has written waits to be sent, as far as that is visible without the interpreter.
 //!
-//! What a call writes is sent when the call ends, as are responses of other connections that wait for it in a batch; what tasks post is sent
-//! by the next pass. Both may be far away: so a thread looks from time to time (`server/flusher.rs`). This is what it looks at, for a store
-//! per call.
+//! What a call writes is sent when the call ends, and so are responses of other connections that wait for it in a batch; what tasks post is
+//! sent by the next pass. Both may take long, so a thread checks from time to time (`server/flusher.rs`). This is the state that it checks,
+//! which costs a store per call.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::Thread;
 
-/// What calls leave for the thread that watches.
+/// What calls record for the thread that watches.
 #[derive(Default)]
 pub(crate) struct Watch {
-    /// Changes with each beginning of a call.
+    /// Changes at the start of each call.
     beat: AtomicU32,
     /// Changes with each pass.
     passes: AtomicU32,
@@ -22,7 +22,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// A call begins.
+    /// A call starts.
     #[inline]
     pub(crate) fn call_begins(&self) {
         let before = self.beat.load(Ordering::Relaxed);
@@ -49,14 +49,14 @@ impl Watch {
         }
     }
 
-    /// A pass begins, which takes the mail.
+    /// A pass starts, which takes the mail.
     #[inline]
     pub(crate) fn pass_begins(&self) {
         let passes = self.passes.load(Ordering::Relaxed);
         self.passes.store(passes.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// The reactor has found connections ready: calls may follow.
+    /// The reactor has events to serve: calls may follow.
     pub(crate) fn calls_follow(&self) {
         self.pass_begins();
         self.has_posted();
@@ -70,7 +70,7 @@ impl Watch {
         }
     }
 
-    /// The thread that watches introduces itself.
+    /// Sets the thread that watches.
     pub(crate) fn is_watched_by(&self, thread: Thread) {
         let _ = self.thread.set(thread);
     }
@@ -84,7 +84,7 @@ impl Watch {
         }
     }
 
-    /// Whether the call has written anything since this was last asked.
+    /// Whether the call has written anything since this was last called.
     pub(crate) fn take_written(&self) -> bool {
         self.has_written.swap(false, Ordering::Relaxed)
     }
@@ -94,13 +94,13 @@ impl Watch {
         self.is_parked.store(true, Ordering::SeqCst);
     }
 
-    /// Whether nobody has woken the thread since.
+    /// Whether the thread has not been woken since.
     pub(crate) fn is_parked(&self) -> bool {
         self.is_parked.load(Ordering::SeqCst)
     }
 }
 
-/// How far calls and passes are.
+/// The progress of calls and passes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment {
     is_in_call: bool,

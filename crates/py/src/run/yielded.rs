@@ -1,11 +1,11 @@
 //! What a coroutine yielded in its first step, until its task takes it.
 //!
-//! A future says by a flag, `_asyncio_future_blocking`, that it is being yielded by an `await`; the task that takes it clears the flag. While
-//! nobody has taken it, others may await the same future, and would take the flag for a mistake. So it is cleared meanwhile.
+//! While an `await` yields a future, the future's flag `_asyncio_future_blocking` is set; the task that takes it clears the flag. Until
+//! then, others may await the same future, and would take the flag for a mistake. So it is cleared meanwhile.
 
 use pyo3::prelude::*;
 
-/// What was yielded: a future, or None from a coroutine that only gives way.
+/// What was yielded: a future, or None from a coroutine that only yields control.
 pub(crate) struct Yielded {
     value: Py<PyAny>,
     is_blocking: bool,
@@ -27,18 +27,18 @@ impl Yielded {
         }
     }
 
-    /// Gives it to the task, as it was yielded.
+    /// Passes it to the task, as it was yielded.
     pub(crate) fn hand_over(self, py: Python<'_>) -> Py<PyAny> {
         if self.is_blocking {
             let flag = pyo3::intern!(py, "_asyncio_future_blocking");
-            // If somebody's own future refuses it, the task throws what is wrong into the coroutine.
+            // If a future of a foreign class refuses it, the task throws the error into the coroutine.
             let _ = self.value.setattr(py, flag, true);
         }
         self.value
     }
 
-    /// Cancels what the coroutine waits for, because its task was cancelled before it could wait. False when nothing can be cancelled (it
-    /// only yielded control, or the future is done): then the exception has to be thrown into the coroutine.
+    /// Cancels what the coroutine waits for, because its task was cancelled before it could wait. Returns false if nothing can be cancelled
+    /// (it only yielded control, or the future is done): the exception has to be thrown into the coroutine then.
     pub(crate) fn is_cancelled_with(&self, py: Python<'_>, cancelled: &PyErr) -> bool {
         let cancel = || -> PyResult<bool> {
             let message = cancelled.value(py).getattr("args")?.get_item(0).ok();

@@ -1,6 +1,6 @@
-//! What a selector watches for the loop: descriptors and their keys, found as the standard selectors find them.
+//! The descriptors that a selector watches for the loop, and their keys, found as the standard selectors find them.
 //!
-//! A file object is found by its descriptor; one that has none any more, because it was closed, by its identity.
+//! A file object is found by its descriptor. If it has none because it was closed, it is found by identity.
 
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
@@ -29,7 +29,7 @@ impl Descriptors {
     /// The descriptor of a file object, or the one under which it was registered before it was closed.
     ///
     /// # Errors
-    /// `ValueError` for what has no descriptor and is not registered.
+    /// `ValueError` for an object that has no descriptor and is not registered.
     pub(super) fn find(&self, file: &Bound<'_, PyAny>) -> PyResult<i32> {
         let error = match descriptor(file) {
             Ok(fd) => return Ok(fd),
@@ -71,7 +71,7 @@ impl Descriptors {
 /// The descriptor of a file object: itself, or what `fileno` returns.
 ///
 /// # Errors
-/// `ValueError` for what has none, and for one that is closed.
+/// `ValueError` for an object without one, and for a closed file.
 pub(super) fn descriptor(file: &Bound<'_, PyAny>) -> PyResult<i32> {
     let fd: i32 = match file.extract() {
         Ok(fd) => fd,
@@ -110,7 +110,7 @@ pub(super) fn not_registered(file: &Bound<'_, PyAny>) -> PyErr {
     }
 }
 
-/// The mapping from file objects to keys that `get_map` gives: asyncio of CPython 3.13 asks it for readers and writers.
+/// The mapping from file objects to keys that `get_map` returns: asyncio of CPython 3.13 uses it for readers and writers.
 #[pyclass(module = "bolide._core", frozen, mapping)]
 pub(crate) struct DescriptorMap {
     pub(super) descriptors: Descriptors,

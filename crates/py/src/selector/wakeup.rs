@@ -1,8 +1,8 @@
 //! Waking the loop from other threads, which `loop.call_soon_threadsafe` does.
 //!
-//! asyncio wakes itself through a socket: the thread gives the interpreter up to send, and the loop calls a callback that receives. Here it
-//! is a descriptor of the reactor's that nobody reads; and as long as the loop's thread is to look at its queue before it waits, nothing is
-//! written at all. The socket remains, for signals.
+//! asyncio wakes itself through a socket: the thread releases the interpreter to send, and the loop calls a callback that receives. Here it
+//! is a descriptor of the reactor that is never read. Nothing is written while the loop's thread will check its queue before it waits. The
+//! socket remains, for signals.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,17 +12,17 @@ use net::{Poller, Waker};
 /// How a loop that waits in the reactor is woken.
 pub(super) struct Wakeup {
     waker: Waker,
-    /// Whoever waits next looks at the loop's queue first: it need not be woken.
+    /// The next wait checks the loop's queue first, so it need not be woken.
     is_seen: AtomicBool,
     /// The loop's own set ends waits too.
     is_inside: AtomicBool,
 }
 
 impl Wakeup {
-    /// What ends waits in the reactor's set.
+    /// Ends waits in the reactor's set.
     ///
     /// # Errors
-    /// When the process or the system has no descriptor left.
+    /// If the process or the system has no descriptor left.
     pub(super) fn new(poller: &Poller) -> io::Result<Wakeup> {
         let waker = Waker::new()?;
         waker.watch(poller)?;
@@ -40,13 +40,13 @@ impl Wakeup {
         }
     }
 
-    /// The loop's thread is about to look whether the loop has work, and to wait if not. True when it may have been given some.
+    /// The loop's thread is about to check whether the loop has work, and to wait if not. Returns true if it may have been given some.
     #[inline]
     pub(super) fn wait_begins(&self) -> bool {
         self.is_seen.swap(false, Ordering::SeqCst)
     }
 
-    /// The loop's thread does not wait any more, and will look again before it does.
+    /// The loop's thread does not wait any more, and will check again before it does.
     #[inline]
     pub(super) fn wait_ends(&self) {
         self.is_seen.store(true, Ordering::SeqCst);
@@ -57,7 +57,8 @@ impl Wakeup {
         self.is_seen.load(Ordering::SeqCst)
     }
 
-    /// The loop is about to wait in a set of its own, without looking. False when it must not: it may have been woken since it looked.
+    /// The loop is about to wait in a set of its own, without checking. Returns false if it must not: it may have been woken since it
+    /// checked.
     ///
     /// # Errors
     /// As [`Poller::add`].

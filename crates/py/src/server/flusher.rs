@@ -1,12 +1,13 @@
-//! A thread that sends what an application has written and goes on computing: within 20 ms, if the interpreter lets other threads run.
+//! A thread that sends what an application has written while it continues computing: within 20 ms, if the interpreter lets other threads
+//! run.
 //!
-//! Responses that are there when a call ends, or that tasks post, are sent by the pass, several at once. An application that computes, or
-//! blocks its thread, keeps the pass away; the specification wants what it has sent to be under way nevertheless, and whoever waits for
-//! another response has nothing to do with that application. Sending inside `send()` would cost a system call for each part, so this thread
-//! looks every few milliseconds whether calls and passes go on, and sends where they do not. It sleeps while nothing is called.
+//! Responses that are complete when a call ends, or that tasks post, are sent by the pass, several at once. An application that computes,
+//! or blocks its thread, delays the pass. The specification requires that what it has sent is under way nevertheless, and clients of other
+//! responses must not wait for that application. Sending inside `send()` would cost a system call for each part. So this thread checks
+//! every few milliseconds whether calls and passes make progress, and sends if they do not. It sleeps while nothing is called.
 //!
-//! It does so with the interpreter attached. That is what makes it alone with what it sends from: the reactor's thread gives the interpreter
-//! away only inside a call, for which it has lent its responder ([`crate::ffi::LentResponder`]), or where it has locked the worker.
+//! It sends with the interpreter attached, which gives it exclusive access. The reactor's thread releases the interpreter only inside a
+//! call, for which it has lent its responder ([`crate::ffi::LentResponder`]), or while it has locked the worker.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,14 +22,14 @@ use crate::interface::Interface;
 use crate::run::exchanges::Exchanges;
 use crate::run::watch::Moment;
 
-/// What has not moved between two looks is sent: after one to two of these, and what it takes to get the interpreter (5 ms).
+/// What has not moved between two checks is sent: after one to two intervals, and the time to get the interpreter (5 ms).
 const LOOK: Duration = Duration::from_millis(5);
-/// Looks without anything to do, after which it sleeps.
+/// Checks without anything to do, after which it sleeps.
 const IDLE_LOOKS_MAX: u32 = 20;
-/// It calls little.
+/// Its calls are not deep.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// The thread, which ends with this.
+/// The thread, which ends when this is dropped.
 #[derive(Default)]
 pub(super) struct Flusher {
     running: Mutex<Option<Running>>,
@@ -42,7 +43,7 @@ struct Running {
 }
 
 impl Flusher {
-    /// Starts the thread, if it does not run.
+    /// Starts the thread, unless it is running.
     pub(super) fn start(
         &self,
         worker: &Arc<Mutex<Worker<Interface>>>,
@@ -97,12 +98,12 @@ impl Drop for Flusher {
     }
 }
 
-/// What the thread looks at.
+/// What the thread checks.
 struct Looks {
     worker: Weak<Mutex<Worker<Interface>>>,
     exchanges: Arc<Exchanges>,
     is_over: Arc<AtomicBool>,
-    /// Sockets did not take all of what was sent, and no pass has begun since.
+    /// Sockets did not accept everything, and no pass has started since.
     has_unsent: Cell<bool>,
 }
 
@@ -110,7 +111,7 @@ impl Looks {
     fn run(&self) {
         let mut idle_looks = 0;
         let mut before = self.exchanges.moment();
-        // The call for which everything was sent that its beginning found.
+        // The call in which everything written before its start was sent.
         let mut sent_for = None;
         while !self.is_over.load(Ordering::SeqCst) {
             std::thread::park_timeout(LOOK);
@@ -136,7 +137,7 @@ impl Looks {
     /// Waits until something is called or posted.
     fn sleep(&self, before: Moment) {
         self.exchanges.watch.parks();
-        // A call that began just now may not have seen that; its beginning is seen by then.
+        // A call that starts just now may not have seen that; its start is visible by then.
         std::thread::park_timeout(LOOK);
         let is_idle = || self.exchanges.moment() == before && !self.exchanges.has_mail();
         if is_idle() {
@@ -146,7 +147,7 @@ impl Looks {
         }
     }
 
-    /// Sends what is written. `is_first`: nothing was sent in this call.
+    /// Sends what has been written. `is_first`: nothing was sent in this call.
     fn send(&self, now: Moment, is_first: bool) {
         let has_written = now.is_in_call() && (self.exchanges.watch.take_written() || is_first);
         let has_mail = self.exchanges.has_mail() || self.has_unsent.get();
@@ -163,7 +164,7 @@ impl Looks {
                 }
             }
             if has_mail && let Some(worker) = self.worker.upgrade() {
-                // Nobody takes it before this thread gives the interpreter back; it is taken already while a pass is under way.
+                // Nothing else locks it before this thread releases the interpreter; it is locked already while a pass is under way.
                 let has_unsent = match worker.try_lock() {
                     Ok(mut worker) => worker.send_posted(),
                     Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().send_posted(),

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::ffi::borrow_fd;
 
-/// Kills this process `grace_ms` after the end of a pipe that nobody writes to, whatever holds the interpreter then.
+/// Kills this process `grace_ms` after the end of a pipe that is never written to, whichever thread holds the interpreter then.
 #[pyfunction]
 pub(crate) fn follow(fd: i32, grace_ms: u64) -> PyResult<()> {
     if fd < 0 {

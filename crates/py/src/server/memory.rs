@@ -1,7 +1,7 @@
-//! The memory of a worker that has nothing to do: what was freed goes back to the system.
+//! Returns the freed memory of an idle worker to the system.
 //!
-//! The allocator keeps what lies below any block that is in use, however much that is: forty uploads that end at once leave hundreds of
-//! megabytes. Giving them back takes tens of milliseconds, so it is done in a rest only, and for a hundredth of the time at most.
+//! The allocator keeps everything below the topmost block in use, however much that is: forty uploads that end at once leave hundreds of
+//! megabytes. Returning them takes tens of milliseconds, so it is done only in a rest, and for at most a hundredth of the time.
 
 use std::time::{Duration, Instant};
 
@@ -11,26 +11,26 @@ use crate::ffi::allocator;
 
 /// Freed memory that each arena of the allocator keeps for the next content.
 const KEPT_BYTES: i32 = 8 << 20;
-/// Only the first is given back from entirely; the others keep that much of it each.
+/// Only the first arena returns everything; the others keep that much each.
 const ARENAS: i32 = 2;
-/// Freed memory that has to come together before it is given back.
+/// Minimum freed memory before it is returned.
 const FREED_BYTES_MIN: i64 = 16 << 20;
-/// The time that giving back takes is one part of so many.
+/// Returning memory takes at most one in this many parts of the time.
 const TIME_PARTS: u32 = 100;
-/// How long at least from one giving back to the next: the pages are faulted in again when they are needed again.
+/// Minimum time between two returns: the pages are faulted in again when they are needed.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// What a worker knows of its memory.
+/// The state of a worker's memory.
 pub(crate) struct Memory {
     rest: Rest,
-    /// Resident bytes that were not in use when they were fewest: code, the interpreter's small objects, and what cannot be given back.
+    /// Minimum of the resident bytes not in use: code, the interpreter's small objects, and what cannot be returned.
     floor_bytes: i64,
-    /// When a loop that is not ours began to wait, and how long it may.
+    /// When a foreign loop started to wait, and how long it may.
     wait: Option<(Instant, Option<u64>)>,
 }
 
 impl Memory {
-    /// Sets the allocator up. Called before threads are started.
+    /// Configures the allocator. Called before threads are started.
     pub(crate) fn new() -> Memory {
         allocator::keep_freed(KEPT_BYTES);
         allocator::share_arenas(ARENAS);
@@ -41,14 +41,14 @@ impl Memory {
         }
     }
 
-    /// How long a wait may last that is to end in `wait_ms`.
+    /// The maximum duration of a wait that is to end in `wait_ms`.
     #[inline]
     pub(crate) fn limit(&self, wait_ms: Option<u64>) -> Option<u64> {
         self.rest.limit(wait_ms)
     }
 
-    /// A wait is over that was to end in `wait_ms`: freed memory is given back if nothing happened and the time has come. Not to be called
-    /// with the interpreter held, unless `wait_ms` is 0.
+    /// A wait that was to end in `wait_ms` is over: returns freed memory if nothing happened and it is time to. Not to be called with the
+    /// interpreter held, unless `wait_ms` is 0.
     #[inline]
     pub(crate) fn waited(&mut self, wait_ms: Option<u64>, is_quiet: bool) {
         if self.rest.waited(wait_ms, is_quiet) {
@@ -56,14 +56,14 @@ impl Memory {
         }
     }
 
-    /// A loop that is not ours is about to wait for `wait_ms` at most. Gives how long it may.
+    /// A foreign loop is about to wait for at most `wait_ms`. Returns how long it may.
     pub(crate) fn wait_begins(&mut self, wait_ms: Option<u64>) -> Option<u64> {
         self.wait = Some((Instant::now(), wait_ms));
         self.limit(wait_ms)
     }
 
-    /// A loop that is not ours has waited. True when [`Memory::give_back`] is to be called. It may have been at work all the time, which
-    /// nobody knows here.
+    /// A foreign loop has waited. Returns true if [`Memory::give_back`] is to be called. The loop may have been busy all the time, which is
+    /// not known here.
     pub(crate) fn wait_ends(&mut self) -> bool {
         let Some((began, wait_ms)) = self.wait.take() else {
             return false;
@@ -73,7 +73,7 @@ impl Memory {
         self.rest.waited(wait_ms, is_quiet)
     }
 
-    /// Gives freed memory back if there is enough of it. Not to be called with the interpreter held.
+    /// Returns freed memory to the system if there is enough of it. Not to be called with the interpreter held.
     #[cold]
     pub(crate) fn give_back(&mut self) {
         let began = Instant::now();
@@ -85,7 +85,7 @@ impl Memory {
         if unused_before - self.floor_bytes >= FREED_BYTES_MIN {
             allocator::give_back();
             unused = unused_bytes().unwrap_or(unused_before);
-            // What is left cannot be given back: it is no reason for another attempt.
+            // The rest cannot be returned: it is no reason for another attempt.
             self.floor_bytes = unused;
             pause_min = PAUSE_MIN;
         }
@@ -95,8 +95,8 @@ impl Memory {
     }
 }
 
-/// Resident bytes of no file that the allocator does not count as used; more may be counted than are resident. None where the kernel does
-/// not say.
+/// Anonymous resident bytes that the allocator does not count as used; more may be counted than are resident. None if the kernel does not
+/// report them.
 fn unused_bytes() -> Option<i64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status

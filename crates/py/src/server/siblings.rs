@@ -4,7 +4,7 @@ use net::{Seat, Siblings as Exchanges};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 
-/// The workers that accept from the same listening sockets: made before they are forked.
+/// The workers that accept from the same listening sockets: created before they are forked.
 #[pyclass(module = "bolide._core", frozen)]
 pub(crate) struct Siblings {
     exchanges: Exchanges,
@@ -19,7 +19,7 @@ impl Siblings {
         })
     }
 
-    /// Says that one has ended.
+    /// Marks one as ended.
     fn clear(&self, index: usize) {
         self.exchanges.clear(index);
     }

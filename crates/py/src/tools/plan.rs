@@ -22,7 +22,7 @@ struct Shapes {
 /// Reads a whole plan.
 ///
 /// # Errors
-/// `ValueError` for an unknown key, or a value that does not fit.
+/// `ValueError` for an unknown key or an invalid value.
 pub(super) fn read(given: &Bound<'_, PyDict>) -> PyResult<Plan> {
     let mut plan = Plan::default();
     let mut shapes = Shapes::default();
@@ -72,7 +72,7 @@ fn set(plan: &mut Plan, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// False if the key is not one of those that exclude each other.
+/// Returns false if the key is not one of those that exclude each other.
 fn set_shape(shapes: &mut Shapes, key: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     match key {
         "duration_s" => shapes.duration = Some(duration(key, value)?),

@@ -34,11 +34,11 @@ impl Content<'_> {
 }
 
 impl<'py> Returned<'py> {
-    /// Reads what the application returned. Lists and tuples never have to be waited for or closed; of any other iterable the first block
+    /// Reads what the application returned. Lists and tuples never have to be waited for or closed. Of any other iterable the first block
     /// is read.
     ///
     /// # Errors
-    /// Whatever the iterable raises, which is then closed; `TypeError` for a block that is not bytes.
+    /// Any error of the iterable, which is then closed; `TypeError` for a block that is not bytes.
     #[inline]
     pub(super) fn read(returned: Bound<'py, PyAny>) -> PyResult<Returned<'py>> {
         if let Ok(list) = returned.cast_exact::<PyList>() {
@@ -139,7 +139,7 @@ impl<'py> Blocks<'py> {
     /// The next block that is not empty; `None` at the end.
     ///
     /// # Errors
-    /// Whatever the iterator raises; `TypeError` for a block that is not bytes.
+    /// Any error of the iterator; `TypeError` for a block that is not bytes.
     pub(super) fn next(&self) -> PyResult<Option<Bound<'py, PyBytes>>> {
         while let Some(item) = ffi::next_from_thread(&self.iterator)? {
             let block = block(item)?;

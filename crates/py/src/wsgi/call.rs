@@ -175,10 +175,10 @@ struct Posts {
 }
 
 impl WsgiCall {
-    /// Gives `post` what sends a file, with the head before it if that was not sent.
+    /// Passes to `post` the commands that send a file, with the head before it if that was not sent.
     ///
     /// # Errors
-    /// `RuntimeError` when there is no head to send.
+    /// `RuntimeError` if there is no head to send.
     pub(super) fn post_file(
         &self,
         py: Python<'_>,
@@ -237,7 +237,7 @@ impl WsgiCall {
         lane.write(py, id, part.to_vec())
     }
 
-    /// Sends a block during the call, or keeps it if something has to leave before it.
+    /// Sends a block during the call, or keeps it if something has to be sent before it.
     fn send_in_call(&self, py: Python<'_>, exchanges: &Exchanges, block: &[u8]) -> PyResult<()> {
         self.with(py, |state| {
             let Some(id) = state.id else {
@@ -275,10 +275,10 @@ pub(super) struct Ending {
 }
 
 impl State {
-    /// What has to be posted for a response that ends with what is left of a file.
+    /// The commands to post for a response that ends with the rest of a file.
     ///
     /// # Errors
-    /// `RuntimeError` when there is no head to send.
+    /// `RuntimeError` if there is no head to send.
     fn posts_of_file(&mut self, remains: Remains) -> PyResult<Vec<Command>> {
         let mut posts = Vec::new();
         match self.progress {

@@ -119,7 +119,7 @@ impl Environs {
         })
     }
 
-    /// An environ whose changes by an application no other request sees.
+    /// An environ; changes that an application makes to it are not visible to other requests.
     #[inline]
     pub(super) fn environ<'py>(
         &mut self,
@@ -196,7 +196,7 @@ impl Environs {
         Ok(())
     }
 
-    /// Copies the template, and sets what this request has of its own but the client's port. `unknown` is its section, unless that was
+    /// Copies the template, and sets the items of this request except the client's port. `unknown` is its section, unless that was
     /// recalled.
     fn new_environ<'py>(
         &mut self,
@@ -408,7 +408,7 @@ fn set_input(environ: &Bound<'_, PyDict>, input: Option<Bound<'_, Input>>) -> Py
     }
 }
 
-/// Describes content whose length nobody knew before as what it is now: complete, and of known length (RFC 9112 section 7.1.3).
+/// Describes content of previously unknown length as it is now: complete, and of known length (RFC 9112 section 7.1.3).
 fn set_length(environ: &Bound<'_, PyDict>, content_bytes: usize) -> PyResult<()> {
     let py = environ.py();
     let length = PyString::new(py, itoa::Buffer::new().format(content_bytes));
@@ -420,8 +420,8 @@ fn set_length(environ: &Bound<'_, PyDict>, content_bytes: usize) -> PyResult<()>
     }
 }
 
-/// The decoded path below the root path. The root path may be there (a proxy passed the path on) or not (it took it away). The asterisk of
-/// `OPTIONS *` is below none: an empty path would be the application's root.
+/// The decoded path below the root path, whether a proxy passed that on or stripped it. The asterisk of `OPTIONS *` is below none: an empty
+/// path would be the application's root.
 fn path_info(path: &[u8], root_path: &[u8]) -> Vec<u8> {
     let path = server::percent_decode(path);
     match path.strip_prefix(root_path) {

@@ -1,7 +1,7 @@
 //! The items of a field section, remembered line by line.
 //!
 //! A client sends most of its fields with each request of a connection, and clients of one kind send the same fields. So an environ with
-//! the items of a section is kept, and of the next section only the lines that differ are read.
+//! the items of a section is kept, and only the differing lines of the next section are read.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -69,8 +69,8 @@ impl Section {
     }
 
     /// Reads what differs from the last section into `items`, and remembers it. `after_kind` is the result of [`Section::skip_kind`], if
-    /// that was called. Returns whether anything remembered has changed, or `None` if the section has other names: then this one is of no
-    /// more use.
+    /// that was called. Returns whether anything remembered has changed, or `None` if the section has other names: this one is useless
+    /// then.
     #[inline]
     pub(super) fn recall(
         &mut self,

@@ -1,7 +1,7 @@
 //! `wsgi.file_wrapper`: a file as an iterable of blocks (PEP 3333, "Optional Platform-Specific File Handling").
 //!
-//! Returned as it is, a plain file is sent with the length that is left of it. A long one is never read: the kernel sends it, and the
-//! thread that called the application is free at once. Whatever else can be read is read block by block.
+//! If an application returns it, a plain file is sent with its remaining length. A long one is never read: the kernel sends it, and the
+//! thread that called the application is free at once. Any other readable object is read block by block.
 
 use std::fs::File;
 
@@ -11,7 +11,7 @@ use server::FilePart;
 
 use crate::ffi;
 
-/// A file without more than this is read at once: the kernel's help costs more than a copy.
+/// A remainder of at most this size is read at once: the kernel's help costs more than a copy.
 const READ_BYTES_MAX: u64 = 65_536;
 
 /// Reads a file from its current position, block by block.
@@ -43,7 +43,7 @@ impl FileWrapper {
     /// What is left of the file, if it is a plain one.
     ///
     /// # Errors
-    /// What the file's own methods raise.
+    /// Any error of the file's methods.
     pub(super) fn remains(&self, py: Python<'_>) -> PyResult<Option<Remains>> {
         let object = self.file.bind(py);
         if !is_plain(object)? {
@@ -58,7 +58,7 @@ impl FileWrapper {
         // A duplicate of the descriptor: the application may close its file before all of it has been sent.
         let file = File::from(ffi::borrow_fd(fd).try_clone_to_owned()?);
         let about = file.metadata()?;
-        // What the system makes up when it is read (procfs) has no size.
+        // Files that the system generates when they are read (procfs) have no size.
         if !about.is_file() || about.len() == 0 {
             return Ok(None);
         }
@@ -75,7 +75,7 @@ impl FileWrapper {
     }
 }
 
-/// Reads that much of a file, or what there is of it.
+/// Reads `length` bytes of a file, or what there is of it.
 fn read(file: &Bound<'_, PyAny>, length: usize) -> PyResult<Vec<u8>> {
     let name = pyo3::intern!(file.py(), "read");
     let mut content = Vec::with_capacity(length);
@@ -90,7 +90,7 @@ fn read(file: &Bound<'_, PyAny>, length: usize) -> PyResult<Vec<u8>> {
     Ok(content)
 }
 
-/// Whether what it reads is what the file holds: not a decompressor, nor text, nor anybody's own class. What was written to it is in the
+/// Whether reading it returns the file's bytes: it is not a decompressor, a text file or a foreign class. What was written to it is in the
 /// file then.
 fn is_plain(file: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = file.py();

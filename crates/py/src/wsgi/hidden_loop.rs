@@ -1,5 +1,5 @@
-//! An application on the reactor's thread is called while asyncio's loop waits, hence inside that loop. The application must not notice: it
-//! may run a loop of its own, and frameworks refuse to block where a loop runs.
+//! Hides the event loop. An application on the reactor's thread is called while asyncio's loop waits, hence inside that loop. The
+//! application must not notice: it may run a loop of its own, and frameworks refuse to block while a loop runs.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

@@ -31,7 +31,7 @@ pub(super) struct Inline {
     pub(super) unclosed: Unclosed,
 }
 
-/// A response whose rest is still to come.
+/// A response whose rest has not been sent.
 struct Stream {
     blocks: Option<KeptBlocks>,
     /// All of the content was sent: no more blocks are requested.

@@ -37,8 +37,8 @@ struct State {
 }
 
 impl State {
-    /// Whether what is written goes nowhere. A client that ended its sending side may still wait for a response, but not for content that
-    /// is discarded.
+    /// Whether what is written is dropped. A client that ended its sending side may still wait for a response, but not for content that is
+    /// discarded.
     fn is_over(&self) -> bool {
         self.is_gone || (self.is_discarding && self.has_peer_ended)
     }

@@ -253,7 +253,7 @@ impl Intake {
         self.find(|lane| lane.abort(id));
     }
 
-    /// No thread has responded within `handler_timeout_ms`, so that the server did.
+    /// No thread has responded within `handler_timeout_ms`, so that the server has responded.
     pub(super) fn was_late(&mut self, id: ExchangeId) {
         let head = {
             let queue = self.pool.queue();

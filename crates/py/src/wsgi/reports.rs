@@ -26,7 +26,7 @@ pub(super) struct Counts {
     pub(super) late: u64,
     /// Files that were shorter than announced.
     pub(super) short_files: u64,
-    /// What is to be said of the last of them.
+    /// The message about the last of them.
     pub(super) short_file: String,
     /// Heads of requests whose views did not respond in time.
     pub(super) late_views: Vec<OwnedHead>,
@@ -51,7 +51,7 @@ impl Reports {
         self.changed.notify_one();
     }
 
-    /// Notes a request whose view did not respond in time.
+    /// Records a request whose view did not respond in time.
     pub(super) fn add_late_view(&self, head: OwnedHead) {
         self.add(|counts| match counts.late_views.len() < NAMED_MAX {
             true => counts.late_views.push(head),
@@ -89,7 +89,7 @@ impl Counts {
         counted == 0 && self.late_views.is_empty()
     }
 
-    /// What is to be said of files that were shorter than announced.
+    /// The message about files that were shorter than announced.
     pub(super) fn of_short_files(&self) -> String {
         match self.short_files {
             1 => self.short_file.clone(),

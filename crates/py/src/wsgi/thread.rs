@@ -81,7 +81,7 @@ impl Thread {
         }
     }
 
-    /// Whatever a panicked call left behind must not reach the next one.
+    /// State that a panicked call left must not reach the next call.
     #[cold]
     fn forget_panicked(&mut self, py: Python<'_>, id: ExchangeId) {
         self.lane.post(id, Command::Fail);
@@ -263,7 +263,7 @@ pub(super) fn report(py: Python<'_>, pool: &Pool) {
     }
 }
 
-/// Warns of views that did not respond in time, so that the server did.
+/// Warns of views that did not respond in time, so that the server has responded.
 fn report_late_views(py: Python<'_>, counts: &Counts, handler_timeout_ms: u64) {
     let mut memo = HeadMemo::default();
     for head in &counts.late_views {

@@ -139,7 +139,7 @@ impl Accepting {
         self.slots.clear();
         self.resumes_ms = NEVER_MS;
         if let Some(seat) = &self.seat {
-            seat.leave();
+            seat.close();
         }
     }
 }
@@ -178,7 +178,7 @@ impl<A: App> Worker<A> {
             return Err(error);
         }
         if let Some(seat) = &self.accepting.seat {
-            seat.take_part();
+            seat.open();
         }
         Ok(())
     }
@@ -189,10 +189,10 @@ impl<A: App> Worker<A> {
     }
 
     /// Accepts again because another worker asked for it.
-    pub(super) fn come(&mut self) {
+    pub(super) fn accept_again(&mut self) {
         if let Some(seat) = &self.accepting.seat {
             // Before checking: a worker that asks later sees that it has to ask again.
-            seat.come();
+            seat.acknowledge();
         }
         match self.accepting.state {
             // Each listener with a waiting connection is reported.
@@ -229,7 +229,7 @@ impl<A: App> Worker<A> {
         if let Some(seat) = &self.accepting.seat
             && !self.accepting.slots.is_empty()
         {
-            seat.take_part();
+            seat.open();
         }
     }
 
@@ -238,7 +238,7 @@ impl<A: App> Worker<A> {
         self.accepting.unwatch(&self.poller);
         self.accepting.state = State::Draining;
         if let Some(seat) = &self.accepting.seat {
-            seat.leave();
+            seat.close();
         }
         self.accept_the_last();
     }

@@ -227,7 +227,7 @@ impl<A: App> Worker<A> {
     /// Accepts connections if the token is that of a listener, or of another worker's request.
     fn take_in(&mut self, token: Token) {
         if token == ASKED {
-            self.come();
+            self.accept_again();
         } else if (LISTENER..FOREIGN).contains(&token) {
             self.accept((token & !LISTENER) as usize);
         }
@@ -250,7 +250,7 @@ impl<A: App> Worker<A> {
         for index in 0.. {
             let context = &mut self.context;
             let Responder { batch, out, .. } = &mut context.responder;
-            let Some((id, sent_bytes)) = batch.leave(index, out) else {
+            let Some((id, sent_bytes)) = batch.take_next(index, out) else {
                 return;
             };
             if let Some(key) = self.find(id) {

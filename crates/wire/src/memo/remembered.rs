@@ -1,22 +1,22 @@
-//! Field lines that are remembered one by one, with what was made of each, so that those which come again are only compared.
+//! Field lines remembered one by one, each with a result, so that repeated lines are only compared.
 //!
-//! A client sends most of its fields with each request, and clients of one kind send the same. Of a line that may hold something secret
-//! only the name is remembered ([`crate::harmless`]): how long a comparison takes would tell one client about another's.
+//! A client sends most of its fields with each request, and clients of one kind send the same. Of a line that may contain something secret
+//! only the name is remembered ([`crate::harmless`]): the duration of a comparison would reveal one client's line to another.
 //!
-//! What is made of a name (`N`) and of a whole line (`V`), and what becomes of lines that are no more sent, is the caller's business.
+//! The caller decides what the results for a name (`N`) and for a whole line (`V`) are, and what happens to lines that are no longer sent.
 
 use crate::field::{FieldLine, FieldLines};
 use crate::harmless::is_harmless_field;
 
-/// Longer lines are read each time: bounds what a worker keeps.
+/// Longer lines are read each time: limits what a worker keeps.
 const LINE_BYTES_MAX: usize = 512;
-/// Clients whose sections begin with so many same lines are taken for one kind.
+/// Clients whose sections start with this many equal lines count as one kind.
 pub const LINES_OF_KIND: usize = 2;
 
-/// A field line, what was made of its name and, if all of it may be remembered, what was made of that.
+/// A field line, the result for its name and, if all of it may be remembered, the result for the line.
 #[derive(Debug)]
 pub struct RememberedLine<N, V> {
-    /// As received, with its end; the name alone as long as there is no `whole`.
+    /// As received, with its end; only the name if there is no `whole`.
     bytes: Vec<u8>,
     name_len: usize,
     of_name: N,
@@ -36,7 +36,7 @@ impl<N, V> RememberedLine<N, V> {
         }
     }
 
-    /// What was made of the name.
+    /// The result for the name.
     #[inline]
     pub fn of_name(&self) -> &N {
         &self.of_name
@@ -48,7 +48,7 @@ impl<N, V> RememberedLine<N, V> {
         self.bytes.get(..self.name_len) == Some(name)
     }
 
-    /// Remembers a line of this name and what was made of it, or nothing but the name if the line may hold something secret or is long.
+    /// Remembers a line of this name and its result, or only the name if the line may contain something secret or is long.
     #[inline]
     pub fn keep(&mut self, line: FieldLine<'_>, whole: V) {
         if !self.is_harmless || line.bytes.len() > LINE_BYTES_MAX {
@@ -66,7 +66,7 @@ impl<N, V> RememberedLine<N, V> {
         self.whole.is_some()
     }
 
-    /// Goes past the next line if it is this very one, and gives what was made of it.
+    /// Skips the next line if it is this one, and returns its result.
     #[inline]
     pub fn skip_in(&self, lines: &mut FieldLines<'_>) -> Option<&V> {
         let whole = self.whole.as_ref()?;
@@ -74,7 +74,7 @@ impl<N, V> RememberedLine<N, V> {
     }
 }
 
-/// What follows the lines that name the kind of client, in a section that begins with those of `remembered`.
+/// What follows the lines that identify the kind of client, in a section that starts with those of `remembered`.
 #[inline]
 pub fn skip_kind<'a, N, V>(
     remembered: &[RememberedLine<N, V>],
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_comes_again_is_skipped() {
+    fn a_repeated_line_is_skipped() {
         let line = remembered(b"Accept: a\r\n");
         let mut lines = field_lines(b"Accept: a\r\nHost: b\r\n");
         assert_eq!(line.skip_in(&mut lines), Some(&7));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_lines_tell_the_kind_of_client() {
+    fn the_first_lines_identify_the_kind_of_client() {
         let lines = [
             remembered(b"Host: a\r\n"),
             remembered(b"Accept: b\r\n"),

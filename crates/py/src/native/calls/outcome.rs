@@ -20,7 +20,8 @@ use crate::run::parts::ResponseParts;
 use crate::run::runner::Runner;
 
 impl Calls {
-    /// Responds with a text. False for any other value, and for a str that cannot be encoded as UTF-8, which raises an error elsewhere.
+    /// Responds with a text. Returns false for any other value, and for a str that cannot be encoded as UTF-8, which raises an error
+    /// elsewhere.
     #[inline]
     pub(super) fn respond_text(
         &self,

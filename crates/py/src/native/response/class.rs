@@ -73,7 +73,7 @@ impl<'py> FromPyObject<'_, 'py> for Passed<'py> {
     }
 }
 
-/// Sets the public class, which is then constructed directly, and its helper functions, of which those of the first call are kept.
+/// Sets the public class, which is then constructed directly, and its helper functions; those of the first call are kept.
 #[pyfunction]
 #[pyo3(signature = (kind, *, json_encode, sendable, header_pairs, content_type_line, text_type_line, checked_status))]
 pub(crate) fn complete_response(

@@ -1,8 +1,8 @@
 //! Field lines of a response: validated, and encoded as they are sent.
 //!
-//! Text from an application never reaches the header section unchecked. Everything that could end a line or a section is refused here,
-//! which is the whole defence against response splitting. Fields about the connection are left out, as of every application
-//! (`run/left_out.rs`); a length is refused, because the server counts the content itself.
+//! Text from an application never reaches the header section unchecked. Everything that could end a line or a section is rejected here,
+//! which is the complete defence against response splitting. Fields about the connection are left out, for every interface
+//! (`run/left_out.rs`). A length is rejected, because the server counts the content itself.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyDict, PyString};
 use crate::ffi;
 use crate::run::left_out::{LeftOut, Ours};
 
-/// A response is made without knowing its application, of which a process has mostly one.
+/// A response is created without knowing its application; most processes have only one.
 static LEFT_OUT: LeftOut = LeftOut::new();
 const CONTENT_LENGTH: &[u8] = b"content-length";
 const CONTENT_TYPE: &[u8] = b"content-type";
@@ -22,7 +22,8 @@ const LINES_BYTES: usize = 128;
 /// dropped. Empty for a field that only the server may set.
 ///
 /// # Errors
-/// `TypeError` for a name or value that is not a str. `ValueError` for a name that is not a token, for Content-Length, and for a value that contains a control character or a character outside Latin-1.
+/// `TypeError` for a name or value that is not a str. `ValueError` for a name that is not a token, for Content-Length, and for a value that
+/// contains a control character or a character outside Latin-1.
 #[pyfunction]
 pub(crate) fn field_line<'py>(
     name: &Bound<'py, PyAny>,
@@ -110,7 +111,7 @@ fn pair<'py>(item: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py
     Ok(pair.into())
 }
 
-/// Replaces the TypeError of a value that cannot be iterated over by one that says what headers are.
+/// Replaces the TypeError of a value that cannot be iterated over by one that describes headers.
 fn no_pairs<'a, 'py>(value: &'a Bound<'py, PyAny>) -> impl Fn(PyErr) -> PyErr + use<'a, 'py> {
     |error| {
         if !error.is_instance_of::<PyTypeError>(value.py()) {
@@ -137,7 +138,7 @@ fn checked_name<'a>(name: &'a Bound<'_, PyAny>) -> PyResult<Option<&'a [u8]>> {
     };
     let token = match ffi::ascii(text) {
         Some(ascii) => ascii,
-        None => text.to_str().unwrap_or_default().as_bytes(), // a derived class, or no token
+        None => text.to_str().unwrap_or_default().as_bytes(), // a derived class, or not a token
     };
     if !wire::is_field_name(token) {
         return Err(PyValueError::new_err(format!(
