@@ -10,6 +10,7 @@ VENV := .venv-$(patsubst python%,%,$(notdir $(PYTHON)))
 endif
 BIN := $(VENV)/bin
 RELEASE := .venv-release$(patsubst .venv%,%,$(VENV))
+AUDIT := .venv-audit$(patsubst .venv%,%,$(VENV))
 DEPS := $(VENV)/.deps
 CORE := $(VENV)/.core-$(PROFILE)
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
@@ -24,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fix bench race compat suites applications docs site wheel wheels needs lint
+.PHONY: help setup run test check audit fix bench race compat suites applications docs site wheel wheels needs lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,8 +42,13 @@ test: ## Everything that must pass before a change lands
 	$(BIN)/python -m pytest
 	$(BIN)/python -m pytest --eager-tasks off tests/native tests/asgi tests/mount tests/frameworks
 
-check: ## Formats, lints and types only (part of `make test`)
+check: ## Formats, lints and types, as in `make test`, and the audit
 	@$(MAKE) --no-print-directory PROFILE=dev lint
+	@$(MAKE) --no-print-directory audit
+
+audit: $(DEPS) $(AUDIT)/.deps ## Licenses and known vulnerabilities of what Bolide depends on (AUDITED="--strict")
+	@PATH="$(CURDIR)/$(AUDIT)/bin:$$PATH" $(BIN)/python release/audit.py \
+	  "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" $(AUDITED)
 
 lint: $(CORE)
 	cargo fmt --all --check
@@ -119,6 +125,12 @@ $(RELEASE)/.deps: pyproject.toml | needs
 	@test -x $(RELEASE)/bin/python || $(PYTHON) -m venv $(RELEASE)
 	$(RELEASE)/bin/python -m pip install --upgrade 'pip>=25.1'
 	$(RELEASE)/bin/python -m pip install --group release
+	@touch $@
+
+$(AUDIT)/.deps: pyproject.toml | needs
+	@test -x $(AUDIT)/bin/python || $(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip install --upgrade 'pip>=25.1'
+	$(AUDIT)/bin/python -m pip install --group audit
 	@touch $@
 
 $(CORE): $(SOURCES) $(DEPS)
