@@ -29,7 +29,7 @@ from lab.tiny_race import CPU, Silent, liar, study, workload
 
 way, content, folder = sys.argv[2:5]
 
-class Show(Silent):
+class Printing(Silent):
     def running(self, slot):
         print("running", flush=True)
 
@@ -39,7 +39,7 @@ class Show(Silent):
 load = workload(content=content, duration_s=float(sys.argv[5]))
 options = race.Options(out=Path(folder), server_cpus=(CPU,), load_cpus=(CPU,), is_quick=True)
 try:
-    is_whole = race.run(study(load, rounds=2), [way], options, Show(), {way: liar(way)})
+    is_whole = race.run(study(load, rounds=2), [way], options, Printing(), {way: liar(way)})
 except KeyboardInterrupt:  # as the command does with one that comes later still
     sys.exit(130)
 sys.exit(0 if is_whole else 130)

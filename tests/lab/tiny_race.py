@@ -82,7 +82,7 @@ def trials_of(folder: Path) -> list[Trial]:
 
 
 class Silent:
-    """A show that only remembers."""
+    """A display that only records what it is given."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []

@@ -7,7 +7,7 @@ import pytest
 from bolide.load import plan
 from bolide.load.options import Options
 from bolide.load.views import VIEWS, ab
-from bolide.load.views.sheet import Sheet
+from bolide.load.views.run_result import RunResult
 from loading import WHERE, columns, parse_ab, parse_webbench, parse_wrk, report
 
 MIXED = {
@@ -28,14 +28,14 @@ MIXED = {
 }
 
 
-def sheet(changes: dict[str, Any] | None = None, **given: Any) -> Sheet:
+def result(changes: dict[str, Any] | None = None, **given: Any) -> RunResult:
     asked: dict[str, Any] = {"connections": 10, "duration_s": 2.0} | given
     options = Options(urls=(WHERE.url,), **asked)
-    return Sheet(report(**(changes or {})), plan.build(options, WHERE), options, WHERE)
+    return RunResult(report(**(changes or {})), plan.build(options, WHERE), options, WHERE)
 
 
 def test_ab() -> None:
-    found = parse_ab(ab.page(sheet()))
+    found = parse_ab(ab.page(result()))
     percent = found.pop("percent")
     assert found == {
         "Server Software": ["bolide"],
@@ -65,7 +65,7 @@ def test_ab() -> None:
 
 
 def test_ab_splits_the_time_of_a_connection_for_each_request() -> None:
-    found = parse_ab(ab.page(sheet({"connections_opened": 20_000}, is_persistent=False)))
+    found = parse_ab(ab.page(result({"connections_opened": 20_000}, is_persistent=False)))
     assert found["Total"] == [0, 2, 0.7, 1, 16]
     assert found["Connect"] == [0, 0, 0.1, 0, 2]
     assert found["Processing"] == [0, 1, 0.6, 1, 14]
@@ -73,12 +73,12 @@ def test_ab_splits_the_time_of_a_connection_for_each_request() -> None:
 
 
 def test_ab_names_the_server_by_its_first_word() -> None:
-    found = parse_ab(ab.page(sheet({"server_software": "SimpleHTTP/0.6 Python/3.11"})))
+    found = parse_ab(ab.page(result({"server_software": "SimpleHTTP/0.6 Python/3.11"})))
     assert found["Server Software"] == ["SimpleHTTP/0.6"]
 
 
 def test_ab_with_failures() -> None:
-    found = parse_ab(ab.page(sheet(MIXED | {"connections_opened": 60})))
+    found = parse_ab(ab.page(result(MIXED | {"connections_opened": 60})))
     assert found["Complete requests"] == [str(19_000 + 136 - 13)]
     assert found["Failed requests"] == ["36"]
     assert found["failures"] == {"Connect": 6, "Receive": 12, "Length": 4, "Exceptions": 14}
@@ -89,14 +89,14 @@ def test_ab_with_failures() -> None:
 
 def test_ab_when_nothing_was_answered() -> None:
     empty = {"ok": 0, "requests_per_s": 0.0, "statuses": {}, "errors": {"refused": 3}}
-    found = parse_ab(ab.page(sheet(empty)))
+    found = parse_ab(ab.page(result(empty)))
     assert found["Complete requests"] == ["0"]
     assert found["failures"]["Connect"] == 3
     assert "Total" not in found and "percent" not in found
 
 
 def test_ab_with_a_body() -> None:
-    made = sheet(body=b"x" * 100, http_version="1.0", is_persistent=False)
+    made = result(body=b"x" * 100, http_version="1.0", is_persistent=False)
     found = parse_ab(ab.page(made))
     head = "POST /page?a=b HTTP/1.0\r\nHost: 127.0.0.1:8000\r\nContent-Length: 100\r\n\r\n"
     assert found["Total body sent"] == [str(20_000 * (len(head) + 100))]
@@ -105,12 +105,12 @@ def test_ab_with_a_body() -> None:
 
 
 def test_abs_own_switches() -> None:
-    page = ab.page(sheet(hides_percentiles=True, hides_deviations=True))
+    page = ab.page(result(hides_percentiles=True, hides_deviations=True))
     found = parse_ab(page)
     assert "percent" not in found
     assert found["Total"] == [0, 2, 16]
     assert "              min   avg   max\n" in page
-    rows = ab.percentiles_csv(sheet()).splitlines()
+    rows = ab.percentiles_csv(result()).splitlines()
     assert rows[0] == "Percentage served,Time in ms"
     assert (rows[1], rows[51], rows[100]) == ("0,0.100", "50,1.200", "99,8.000")
     times = [float(row.split(",")[1]) for row in rows[1:]]
@@ -118,7 +118,7 @@ def test_abs_own_switches() -> None:
 
 
 def test_wrk() -> None:
-    found = parse_wrk(VIEWS["wrk"](sheet(shows_percentiles=True, threads=2)))
+    found = parse_wrk(VIEWS["wrk"](result(shows_percentiles=True, threads=2)))
     order = found.pop("order")
     assert order == [
         *("running", "threads", "head", "latency", "rate", "distribution"),
@@ -140,7 +140,7 @@ def test_wrk() -> None:
 
 
 def test_wrk_with_failures_and_without_latency() -> None:
-    found = parse_wrk(VIEWS["wrk"](sheet(MIXED)))
+    found = parse_wrk(VIEWS["wrk"](result(MIXED)))
     assert "percent" not in found
     assert found["errors"] == {"connect": "6", "read": "9", "write": "0", "timeout": "7"}
     assert found["statuses"] == {"count": "60"}
@@ -150,7 +150,7 @@ def test_wrk_with_failures_and_without_latency() -> None:
 
 def test_wrk_when_nothing_was_answered() -> None:
     empty = {"ok": 0, "requests_per_s": 0.0, "statuses": {}, "errors": {"timeout": 3}}
-    made = sheet(empty | {"per_second": [], "histogram": []}, shows_percentiles=True)
+    made = result(empty | {"per_second": [], "histogram": []}, shows_percentiles=True)
     found = parse_wrk(VIEWS["wrk"](made))
     assert found["latency"] == {
         "mean": "0.00us",
@@ -163,18 +163,18 @@ def test_wrk_when_nothing_was_answered() -> None:
 
 @pytest.mark.parametrize("seconds", [0.1, 1.0, 50.0, 51.0, 120.0])
 def test_wrk_writes_times_as_whole_seconds_or_minutes(seconds: float) -> None:
-    found = parse_wrk(VIEWS["wrk"](sheet(duration_s=seconds)))
+    found = parse_wrk(VIEWS["wrk"](result(duration_s=seconds)))
     shown = {0.1: "1s", 1.0: "1s", 50.0: "50s", 51.0: "1m", 120.0: "2m"}
     assert found["running"]["time"] == shown[seconds]
 
 
 def test_wrks_figures_end_in_its_columns() -> None:
-    latency, rate = columns(VIEWS["wrk"](sheet()))
+    latency, rate = columns(VIEWS["wrk"](result()))
     assert latency == rate == [20, 30, 39, 49]
 
 
 def test_webbench() -> None:
-    page = VIEWS["webbench"](sheet(MIXED, http_version="1.0", is_persistent=False))
+    page = VIEWS["webbench"](result(MIXED, http_version="1.0", is_persistent=False))
     assert parse_webbench(page) == {
         "pages_per_min": 570_000,
         "bytes_per_s": 1_650_000,
@@ -187,7 +187,7 @@ def test_webbench() -> None:
 
 
 def test_webbench_says_how_it_was_called() -> None:
-    made = sheet(connections=1, headers=("Pragma: no-cache",), proxy="p:1", method="HEAD")
+    made = result(connections=1, headers=("Pragma: no-cache",), proxy="p:1", method="HEAD")
     lines = VIEWS["webbench"](made).splitlines()
     assert lines[0] == "Benchmarking: HEAD http://127.0.0.1:8000/page?a=b (using HTTP/1.1)"
     assert lines[1] == "1 client, running 2 sec, via proxy server p:1, forcing reload."

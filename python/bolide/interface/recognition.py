@@ -23,8 +23,8 @@ from bolide.web.mounting import Mount
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
 
-Guest: TypeAlias = AsgiApplication | WsgiApplication
-Application: TypeAlias = App | MountedApplication | Guest
+Mountable: TypeAlias = AsgiApplication | WsgiApplication
+Application: TypeAlias = App | MountedApplication | Mountable
 Interface = Literal["native", "asgi", "wsgi"]
 ARGUMENTS = {"asgi": 3, "wsgi": 2}
 OPTION, ARGUMENT = "--interface {}", 'interface="{}"'
@@ -61,7 +61,7 @@ def _with_mounts(native: App, extensions: Sequence[str]) -> MountedApplication:
     return MountedApplication(native, mounts)
 
 
-def _mounted(mount: Mount, extensions: Sequence[str]) -> Guest:
+def _mounted(mount: Mount, extensions: Sequence[str]) -> Mountable:
     found, name = mount.application, f"what is mounted at {mount.prefix}"
     interface: Interface | str = mount.interface
     if interface == "auto":

@@ -62,7 +62,7 @@ def show_list(as_json: bool) -> None:
         for each in found:
             click.echo(msgspec.json.encode(each))
         return
-    from bolide.lab.show import console, contestants_table
+    from bolide.lab.display import console, contestants_table
 
     terminal = console()
     terminal.print(contestants_table(found))
@@ -138,10 +138,10 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     Ctrl-C ends it early and keeps what is measured; --resume goes on.
     """
     from bolide.lab import race as races
+    from bolide.lab.display import Terminal, league_table
     from bolide.lab.record import journal, schema
     from bolide.lab.report.summary import gather
     from bolide.lab.report.terminal import of_document
-    from bolide.lab.show import Terminal, league_table
 
     if (study is None) == (app is None):
         raise ConfigError("name a study (bolide race list) or an application (--app module:app)")

@@ -48,27 +48,27 @@ class Options:
     application: UserApplication | None = None
 
 
-class Show(Protocol):
-    """What is told while a race runs."""
+class Display(Protocol):
+    """What shows the progress of a race."""
 
     def note(self, text: str) -> None:
-        """Tell one thing."""
+        """Show a remark."""
 
     def start(self, slots: Sequence[Slot], done: int) -> None:
-        """Tell what is to come."""
+        """Show that the trials of these slots follow, after so many that are done."""
 
     def running(self, slot: Slot) -> None:
-        """Tell that a trial starts."""
+        """Show that a trial starts."""
 
     def ended(self, found: Trial) -> None:
-        """Tell how it went."""
+        """Show how a trial ended."""
 
 
 def run(
     study: Study,
     names: Sequence[str],
     options: Options,
-    show: Show,
+    display: Display,
     among: dict[str, Contestant] | None = None,
 ) -> bool:
     """Run a race, to its end or until it is interrupted; tell whether it came to its end.
@@ -79,9 +79,9 @@ def run(
     known = dict(contestants.own()) if among is None else among
     field = _chosen(names, options, known)
     resume.check_new(options.out, resumes=options.resumes)
-    study, versions = _with_tools(study, options, show)
+    study, versions = _with_tools(study, options, display)
     states = {each.name: environments.examine(each) for each in field}
-    ready = _ready(field, states, study, show)
+    ready = _ready(field, states, study, display)
     limit_descriptors(max(each.connections for each in study.workloads))
     conditions = trial.Conditions(
         study=study.name,
@@ -99,43 +99,45 @@ def run(
         resume.check_same(options.out, earlier, told, versions)
         done = {_key_of(each) for each in earlier if isinstance(each, Trial)}
         if machine.BUILT_FOR_TESTS in (described.bolide_version or ""):
-            show.note("this Bolide was built for tests and is slower than a release (make setup)")
+            display.note(
+                "this Bolide was built for tests and is slower than a release (make setup)"
+            )
         for record in told:
             if record not in earlier:
                 journal.write(record)
         order = slots(ready, study.workloads, study.rounds, options.seed)
         left = [slot for slot in order if _key(slot) not in done]
-        show.start(left, len(order) - len(left))
+        display.start(left, len(order) - len(left))
         with _off_the_server(options):
-            is_whole = _trials(left, conditions, journal, show)
-        _tell_noise(order, options.out, show)
+            is_whole = _trials(left, conditions, journal, display)
+        _tell_noise(order, options.out, display)
         return is_whole
 
 
-def _tell_noise(order: Sequence[Slot], folder: Path, show: Show) -> None:
+def _tell_noise(order: Sequence[Slot], folder: Path, display: Display) -> None:
     """Say that the machine is not quiet, where too many trials stayed noisy."""
     latest = {_key_of(each): each.verdict for each in read(folder) if isinstance(each, Trial)}
     noisy = sum(verdict == "noisy" for verdict in latest.values())
     if noisy > NOISY_SHARE_MAX * len(order):
-        show.note(
+        display.note(
             f"{noisy} of {len(order)} trials were noisy: end what else runs on these processors,"
             " or do not trust these figures"
         )
 
 
 def _trials(
-    order: Sequence[Slot], conditions: trial.Conditions, journal: Journal, show: Show
+    order: Sequence[Slot], conditions: trial.Conditions, journal: Journal, display: Display
 ) -> bool:
     """Run them; what was noisy once more and at once, while its round is still the same weather."""
     again_max = int(NOISY_SHARE_MAX * len(order))
     try:
         with _terminable():
             for slot in order:
-                found = _tried(slot, conditions, journal, show)
+                found = _tried(slot, conditions, journal, display)
                 if found.verdict == "noisy" and again_max > 0:
                     again_max -= 1
-                    found = _tried(slot, conditions, journal, show)
-                show.ended(found)
+                    found = _tried(slot, conditions, journal, display)
+                display.ended(found)
     except KeyboardInterrupt:
         return False
     except OSError as error:
@@ -144,8 +146,8 @@ def _trials(
     return True
 
 
-def _tried(slot: Slot, conditions: trial.Conditions, journal: Journal, show: Show) -> Trial:
-    show.running(slot)
+def _tried(slot: Slot, conditions: trial.Conditions, journal: Journal, display: Display) -> Trial:
+    display.running(slot)
     found = _limited(slot, conditions) or trial.run(slot, conditions)
     journal.write(found)
     return found
@@ -182,7 +184,9 @@ def _chosen(
     return kept
 
 
-def _with_tools(study: Study, options: Options, show: Show) -> tuple[Study, dict[str, str | None]]:
+def _with_tools(
+    study: Study, options: Options, display: Display
+) -> tuple[Study, dict[str, str | None]]:
     """Leave out the workloads that were not asked for, and those whose tool is not installed."""
     if not study.workloads:
         raise ConfigError("no workload of it is in a quick race, or none with a tool that is there")
@@ -195,7 +199,7 @@ def _with_tools(study: Study, options: Options, show: Show) -> tuple[Study, dict
     left = [each for each in asked if versions[each.tool] is not None]
     for name in sorted(name for name, version in versions.items() if version is None):
         count = sum(each.tool == name for each in asked)
-        show.note(f"{name} is not installed, which leaves out {count} of {len(asked)} workloads")
+        display.note(f"{name} is not installed, which leaves out {count} of {len(asked)} workloads")
     if not left:
         raise ConfigError("none of the tools is installed")
     return schema.with_workloads(study, left), versions
@@ -223,7 +227,7 @@ def _ready(
     field: Sequence[Contestant],
     states: dict[str, environments.Status],
     study: Study,
-    show: Show,
+    display: Display,
 ) -> list[Contestant]:
     """Give those that can run, and tell of the others.
 
@@ -233,7 +237,7 @@ def _ready(
     for each in field:
         status = states[each.name]
         if status.state != "ready":
-            show.note(f"{each.name}: {status.state}, {status.reason}")
+            display.note(f"{each.name}: {status.state}, {status.reason}")
     ready = [each for each in field if states[each.name].state == "ready"]
     if not ready:
         raise ConfigError("none of these contestants can run here (bolide race list)")

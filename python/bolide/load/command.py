@@ -24,7 +24,7 @@ from bolide.load.threshold import Threshold
 from bolide.load.verdict import has_responses, sentences
 from bolide.load.views import VIEWS
 from bolide.load.views import ab as ab_view
-from bolide.load.views.sheet import Sheet
+from bolide.load.views.run_result import RunResult
 
 EXIT_NOT_MET = 1
 EXIT_NO_RESPONSE = 3
@@ -125,8 +125,8 @@ def _measure(options: Options, output: dict[str, Any], conditions: list[Threshol
     the_plan = plan.build(options, where)
     shown = display.choose(sys.stderr, output["quiet"])
     outcome = run.run(the_plan, shown, stop_after_s=options.stop_after_s)
-    sheet = Sheet(outcome.report, the_plan, options, where)
-    _print(sheet, output, conditions)
+    result = RunResult(outcome.report, the_plan, options, where)
+    _print(result, output, conditions)
     return _exit_code(outcome, conditions)
 
 
@@ -153,8 +153,8 @@ def _find(options: Options, output: dict[str, Any], conditions: list[Threshold])
     found = search.find(threshold, measure, tell, start, options.sleepless)
     shown_trial = found.held or found.failed or found.interrupted or found.trials[-1]
     the_plan = plan.build(replace(options, rate=shown_trial.rate_per_s), where)
-    sheet = Sheet(shown_trial.report, the_plan, options, where)
-    _print(sheet, output, conditions, find=search.as_data(found))
+    result = RunResult(shown_trial.report, the_plan, options, where)
+    _print(result, output, conditions, find=search.as_data(found))
     if not output["as_json"]:
         _echo("\n" + "\n".join(search.result_text(found)))
     if found.interrupted:
@@ -165,21 +165,23 @@ def _find(options: Options, output: dict[str, Any], conditions: list[Threshold])
     return EXIT_NOT_MET if has_any else EXIT_NO_RESPONSE
 
 
-def _print(sheet: Sheet, output: dict[str, Any], conditions: list[Threshold], **more: Any) -> None:
+def _print(
+    result: RunResult, output: dict[str, Any], conditions: list[Threshold], **more: Any
+) -> None:
     """Print the page that was asked for; warnings stand apart from what other programs read."""
     if output["as_json"]:
-        _echo(record.as_json(sheet.report, sheet.plan, conditions, **more))
+        _echo(record.as_json(result.report, result.plan, conditions, **more))
         return
     if not output["as_csv"] and not output["view"]:
-        page = summary.page(sheet.report, sheet.plan, sheet.destination)
+        page = summary.page(result.report, result.plan, result.destination)
         _echo(page)
         return
-    page = VIEWS[output["view"]](sheet) if output["view"] else ""
-    _echo(page or record.as_csv(sheet.report, sheet.plan))
-    for sentence in sentences(sheet.report, sheet.plan):
+    page = VIEWS[output["view"]](result) if output["view"] else ""
+    _echo(page or record.as_csv(result.report, result.plan))
+    for sentence in sentences(result.report, result.plan):
         click.echo(f"note: {sentence}", err=True)
-    if sheet.options.percentiles_file:
-        _write(sheet.options.percentiles_file, ab_view.percentiles_csv(sheet))
+    if result.options.percentiles_file:
+        _write(result.options.percentiles_file, ab_view.percentiles_csv(result))
 
 
 def _echo(text: str) -> None:

@@ -16,9 +16,9 @@ import pytest
 import racing
 from bolide.errors import ConfigError
 from bolide.lab.record.schema import Failure, Trial
-from bolide.lab.report import axis, markdown, shape, svg, table, words, writing
+from bolide.lab.report import axis, markdown, quantity, study_tables, svg, table, writing
+from bolide.lab.report.csv_export import csv
 from bolide.lab.report.page import render
-from bolide.lab.report.sheet import csv
 from bolide.lab.report.summary import Race, Result, gather
 
 
@@ -140,7 +140,7 @@ def test_the_league_has_the_fastest_first(race: Race) -> None:
 
 
 def test_the_documents_table_strikes_what_does_not_hold(race: Race) -> None:
-    (_, found), *_ = shape.tables(result(race, "python-common"))
+    (_, found), *_ = study_tables.tables(result(race, "python-common"))
     assert found.columns == [
         "contestant",
         "c2000-ab: published",
@@ -161,12 +161,12 @@ def test_the_documents_table_strikes_what_does_not_hold(race: Race) -> None:
         "bolide-asgi",
         "bolide-wsgi",
     ]
-    (objection, title), *_ = shape.objections(result(race, "python-common"))
+    (objection, title), *_ = study_tables.objections(result(race, "python-common"))
     assert title == "uWSGI (5 processes)" and "Non-2xx" in objection.does_not_hold
 
 
 def test_latencies_stand_below_rates(race: Race) -> None:
-    (_, found), *_ = shape.tables(result(race, "python-common"))
+    (_, found), *_ = study_tables.tables(result(race, "python-common"))
     struck, told, ours = found.lines[:3]
     assert [cell.under for cell in struck.cells[:2]] == ["", "–"]
     figure = result(race, "python-common").figures["c2000-ab", "aiohttp-app"]
@@ -175,16 +175,16 @@ def test_latencies_stand_below_rates(race: Race) -> None:
     assert [cell.under for cell in told.cells] == [
         "",
         "204 ms",
-        words.time_us(mean),
-        words.times(mean / 204e3),
+        quantity.time_us(mean),
+        quantity.times(mean / 204e3),
         "",
     ]
     assert ours.cells[1].text == "–" and ours.cells[2].under.endswith(" ms")
     figure.__dict__["latency_us"] = {"p50": 102e3}
-    (_, found), *_ = shape.tables(result(race, "python-common"))
+    (_, found), *_ = study_tables.tables(result(race, "python-common"))
     assert [cell.under for cell in found.lines[1].cells[2:4]] == ["p50 102 ms", "0.50×"]
     figure.__dict__["latency_us"] = {}
-    (_, found), *_ = shape.tables(result(race, "python-common"))
+    (_, found), *_ = study_tables.tables(result(race, "python-common"))
     assert [cell.under for cell in found.lines[1].cells[2:4]] == ["–", "–"]
     del figure.__dict__["latency_us"]
 
@@ -195,11 +195,11 @@ def test_what_was_not_run_has_no_table() -> None:
         for each in racing.records(rounds=1)
         if not (isinstance(each, Trial) and each.workload == "kept-ab")
     ]
-    assert shape.tables(result(gather(records), "php")) == []
+    assert study_tables.tables(result(gather(records), "php")) == []
 
 
 def test_the_table_of_loops(race: Race) -> None:
-    (caption, found), (other, alike) = shape.tables(result(race, "aiohttp-uvloop"))
+    (caption, found), (other, alike) = study_tables.tables(result(race, "aiohttp-uvloop"))
     assert caption == "threads100-wrk"
     assert other == "threads2-wrk, beside the document's threads100-wrk"
     assert found.columns == ["", "aiohttp + Application", "asyncio + httptools"]
@@ -211,8 +211,8 @@ def test_the_table_of_loops(race: Race) -> None:
 
 def test_many_levels_have_five_tables(race: Race) -> None:
     (group,) = result(race, "wsgi").groups
-    found = shape.over_levels(result(race, "wsgi"), group)
-    assert [caption for caption, _ in found] == list(shape.BLOCKS)
+    found = study_tables.over_levels(result(race, "wsgi"), group)
+    assert [caption for caption, _ in found] == list(study_tables.BLOCKS)
     assert [len(each.columns) for _, each in found] == [20] * 5
     assert [line.name for line in found[0][1].lines] == [
         "ceiling",
@@ -225,8 +225,8 @@ def test_many_levels_have_five_tables(race: Race) -> None:
     assert errors["bjoern"][:9] == ["0"] * 9 and errors["bjoern"][9] != "0"
     assert errors["gunicorn-gthread"][-1] == "–"
     few = result(race, "pipelining").groups[0]
-    assert shape.over_levels(result(race, "pipelining"), few) == []
-    assert shape.failures(result(race, "wsgi"), group) == [
+    assert study_tables.over_levels(result(race, "pipelining"), few) == []
+    assert study_tables.failures(result(race, "wsgi"), group) == [
         "Gunicorn (gthread) failed at 4,000, 5,000, 6,000, 7,000, 8,000, 10,000 connections:"
         " timeout: no answer within 5 s"
     ]
@@ -238,7 +238,7 @@ def test_a_published_figure_whose_server_fails_here_is_told() -> None:
         for each in racing.records(rounds=1)
         if not (isinstance(each, Trial) and each.contestant == "japronto")
     ]
-    assert shape.remarks(result(gather(records), "pipelining")) == []
+    assert study_tables.remarks(result(gather(records), "pipelining")) == []
     failing = [
         Trial(
             **{
@@ -251,7 +251,7 @@ def test_a_published_figure_whose_server_fails_here_is_told() -> None:
         else each
         for each in racing.records(rounds=1)
     ]
-    (said,) = shape.remarks(result(gather(failing), "pipelining"))
+    (said,) = study_tables.remarks(result(gather(failing), "pipelining"))
     assert said == (
         "Japronto: 1,214,440 requests/s are published for pipelined-wrk; here it has no figure"
         " (start: its wheel needs CPython 3.7)"
@@ -264,7 +264,7 @@ def test_each_load_has_its_own_published_figures() -> None:
         found.study.published[0], workload="threads2-wrk", requests_per_s=99.0
     )
     study = msgspec.structs.replace(found.study, published=(*found.study.published, own))
-    (_, first), (caption, other) = shape.tables(replace(found, study=study))
+    (_, first), (caption, other) = study_tables.tables(replace(found, study=study))
     assert caption == "threads2-wrk"
     assert first.lines[0].cells[1].under.startswith("published 10,265, ")
     assert other.lines[0].cells[1].under.startswith("published 99, ")
@@ -272,10 +272,10 @@ def test_each_load_has_its_own_published_figures() -> None:
 
 def test_ours_are_in_the_documents_table_only_where_they_ran(race: Race) -> None:
     found = result(race, "python-common")
-    names = [line.name for line in shape.tables(found)[0][1].lines]
+    names = [line.name for line in study_tables.tables(found)[0][1].lines]
     ours = next(name for name in names if name.startswith("bolide-"))
     figures = {key: each for key, each in found.figures.items() if key != ("c2000-ab", ours)}
-    [(_, shown)] = shape.tables(replace(found, figures=figures))
+    [(_, shown)] = study_tables.tables(replace(found, figures=figures))
     assert [line.name for line in shown.lines] == [name for name in names if name != ours]
 
 
@@ -288,7 +288,7 @@ def test_figures_of_a_load_that_was_not_run_stand_beside_one_like_it(race: Race)
     )
     assert published
     study = msgspec.structs.replace(found.study, published=published)
-    (_, shown), *_ = shape.tables(replace(found, study=study))
+    (_, shown), *_ = study_tables.tables(replace(found, study=study))
     assert shown.columns[1:3] == ["c2000-siege: published", "c2000-ab: here"]
 
 
@@ -316,7 +316,7 @@ def test_a_load_without_any_of_the_published_figures_is_told_once() -> None:
             for each in figure.trials
         ]
         found.figures["threads100-wrk", name] = replace(figure, trials=failed)
-    (said,) = shape.remarks(found)
+    (said,) = study_tables.remarks(found)
     count = len(found.study.published)
     assert said.startswith(f"threads100-wrk: none of {count} published figures could be measured")
     assert said.endswith(": late: its clock)")
@@ -500,7 +500,7 @@ def test_nothing_measured_is_a_mistake(tmp_path: Path) -> None:
     + [(165_432, "165k"), (999_999, "1M"), (3_900_000, "3.9M")],
 )
 def test_short_numbers(value: float | None, said: str) -> None:
-    assert words.short(value) == said
+    assert quantity.short(value) == said
 
 
 @pytest.mark.parametrize(
@@ -508,7 +508,7 @@ def test_short_numbers(value: float | None, said: str) -> None:
     [(None, "–"), (0, "0"), (4.3e-7, "< 0.001"), (0.0026, "0.0026"), (0.5, "0.5"), (12, "12")],
 )
 def test_small_numbers(value: float | None, said: str) -> None:
-    assert words.small(value) == said
+    assert quantity.small(value) == said
 
 
 @pytest.mark.parametrize(
@@ -516,7 +516,7 @@ def test_small_numbers(value: float | None, said: str) -> None:
     [(None, "–"), (61, "61 µs"), (999.9, "1 ms"), (1234, "1.2 ms"), (3.1e6, "3.1 s")],
 )
 def test_times(value: float | None, said: str) -> None:
-    assert words.time_us(value) == said
+    assert quantity.time_us(value) == said
 
 
 @pytest.mark.parametrize(
@@ -525,7 +525,7 @@ def test_times(value: float | None, said: str) -> None:
     + [(1500, "time", "1.5 ms"), (1500, "count", "1.5k")],
 )
 def test_values_of_axes(value: float, unit: str, said: str) -> None:
-    assert words.of_unit(value, unit) == said
+    assert quantity.of_unit(value, unit) == said
 
 
 def test_axes() -> None:
@@ -545,7 +545,7 @@ def test_axes() -> None:
 
 
 def test_ticks() -> None:
-    assert words.ticks(0, 165e3) == [0, 50e3, 100e3, 150e3]
-    assert words.ticks(0, 1) == [0, 0.25, 0.5, 0.75, 1]
-    assert words.log_ticks(40, 3000) == [50, 100, 200, 500, 1000, 2000]
-    assert words.size_ticks(45 * 2**20) == [0, 20 * 2**20, 40 * 2**20]
+    assert axis.round_ticks(0, 165e3) == [0, 50e3, 100e3, 150e3]
+    assert axis.round_ticks(0, 1) == [0, 0.25, 0.5, 0.75, 1]
+    assert axis.log_ticks(40, 3000) == [50, 100, 200, 500, 1000, 2000]
+    assert axis.size_ticks(45 * 2**20) == [0, 20 * 2**20, 40 * 2**20]

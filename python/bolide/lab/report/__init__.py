@@ -1,6 +1,7 @@
-"""What a race says: one HTML page, the same as Markdown, and pictures.
+"""The report of a race: one HTML page, the same as Markdown, and pictures.
 
-`summary.py` makes figures of records, `table.py` and `shape.py` rows of figures; `bars.py` and
-`lines.py` draw SVG on an `axis.py`; `page.py`, `markdown.py`, `picture.py` and `sheet.py` write.
-`compare.py` sets two races side by side. Nothing here measures, and no request leaves the page.
+`summary.py` computes figures from records, `table.py` and `study_tables.py` make rows of them.
+`charts.py` chooses the charts, `bars.py` and `lines.py` draw them as SVG on an `axis.py`.
+`page.py`, `markdown.py`, `picture.py` and `csv_export.py` write files. `compare.py` compares two
+races. Nothing here measures, and the page sends no request.
 """

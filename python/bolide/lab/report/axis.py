@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bolide.lab.report import words
+from bolide.lab.report import quantity
 
 LOG_FROM = 30
 """Values so many times apart stand on a logarithmic axis, where the scale is the fitting one."""
@@ -61,18 +61,18 @@ class Axis:
     def ticks(self) -> list[float]:
         """Give round values; of too many each second one."""
         if self.is_log:
-            found = words.log_ticks(self.low, self.high)
+            found = log_ticks(self.low, self.high)
         elif self.unit == "bytes":
-            found = words.size_ticks(self.high)
+            found = size_ticks(self.high)
         else:
-            found = words.ticks(0, self.high)
+            found = round_ticks(0, self.high)
         while len(found) > self.ticks_max:
             found = found[::2]
         return found
 
     def said(self, value: float) -> str:
         """Write a value of the axis."""
-        return words.of_unit(value, self.unit)
+        return quantity.of_unit(value, self.unit)
 
     @property
     def data(self) -> dict[str, object]:
@@ -84,3 +84,29 @@ class Axis:
 def values(*found: float) -> str:
     """Give the attribute with the values of an element, in the order of its coordinates."""
     return f' data-v="{" ".join(f"{value:.6g}" for value in found)}"'
+
+
+def round_ticks(low: float, high: float) -> list[float]:
+    """Give three to six round values from `low` to `high`."""
+    if high <= low:
+        return [low]
+    raw = (high - low) / 4
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(each * power for each in (1, 2, 2.5, 5, 10) if each * power >= raw * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    return [round(n * step, 10) for n in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def size_ticks(high: float) -> list[float]:
+    """Give round numbers of the unit that fits, from 0 to `high` bytes."""
+    step = next((step for step, _ in quantity.SIZES if high >= step), 1)
+    return [tick * step for tick in round_ticks(0, high / step)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Give powers of ten from `low` to `high`, with some between them if they are few."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    decades = math.log10(high / low)
+    between = (1, 2, 5) if decades <= 2 else (1, 3) if decades <= 3 else (1,)
+    every = [each * 10.0**power for power in range(first, last + 1) for each in between]
+    return [value for value in every if low * 0.999 <= value <= high * 1.001]

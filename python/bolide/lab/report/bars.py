@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from bolide.lab.report import svg, words
+from bolide.lab.report import quantity, svg
 from bolide.lab.report.axis import Axis, values
 
 WIDE, NARROW = 760, 360
@@ -72,8 +72,8 @@ class _Frame:
     def label(self, row: Row) -> str:
         kind = "strong" if row.kind == "ours" else ""
         if self.is_narrow:
-            return svg.text(self.left, 14, words.cut(row.label, LETTERS_MAX), kind)
-        label = words.cut(row.label, LETTERS_MAX)
+            return svg.text(self.left, 14, quantity.cut(row.label, LETTERS_MAX), kind)
+        label = quantity.cut(row.label, LETTERS_MAX)
         return svg.text(self.left - 12, 18, label, f"end {kind}")
 
     @property

@@ -74,7 +74,7 @@ def compare(
 
 
 def _page(found: list[Change]) -> list[str]:
-    from bolide.lab.report import words
+    from bolide.lab.report import quantity
 
     rows = [("study", "workload", "contestant", "A", "B", "B/A", "interval", "")]
     for each in found:
@@ -87,9 +87,9 @@ def _page(found: list[Change]) -> list[str]:
                 each.study,
                 each.workload,
                 each.contestant,
-                words.count(each.before and each.before.middle),
-                words.count(each.after and each.after.middle),
-                f"{ratio.middle:.3f}" if ratio else words.NONE,
+                quantity.count(each.before and each.before.middle),
+                quantity.count(each.after and each.after.middle),
+                f"{ratio.middle:.3f}" if ratio else quantity.NONE,
                 ends,
                 each.verdict,
             )
@@ -103,7 +103,7 @@ def _page(found: list[Change]) -> list[str]:
     )
     lines += [
         "",
-        f"{counts}; geometric mean of B/A: {words.NONE if mean is None else f'{mean:.3f}'}",
+        f"{counts}; geometric mean of B/A: {quantity.NONE if mean is None else f'{mean:.3f}'}",
     ]
     if any(each.verdict == UNKNOWN for each in found):
         lines.append("unknown: an interval needs two rounds in each race")

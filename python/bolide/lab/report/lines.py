@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from bolide.lab.report import svg, words
+from bolide.lab.report import quantity, svg
 from bolide.lab.report.axis import Axis, values
 from bolide.lab.report.bars import NARROW, WIDE
 
@@ -96,7 +96,7 @@ def _levels(frame: _Frame, points: list[Point], at: Callable[[float], float]) ->
     room = 34 if frame.width < 500 else 42
     for x in sorted({point.x for point in points}, reverse=True):
         if last - at(x) >= room:
-            found.append(svg.text(at(x), frame.bottom + 18, words.short(x), "quiet small mid"))
+            found.append(svg.text(at(x), frame.bottom + 18, quantity.short(x), "quiet small mid"))
             last = at(x)
     middle = (frame.left + frame.right) / 2
     found.append(svg.text(middle, frame.bottom + 36, "connections", "quiet small mid"))
@@ -151,6 +151,6 @@ def _names(frame: _Frame, series: Sequence[Series], axis: Axis) -> dict[str, str
     return {
         each.name: f'<g class="name" transform="translate({frame.right + 10:.1f},{y:.1f})"'
         f"{values(ends[each.name])}>{svg.line(0, 0, 20, 0, 'stroke')}"
-        f"{svg.text(25, 4, words.cut(each.label, LETTERS_MAX), 'small fill')}</g>"
+        f"{svg.text(25, 4, quantity.cut(each.label, LETTERS_MAX), 'small fill')}</g>"
         for each, y in zip(order, places, strict=True)
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bolide.lab.report import shape, words
+from bolide.lab.report import quantity, study_tables
 from bolide.lab.report.page import facts_of, machine_rows
 from bolide.lab.report.summary import Group, Race, Result
 from bolide.lab.report.table import Cell, Line, Table, league
@@ -33,8 +33,8 @@ def _started(race: Race) -> Table:
         Line(
             [
                 Cell(each.title),
-                Cell(each.version or words.NONE),
-                Cell(f"`{each.settings}`" if each.settings else words.NONE),
+                Cell(each.version or quantity.NONE),
+                Cell(f"`{each.settings}`" if each.settings else quantity.NONE),
                 Cell("; ".join(each.remarks)),
             ]
         )
@@ -50,12 +50,14 @@ def _study(result: Result, pictures: dict[str, str]) -> list[str]:
     found += [f"![{shown}]({name})" for name, shown in pictures.items()]
     for group in result.groups:
         found.append(f"### {group.title}")
-        found += _levels(result, group) if shape.has_levels(group) else _leagues(result, group)
-    if shape.tables(result):
+        found += (
+            _levels(result, group) if study_tables.has_levels(group) else _leagues(result, group)
+        )
+    if study_tables.tables(result):
         found.append("### As the document has it")
-    for caption, rows in shape.tables(result):
+    for caption, rows in study_tables.tables(result):
         found += [f"{caption}:", table(rows)] if caption else [table(rows)]
-    for heading, lines in shape.sentences(result):
+    for heading, lines in study_tables.sentences(result):
         said = [f"- **{who}**{text}" if who else f"- {text}" for who, text in lines]
         found += [f"{heading}:", "\n".join(said)]
     return found
@@ -73,9 +75,9 @@ def _leagues(result: Result, group: Group) -> list[str]:
 def _levels(result: Result, group: Group) -> list[str]:
     """Write tables over the levels, and none for each level."""
     found = []
-    for caption, rows in shape.over_levels(result, group):
+    for caption, rows in study_tables.over_levels(result, group):
         found += [f"{caption}:", table(rows)]
-    failures = [f"- {each}" for each in shape.failures(result, group)]
+    failures = [f"- {each}" for each in study_tables.failures(result, group)]
     return [*found, "\n".join(failures)] if failures else found
 
 

@@ -12,8 +12,8 @@ from html import escape
 from pathlib import Path
 
 from bolide.lab.record.schema import Contestant, Machine
-from bolide.lab.report import figures, shape, svg, words
-from bolide.lab.report.sheet import csv
+from bolide.lab.report import charts, quantity, study_tables, svg
+from bolide.lab.report.csv_export import csv
 from bolide.lab.report.summary import Group, Race, Result, tool_title
 from bolide.lab.report.table import Cell, Line, Table, league
 
@@ -91,7 +91,7 @@ def facts_of(race: Race) -> list[tuple[str, str]]:
         *found,
         ("Tools", ", ".join(sorted(tools))),
         ("Processor", f"{cores}{machine.cpu_model or 'unknown'}"),
-        ("Memory", words.size(machine.memory_bytes)),
+        ("Memory", quantity.size(machine.memory_bytes)),
         ("Kernel", machine.kernel or "unknown"),
         ("Virtualisation", machine.virtualisation or "none known"),
         ("Path", "loopback: no network"),
@@ -147,7 +147,7 @@ def _group(key: str, result: Result, group: Group, colours: dict[str, str]) -> s
         f'<figure class="{"full" if chart.key in FULL else "half"}"><h4>{escape(chart.title)}</h4>'
         + (f'<div class="wide">{chart.wide}</div>' if chart.key in FULL else "")
         + f'<div class="narrow">{chart.narrow}</div>{_legend(chart)}</figure>'
-        for chart in figures.charts(result, group, colours)
+        for chart in charts.of_group(result, group, colours)
     )
     choice = ""
     if len(group.workloads) > 1:
@@ -161,20 +161,20 @@ def _group(key: str, result: Result, group: Group, colours: dict[str, str]) -> s
         f"{table(league(result, each.name))}</div>"
         for each in group.workloads
     )
-    charts = f'<h3>{escape(group.title)}</h3><div class="charts">{drawn}</div>'
-    return f"{charts}{choice}{leagues}{_over_levels(result, group)}"
+    section = f'<h3>{escape(group.title)}</h3><div class="charts">{drawn}</div>'
+    return f"{section}{choice}{leagues}{_over_levels(result, group)}"
 
 
 def _over_levels(result: Result, group: Group) -> str:
     blocks = "".join(
         f"<h4>{escape(caption)}</h4>{table(each)}"
-        for caption, each in shape.over_levels(result, group)
+        for caption, each in study_tables.over_levels(result, group)
     )
     summary = "<summary>All levels, a table for each figure</summary>"
     return f'<details class="more">{summary}{blocks}</details>' if blocks else ""
 
 
-def _legend(chart: figures.Chart) -> str:
+def _legend(chart: charts.Chart) -> str:
     """Name the lines of a chart, which have their names beside them only where there is room."""
     names = "".join(
         f'<span data-c="{escape(name)}">{svg.swatch(kind)}{escape(title)}</span>'
@@ -212,14 +212,14 @@ def _cell(cell: Cell) -> str:
 
 
 def _document(result: Result) -> str:
-    found = shape.tables(result)
+    found = study_tables.tables(result)
     if not found:
         return ""
     blocks = "".join(
         (f"<h4>{escape(caption)}</h4>" if caption else "") + table(each) for caption, each in found
     )
     said = ""
-    for heading, lines in shape.sentences(result):
+    for heading, lines in study_tables.sentences(result):
         rows = (
             f"<li>{f'<b>{escape(who)}</b>' if who else ''}{escape(text)}</li>"
             for who, text in lines
@@ -268,10 +268,10 @@ def machine_rows(machine: Machine) -> list[tuple[str, str]]:
     """Give what describes the machine, but for settings and limits."""
     return [
         ("Processor", machine.cpu_model or "unknown"),
-        ("Processors", words.count(machine.cpus)),
+        ("Processors", quantity.count(machine.cpus)),
         ("The servers' processors", _processors(machine.server_cpus)),
         ("The load's processors", _processors(machine.load_cpus)),
-        ("Memory", words.size(machine.memory_bytes)),
+        ("Memory", quantity.size(machine.memory_bytes)),
         *([("System", machine.distribution)] if machine.distribution else []),
         ("Kernel", machine.kernel or "unknown"),
         ("Virtualisation", machine.virtualisation or "none known"),

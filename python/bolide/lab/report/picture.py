@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from bolide.errors import ConfigError
-from bolide.lab.report import figures, svg
+from bolide.lab.report import charts, svg
 from bolide.lab.report.summary import Group, Race, Result
 
 CHARTS = ("rate", "p99", "latency")
@@ -31,7 +31,7 @@ def write(race: Race, folder: Path, *, is_png: bool = False) -> dict[str, dict[s
         for group in result.groups:
             if not any(each.rate for w in group.workloads for each in result.of(w.name)):
                 continue
-            for chart in figures.charts(result, group, colours):
+            for chart in charts.of_group(result, group, colours):
                 if chart.key not in CHARTS:
                     continue
                 name = f"{result.study.name}-{group.workloads[0].name}-{chart.key}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bolide.lab.report import svg, words
+from bolide.lab.report import quantity, svg
 from bolide.lab.report.summary import Figure, Result
 from bolide.lab.stats.interval import Interval
 
@@ -100,7 +100,7 @@ def without_empty(table: Table) -> Table:
     kept = [
         place
         for place in range(len(table.columns))
-        if any(line.cells[place].text != words.NONE for line in table.lines)
+        if any(line.cells[place].text != quantity.NONE for line in table.lines)
     ]
     lines = [Line([line.cells[n] for n in kept], line.name, line.kind) for line in table.lines]
     return Table([table.columns[n] for n in kept], lines, table.hints, table.note)
@@ -117,7 +117,7 @@ def _line(result: Result, figure: Figure) -> Line:
     )
     latency = figure.latency_us
     times = [
-        Cell(words.time_us(latency.get(rank)), latency.get(rank), kind="num")
+        Cell(quantity.time_us(latency.get(rank)), latency.get(rank), kind="num")
         for rank in ("p50", "p99", "max")
     ]
     cpu = figure.cpu_us_per_request
@@ -126,8 +126,8 @@ def _line(result: Result, figure: Figure) -> Line:
         rate_cell(figure),
         ceiling_cell(result, figure),
         *times,
-        Cell(words.time_us(cpu and cpu.middle), cpu and cpu.middle, kind="num"),
-        Cell(words.size(figure.memory_bytes), figure.memory_bytes, kind="num"),
+        Cell(quantity.time_us(cpu and cpu.middle), cpu and cpu.middle, kind="num"),
+        Cell(quantity.size(figure.memory_bytes), figure.memory_bytes, kind="num"),
         errors_cell(figure),
         _limit_cell(figure),
     ]
@@ -139,37 +139,39 @@ def rate_cell(figure: Figure) -> Cell:
     rate = figure.rate
     if rate is None:
         why = figure.reasons[0] if figure.reasons else "no right answer"
-        return Cell(figure.absence, None, why, "num bad", words.cut(why))
-    by_round = ", ".join(words.count(value) for _, value in sorted(figure.by_round.items()))
-    return Cell(words.count(rate.middle), rate.middle, f"rounds: {by_round}", "num", interval(rate))
+        return Cell(figure.absence, None, why, "num bad", quantity.cut(why))
+    by_round = ", ".join(quantity.count(value) for _, value in sorted(figure.by_round.items()))
+    return Cell(
+        quantity.count(rate.middle), rate.middle, f"rounds: {by_round}", "num", interval(rate)
+    )
 
 
 def interval(found: Interval) -> str:
     """Give the ends of an interval for a second line; a single round has none."""
-    return "" if found.low is None else words.interval(found)
+    return "" if found.low is None else quantity.interval(found)
 
 
 def ceiling_cell(result: Result, figure: Figure) -> Cell:
     """Give the share of the ceiling; the ceiling itself has none."""
     found = result.of_ceiling(figure)
-    said = words.interval(found)
-    title = "" if said == words.NONE or not found else _percent_interval(found.low, found.high)
-    return Cell(words.share(found and found.middle), found and found.middle, title, "num")
+    said = quantity.interval(found)
+    title = "" if said == quantity.NONE or not found else _percent_interval(found.low, found.high)
+    return Cell(quantity.share(found and found.middle), found and found.middle, title, "num")
 
 
 def _percent_interval(low: float | None, high: float | None) -> str:
-    return f"{words.share(low)} to {words.share(high)}"
+    return f"{quantity.share(low)} to {quantity.share(high)}"
 
 
 def errors_cell(figure: Figure) -> Cell:
     """Give failed requests and their classes; unknown is a dash, none is 0."""
     if figure.failed is None:
-        return Cell(words.NONE, None, "the tool does not say", "num quiet")
+        return Cell(quantity.NONE, None, "the tool does not say", "num quiet")
     if not figure.failed:
         return Cell("0", 0, "", "num quiet")
-    classes = ", ".join(f"{words.count(n)} {name}" for name, n in figure.errors.most_common())
-    part = words.share(figure.failed_share) if figure.failed_share else ""
-    return Cell(words.count(figure.failed), figure.failed, classes, "num bad", part)
+    classes = ", ".join(f"{quantity.count(n)} {name}" for name, n in figure.errors.most_common())
+    part = quantity.share(figure.failed_share) if figure.failed_share else ""
+    return Cell(quantity.count(figure.failed), figure.failed, classes, "num bad", part)
 
 
 def _limit_cell(figure: Figure) -> Cell:
@@ -183,17 +185,17 @@ def _limit_cell(figure: Figure) -> Cell:
 def _uses(figure: Figure) -> list[str]:
     """Say what server and generator used, as far as it is known."""
     server = [
-        (words.small(figure.switches_per_request), "context switches/request"),
-        (words.share(figure.server_cpu), "of a processor"),
+        (quantity.small(figure.switches_per_request), "context switches/request"),
+        (quantity.share(figure.server_cpu), "of a processor"),
     ]
     generator = [
-        (words.small(figure.generator_switches_per_request), "context switches/request"),
-        (words.share(figure.generator_cpu), "of a processor by its busiest thread"),
-        (words.size(figure.generator_memory_bytes), "of memory"),
+        (quantity.small(figure.generator_switches_per_request), "context switches/request"),
+        (quantity.share(figure.generator_cpu), "of a processor by its busiest thread"),
+        (quantity.size(figure.generator_memory_bytes), "of memory"),
     ]
     found = []
     for who, uses in (("server", server), ("generator", generator)):
-        known = [f"{value} {what}" for value, what in uses if value != words.NONE]
+        known = [f"{value} {what}" for value, what in uses if value != quantity.NONE]
         if known:
             found.append(f"{who}: {', '.join(known)}")
     return found

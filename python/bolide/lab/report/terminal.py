@@ -9,7 +9,7 @@ from rich.table import Column
 from rich.table import Table as Grid
 from rich.text import Text
 
-from bolide.lab.report import shape
+from bolide.lab.report import study_tables
 from bolide.lab.report.summary import Result
 from bolide.lab.report.table import Cell, Table
 
@@ -26,11 +26,11 @@ def of_document(result: Result) -> list[RenderableType]:
     told = {(each.workload, each.contestant) for each in result.study.published}
     if told.isdisjoint(result.figures):
         return []
-    tables = shape.tables(result)
+    tables = study_tables.tables(result)
     caption, first = next((each for each in tables if _has_figures(each[1])), tables[0])
     title = f"As the document has it: {caption}" if caption else "As the document has it"
     found: list[RenderableType] = [Text(), _grid(first, title)]
-    for heading, lines in shape.sentences(result):
+    for heading, lines in study_tables.sentences(result):
         found += [Text(f"\n{heading}:"), *(Text(f"- {who}{text}") for who, text in lines)]
     return found
 

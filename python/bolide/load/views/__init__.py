@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bolide.load.views import ab, webbench, wrk
-from bolide.load.views.sheet import Sheet
+from bolide.load.views.run_result import RunResult
 
-VIEWS: dict[str, Callable[[Sheet], str]] = {
+VIEWS: dict[str, Callable[[RunResult], str]] = {
     "ab": ab.page,
     "wrk": wrk.page,
     "webbench": webbench.page,

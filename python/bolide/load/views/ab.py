@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bolide.load import distribution
-from bolide.load.views.sheet import Sheet
+from bolide.load.views.run_result import RunResult
 
 VALUE_COLUMN = 24
 _SHARES = (50, 66, 75, 80, 90, 95, 98, 99, 100)
@@ -20,105 +20,105 @@ _LENGTH = ("short", "long")
 _OTHER = ("malformed", "wrong_body", "unexpected_bytes", "late")
 
 
-def page(sheet: Sheet) -> str:
+def page(result: RunResult) -> str:
     """Write the page, without a newline at its end."""
     lines = [
         "This is bolide load, in the manner of ab",
         "",
-        f"Benchmarking {sheet.destination.name} (be patient).....done",
+        f"Benchmarking {result.destination.name} (be patient).....done",
         "",
         "",
         *(
             f"{label + ':':{VALUE_COLUMN}}{value}" if label else value
-            for label, value in _head(sheet)
+            for label, value in _head(result)
         ),
     ]
-    if sheet.report["ok"]:
-        lines += ["", *_connection_times(sheet)]
-        if not sheet.options.hides_percentiles and sheet.report["ok"] > 1:
-            lines += ["", *_percentages(sheet)]
+    if result.report["ok"]:
+        lines += ["", *_connection_times(result)]
+        if not result.options.hides_percentiles and result.report["ok"] > 1:
+            lines += ["", *_percentages(result)]
     return "\n".join(lines)
 
 
-def _head(sheet: Sheet) -> Iterator[tuple[str, str]]:
+def _head(result: RunResult) -> Iterator[tuple[str, str]]:
     """Give labels and values; a pair without a label is a line of its own."""
-    report = sheet.report
+    report = result.report
     yield "Server Software", report["server_software"].partition(" ")[0]
-    yield "Server Hostname", sheet.destination.name
-    yield "Server Port", str(sheet.destination.port)
+    yield "Server Hostname", result.destination.name
+    yield "Server Port", str(result.destination.port)
     yield "", ""
-    yield "Document Path", sheet.plan["requests"][0]["target"]
+    yield "Document Path", result.plan["requests"][0]["target"]
     yield "Document Length", f"{report['first_content_bytes'] or 0} bytes"
     yield "", ""
-    yield "Concurrency Level", str(sheet.plan["connections"])
+    yield "Concurrency Level", str(result.plan["connections"])
     yield "Time taken for tests", f"{report['seconds']:.3f} seconds"
-    yield from _counts(sheet)
-    yield from _rates(sheet)
+    yield from _counts(result)
+    yield from _rates(result)
 
 
-def _counts(sheet: Sheet) -> Iterator[tuple[str, str]]:
-    report = sheet.report
-    connect, receive = sheet.errors("connect", "refused"), sheet.errors(*_RECEIVE)
-    length, other = sheet.errors(*_LENGTH), sheet.errors(*_OTHER)
-    yield "Complete requests", str(sheet.responses)
+def _counts(result: RunResult) -> Iterator[tuple[str, str]]:
+    report = result.report
+    connect, receive = result.errors("connect", "refused"), result.errors(*_RECEIVE)
+    length, other = result.errors(*_LENGTH), result.errors(*_OTHER)
+    yield "Complete requests", str(result.responses)
     yield "Failed requests", str(connect + receive + length + other)
     if connect + receive + length + other:
         classes = f"Connect: {connect}, Receive: {receive}, Length: {length}, Exceptions: {other}"
         yield "", f"   ({classes})"
-    if sheet.errors("wrong_status"):
-        yield "Non-2xx responses", str(sheet.errors("wrong_status"))
-    if sheet.plan["is_persistent"]:
-        yield "Keep-Alive requests", str(_kept_alive(sheet))
+    if result.errors("wrong_status"):
+        yield "Non-2xx responses", str(result.errors("wrong_status"))
+    if result.plan["is_persistent"]:
+        yield "Keep-Alive requests", str(_kept_alive(result))
     yield "Total transferred", f"{report['bytes_received']} bytes"
-    if sheet.plan["requests"][0]["content"] is not None:
-        yield "Total body sent", str(_sent_bytes(sheet))
+    if result.plan["requests"][0]["content"] is not None:
+        yield "Total body sent", str(_sent_bytes(result))
     yield "HTML transferred", f"{report['content_bytes_received']} bytes"
 
 
-def _kept_alive(sheet: Sheet) -> int:
+def _kept_alive(result: RunResult) -> int:
     """Give how many responses left their connection open: all but one for each one opened again."""
-    opened: int = sheet.report["connections_opened"]
-    first: int = sheet.plan["connections"]
-    return max(0, sheet.responses - max(0, opened - first))
+    opened: int = result.report["connections_opened"]
+    first: int = result.plan["connections"]
+    return max(0, result.responses - max(0, opened - first))
 
 
-def _rates(sheet: Sheet) -> Iterator[tuple[str, str]]:
-    report, rate = sheet.report, sheet.report["requests_per_s"]
+def _rates(result: RunResult) -> Iterator[tuple[str, str]]:
+    report, rate = result.report, result.report["requests_per_s"]
     mean_ms = 1e3 / rate if rate else 0.0
-    of_one_ms = mean_ms * sheet.plan["connections"]
+    of_one_ms = mean_ms * result.plan["connections"]
     received_kib = report["bytes_per_s"] / 1024
     yield "Requests per second", f"{rate:.2f} [#/sec] (mean)"
     yield "Time per request", f"{of_one_ms:.3f} [ms] (mean)"
     yield "Time per request", f"{mean_ms:.3f} [ms] (mean, across all concurrent requests)"
     yield "Transfer rate", f"{received_kib:.2f} [Kbytes/sec] received"
-    if sheet.plan["requests"][0]["content"] is not None:
-        sent_kib = _sent_bytes(sheet) / 1024 / report["seconds"]
+    if result.plan["requests"][0]["content"] is not None:
+        sent_kib = _sent_bytes(result) / 1024 / report["seconds"]
         yield "", f"{'':{VALUE_COLUMN}}{sent_kib:.2f} kb/s sent"
         yield "", f"{'':{VALUE_COLUMN}}{sent_kib + received_kib:.2f} kb/s total"
 
 
-def _sent_bytes(sheet: Sheet) -> int:
+def _sent_bytes(result: RunResult) -> int:
     """Give the bytes of all requests that were sent, heads and contents."""
-    request = sheet.plan["requests"][0]
+    request = result.plan["requests"][0]
     lines = [("Host", request["host"]), *request["field_lines"]]
     lines.append(("Content-Length", str(len(request["content"]))))
-    if sheet.plan["is_persistent"]:
+    if result.plan["is_persistent"]:
         lines.append(("Connection", "keep-alive"))
     start = f"{request['method']} {request['target']} HTTP/1.0"
     head = sum(len(f"{name}: {value}") + 2 for name, value in lines) + len(start) + 4
-    return int(sheet.report["requests_sent"] * (head + len(request["content"])))
+    return int(result.report["requests_sent"] * (head + len(request["content"])))
 
 
-def _connection_times(sheet: Sheet) -> list[str]:
+def _connection_times(result: RunResult) -> list[str]:
     """Write the table of times; a reused connection has a connect time of zero."""
-    total, connect, processing = _times(sheet)
+    total, connect, processing = _times(result)
     rows = (
         ("Connect:", connect),
         ("Processing:", processing),
         ("Waiting:", processing),
         ("Total:", total),
     )
-    if sheet.options.hides_deviations:
+    if result.options.hides_deviations:
         lines = ["Connection Times (ms)", "              min   avg   max"]
         names = ("min", "mean", "max")
         return lines + [
@@ -132,37 +132,37 @@ def _connection_times(sheet: Sheet) -> list[str]:
     return lines
 
 
-def _times(sheet: Sheet) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+def _times(result: RunResult) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Give the times of whole requests, of connects, and of what is between."""
-    total = sheet.report["latency_us"]
+    total = result.report["latency_us"]
     connect = dict.fromkeys(total, 0.0)
-    if not sheet.plan["is_persistent"] and sheet.report["connect_latency_us"]:
-        connect = sheet.report["connect_latency_us"]
+    if not result.plan["is_persistent"] and result.report["connect_latency_us"]:
+        connect = result.report["connect_latency_us"]
     rest = {name: max(0.0, total[name] - connect[name]) for name in total}
     return total, connect, rest
 
 
-def _percentages(sheet: Sheet) -> list[str]:
+def _percentages(result: RunResult) -> list[str]:
     lines = ["Percentage of the requests served within a certain time (ms)"]
     for share in _SHARES:
         longest = " (longest request)" if share == 100 else ""
-        lines.append(f"{share:4}% {_ms(_served_within(sheet, share)):6}{longest}")
+        lines.append(f"{share:4}% {_ms(_served_within(result, share)):6}{longest}")
     return lines
 
 
-def percentiles_csv(sheet: Sheet) -> str:
+def percentiles_csv(result: RunResult) -> str:
     """Write what `ab -e FILE` writes: a header, and a row for each percentage from 0 to 99."""
-    rows = (f"{share},{_served_within(sheet, share) / 1e3:.3f}" for share in range(100))
+    rows = (f"{share},{_served_within(result, share) / 1e3:.3f}" for share in range(100))
     return "\n".join(["Percentage served,Time in ms", *rows, ""])
 
 
-def _served_within(sheet: Sheet, share: int) -> float:
+def _served_within(result: RunResult, share: int) -> float:
     """Give the microseconds within which a percentage was served."""
-    total = sheet.report["latency_us"]
+    total = result.report["latency_us"]
     exact = {0: "min", 100: "max"}.get(share, f"p{share}")
     if exact in total:
         return float(total[exact])
-    found = distribution.quantile_us(sheet.report["histogram"], share / 100) or 0.0
+    found = distribution.quantile_us(result.report["histogram"], share / 100) or 0.0
     below = [float(total[name]) for name, p in _known(total) if p < share]
     above = [float(total[name]) for name, p in _known(total) if p > share]
     return min(max(found, *below, 0.0), *above, float(total["max"]))

@@ -6,22 +6,22 @@
 from __future__ import annotations
 
 from bolide.load.plan import length_s
-from bolide.load.views.sheet import Sheet
+from bolide.load.views.run_result import RunResult
 
 
-def page(sheet: Sheet) -> str:
+def page(result: RunResult) -> str:
     """Write the page, without a newline at its end."""
-    report, clients = sheet.report, sheet.plan["connections"]
-    method = sheet.plan["requests"][0]["method"]
-    version = " (using HTTP/1.1)" if sheet.plan["http_version"] == "1.1" else ""
-    seconds = round(length_s(sheet.plan) or report["seconds"])
-    proxy = f", via proxy server {sheet.options.proxy}" if sheet.options.proxy else ""
-    reload = ", forcing reload" if "Pragma: no-cache" in sheet.options.headers else ""
+    report, clients = result.report, result.plan["connections"]
+    method = result.plan["requests"][0]["method"]
+    version = " (using HTTP/1.1)" if result.plan["http_version"] == "1.1" else ""
+    seconds = round(length_s(result.plan) or report["seconds"])
+    proxy = f", via proxy server {result.options.proxy}" if result.options.proxy else ""
+    reload = ", forcing reload" if "Pragma: no-cache" in result.options.headers else ""
     named = "1 client" if clients == 1 else f"{clients} clients"
     pages_per_min = int(report["requests_per_s"] * 60)
     return "\n".join(
         [
-            f"Benchmarking: {method} {sheet.url}{version}",
+            f"Benchmarking: {method} {result.url}{version}",
             f"{named}, running {seconds} sec{proxy}{reload}.",
             "",
             f"Speed={pages_per_min} pages/min, {int(report['bytes_per_s'])} bytes/sec.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bolide.load import distribution
 from bolide.load.plan import length_s
-from bolide.load.views.sheet import Sheet
+from bolide.load.views.run_result import RunResult
 
 SWITCH = 0.85
 """A figure is written in the next unit from this share of it on."""
@@ -18,60 +18,60 @@ _SIZES = (("B", 1.0), ("KB", 2.0**10), ("MB", 2.0**20), ("GB", 2.0**30), ("TB", 
 Units = tuple[tuple[str, float], ...]
 
 
-def page(sheet: Sheet) -> str:
+def page(result: RunResult) -> str:
     """Write the page, without a newline at its end."""
-    report = sheet.report
-    seconds = max(1.0, length_s(sheet.plan) or report["seconds"])
+    report = result.report
+    seconds = max(1.0, length_s(result.plan) or report["seconds"])
     shown = "".join(_scaled(seconds * 1e6, _TIMES, 0))
     lines = [
-        f"Running {shown} test @ {sheet.url}",
-        f"  {sheet.plan['threads']} threads and {sheet.plan['connections']} connections",
+        f"Running {shown} test @ {result.url}",
+        f"  {result.plan['threads']} threads and {result.plan['connections']} connections",
         "  Thread Stats   Avg      Stdev     Max   +/- Stdev",
-        _latency_row(sheet),
-        _rate_row(sheet),
+        _latency_row(result),
+        _rate_row(result),
     ]
-    if sheet.options.shows_percentiles:
-        lines += ["  Latency Distribution", *_percentiles(sheet)]
+    if result.options.shows_percentiles:
+        lines += ["  Latency Distribution", *_percentiles(result)]
     received = "".join(_scaled(report["bytes_received"], _SIZES))
     elapsed = "".join(_scaled(report["seconds"] * 1e6, _TIMES))
-    lines.append(f"  {sheet.responses} requests in {elapsed}, {received} read")
-    return "\n".join([*lines, *_failures(sheet), *_rates(sheet)])
+    lines.append(f"  {result.responses} requests in {elapsed}, {received} read")
+    return "\n".join([*lines, *_failures(result), *_rates(result)])
 
 
-def _failures(sheet: Sheet) -> list[str]:
+def _failures(result: RunResult) -> list[str]:
     """Write the failures: those below HTTP, and the statuses above 399."""
-    connect, timeout = sheet.errors("connect", "refused"), sheet.errors("timeout")
-    read = sheet.errors("reset", "early_eof", "short", "long", "malformed", "unexpected_bytes")
+    connect, timeout = result.errors("connect", "refused"), result.errors("timeout")
+    read = result.errors("reset", "early_eof", "short", "long", "malformed", "unexpected_bytes")
     lines = []
     if connect or read or timeout:
         lines.append(f"  Socket errors: connect {connect}, read {read}, write 0, timeout {timeout}")
-    if sheet.statuses_from(400):
-        lines.append(f"  Non-2xx or 3xx responses: {sheet.statuses_from(400)}")
+    if result.statuses_from(400):
+        lines.append(f"  Non-2xx or 3xx responses: {result.statuses_from(400)}")
     return lines
 
 
-def _rates(sheet: Sheet) -> list[str]:
-    number, unit = _scaled(sheet.report["bytes_per_s"], _SIZES)
+def _rates(result: RunResult) -> list[str]:
+    number, unit = _scaled(result.report["bytes_per_s"], _SIZES)
     return [
-        f"Requests/sec:{sheet.report['requests_per_s']:10.2f}",
+        f"Requests/sec:{result.report['requests_per_s']:10.2f}",
         f"Transfer/sec:{number:>10}{unit}",
     ]
 
 
-def _latency_row(sheet: Sheet) -> str:
-    latency = sheet.report["latency_us"]
-    if not sheet.report["ok"]:
+def _latency_row(result: RunResult) -> str:
+    latency = result.report["latency_us"]
+    if not result.report["ok"]:
         return _row("Latency", (0.0, 0.0, 0.0), _TIMES, None)
     mean, stdev = latency["mean"], latency["stdev"] or 0.0
-    within = distribution.share_between(sheet.report["histogram"], mean - stdev, mean + stdev)
+    within = distribution.share_between(result.report["histogram"], mean - stdev, mean + stdev)
     return _row("Latency", (mean, stdev, latency["max"]), _TIMES, within)
 
 
-def _rate_row(sheet: Sheet) -> str:
+def _rate_row(result: RunResult) -> str:
     """Write requests per second and thread, from the series of whole seconds."""
-    series = [each["ok"] for each in sheet.report["per_second"]]
-    whole = series[: int(sheet.report["seconds"])] or [sheet.report["requests_per_s"]]
-    rates = [count / sheet.plan["threads"] for count in whole]
+    series = [each["ok"] for each in result.report["per_second"]]
+    whole = series[: int(result.report["seconds"])] or [result.report["requests_per_s"]]
+    rates = [count / result.plan["threads"] for count in whole]
     mean = sum(rates) / len(rates)
     squares = sum((rate - mean) ** 2 for rate in rates)
     stdev = (squares / (len(rates) - 1)) ** 0.5 if len(rates) > 1 else 0.0
@@ -89,10 +89,10 @@ def _row(name: str, figures: tuple[float, float, float], units: Units, share: fl
     return "".join(cells)
 
 
-def _percentiles(sheet: Sheet) -> list[str]:
+def _percentiles(result: RunResult) -> list[str]:
     lines = []
     for percent in (50, 75, 90, 99):
-        figure = sheet.report["latency_us"][f"p{percent}"] if sheet.report["ok"] else 0.0
+        figure = result.report["latency_us"][f"p{percent}"] if result.report["ok"] else 0.0
         number, unit = _scaled(figure, _TIMES)
         lines.append(f"{percent:7}%{number:>8}{unit}")
     return lines

@@ -1,4 +1,4 @@
-"""What a view is made of, and the questions that more than one view asks of it."""
+"""The result of a run, from which every view makes its page."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from bolide.load.options import Options
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
-    """One run: what was asked, what the engine was told, and what came of it."""
+class RunResult:
+    """One run: its options, the plan given to the engine, and the report."""
 
     report: dict[str, Any]
     plan: dict[str, Any]

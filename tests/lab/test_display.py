@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 import racing
+from bolide.lab.display import Terminal, league_table
 from bolide.lab.record.schema import Failure, Trial
-from bolide.lab.show import Terminal, league_table
 
 
 def _trial(contestant: str, number: int, rate: float | None, **more: Any) -> Trial:

@@ -1,13 +1,11 @@
-"""Numbers as people read them. Unknown is a dash, never 0."""
+"""Formats quantities for reading. An unknown value is a dash, never 0."""
 
 from __future__ import annotations
-
-import math
 
 from bolide.lab.stats.interval import Interval
 
 NONE = "–"
-_SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def count(value: float | None) -> str:
@@ -51,7 +49,7 @@ def size(value: float | None) -> str:
     """Write bytes: 512 B, 1.2 KiB, 38 MiB."""
     if value is None:
         return NONE
-    for step, unit in _SIZES:
+    for step, unit in SIZES:
         if value >= step:
             return f"{_three(value / step)} {unit}"
     return f"{value:.0f} B"
@@ -92,29 +90,3 @@ def interval(found: Interval | None) -> str:
 def cut(text: str, letters: int = 60) -> str:
     """Cut a text where it gets long."""
     return text if len(text) <= letters else text[: letters - 1].rstrip() + "…"
-
-
-def ticks(low: float, high: float) -> list[float]:
-    """Give three to six round values from `low` to `high`."""
-    if high <= low:
-        return [low]
-    raw = (high - low) / 4
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(each * power for each in (1, 2, 2.5, 5, 10) if each * power >= raw * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    return [round(n * step, 10) for n in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-def size_ticks(high: float) -> list[float]:
-    """Give round numbers of the unit that fits, from 0 to `high` bytes."""
-    step = next((step for step, _ in _SIZES if high >= step), 1)
-    return [tick * step for tick in ticks(0, high / step)]
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Give powers of ten from `low` to `high`, with some between them if they are few."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    decades = math.log10(high / low)
-    between = (1, 2, 5) if decades <= 2 else (1, 3) if decades <= 3 else (1,)
-    every = [each * 10.0**power for power in range(first, last + 1) for each in between]
-    return [value for value in every if low * 0.999 <= value <= high * 1.001]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from bolide.lab.record.schema import Contestant, Published, asked_by
-from bolide.lab.report import svg, words
+from bolide.lab.report import quantity, svg
 from bolide.lab.report.summary import Figure, Group, Result
 from bolide.lab.report.table import Cell, Line, Table, interval, without_empty
 
@@ -61,7 +61,7 @@ def remarks(result: Result) -> list[str]:
             )
             continue
         found += [
-            f"{each.contestant.title}: {words.count(told[each.contestant.name])} requests/s are"
+            f"{each.contestant.title}: {quantity.count(told[each.contestant.name])} requests/s are"
             f" published for {workload}; here it has no figure ({_why(each)})"
             for each in failed
         ]
@@ -78,7 +78,7 @@ def sentences(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
     """Give what is to be said of published figures, by heading: whose it is ("": said), what."""
     lost = []
     for each, title in objections(result):
-        rate = f"{words.count(each.requests_per_s)} requests/s"
+        rate = f"{quantity.count(each.requests_per_s)} requests/s"
         lost.append((title, f", {rate} ({each.origin}): {each.does_not_hold}"))
     found = {
         "What does not hold, and why": lost,
@@ -103,7 +103,7 @@ def _by_load(result: Result, workloads: list[str]) -> Table:
         Line([Cell(who.title, kind="who"), *_cells(result, who, workloads)], who.name)
         for who in _in_order(result)
     ]
-    run = [each for each in lines if any(cell.text != words.NONE for cell in each.cells[1:])]
+    run = [each for each in lines if any(cell.text != quantity.NONE for cell in each.cells[1:])]
     return without_empty(Table(columns, run, hints))
 
 
@@ -134,9 +134,9 @@ def _cells(result: Result, who: Contestant, workloads: list[str]) -> list[Cell]:
 
 def _theirs(published: Published | None, *, has_latency: bool) -> Cell:
     if published is None or published.requests_per_s is None:
-        return Cell(words.NONE, None, kind="num quiet")
-    said = words.count(published.requests_per_s)
-    under = words.time_us(_theirs_us(published)) if has_latency else ""
+        return Cell(quantity.NONE, None, kind="num quiet")
+    said = quantity.count(published.requests_per_s)
+    under = quantity.time_us(_theirs_us(published)) if has_latency else ""
     if published.does_not_hold:
         return Cell(f"{said} *", None, published.does_not_hold, "num struck", under)
     return Cell(said, published.requests_per_s, published.note, "num", under)
@@ -149,10 +149,12 @@ def _theirs_us(published: Published) -> float | None:
 def here(figure: Figure | None) -> Cell:
     """Give our figure; a failure says so, and what was not run is a dash."""
     if figure is None:
-        return Cell(words.NONE, None, "not run", "num quiet")
+        return Cell(quantity.NONE, None, "not run", "num quiet")
     if figure.rate is None:
         return Cell(figure.absence, None, _why(figure), "num bad")
-    return Cell(words.count(figure.rate.middle), figure.rate.middle, interval(figure.rate), "num")
+    return Cell(
+        quantity.count(figure.rate.middle), figure.rate.middle, interval(figure.rate), "num"
+    )
 
 
 def _ours(figure: Figure | None, *, has_latency: bool) -> Cell:
@@ -161,7 +163,7 @@ def _ours(figure: Figure | None, *, has_latency: bool) -> Cell:
     if figure is None or figure.rate is None or not has_latency:
         return found
     value, rank = _ours_us(figure)
-    return replace(found, under=f"{rank} {words.time_us(value)}".removeprefix("mean "))
+    return replace(found, under=f"{rank} {quantity.time_us(value)}".removeprefix("mean "))
 
 
 def _ours_us(figure: Figure) -> tuple[float | None, str]:
@@ -175,18 +177,18 @@ def _ratio(figure: Figure | None, published: Published | None) -> Cell:
     title = "another machine, so no judgement"
     theirs = published.requests_per_s if published and not published.does_not_hold else None
     if figure is None or figure.rate is None or published is None or theirs is None:
-        return Cell(words.NONE, None, title, "num quiet")
+        return Cell(quantity.NONE, None, title, "num quiet")
     value, theirs_us = figure.rate.middle / theirs, _theirs_us(published)
     under = ""
     if theirs_us is not None:
         ours_us = _ours_us(figure)[0]
-        under = words.times(None if ours_us is None else ours_us / theirs_us)
-    return Cell(words.times(value), value, title, "num quiet", under)
+        under = quantity.times(None if ours_us is None else ours_us / theirs_us)
+    return Cell(quantity.times(value), value, title, "num quiet", under)
 
 
 def _of(result: Result, figure: Figure | None) -> Cell:
     found = result.of_ceiling(figure) if figure else None
-    return Cell(words.share(found and found.middle), found and found.middle, kind="num quiet")
+    return Cell(quantity.share(found and found.middle), found and found.middle, kind="num quiet")
 
 
 Pick = Callable[[Figure], Cell]
@@ -194,18 +196,20 @@ Pick = Callable[[Figure], Cell]
 
 def _figure_us(figure: Figure, rank: str) -> Cell:
     value = figure.latency_us.get(rank)
-    return Cell(words.time_us(value), value, kind="num")
+    return Cell(quantity.time_us(value), value, kind="num")
 
 
 BLOCKS: dict[str, Pick] = {
     "Requests per second": here,
     "Latency (p50)": lambda figure: _figure_us(figure, "p50"),
-    "Memory": lambda figure: Cell(words.size(figure.memory_bytes), figure.memory_bytes, kind="num"),
+    "Memory": lambda figure: Cell(
+        quantity.size(figure.memory_bytes), figure.memory_bytes, kind="num"
+    ),
     "Processors busy": lambda figure: Cell(
-        words.share(figure.server_cpu), figure.server_cpu, kind="num"
+        quantity.share(figure.server_cpu), figure.server_cpu, kind="num"
     ),
     "Errors": lambda figure: Cell(
-        words.count(figure.failed), figure.failed, kind="num bad" if figure.failed else "num"
+        quantity.count(figure.failed), figure.failed, kind="num bad" if figure.failed else "num"
     ),
 }
 """The figures that have a table over levels, as in the study of WSGI servers."""
@@ -239,7 +243,7 @@ def over_levels(result: Result, group: Group) -> list[tuple[str, Table]]:
 
 def _level_cells(result: Result, name: str, group: Group, pick: Pick) -> list[Cell]:
     figures = (result.figures.get((each.name, name)) for each in group.workloads)
-    return [pick(each) if each else Cell(words.NONE, kind="num quiet") for each in figures]
+    return [pick(each) if each else Cell(quantity.NONE, kind="num quiet") for each in figures]
 
 
 def failures(result: Result, group: Group) -> list[str]:
@@ -294,7 +298,7 @@ def _stems(result: Result) -> list[str]:
 def _stem_title(title: str) -> str:
     for word in (" (uvloop)", " on uvloop", ", uvloop", " uvloop"):
         title = title.replace(word, "")
-    return words.cut(title, 40)
+    return quantity.cut(title, 40)
 
 
 def _loop_cell(result: Result, workload: str, published_for: str, name: str) -> Cell:
@@ -303,9 +307,9 @@ def _loop_cell(result: Result, workload: str, published_for: str, name: str) -> 
     of = result.of_ceiling(figure) if figure else None
     under = []
     if published and published.requests_per_s:
-        under.append(f"published {words.count(published.requests_per_s)}")
+        under.append(f"published {quantity.count(published.requests_per_s)}")
         if figure and figure.rate:
-            under.append(words.times(figure.rate.middle / published.requests_per_s))
+            under.append(quantity.times(figure.rate.middle / published.requests_per_s))
     if of:
-        under.append(f"{words.share(of.middle)} of the ceiling")
+        under.append(f"{quantity.share(of.middle)} of the ceiling")
     return Cell(ours.text, ours.value, ours.title, ours.kind, ", ".join(under))

@@ -1,11 +1,11 @@
-"""The charts of a study: which there are, and what each draws."""
+"""The charts of a study: which there are, and what each shows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from bolide.lab.report import bars, lines, svg, words
+from bolide.lab.report import bars, lines, quantity, svg
 from bolide.lab.report.bars import NARROW, WIDE, Row, Span
 from bolide.lab.report.summary import Figure, Group, Result
 from bolide.lab.stats.interval import Interval
@@ -40,8 +40,8 @@ OVER_LEVELS = ("rate", "p50", "p99", "memory", "cpu", "errors")
 SINGLE = ("memory", "cpu")
 
 
-def charts(result: Result, group: Group, colours: dict[str, str]) -> list[Chart]:
-    """Give a group's charts: lines over connections, or rows if there is only one level."""
+def of_group(result: Result, group: Group, colours: dict[str, str]) -> list[Chart]:
+    """Return a group's charts: lines over connections, or bars if there is only one level."""
     if len(group.workloads) > 1:
         keys = [key for key in OVER_LEVELS if key != "errors" or _has_errors(result, group)]
         return [_over_levels(result, group, key, colours) for key in keys]
@@ -96,11 +96,11 @@ def _row(figure: Figure, value: Interval | None, unit: str) -> Row:
     who = figure.contestant
     if value is None:
         why = figure.reasons[0] if figure.reasons and not figure.valid else "not measured"
-        return Row(who.name, who.title, svg.place(who), None, said=words.cut(why, 48))
-    said = words.of_unit(value.middle, unit)
+        return Row(who.name, who.title, svg.place(who), None, said=quantity.cut(why, 48))
+    said = quantity.of_unit(value.middle, unit)
     about = f"{who.title}: {said}"
     if value.low is not None and value.high is not None:
-        ends = (words.of_unit(value.low, unit), words.of_unit(value.high, unit))
+        ends = (quantity.of_unit(value.low, unit), quantity.of_unit(value.high, unit))
         about += f" ({ends[0]} to {ends[1]} in {value.count} rounds)"
     return Row(
         who.name, who.title, svg.place(who), value.middle, value.low, value.high, said, about
@@ -113,7 +113,11 @@ def _latency(result: Result, workload: str) -> Chart:
         latency, who = figure.latency_us, figure.contestant
         p50, p99 = latency.get("p50"), latency.get("p99")
         middle = p50 or latency.get("mean")
-        said = f"{words.time_us(middle)} … {words.time_us(p99)}" if p99 else words.time_us(middle)
+        said = (
+            f"{quantity.time_us(middle)} … {quantity.time_us(p99)}"
+            if p99
+            else quantity.time_us(middle)
+        )
         if middle is None:
             said = "not measured"
         row = Row(who.name, who.title, svg.place(who), middle, said=said, title=_told(figure))
@@ -125,5 +129,9 @@ def _latency(result: Result, workload: str) -> Chart:
 
 def _told(figure: Figure) -> str:
     latency = figure.latency_us
-    told = [f"{rank} {words.time_us(latency.get(rank))}" for rank in ("p50", "p90", "p99", "p99_9")]
-    return f"{figure.contestant.title}: {', '.join(told)}, max {words.time_us(latency.get('max'))}"
+    told = [
+        f"{rank} {quantity.time_us(latency.get(rank))}" for rank in ("p50", "p90", "p99", "p99_9")
+    ]
+    return (
+        f"{figure.contestant.title}: {', '.join(told)}, max {quantity.time_us(latency.get('max'))}"
+    )

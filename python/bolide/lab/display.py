@@ -1,4 +1,4 @@
-"""Shows a race on the terminal: what runs, how long it still takes, and the figures at its end."""
+"""The display of a race on the terminal: its progress, and the tables at its end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Terminal:
         self._task = self._progress.add_task("", total=None)
 
     def note(self, text: str) -> None:
-        """Tell one thing."""
+        """Show a remark."""
         self._progress.console.print(Text(text, "dim"), soft_wrap=True)
 
     def start(self, slots: Sequence[Slot], done: int) -> None:
@@ -55,12 +55,12 @@ class Terminal:
         self._progress.start()
 
     def running(self, slot: Slot) -> None:
-        """Tell that a trial starts."""
+        """Show that a trial starts."""
         name = f"{slot.contestant.name}, {slot.workload.name}, round {slot.round}"
         self._progress.update(self._task, description=name)
 
     def ended(self, found: Trial) -> None:
-        """Tell how it went."""
+        """Show how a trial ended."""
         name = f"{found.contestant:28} {found.workload:24} {found.round:2}"
         if found.failure is not None:
             failure = found.failure
