@@ -1,8 +1,9 @@
 """Installs wheels into empty environments, and uses them as somebody does who has nothing else.
 
 BOLIDE_WHEELS names a folder of wheels, as `make wheels` writes it: each is tested for which an
-interpreter is here. Without it, one is built for the interpreter of the tests. BOLIDE_SDIST names a
-source distribution, which is built in an empty folder.
+interpreter is here, and the others fail with BOLIDE_WHEELS_MUST_RUN. Without it, one is built for
+the interpreter of the tests. BOLIDE_SDIST names a source distribution, which is built in an empty
+folder.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 WHEELS = os.environ.get("BOLIDE_WHEELS")
+MUST_RUN = "BOLIDE_WHEELS_MUST_RUN" in os.environ
 SDIST = os.environ.get("BOLIDE_SDIST")
 SUFFIX = "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))"
 SERVING = re.compile(r"serving \S+ on (http://\S+) ")
@@ -74,18 +77,25 @@ def interpreter(version: str) -> str | None:
     return None
 
 
+def leave_out(reason: str) -> NoReturn:
+    """Skip the test of a wheel that cannot run here, or fail if it must."""
+    if MUST_RUN:
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
 def runnable(wheel: Path) -> str:
     """Return the interpreter that a wheel is for, or skip the test."""
     version = re.sub(r".*-cp3(\d+)-.*", r"3.\1", wheel.name)
     python = interpreter(version)
     if python is None:
-        pytest.skip(f"no Python {version} on this machine")
+        leave_out(f"no Python {version} on this machine")
     ends = subprocess.run([python, "-c", SUFFIX], capture_output=True, text=True, check=True)
     names = subprocess.run(
         [sys.executable, "-m", "zipfile", "-l", wheel], capture_output=True, text=True, check=True
     )
     if f"bolide/_core{ends.stdout.strip()}" not in names.stdout:
-        pytest.skip(f"Python {version} here is for another kind of machine")
+        leave_out(f"Python {version} here is for another kind of machine")
     return python
 
 
