@@ -352,4 +352,4 @@ def test_the_documents_example_is_a_study(tmp_path: Path) -> None:
         "kept-c1000-bolide",
     ]
     assert plan.study.workloads[0].contestants == ("uvicorn",)
-    assert plan.study.published[0].does_not_hold == "why it is no result"
+    assert plan.study.published[0].does_not_hold == "why it is not a valid result"
