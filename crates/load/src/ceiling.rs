@@ -1,8 +1,8 @@
-//! The ceiling: a responder that does not parse, so no server on this machine can be faster in the same shape.
+//! The ceiling: a responder that does not parse, as a fixed-response baseline for this machine.
 //!
-//! One thread, one edge-triggered epoll set, one read per readiness into one shared buffer, one send per batch: like Bolide, but without
-//! HTTP. It counts request ends and sends as many prepared responses. It needs two facts of HTTP, which it reads from a connection's first
-//! request only: whether to close afterwards, and whether the client uses HTTP/1.0 (ApacheBench).
+//! One thread, one edge-triggered epoll set, one read per readiness into one buffer, one send per batch: like Bolide, but without HTTP. It
+//! counts request ends and sends as many prepared responses. It needs two facts of HTTP, which it reads from a connection's first request
+//! only: whether to close afterwards, and whether the client uses HTTP/1.0 (ApacheBench).
 
 mod connection;
 mod counter;
@@ -35,7 +35,7 @@ const LISTENER: u64 = u64::MAX - 1;
 /// `size` is the content length of a response; `ready` is called with the bound address when connections are accepted.
 ///
 /// # Errors
-/// When the address cannot be bound, or the poller fails.
+/// If the address cannot be bound, or the poller fails.
 pub fn run(
     address: SocketAddr,
     size: usize,
@@ -53,13 +53,13 @@ pub struct Ceiling {
     listener: Listener,
     poller: Poller,
     clock: Clock,
-    shared: Shared,
+    responder: Responder,
     /// Indexed by descriptor.
     connections: Vec<Option<Connection>>,
 }
 
-/// What all connections share.
-struct Shared {
+/// Counts requests and supplies responses, for all connections.
+struct Responder {
     buffer: Box<[u8]>,
     counter: Counter,
     responses: Responses,
@@ -70,13 +70,13 @@ impl Ceiling {
     /// Listens on `address` (port 0: any free port).
     ///
     /// # Errors
-    /// When the address cannot be bound.
+    /// If the address cannot be bound.
     pub fn bind(address: SocketAddr, size: usize) -> io::Result<Ceiling> {
         crate::raise_descriptor_limit();
         let socket = listening_socket(address)?;
         let address = socket.local_addr()?;
         let clock = Clock::new();
-        let shared = Shared {
+        let responder = Responder {
             buffer: vec![0; RECEIVE_BUFFER_BYTES].into_boxed_slice(),
             counter: Counter::default(),
             responses: Responses::new(size, clock.unix_s()),
@@ -87,7 +87,7 @@ impl Ceiling {
             listener: Listener::new(socket.into())?,
             poller: Poller::new()?,
             clock,
-            shared,
+            responder,
             connections: Vec::new(),
         };
         ceiling
@@ -104,7 +104,7 @@ impl Ceiling {
     /// Responds to requests until `seconds` have passed, `stop` is set or a signal interrupts; returns the number of responses.
     ///
     /// # Errors
-    /// When the poller fails.
+    /// If the poller fails.
     pub fn run(&mut self, seconds: Option<f64>, stop: &AtomicBool) -> io::Result<u64> {
         let length = seconds.map(|seconds| Duration::from_secs_f64(seconds.max(0.0)).as_nanos());
         let started_ns = precise_ns();
@@ -118,13 +118,13 @@ impl Ceiling {
                 break;
             }
             if self.clock.refresh() {
-                self.shared.responses.set_date(self.clock.unix_s());
+                self.responder.responses.set_date(self.clock.unix_s());
             }
             for readiness in events.iter() {
                 self.serve(*readiness);
             }
         }
-        Ok(self.shared.response_count)
+        Ok(self.responder.response_count)
     }
 
     fn serve(&mut self, readiness: Readiness) {
@@ -136,7 +136,7 @@ impl Ceiling {
         };
         let Some(connection) = slot else { return };
         let before = connection.interest();
-        if connection.serve(&mut self.shared) == Outcome::Close {
+        if connection.serve(&mut self.responder) == Outcome::Close {
             *slot = None;
             return;
         }
@@ -153,12 +153,12 @@ impl Ceiling {
         }
     }
 
-    /// Accepts pending connections. A request that came with its connection gets its response before the connection is watched.
+    /// Accepts pending connections. A request that arrived with its connection gets its response before the connection is watched.
     fn accept(&mut self) {
         while let Accepted::Connection(transport, _) = self.listener.accept() {
             transport.set_no_delay();
             let mut connection = Connection::new(transport);
-            if connection.serve(&mut self.shared) == Outcome::Close {
+            if connection.serve(&mut self.responder) == Outcome::Close {
                 continue;
             }
             let index = connection.as_fd().as_raw_fd() as usize;

@@ -1,19 +1,19 @@
 //! Generates HTTP/1 load according to a [`Plan`], and checks every response.
 //!
-//! In a closed loop each connection sends a batch of requests (one, or as many as the pipeline is deep) in one send, waits for all
-//! responses, and sends the next: latencies are service times under saturation. In an open loop requests are sent according to a schedule,
-//! however fast the server responds, and latencies count from the scheduled time: this is how long users of an open system wait. Failures
-//! are counted by class, and never as throughput.
+//! In a closed loop each connection sends a batch of requests (one, or the pipeline depth) in one send, waits for all responses, and sends
+//! the next: latencies are service times under saturation. In an open loop requests are sent according to a schedule, however fast the
+//! server responds, and latencies count from the scheduled time: this is how long users of an open system wait. Failures are counted by
+//! class, and never as throughput.
 //!
-//! Start reading at [`Run`], then `driver` (one thread: sockets and time), `checker` (bytes to verdicts, without I/O), `schedule` (load
-//! over time, without a clock), `tally` and `series` (the counts).
+//! Start reading at [`Run`], then `load_thread` (one thread: sockets and time), `checker` (bytes to verdicts, without I/O), `schedule`
+//! (load over time, without a clock), `tally` and `series` (the counts).
 
 mod board;
 mod checker;
 mod connection;
 mod dial;
-mod driver;
 mod error;
+mod load_thread;
 mod mix;
 mod plan;
 mod report;

@@ -82,7 +82,7 @@ fn templates_and_contents_may_be_longer_than_any_buffer() {
 }
 
 #[test]
-fn lengths_may_differ_where_the_plan_says_so() {
+fn lengths_may_differ_if_the_plan_allows_it() {
     let address = server(responding(&[HI, HEY, H]));
     let expected = Expectation {
         is_any_length: true,
@@ -93,7 +93,7 @@ fn lengths_may_differ_where_the_plan_says_so() {
 }
 
 #[test]
-fn any_status_of_success_is_right_unless_one_is_named() {
+fn any_successful_status_is_right_unless_one_is_named() {
     const CREATED: &str = "HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nhi";
     const FOUND: &str = "HTTP/1.1 302 Found\r\nContent-Length: 2\r\n\r\nhi";
     let address = server(responding(&[HI, CREATED, FOUND]));

@@ -86,7 +86,7 @@ fn latencies_agree_with_the_servers_delays() {
     assert_eq!((report.ok, report.failed), (20, 0));
     let delay_us = DELAY.as_micros() as f64;
     let latency = report.latency_us;
-    // The first of four responses comes after one delay, the last after four.
+    // The first of four responses arrives after one delay, the last after four.
     assert!(
         latency.min >= delay_us && latency.min < 2.0 * delay_us,
         "{latency:?}"
@@ -141,7 +141,7 @@ fn counts_agree_with_the_servers_own() {
 }
 
 #[test]
-fn what_is_sent_in_a_time_is_what_the_server_gets() {
+fn what_is_sent_in_a_duration_is_what_the_server_receives() {
     let requests = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&requests);
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -211,7 +211,7 @@ fn connections_follow_their_stages() {
         ..plan(address, 1, 1)
     };
     let report = run(&asked).expect("a run");
-    // How far it comes, and how soon it is back, depends on how busy the machine is.
+    // How many are open, and how soon they are opened again, depends on how busy the machine is.
     assert_eq!(report.failed, 0);
     assert!((20..=40).contains(&report.connections_max), "{report:?}");
     assert!((5..=20).contains(&report.connections_held), "{report:?}");

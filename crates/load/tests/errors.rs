@@ -41,7 +41,7 @@ fn a_wrong_length_fails_that_request_only() {
 }
 
 #[test]
-fn a_connection_that_ends_inside_a_response_fails_what_is_left_of_the_batch() {
+fn a_connection_that_ends_inside_a_response_fails_the_rest_of_the_batch() {
     let cut = server(responding_once(
         "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
     ));
@@ -102,7 +102,7 @@ fn bytes_after_the_last_response_fail_it() {
 }
 
 #[test]
-fn nobody_listening_is_refused() {
+fn a_port_without_a_listener_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
     drop(listener);

@@ -120,7 +120,7 @@ fn what_is_due_and_not_sent_is_unfinished() {
 }
 
 #[test]
-fn nobody_listening_fails_each_request_when_it_is_due() {
+fn without_a_listener_each_request_fails_when_it_is_due() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = load::generator::Address::Internet(listener.local_addr().expect("an address"));
     drop(listener);
@@ -241,7 +241,7 @@ fn a_late_response_has_failed() {
 }
 
 #[test]
-fn waiting_awake_is_no_work() {
+fn waiting_awake_is_not_work() {
     // The next request is always due so soon that the thread does not sleep.
     let mut asked = open_plan(server_of_many(responding(&[OK])), 25_000.0);
     asked.limit = Limit::Requests(2500);

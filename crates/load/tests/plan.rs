@@ -171,7 +171,7 @@ fn more_connections_than_descriptors_are_the_machines_limit() {
 }
 
 #[test]
-fn requests_say_what_the_plan_says() {
+fn requests_contain_what_the_plan_says() {
     let request = Request {
         field_lines: vec![("A".into(), "b".into())],
         host: "h".into(),

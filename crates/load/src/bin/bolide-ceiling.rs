@@ -1,7 +1,7 @@
-//! `bolide-ceiling [--port N] [--size BYTES] [--seconds S]`: the ceiling as a program of its own.
+//! `bolide-ceiling [--port N] [--size BYTES] [--seconds S]`: the ceiling as a separate program.
 //!
-//! Prints `listening on http://ADDRESS` when it is ready and `responses COUNT` when it ends: after `--seconds`, or when its standard
-//! input ends if `--until-eof` is given.
+//! Prints `listening on http://ADDRESS` when it is ready and `responses COUNT` when it ends: after `--seconds`, or when its standard input
+//! ends if `--until-eof` is given.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};

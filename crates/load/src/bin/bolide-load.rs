@@ -1,4 +1,4 @@
-//! `bolide-load [options] URL`: the generator as a program of its own, for the benches. Prints the report as one JSON object.
+//! `bolide-load [options] URL`: the generator as a separate program, for the benches. Prints the report as one JSON object.
 //!
 //! The URL is `http://ADDRESS:PORT/target` (the address in digits) or `unix:/path/of/socket` with `--target`.
 
@@ -61,7 +61,7 @@ fn arguments() -> Result<Plan, String> {
     Ok(plan)
 }
 
-/// False if the option belongs to the request.
+/// Returns false if the option belongs to the request.
 fn set(plan: &mut Plan, name: &str, value: &str) -> Result<bool, String> {
     match name {
         "-c" => plan.connections = number(name, value)?,

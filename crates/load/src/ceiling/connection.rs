@@ -1,11 +1,11 @@
-//! One connection of the ceiling: what its first request asked for, and what is still to be sent.
+//! One connection of the ceiling: its kind, determined by the first request, and what remains to be sent.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
 use memchr::memmem;
 use net::{Interest, Received, Sent, Transport};
 
-use super::Shared;
+use super::Responder;
 use super::counter::Tail;
 use super::response::Kind;
 
@@ -45,7 +45,7 @@ impl Connection {
         }
     }
 
-    /// While bytes are to be sent, nothing is read.
+    /// While responses remain to be sent, nothing is read.
     pub(super) fn interest(&self) -> Interest {
         Interest {
             read: self.owed == 0,
@@ -54,32 +54,32 @@ impl Connection {
         }
     }
 
-    pub(super) fn serve(&mut self, shared: &mut Shared) -> Outcome {
+    pub(super) fn serve(&mut self, responder: &mut Responder) -> Outcome {
         if self.owed > 0 {
-            return self.send(shared);
+            return self.send(responder);
         }
-        let received = match self.transport.receive(&mut shared.buffer) {
+        let received = match self.transport.receive(&mut responder.buffer) {
             Received::Bytes(count) => {
-                self.filled_buffer = count == shared.buffer.len();
+                self.filled_buffer = count == responder.buffer.len();
                 count
             }
             Received::Blocked => return Outcome::Keep,
             Received::End | Received::Broken(_) => return Outcome::Close,
         };
-        let (kind, count) = self.count(received, shared);
+        let (kind, count) = self.count(received, responder);
         if count == 0 {
             return Outcome::Keep;
         }
-        shared.response_count += count as u64;
-        self.owed = count * shared.responses.block(kind).response_len();
-        self.send(shared)
+        responder.response_count += count as u64;
+        self.owed = count * responder.responses.block(kind).response_len();
+        self.send(responder)
     }
 
     /// Counts the requests that end in the first `received` bytes of the buffer.
-    fn count(&mut self, received: usize, shared: &mut Shared) -> (Kind, usize) {
-        let data = shared.buffer.get(..received).unwrap_or_default();
+    fn count(&mut self, received: usize, responder: &mut Responder) -> (Kind, usize) {
+        let data = responder.buffer.get(..received).unwrap_or_default();
         match &mut self.stage {
-            Stage::Counting(kind, tail) => (*kind, shared.counter.count(tail, data)),
+            Stage::Counting(kind, tail) => (*kind, responder.counter.count(tail, data)),
             Stage::First(early) => {
                 let joined: &[u8] = if early.is_empty() {
                     data
@@ -87,7 +87,7 @@ impl Connection {
                     early.extend_from_slice(data);
                     early
                 };
-                let Some(length) = shared.counter.first_end(joined) else {
+                let Some(length) = responder.counter.first_end(joined) else {
                     if early.is_empty() {
                         early.extend_from_slice(data);
                     }
@@ -95,18 +95,18 @@ impl Connection {
                 };
                 let kind = kind(joined.get(..length).unwrap_or_default());
                 let mut tail = Tail::default();
-                let count = shared.counter.count(&mut tail, joined);
+                let count = responder.counter.count(&mut tail, joined);
                 self.stage = Stage::Counting(kind, tail);
                 (kind, if kind == Kind::Closing { 1 } else { count })
             }
         }
     }
 
-    fn send(&mut self, shared: &Shared) -> Outcome {
+    fn send(&mut self, responder: &Responder) -> Outcome {
         let Stage::Counting(kind, _) = self.stage else {
             return Outcome::Close;
         };
-        let block = shared.responses.block(kind);
+        let block = responder.responses.block(kind);
         while self.owed > 0 {
             let part = block.part(self.phase, self.owed);
             let sent = match kind {

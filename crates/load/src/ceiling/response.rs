@@ -3,7 +3,7 @@
 /// Minimum size of a block; a batch that needs no more bytes is sent in one send.
 const BLOCK_BYTES_MIN: usize = 256 * 1024;
 
-/// What a connection's first request asks for.
+/// The kind of response that a connection's first request asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// HTTP/1.1, stays open.

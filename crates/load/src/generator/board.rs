@@ -1,4 +1,4 @@
-//! What the threads of a run and its observer share.
+//! State shared by the threads of a run and its observer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -49,7 +49,7 @@ impl Board {
         }
     }
 
-    /// Starts the load now, whatever is open.
+    /// Starts the load now, however many connections are open.
     pub(super) fn start(&self, now_ns: u64) {
         self.origin_ns.store(now_ns, Ordering::Relaxed);
     }

@@ -29,11 +29,11 @@ pub(super) struct Checker {
     kinds: Arc<[Kind]>,
     limits: HeadLimits,
     /// For each kind, the last response that was correct and kept its connection open.
-    known: Vec<Known>,
+    references: Vec<ReferenceResponse>,
 }
 
 #[derive(Default)]
-struct Known {
+struct ReferenceResponse {
     /// The whole response, or its head if nothing else matters.
     bytes: Vec<u8>,
     /// The length of the whole response; 0: none is known.
@@ -75,11 +75,11 @@ pub(super) struct Verdict {
 
 impl Checker {
     pub(super) fn new(kinds: Arc<[Kind]>) -> Checker {
-        let known = kinds.iter().map(|_| Known::default()).collect();
+        let references = kinds.iter().map(|_| ReferenceResponse::default()).collect();
         Checker {
             kinds,
             limits: HeadLimits::default(),
-            known,
+            references,
         }
     }
 
@@ -96,7 +96,7 @@ impl Checker {
         wanted: u32,
     ) -> Step {
         if response.is_at_start()
-            && let Some(known) = self.known.get(kind)
+            && let Some(known) = self.references.get(kind)
         {
             let count = known.repetitions(data, wanted);
             if count > 0 {
@@ -166,7 +166,8 @@ impl Checker {
 
     /// Keeps a correct response, so that its repetition needs no parsing.
     fn remember(&mut self, kind: usize, whole: &[u8], facts: Facts, is_known_length: bool) {
-        let (Some(rules), Some(known)) = (self.kinds.get(kind), self.known.get_mut(kind)) else {
+        let (Some(rules), Some(known)) = (self.kinds.get(kind), self.references.get_mut(kind))
+        else {
             return;
         };
         let head_len = facts.head_bytes as usize;
@@ -184,7 +185,7 @@ impl Checker {
     }
 }
 
-impl Known {
+impl ReferenceResponse {
     /// How many times `data` starts with the known response, by two comparisons: none, one, or all that fit.
     #[inline]
     fn repetitions(&self, data: &[u8], wanted: u32) -> u32 {

@@ -16,7 +16,7 @@ pub(super) struct Connection {
     pub(super) stamps: VecDeque<Stamp>,
     /// Their number.
     pub(super) outstanding: u32,
-    /// Where the bytes start in the mix that the socket has not accepted.
+    /// Where the bytes that the socket has not accepted start in the mix.
     pub(super) unsent_from: usize,
     /// The position in the mix at which the last batch ends.
     pub(super) batch_end: u32,
@@ -24,7 +24,7 @@ pub(super) struct Connection {
     pub(super) early: Vec<u8>,
     /// When the socket started to connect.
     pub(super) connect_ns: u64,
-    /// Since when it could take another request.
+    /// When it became able to take another request.
     pub(super) free_since_ns: u64,
     /// The connection is established.
     pub(super) is_established: bool,
@@ -90,7 +90,7 @@ impl Connection {
         mix.bytes(self.unsent_from, mix.offset(self.batch_end))
     }
 
-    /// The position in the mix of the request whose response comes next.
+    /// The position in the mix of the request whose response is next.
     #[inline]
     pub(super) fn position(&self) -> u32 {
         self.stamps.front().map_or(0, |it| it.position)

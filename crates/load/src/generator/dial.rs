@@ -20,7 +20,7 @@ pub(super) enum Destination {
 
 impl Destination {
     /// # Errors
-    /// When a UNIX socket's path is too long.
+    /// If a UNIX socket's path is too long.
     pub(super) fn new(address: &Address) -> io::Result<Destination> {
         Ok(match address {
             Address::Internet(address) => Destination::Internet(*address),

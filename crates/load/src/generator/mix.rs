@@ -20,7 +20,7 @@ pub(super) struct Mix {
 
 impl Mix {
     /// # Errors
-    /// When the cycle would be too long; the message is one line that says how to fix it.
+    /// If the cycle would be too long; the message is one line that says how to fix it.
     pub(super) fn new(plan: &Plan) -> Result<Mix, String> {
         let weights: Vec<u32> = plan.requests.iter().map(|it| it.weight).collect();
         let order = interleaved(&weights).ok_or_else(|| {
@@ -91,7 +91,7 @@ impl Mix {
     }
 }
 
-/// The kinds in turn, each as often as its weight says and evenly spaced. In every step each kind gains its weight, and the one with the
+/// The kinds in turn, each in proportion to its weight and evenly spaced. In every step each kind gains its weight, and the one with the
 /// highest sum is sent and pays the total. `None`: the cycle is too long.
 fn interleaved(weights: &[u32]) -> Option<Vec<u32>> {
     let divisor = weights.iter().copied().fold(0, common_divisor).max(1);

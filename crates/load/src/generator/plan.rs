@@ -115,8 +115,8 @@ pub struct Plan {
     pub source_addresses: Vec<IpAddr>,
     /// CPUs that threads are bound to, in turn; none: the kernel chooses.
     pub cpus: Vec<usize>,
-    /// Never sleeps while it waits. On loopback, a process that sends to a sleeping one pays for waking it, so the server's processor time
-    /// is only its own if the generator is awake.
+    /// Never sleeps while it waits. On loopback, a process that sends to a sleeping one also spends the time of waking it. The server's
+    /// processor time is only its own if the generator is awake.
     pub is_sleepless: bool,
     /// The kinds of requests; a fixed cycle mixes them evenly by weight.
     pub requests: Vec<Request>,
@@ -244,7 +244,7 @@ impl Plan {
     /// Checks the plan for contradictions; the message is one line that says how to fix them.
     ///
     /// # Errors
-    /// When there is a contradiction.
+    /// If there is a contradiction.
     pub fn check(&self) -> Result<(), String> {
         let refuse = |message: &str| Err(message.to_owned());
         if self.connections == 0 || self.pipeline_depth == 0 || self.threads == 0 {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::driver::{Common, Outcome};
 use super::error::Errors;
+use super::load_thread::{Common, Outcome};
 use super::series::{Series, table};
 use crate::Histogram;
 

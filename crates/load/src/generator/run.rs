@@ -12,7 +12,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use super::Plan;
 use super::board::Board;
 use super::checker::Kind;
-use super::driver::{Common, Driver, Outcome};
+use super::load_thread::{Common, LoadThread, Outcome};
 use super::mix::Mix;
 use super::report::{Lag, Progress, Report};
 
@@ -41,7 +41,7 @@ impl Ending {
 /// Runs a plan to its end and returns the report.
 ///
 /// # Errors
-/// As [`Run::start`], and when a poller fails. Failures of the server are no errors but counted in the report.
+/// As [`Run::start`], or if a poller fails. Failures of the server are not errors but counted in the report.
 pub fn run(plan: &Plan) -> io::Result<Report> {
     let run = Run::start(plan.clone())?;
     while !run.wait(Duration::from_secs(3600)) {}
@@ -53,7 +53,7 @@ impl Run {
     /// Starts the run.
     ///
     /// # Errors
-    /// `InvalidInput` if the plan contradicts itself; others when the machine lacks a resource.
+    /// `InvalidInput` if the plan contradicts itself; others if the machine lacks a resource.
     pub fn start(plan: Plan) -> io::Result<Run> {
         let refuse = |message: String| io::Error::new(io::ErrorKind::InvalidInput, message);
         plan.check().map_err(refuse)?;
@@ -70,28 +70,28 @@ impl Run {
             board: Board::new(plan.threads),
             plan,
         });
-        // All drivers first: if one of them cannot be created, nothing has been started.
-        let drivers: Vec<Driver> = (0..common.plan.threads)
-            .map(|index| Driver::new(Arc::clone(&common), index))
+        // All of them first: if one cannot be created, nothing has been started.
+        let load_threads: Vec<LoadThread> = (0..common.plan.threads)
+            .map(|index| LoadThread::new(Arc::clone(&common), index))
             .collect::<io::Result<_>>()?;
         let ending = Arc::new(Ending::default());
         if common.plan.requests_total().is_some() && !common.plan.is_open_loop() {
             common.board.start(precise_ns());
         }
         let run = Run { common, ending };
-        for (index, driver) in drivers.into_iter().enumerate() {
-            run.spawn(index, driver)?;
+        for (index, load_thread) in load_threads.into_iter().enumerate() {
+            run.spawn(index, load_thread)?;
         }
         Ok(run)
     }
 
-    fn spawn(&self, index: usize, driver: Driver) -> io::Result<()> {
+    fn spawn(&self, index: usize, load_thread: LoadThread) -> io::Result<()> {
         let (common, ending) = (Arc::clone(&self.common), Arc::clone(&self.ending));
         let cpus = &self.common.plan.cpus;
         let turn = index.checked_rem(cpus.len());
         let cpu = turn.and_then(|it| cpus.get(it)).copied();
         let load = move || {
-            let load = AssertUnwindSafe(|| bind_to(cpu).and_then(|()| driver.run()));
+            let load = AssertUnwindSafe(|| bind_to(cpu).and_then(|()| load_thread.run()));
             let panicked = |_| Err(io::Error::other("a thread of the generator panicked"));
             let outcome = catch_unwind(load).unwrap_or_else(panicked);
             if outcome.is_err() {
@@ -169,7 +169,7 @@ impl Run {
     /// The report; `None` before the end.
     ///
     /// # Errors
-    /// When a poller failed, a thread panicked, or one could not be bound to its CPU.
+    /// If a poller failed, a thread panicked, or one could not be bound to its CPU.
     pub fn report(&self) -> io::Result<Option<Report>> {
         let mut found = self.ending.lock();
         if found.len() < self.common.plan.threads {

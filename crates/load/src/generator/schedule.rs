@@ -17,7 +17,7 @@ pub(super) struct Schedule {
     end: u64,
 }
 
-/// A stage at its place in the schedule.
+/// A stage and its position in the schedule.
 struct Part {
     start_s: f64,
     /// Starts before it.

@@ -61,7 +61,7 @@ impl Tally {
         }
     }
 
-    /// Enters a verdict about the oldest outstanding requests.
+    /// Records a verdict about the oldest outstanding requests.
     #[inline]
     pub(super) fn enter(&mut self, stamps: &mut VecDeque<Stamp>, verdict: &Verdict, now_ns: u64) {
         let mut rest = verdict.count;

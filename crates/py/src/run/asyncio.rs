@@ -40,7 +40,7 @@ const BESIDE_TASK: OurReferences = OurReferences::of(2);
 /// A task whose first step is still to run.
 pub(crate) struct Idle {
     pub(crate) task: Py<PyAny>,
-    pub(crate) driver: Py<RequestCoroutine>,
+    pub(crate) request_coroutine: Py<RequestCoroutine>,
     /// The scheduled first step, taken back from the loop; None if the loop has it.
     pub(crate) first_step: Option<Py<PyAny>>,
     /// The references to the task when it was new and current.
@@ -225,13 +225,13 @@ impl Lending {
 impl Idle {
     /// A new task that is lent.
     pub(crate) fn new(py: Python<'_>, asyncio: &Asyncio, lending: &Lending) -> PyResult<Idle> {
-        let driver = Py::new(py, RequestCoroutine::default())?;
+        let request_coroutine = Py::new(py, RequestCoroutine::default())?;
         let keywords = PyDict::new(py);
         keywords.set_item("loop", &asyncio.event_loop)?;
         let task = lending
             .task_type
             .bind(py)
-            .call((driver.clone_ref(py),), Some(&keywords))?;
+            .call((request_coroutine.clone_ref(py),), Some(&keywords))?;
         let first_step = asyncio.take_back(py, &task)?;
         lending.show(&task, false)?;
         Ok(Idle {
@@ -239,7 +239,7 @@ impl Idle {
             attributes: ffi::attributes(&task)?.unbind(),
             references: OurReferences::now(&task),
             task: task.unbind(),
-            driver,
+            request_coroutine,
             first_step,
         })
     }
@@ -265,7 +265,7 @@ impl Idle {
         if !self.references.are_all(py, &self.task)
             || !BESIDE_TASK.are_all(py, &self.attributes)
             || !self.attributes.bind(py).is_empty()
-            || !BESIDE_TASK.are_all(py, &self.driver)
+            || !BESIDE_TASK.are_all(py, &self.request_coroutine)
             || !lending.get_name.read(task)?.is(&self.name)
         {
             return Ok(true);

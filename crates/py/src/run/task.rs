@@ -81,7 +81,7 @@ impl Tasks {
         match &self.idle {
             Some(idle) => {
                 let step = || ffi::send(py, coroutine);
-                idle.driver.get().shows(coroutine, step)
+                idle.request_coroutine.get().shows(coroutine, step)
             }
             None => Sent::Raised(unattached()),
         }
@@ -142,7 +142,7 @@ impl Tasks {
         let (Some(lending), Some(idle)) = (&asyncio.lending, lent) else {
             return asyncio.create_task(py, work);
         };
-        idle.driver.get().take(py, work);
+        idle.request_coroutine.get().take(py, work);
         lending.show(idle.task.bind(py), true)?;
         match is_nested || idle.is_cancelled(py, lending)? {
             // It would run the application, or run inside another task.

@@ -1,4 +1,4 @@
-//! Which responses are correct: the expectation of one kind of request, and what its first responses defined.
+//! Which responses are correct: the expectation for one kind of request, and what its first responses defined.
 //!
 //! Shared by all threads, so that the first response of the run is the reference for all.
 

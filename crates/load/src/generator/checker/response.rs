@@ -22,7 +22,7 @@ pub(in super::super) struct Response {
 pub(super) enum Stage {
     /// Before or inside the head.
     Head,
-    /// This many bytes of content are to come.
+    /// This many bytes of content remain.
     Known(u64),
     Chunked(BodyDecoder),
     UntilClose,

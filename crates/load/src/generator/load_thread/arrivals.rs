@@ -6,9 +6,9 @@
 use net::precise_ns;
 
 use super::super::connection::{Connection, Stage, Stamp};
-use super::Driver;
+use super::LoadThread;
 
-impl Driver {
+impl LoadThread {
     /// Sends what is due, as long as connections are free.
     #[inline]
     pub(super) fn fire(&mut self) {
@@ -105,7 +105,7 @@ impl Driver {
         self.list_again(index, free_since_ns);
     }
 
-    /// A connection with room for more requests keeps the time since when it is free.
+    /// A connection with room for more requests keeps the time at which it became free.
     fn list_again(&mut self, index: usize, free_since_ns: u64) {
         self.list(index);
         if let Some(connection) = self.connections.get_mut(index) {

@@ -8,13 +8,13 @@ use rustix::io::Errno;
 use super::super::connection::{Connection, Stage, Stamp};
 use super::super::error::ErrorClass;
 use super::super::plan::Address;
-use super::{Driver, OPENING_MAX, SWEEP_TICKS};
+use super::{LoadThread, OPENING_MAX, SWEEP_TICKS};
 
-/// How long a server may take to close after it has announced that. The side that closes first keeps the port for a minute, so the server
-/// is waited for, but a server that waits for us must not be slowed down by that (RFC 9112 section 9.6).
+/// How long a server may take to close after it has announced that. The side that closes first keeps the port for a minute, so the
+/// generator waits for the server. It must not wait longer for a server that expects the client to close (RFC 9112 section 9.6).
 const CLOSING_NS: u64 = 250_000_000;
 
-impl Driver {
+impl LoadThread {
     /// Opens connections for the first time, as many as may be opening at once.
     pub(super) fn fill(&mut self) {
         let wanted = self.target.min(self.connections.len());

@@ -10,13 +10,13 @@ use super::super::series::SECOND_NS;
 pub(super) struct Window {
     warm_up_ns: u64,
     length_ns: u64,
-    /// The load starts, and the schedule, if there is one.
+    /// When the load starts, and the schedule, if there is one.
     pub(super) origin_ns: u64,
-    /// The measured time starts.
+    /// When the measured time starts.
     pub(super) start_ns: u64,
-    /// The measured time ends.
+    /// When the measured time ends.
     pub(super) end_ns: u64,
-    /// The current second of the measured time ends.
+    /// When the current second of the measured time ends.
     pub(super) second_end_ns: u64,
     /// The thread's processor time when the measured time started.
     start_cpu_ns: Option<u64>,

@@ -5,14 +5,14 @@ use net::{Interest, Received, Sent, precise_ns};
 use super::super::checker::{Step, Verdict};
 use super::super::connection::Stage;
 use super::super::error::ErrorClass;
-use super::Driver;
+use super::LoadThread;
 
-/// How often one connection is read before it is others' turn: a server may send faster than its bytes are checked.
+/// How often one connection is read before the others get a turn: a server may send faster than its bytes are checked.
 const READS_MAX: u32 = 4;
 /// An incomplete head longer than this counts as malformed.
 const EARLY_BYTES_MAX: usize = 64 * 1024;
 
-impl Driver {
+impl LoadThread {
     /// The socket is writable: the connection is established, or has room for more of the batch.
     pub(super) fn writable(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else {
@@ -83,7 +83,7 @@ impl Driver {
         }
     }
 
-    /// Reads what is available. The poller reports changes only, so this reads on where there may be more, or records that it did not.
+    /// Reads what is available. The poller reports changes only, so this continues while there may be more, or records that it did not.
     pub(super) fn receive(&mut self, index: usize, has_ended: bool) {
         for _ in 0..READS_MAX {
             let Some(connection) = self.connections.get_mut(index) else {
@@ -167,7 +167,7 @@ impl Driver {
         self.go_on(index);
     }
 
-    /// Enters verdicts about a connection's oldest requests.
+    /// Records verdicts about a connection's oldest requests.
     #[inline]
     fn enter(&mut self, index: usize, verdict: &Verdict) {
         let Some(connection) = self.connections.get_mut(index) else {
@@ -186,7 +186,7 @@ impl Driver {
         }
     }
 
-    /// Like [`Driver::enter`], when unexpected bytes follow the last response.
+    /// Like [`LoadThread::enter`], when unexpected bytes follow the last response.
     #[cold]
     fn enter_surplus(&mut self, index: usize, verdict: &Verdict) {
         if verdict.error.is_some() {
@@ -236,7 +236,7 @@ impl Driver {
         }
     }
 
-    /// Continues after responses: with the next batch, with the end of the connection, or with nothing yet.
+    /// Continues after responses: with the next batch, with the end of the connection, or by waiting.
     #[inline]
     pub(super) fn go_on(&mut self, index: usize) {
         let Some(connection) = self.connections.get(index) else {

@@ -26,7 +26,7 @@ use window::Window;
 
 /// Large enough that the responses to a deep batch arrive in one read.
 const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
-/// How often to check what no event reports.
+/// How often to check for conditions that no event reports.
 const TICK_NS: u64 = 10_000_000;
 /// The number of ticks in which all connections are checked once and counts are published.
 const SWEEP_TICKS: usize = 5;
@@ -34,7 +34,7 @@ const SWEEP_TICKS: usize = 5;
 const OPENING_MAX: usize = 100;
 /// How long the start may take before the load starts with what is open.
 const OPENING_NS: u64 = 3_000_000_000;
-/// How long before a request is due the thread is awake. A thread that sleeps until then is 10 to 30 us late, and wakes with cold caches.
+/// How long before a request is due the thread wakes up. A thread that sleeps until then is 10 to 30 us late, and wakes with cold caches.
 const SPIN_NS: u64 = 50_000;
 
 /// What all threads of a run share.
@@ -57,7 +57,7 @@ pub(super) struct Outcome {
     pub(super) cpu_ns: u64,
 }
 
-pub(super) struct Driver {
+pub(super) struct LoadThread {
     common: Arc<Common>,
     index: usize,
     destination: Destination,
@@ -84,7 +84,7 @@ pub(super) struct Driver {
     /// Connections that were opened for the first time and have not succeeded or failed yet.
     opening: usize,
     opened: u64,
-    /// Until then those that are open wait for the others, so that all of them get opened.
+    /// Until then the open connections wait for the others, so that all of them get opened.
     opening_end_ns: Option<u64>,
     tick: usize,
     /// Open loop: when requests are due, and when the next one is.
@@ -94,7 +94,7 @@ pub(super) struct Driver {
     offered: u64,
     /// Open loop: due times of requests that got no response without having failed.
     rescheduled: VecDeque<u64>,
-    /// Open loop: connections that can take a request, the one that waits longest first.
+    /// Open loop: connections that can take a request, the one that has waited longest first.
     free: VecDeque<u32>,
     /// The server announces that it closes, but leaves closing to the client.
     client_must_close: bool,
@@ -102,12 +102,12 @@ pub(super) struct Driver {
     unread: Vec<(usize, bool)>,
 }
 
-impl Driver {
-    /// The driver of thread `index`.
+impl LoadThread {
+    /// The load of thread `index`.
     ///
     /// # Errors
-    /// When no descriptor is left for the poller, or the path of a UNIX socket is too long.
-    pub(super) fn new(common: Arc<Common>, index: usize) -> io::Result<Driver> {
+    /// If no descriptor is left for the poller, or the path of a UNIX socket is too long.
+    pub(super) fn new(common: Arc<Common>, index: usize) -> io::Result<LoadThread> {
         let plan = &common.plan;
         let share = |total: u64| {
             let threads = plan.threads as u64;
@@ -120,7 +120,7 @@ impl Driver {
         };
         let mut connections = Vec::new();
         connections.resize_with(share(plan.connections as u64) as usize, Connection::new);
-        Ok(Driver {
+        Ok(LoadThread {
             index,
             destination: Destination::new(&plan.address)?,
             poller: Poller::new()?,
@@ -157,7 +157,7 @@ impl Driver {
     /// Generates load until the end of the plan.
     ///
     /// # Errors
-    /// When the poller fails.
+    /// If the poller fails.
     pub(super) fn run(mut self) -> io::Result<Outcome> {
         let mut events = Events::default();
         let mut next_tick_ns = 0;
@@ -194,9 +194,9 @@ impl Driver {
         Ok(self.outcome())
     }
 
-    /// How long to wait at most; sets the alarm for what is due earlier.
+    /// The maximum length of the next wait; sets the alarm for anything due earlier.
     fn wait_ms(&mut self, next_tick_ns: u64) -> io::Result<u64> {
-        // If no connection is free, what is due waits for one, not for its time.
+        // If no connection is free, a due request waits for one, not for its time.
         let due_ns = match self.free.is_empty() {
             true => u64::MAX,
             false => self.due_ns,
@@ -226,7 +226,7 @@ impl Driver {
         }
     }
 
-    /// Checks what no event reports; false: the time is over.
+    /// Checks for conditions that no event reports; false: the time is over.
     #[cold]
     fn tick(&mut self) -> bool {
         if self.common.board.is_stopped() {
@@ -280,7 +280,7 @@ impl Driver {
         }
     }
 
-    /// Whether nothing has to be waited for before the load starts.
+    /// Whether the load can start without waiting for anything.
     fn is_open(&self) -> bool {
         let waits = self.schedule.is_some() || self.target > OPENING_MAX;
         let is_staged = matches!(self.common.plan.shape, Shape::Connections(_));
