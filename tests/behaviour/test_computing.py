@@ -98,6 +98,68 @@ def test_a_response_that_was_begun_so_and_fails_is_cut(
         assert b"0\r\n" not in client.read_to_end()
 
 
+@pytest.mark.parametrize("stage", STAGES)
+def test_an_interim_response_arrives_before_the_application_goes_on(
+    serving: Serving, way: str, path: Path, let_go: LetGo, stage: str
+) -> None:
+    server = serving("computing/asgi.py")
+    with ask(server, f"/?hint,{stage},{way},{path}") as client:
+        assert client.read_until(b"\r\n\r\n").startswith(
+            b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n"
+        )
+        let_go()
+        assert client.read().content == b"hinted"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("what", ["trailers", "file"])
+def test_a_trailer_section_and_a_file_arrive_before_the_application_goes_on(
+    serving: Serving, way: str, path: Path, let_go: LetGo, stage: str, what: str
+) -> None:
+    server = serving("computing/asgi.py", "--asgi-extensions", "pathsend")
+    with server.connect() as client:
+        before = client.get("/").json()["background"]
+        fields = "Host: test\r\nTE: trailers\r\nConnection: TE"
+        client.send(f"GET /?{what},{stage},{way},{path} HTTP/1.1\r\n{fields}\r\n\r\n".encode())
+        if what == "file":
+            assert client.read().content.startswith(b'"""An ASGI application')
+        else:
+            client.read_until(b"0\r\na: b\r\n\r\n")
+        let_go()
+        assert client.get("/").json()["background"] == before + 1
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("what", ["parts", "lengthy", "background", "behind"])
+def test_what_precedes_the_end_of_the_content_arrives_before_the_application_goes_on(
+    serving: Serving, way: str, path: Path, let_go: LetGo, stage: str, what: str
+) -> None:
+    server = serving("computing/asgi.py")
+    with server.connect() as client:
+        target = f"/?{what},{stage},{way},{path}"
+        client.send(f"POST {target} HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\n".encode())
+        for each in (b"whole",) if what == "background" else (b"one", b"two"):
+            client.read_until(each)
+            if what != "behind" or each == b"two":
+                let_go()
+        if what in ("parts", "behind"):
+            client.read_until(b"0\r\n\r\n")
+        client.send(b"123456789")
+        assert client.get("/").status == 200
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_what_is_sent_for_another_request_arrives_before_the_application_goes_on(
+    serving: Serving, way: str, path: Path, let_go: LetGo, stage: str
+) -> None:
+    server = serving("computing/asgi.py")
+    with ask(server, "/?another,first,,") as waiting:
+        with ask(server, f"/?sends,{stage},{way},{path}") as client:
+            assert waiting.read().content == b"another's"
+            let_go()
+            client.read_until(b"own")
+
+
 @pytest.mark.parametrize("what", ["plain", "first", "later"])
 def test_each_part_of_a_native_generator_arrives_before_it_goes_on(
     serving: Serving, way: str, path: Path, let_go: LetGo, what: str

@@ -88,3 +88,30 @@ def test_a_response_does_not_wait_for_a_call_behind_it_on_its_connection(
         assert client.read().status == 200
     let_end(client, target, let_go)
     assert client.read().status == 200
+
+
+@pytest.mark.parametrize("what", ["hint", "trailers", "file", "sends"])
+def test_what_was_posted_does_not_wait_for_a_call_of_another_connection(
+    serving: Serving, way: str, path: Path, let_go: LetGo, what: str
+) -> None:
+    server = serving("computing/asgi.py", "--asgi-extensions", "pathsend")
+    target = f"/?keeps,first,{way},{path}"
+    with ExitStack() as stack:
+        busy, waiting, quick, slow = (stack.enter_context(server.connect()) for _ in range(4))
+        waiting.send(request("/?another,first,,"))
+        for client in (busy, quick, slow):
+            assert client.get("/").status == 200
+        busy.send(request(target))
+        wait_until(path.with_name(f"{path.name}.kept").exists)
+        # The reactor finds both in its next pass.
+        quick.send(request(f"/?{what},first,,"))
+        slow.send(request(target))
+        let_end(busy, "", let_go)
+        ends = {
+            "hint": b"103 ",
+            "trailers": b"one",
+            "file": b"KINDS[what]",
+            "sends": b"another's",
+        }
+        (waiting if what == "sends" else quick).read_until(ends[what])
+        let_end(slow, target, let_go)

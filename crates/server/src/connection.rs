@@ -232,7 +232,7 @@ impl Connection {
 
     /// Whether the socket has not accepted everything that was written.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.link.is_full()
+        self.link.is_full() || matches!(&self.phase, Phase::H1(h1) if h1.has_file())
     }
 
     /// Whether it has read more than it could use, so that a request may start in its turn.

@@ -1,9 +1,12 @@
 //! What all connections of a worker share while they are served, apart from the application.
 
+use std::sync::Arc;
+
 use net::Clock;
 
 use crate::access_log::{AccessLog, LogRecord};
 use crate::limits::Limits;
+use crate::mailbox::Mailbox;
 use crate::responder::{Responder, Stamp};
 use crate::share::Share;
 use crate::timeouts::Timeouts;
@@ -24,6 +27,8 @@ pub(crate) struct Context {
     /// The responder of the current request. Holds the responses of the connection being served, and those of others that wait.
     pub(crate) responder: Responder,
     pub(crate) log: Option<AccessLog>,
+    /// What handlers post.
+    pub(crate) mailbox: Arc<Mailbox>,
     /// What the connection being served may still do in its turn.
     pub(crate) share: Share,
     pub(crate) draining_since_ms: Option<u64>,
@@ -38,11 +43,11 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn new(
-        limits: Limits,
-        timeouts: Timeouts,
+        (limits, timeouts): (Limits, Timeouts),
         stamp: Stamp,
         log: Option<AccessLog>,
         clock: Clock,
+        mailbox: Arc<Mailbox>,
     ) -> Context {
         Context {
             limits,
@@ -52,6 +57,7 @@ impl Context {
             memo: wire::SectionMemo::new(),
             responder: Responder::new(stamp),
             log,
+            mailbox,
             share: Share::default(),
             draining_since_ms: None,
             content_bytes: 0,

@@ -3,6 +3,7 @@
 //! A handler never touches a connection. So nothing is borrowed twice when Python calls back into the server, and all responses that became
 //! ready in one iteration of the event loop are sent with one write per connection.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::id::ExchangeId;
@@ -48,11 +49,16 @@ pub enum Command {
 #[derive(Default)]
 pub struct Mailbox {
     commands: Mutex<Vec<(ExchangeId, Command)>>,
+    /// Output was posted since the mail was last taken.
+    has_output: AtomicBool,
 }
 
 impl Mailbox {
     /// Posts a command.
     pub fn post(&self, id: ExchangeId, command: Command) {
+        if !matches!(command, Command::Read) {
+            self.has_output.store(true, Ordering::Relaxed);
+        }
         let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         commands.push((id, command));
     }
@@ -63,6 +69,12 @@ impl Mailbox {
         commands.is_empty()
     }
 
+    /// Whether output was posted since the mail was last taken. Reliable only on the thread that posts.
+    #[inline]
+    pub(crate) fn has_output(&self) -> bool {
+        self.has_output.load(Ordering::Relaxed)
+    }
+
     /// Returns commands that were taken and could not be executed, ahead of everything that was posted since.
     pub(crate) fn give_back(&self, left: Vec<(ExchangeId, Command)>) {
         let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,6 +83,7 @@ impl Mailbox {
 
     /// Swaps the posted commands with `taken`, which must be empty.
     pub(crate) fn take(&self, taken: &mut Vec<(ExchangeId, Command)>) {
+        self.has_output.store(false, Ordering::Relaxed);
         let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::swap(&mut *commands, taken);
     }

@@ -88,7 +88,6 @@ pub struct Worker<A> {
     turned_away: usize,
     open: Arc<AtomicUsize>,
     receive: Box<[u8]>,
-    mailbox: Arc<Mailbox>,
     commands: Vec<(ExchangeId, Command)>,
     touched: Vec<ConnectionId>,
     /// Connections whose sockets did not accept everything sent between two passes.
@@ -133,7 +132,7 @@ impl<A: App> Worker<A> {
         let now_ms = clock.now_ms();
         Ok(Worker {
             app,
-            context: Context::new(config.limits, config.timeouts, stamp, log, clock),
+            context: Context::new((config.limits, config.timeouts), stamp, log, clock, mailbox),
             poller: Arc::new(Poller::new()?),
             events: Events::default(),
             next_event: 0,
@@ -145,7 +144,6 @@ impl<A: App> Worker<A> {
             turned_away: 0,
             open: Arc::default(),
             receive: vec![0; RECEIVE_BYTES.max(AHEAD_MAX * AHEAD_BYTES)].into(),
-            mailbox,
             commands: Vec::new(),
             touched: Vec::new(),
             unsent: Vec::new(),
@@ -304,7 +302,7 @@ impl<A: App> Worker<A> {
                 connection.readable(context, app, buffer, false)
             }
         });
-        self.send_batch_if_due();
+        self.send_before_next();
     }
 
     /// The number of connections being served.

@@ -55,6 +55,12 @@ impl Share {
         is_late || self.requests > REQUESTS_MAX || self.is_sent()
     }
 
+    /// Ends the turn with the request that has just begun.
+    #[cold]
+    pub(crate) fn use_up(&mut self) {
+        (self.unclocked, self.requests) = (1, REQUESTS_MAX);
+    }
+
     /// Whether the byte limit is reached.
     pub(crate) fn is_sent(&self) -> bool {
         self.bytes >= BYTES_MAX

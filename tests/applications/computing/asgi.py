@@ -10,6 +10,7 @@ from typing import Any
 from until import keep, let_go
 
 SEEN: dict[str, Any] = {"background": 0}
+WAITING: dict[str, Any] = {}
 START = {"type": "http.response.start", "status": 200, "headers": []}
 
 
@@ -113,7 +114,50 @@ async def behind(send: Any, way: str, path: str) -> None:
     SEEN["background"] += 1
 
 
+async def hint(send: Any, way: str, path: str) -> None:
+    """Keep the thread after an interim response."""
+    await send({"type": "http.response.early_hint", "links": [b"</a>"]})
+    let_go(way, path)
+    await whole(send, b"hinted")
+
+
+async def trailers(send: Any, way: str, path: str) -> None:
+    """Keep the thread after a response with a trailer section."""
+    await send({**START, "trailers": True})
+    await part(send, b"one", more=False)
+    await send({"type": "http.response.trailers", "headers": [(b"a", b"b")]})
+    let_go(way, path)
+    SEEN["background"] += 1
+
+
+async def file(send: Any, way: str, path: str) -> None:
+    """Keep the thread after a file."""
+    await send(START)
+    await send({"type": "http.response.pathsend", "path": __file__})
+    let_go(way, path)
+    SEEN["background"] += 1
+
+
+async def another(send: Any, way: str, path: str) -> None:
+    """Wait until another request sends the response."""
+    WAITING["send"] = send
+    WAITING["done"] = asyncio.Event()
+    await WAITING["done"].wait()
+
+
+async def sends(send: Any, way: str, path: str) -> None:
+    """Send the response of another request, and keep the thread."""
+    await send(START)
+    await whole(WAITING["send"], b"another's")
+    let_go(way, path)
+    WAITING["done"].set()
+    await part(send, b"own", more=False)
+
+
 KINDS = {
     each.__name__: each
-    for each in (seen, parts, lengthy, short, fails, keeps, waits, background, behind)
+    for each in (
+        *(seen, parts, lengthy, short, fails, keeps, waits, background, behind),
+        *(hint, trailers, file, another, sends),
+    )
 }

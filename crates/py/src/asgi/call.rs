@@ -335,7 +335,9 @@ impl AsgiCall {
         let taken = match message {
             Message::Start(start) => self.start(py, &start).map(|()| None),
             Message::Body { body, more } => self.body(py, body, more),
-            Message::Extension(kind, message) => self.extension(kind, &message),
+            Message::Extension(kind, message) => self
+                .extension(kind, &message)
+                .and_then(|acceptance| self.posted(py, acceptance)),
         };
         match taken {
             Ok(acceptance) => Ok(acceptance),
@@ -410,24 +412,35 @@ impl AsgiCall {
     }
 
     fn start(&self, py: Python<'_>, start: &Start<'_>) -> PyResult<()> {
-        // Reading the start may run an iterator of the application, so the state is not borrowed meanwhile.
-        let head = self.with(py, |state| {
+        let (head, may_be_direct) = self.with(py, |state| {
             let is_known = state.known.is(start);
+            // Until the request's content has arrived, a call cannot send.
+            let may_be_direct = !matches!(state.request, Incoming::Parts);
             match state.progress {
                 Progress::Nothing if is_known => {
                     state.progress = Progress::Started;
-                    Ok(None)
+                    Ok((None, may_be_direct))
                 }
                 Progress::Nothing => {
                     state.known.forget();
-                    Ok(Some(std::mem::take(&mut state.head)))
+                    Ok((Some(std::mem::take(&mut state.head)), may_be_direct))
                 }
                 _ => Err(started_before()),
             }
         })??;
-        let Some(mut head) = head else {
-            return Ok(());
+        let has_trailers = match head {
+            Some(head) => self.read_start(py, start, head)?,
+            None => false,
         };
+        match may_be_direct && !has_trailers {
+            true => Ok(()),
+            false => self.leave_first_step(py),
+        }
+    }
+
+    /// Reads the start of a response, and returns whether it announces a trailer section. This may run an iterator of the application, so
+    /// the state is not borrowed meanwhile.
+    fn read_start(&self, py: Python<'_>, start: &Start<'_>, mut head: Head) -> PyResult<bool> {
         head.clear();
         start.read(&mut head)?;
         self.exchanges.left_out.note(py, head.ours);
@@ -437,15 +450,11 @@ impl AsgiCall {
                 state.head = head;
                 state.known.keep(start);
                 state.progress = Progress::Started;
-                Ok(())
+                Ok(has_trailers)
             }
             // That iterator sent a start too.
             _ => Err(started_before()),
-        })??;
-        if has_trailers {
-            self.leave_first_step(py)?;
-        }
-        Ok(())
+        })?
     }
 
     /// Takes a part of the content. Returns an awaitable of its acceptance, unless it is accepted at once.
@@ -471,7 +480,8 @@ impl AsgiCall {
             PyResult::Ok((before, kept))
         })??;
         let Some((ahead_bytes, is_open)) = kept else {
-            return self.post_body(py, content, before == Progress::Started, more);
+            let acceptance = self.post_body(py, content, before == Progress::Started, more)?;
+            return self.posted(py, acceptance);
         };
         if !more && is_open {
             self.wake_readers(py)?;

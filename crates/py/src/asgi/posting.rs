@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use server::{Command, Response};
 
 use super::call::{AsgiCall, Progress, Written};
+use crate::run::awaitable::LoopTurn;
 
 impl AsgiCall {
     /// Ends direct writing: posts what was kept; everything else is posted too from now on.
@@ -39,6 +40,19 @@ impl AsgiCall {
         match progress {
             Progress::Complete => self.post(py, Command::Finish),
             _ => Ok(()),
+        }
+    }
+
+    /// Returns the acceptance of a posted message. Output that is posted during a call is sent when the call has ended, so then the call
+    /// ends here: the awaitable suspends for one iteration of the loop.
+    pub(super) fn posted<'py>(
+        &self,
+        py: Python<'py>,
+        acceptance: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match acceptance {
+            None if self.exchanges().is_in_call() => LoopTurn::awaitable(py).map(Some),
+            acceptance => Ok(acceptance),
         }
     }
 

@@ -10,7 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 use server::{Command, ExchangeId, Mailbox, Responder};
 
-use super::awaitable::{Ready, Writing};
+use super::awaitable::{LoopTurn, Ready, Writing};
 use super::left_out::LeftOut;
 use super::parts::ResponseParts;
 use super::running::RunningTasks;
@@ -194,7 +194,14 @@ impl Exchanges {
 
     /// The progress of calls and passes.
     pub(crate) fn moment(&self) -> Moment {
-        self.watch.moment(self.responder.is_lent())
+        self.watch.moment(self.is_in_call())
+    }
+
+    /// Whether the reactor is calling the application. Output that is posted during a call is sent when the call has ended, so a coroutine
+    /// that posts some suspends for one iteration of the loop ([`LoopTurn`]).
+    #[inline]
+    pub(crate) fn is_in_call(&self) -> bool {
+        self.responder.is_lent()
     }
 
     /// Whether a posted command has not been taken by a pass.
@@ -487,10 +494,13 @@ impl Exchanges {
         if !is_written && !part.is_empty() {
             self.post(py, id, Command::Write(part));
         }
-        if ahead_bytes <= STREAM_AHEAD_BYTES {
-            return self.done(py);
+        if ahead_bytes > STREAM_AHEAD_BYTES {
+            return self.wait_to_write(py, id);
         }
-        self.wait_to_write(py, id)
+        match self.is_in_call() && !is_written {
+            true => LoopTurn::awaitable(py),
+            false => self.done(py),
+        }
     }
 
     /// An awaitable that is done when everything that was written has been sent.

@@ -340,6 +340,10 @@ impl H1 {
         let Queued {
             exchange, encoding, ..
         } = &mut queued;
+        if turn.context.mailbox.has_output() {
+            // Posted output is sent before the next request is called.
+            turn.context.share.use_up();
+        }
         let mut taker = Taker::Nobody;
         match outcome {
             Outcome::ReadContent if content == Content::Later => {

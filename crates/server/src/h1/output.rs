@@ -120,17 +120,36 @@ impl H1 {
         }
     }
 
-    /// Sends what has been written of the next responses, up to the first file. Everything else is left to the next turn.
+    /// Sends what has been written of the next responses, files included, as far as the socket accepts it. Everything else is left to the
+    /// next turn.
     pub(crate) fn send_written<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
         if turn.link.is_full() {
             self.resume_sending(turn);
         }
-        self.emit(turn);
-        if !turn.context.responder.out.is_empty() {
-            // What runs next detects a broken connection.
-            let _ = turn.link.flush(turn.context, false);
+        let mut file_budget = TURN_BYTES;
+        loop {
+            self.emit(turn);
+            let has_file = self.has_file();
+            if !turn.context.responder.out.is_empty() {
+                // What runs next detects a broken connection.
+                let _ = turn.link.flush(turn.context, has_file);
+            }
+            if !has_file || turn.link.is_full() {
+                return Fate::Again;
+            }
+            if let FileStep::Stopped(fate) = self.send_file(turn, &mut file_budget) {
+                return match fate {
+                    Fate::Open => Fate::Again,
+                    fate => fate,
+                };
+            }
         }
-        Fate::Again
+    }
+
+    /// Whether a part of a file is next.
+    pub(crate) fn has_file(&self) -> bool {
+        let front = self.queue.front();
+        front.is_some_and(|front| front.exchange.out.has_file())
     }
 
     /// Sends what the socket did not accept before.

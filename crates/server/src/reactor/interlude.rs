@@ -10,16 +10,18 @@ use crate::connection::Connection;
 use crate::id::ExchangeId;
 use crate::mailbox::Command;
 use crate::responder::Responder;
+use crate::response::FilePart;
 
 /// Replaces the application while it must not be called, and keeps its notifications.
 #[derive(Default)]
 pub(super) struct Postponed {
+    short: Vec<(ExchangeId, FilePart)>,
     aborted: Vec<(ExchangeId, Abort)>,
 }
 
 impl Postponed {
     pub(super) fn is_empty(&self) -> bool {
-        self.aborted.is_empty()
+        self.aborted.is_empty() && self.short.is_empty()
     }
 }
 
@@ -40,6 +42,13 @@ impl App for Postponed {
 
     fn writable(&mut self, _: ExchangeId) {}
 
+    fn file_was_short(&mut self, id: ExchangeId, part: &FilePart) {
+        // Without a descriptor for it, it is not logged.
+        if let Ok(file) = part.file.try_clone() {
+            self.short.push((id, FilePart { file, ..*part }));
+        }
+    }
+
     fn abort(&mut self, id: ExchangeId, why: Abort) {
         self.aborted.push((id, why));
     }
@@ -50,7 +59,7 @@ impl<A: App> Worker<A> {
     /// true if sockets did not accept everything: the function may then be called again before that pass.
     pub fn send_posted(&mut self) -> bool {
         let mut commands = Vec::new();
-        self.mailbox.take(&mut commands);
+        self.context.mailbox.take(&mut commands);
         self.context.clock.tick();
         let mut left: Vec<(ExchangeId, Command)> = Vec::new();
         for (id, command) in commands {
@@ -76,7 +85,7 @@ impl<A: App> Worker<A> {
                 self.touched.push(connection.id());
             }
         }
-        self.mailbox.give_back(left);
+        self.context.mailbox.give_back(left);
         let touched = std::mem::take(&mut self.touched);
         let before = std::mem::take(&mut self.unsent);
         let again = before.into_iter().filter(|id| !touched.contains(id));
@@ -99,8 +108,12 @@ impl<A: App> Worker<A> {
     /// Sends the application the notifications that were held between two passes.
     #[cold]
     pub(super) fn tell(&mut self) {
-        for (id, why) in std::mem::take(&mut self.postponed.aborted) {
-            // If the application panics, the other notifications must still be sent.
+        let Postponed { short, aborted } = std::mem::take(&mut self.postponed);
+        // If the application panics, the other notifications must still be sent.
+        for (id, part) in short {
+            let _ = catch_unwind(AssertUnwindSafe(|| self.app.file_was_short(id, &part)));
+        }
+        for (id, why) in aborted {
             let _ = catch_unwind(AssertUnwindSafe(|| self.app.abort(id, why)));
         }
     }

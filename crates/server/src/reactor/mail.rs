@@ -20,7 +20,7 @@ impl<A: App> Worker<A> {
         }
         for _ in 0..MAILS_PER_PASS {
             let mut commands = std::mem::take(&mut self.commands);
-            self.mailbox.take(&mut commands);
+            self.context.mailbox.take(&mut commands);
             if commands.is_empty() {
                 self.commands = commands;
                 return false;
@@ -53,9 +53,15 @@ impl<A: App> Worker<A> {
                 };
                 // Others have waited for their turn.
                 let is_late = self.is_over(began_ms);
-                self.with_connection(key, |connection, context, app, _| match is_late {
-                    true => Fate::Again,
-                    false => connection.settle(context, app),
+                self.with_connection(key, |connection, context, app, _| {
+                    if context.mailbox.has_output() {
+                        // New output must not wait for a call that this connection may make.
+                        connection.send_written(context, app)
+                    } else if is_late {
+                        Fate::Again
+                    } else {
+                        connection.settle(context, app)
+                    }
                 });
             }
         }

@@ -128,7 +128,7 @@ impl<A: App> Worker<A> {
                     connection.go_on(context, app)
                 });
             }
-            self.send_batch_if_due();
+            self.send_before_next();
             if self.is_over(began_ms) {
                 return;
             }
@@ -173,7 +173,7 @@ impl<A: App> Worker<A> {
                 connection.received(context, app, received, place, event.has_ended())
             });
         }
-        self.send_batch_if_due();
+        self.send_before_next();
     }
 
     /// Serves one event.
@@ -211,7 +211,7 @@ impl<A: App> Worker<A> {
                 connection.abandon(context, app)
             }
         });
-        self.send_batch_if_due();
+        self.send_before_next();
     }
 
     /// Accepts new connections before the calls of this pass: other workers rely on that and do not check meanwhile.
@@ -233,7 +233,17 @@ impl<A: App> Worker<A> {
         }
     }
 
-    pub(super) fn send_batch_if_due(&mut self) {
+    /// Sends output that must not wait for a call that the next connection may make.
+    #[inline]
+    pub(super) fn send_before_next(&mut self) {
+        self.send_batch_if_due();
+        if self.context.mailbox.has_output() {
+            // A call of this pass posted it. The end of the pass takes what this leaves.
+            let _ = self.take_mail();
+        }
+    }
+
+    fn send_batch_if_due(&mut self) {
         if self
             .context
             .responder
