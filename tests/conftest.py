@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from running import Server
+from support.server import APPLICATIONS, Server, Start
 
-APPLICATIONS = Path(__file__).parent / "applications"
-Start = Callable[..., Server]
+pytest_plugins = ("support.loops",)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -18,9 +18,8 @@ from typing import Any
 
 import pytest
 
-from conftest import APPLICATIONS
-from reply import Connection, Reply
-from running import Server
+from support.client import Connection, Reply
+from support.server import APPLICATIONS, Server
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 CUTS = 3

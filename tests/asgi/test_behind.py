@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from asgi.test_lifespan import first
-from conftest import Start
-from reply import Connection
+from support.client import Connection
+from support.server import Start
 
 APP = "asgi/behind.py"
 

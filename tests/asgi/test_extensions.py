@@ -6,9 +6,11 @@ import ast
 
 import pytest
 
-from asgi.conftest import Seen, Serving, head
-from reply import Connection
-from running import Server
+from asgi.held import Seen
+from support.client import Connection
+from support.loops import Serving
+from support.request import head
+from support.server import Server
 
 APP = "asgi/extended.py"
 OPTIONS = ("--asgi-extensions", "pathsend,zerocopysend")

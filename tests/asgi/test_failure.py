@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from asgi.conftest import Seen, end, head, release, wait_until
-from reply import Connection
-from running import Server
+from asgi.held import Seen, release
+from support.client import Connection
+from support.peer import end
+from support.request import head
+from support.server import Server
+from support.waiting import wait_until
 
 APP = "asgi/sending.py"
 

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from asgi.conftest import PATIENCE_S, Seen, Serving, head, release, wait_held, wait_until
-from reply import Connection
-from running import Server
+from asgi.held import Seen, release, wait_held
+from support.client import Connection
+from support.loops import Serving
+from support.request import head
+from support.server import Server
+from support.waiting import PATIENCE_S, wait_until
 
 CHUNK_BYTES = 65_536
 CONTENT_BYTES = 1000 * CHUNK_BYTES

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from asgi.conftest import head
-from harmless import FIELD_LINES, REMEMBERED
-from reply import Connection
-from running import Server
+from support.client import Connection
+from support.remembered_fields import FIELD_LINES, REMEMBERED
+from support.request import head
+from support.server import Server
 
 APP = "asgi/keeping.py"
 DATA = ("scope", "headers", "asgi", "state", "items")

@@ -7,9 +7,13 @@ import time
 
 import pytest
 
-from asgi.conftest import Seen, Serving, end, head, release, wait_until
-from reply import Connection
-from running import Server
+from asgi.held import Seen, release
+from support.client import Connection
+from support.loops import Serving
+from support.peer import end
+from support.request import head
+from support.server import Server
+from support.waiting import wait_until
 
 APP = "asgi/leaving.py"
 LEARNS_S = 1.0

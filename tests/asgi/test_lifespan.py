@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from asgi.conftest import head
-from conftest import Start
-from reply import Connection
-from running import Server, wait_for_end
+from support.client import Connection
+from support.request import head
+from support.server import Server, Start, wait_for_end
 
 APP = "asgi/life.py"
 

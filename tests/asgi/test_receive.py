@@ -6,9 +6,12 @@ import select
 
 import pytest
 
-from asgi.conftest import Seen, end, head, release, upload, wait_held, wait_until
-from reply import Connection
-from running import Server
+from asgi.held import Seen, release, wait_held
+from support.client import Connection
+from support.peer import end
+from support.request import head, upload
+from support.server import Server
+from support.waiting import wait_until
 
 APP = "asgi/receiving.py"
 CHUNKED = "Transfer-Encoding: chunked"

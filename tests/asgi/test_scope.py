@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies
 
-from asgi.conftest import Serving, head
-from conftest import Start
-from reply import Connection, Reply
-from running import Server
+from support.client import Connection, Reply
+from support.loops import Serving
+from support.request import head
+from support.server import Server, Start
 
 APP = "asgi/scopes.py"
 

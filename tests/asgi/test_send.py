@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from asgi.conftest import Seen, head, release, wait_held, wait_until
-from conftest import APPLICATIONS, Start
-from reply import Connection
-from running import Server
+from asgi.held import Seen, release, wait_held
+from support.client import Connection
+from support.request import head
+from support.server import APPLICATIONS, Server, Start
+from support.waiting import wait_until
 
 APP = "asgi/sending.py"
 

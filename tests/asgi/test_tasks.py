@@ -6,11 +6,14 @@ import json
 
 import pytest
 
-from asgi.conftest import Seen, Serving, head, release, wait_held, wait_until
-from native.conftest import probes
+from asgi.held import Seen, release, wait_held
 from native.test_asyncio import CHECKS, STAGES
-from reply import Connection
-from running import Server
+from support.client import Connection
+from support.loops import Serving
+from support.probe import probes
+from support.request import head
+from support.server import Server
+from support.waiting import wait_until
 
 APP = "asgi/tasks.py"
 

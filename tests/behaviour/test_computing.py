@@ -5,47 +5,17 @@ The application goes on only when the test has received it, so nothing here is m
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from native.conftest import Serving, loop, serving
-from reply import Connection
-from running import Server
+from support.client import Connection
+from support.loops import Serving
+from support.server import Server
 
-__all__ = ["Serving", "loop", "serving"]
-
-WAYS = ("blocks", "computes")
 STAGES = ("first", "later")
 LetGo = Callable[[], None]
-
-
-@pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest) -> str:
-    """Say how the application keeps its thread."""
-    name: str = request.param
-    return name
-
-
-@pytest.fixture
-def path(way: str, tmp_path: Path) -> Path:
-    """Name what the application waits for."""
-    path = tmp_path / "go"
-    if way == "blocks":
-        os.mkfifo(path)
-    return path
-
-
-@pytest.fixture
-def let_go(way: str, path: Path) -> LetGo:
-    """Give a function that lets the application go on."""
-    return (lambda: _ignore(path.write_bytes(b"x"))) if way == "blocks" else path.touch
-
-
-def _ignore(_: int) -> None:
-    pass
 
 
 def ask(server: Server, target: str) -> Connection:

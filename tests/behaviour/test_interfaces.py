@@ -14,11 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Start
-from native.conftest import Serving, loop, serving
-from running import Server
-
-__all__ = ["loop", "serving"]
+from support.loops import Serving
+from support.server import Server, Start
 
 PATIENCE_S = 10
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"

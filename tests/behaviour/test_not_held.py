@@ -6,20 +6,18 @@ measured by a clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from asgi.conftest import wait_until
-from behaviour.test_computing import LetGo, let_go, path, way
-from native.conftest import Serving, loop, serving
-from reply import Connection
-from running import Server
+from support.client import Connection
+from support.loops import Serving
+from support.server import Server
+from support.waiting import wait_until
 
-__all__ = ["Serving", "let_go", "loop", "path", "serving", "way"]
-
+LetGo = Callable[[], None]
 CALLS = {
     "native": ("computing/native.py", "/keeps?way={}&path={}"),
     "native-async": ("computing/native.py", "/async-keeps?way={}&path={}"),

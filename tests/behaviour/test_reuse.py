@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conftest import Start
+from support.server import Start
 
 
 @pytest.mark.parametrize(("switch", "objects"), [("1", b"2"), ("0", b"1")])

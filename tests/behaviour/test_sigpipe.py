@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Start
+from support.server import Start
 
 APP = "behaviour/sigpipe.py:app"
 EXTENSIONS = ("--asgi-extensions", "pathsend")

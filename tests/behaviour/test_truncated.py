@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from conftest import Start
+from support.server import Start
 
 SENT = [
     ("truncated.py:app", ("--asgi-extensions", "pathsend")),

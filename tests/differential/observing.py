@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from differential.programs.table import PROGRAMS
-from reply import Connection
-from running import Server
+from support.client import Connection
+from support.server import Server
 
 FOLDER = Path(__file__).parents[1]
 APPLICATION = "differential.application:app"

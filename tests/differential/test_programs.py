@@ -13,7 +13,7 @@ import pytest
 from differential.application import PROGRAMS
 from differential.known import difference, documented
 from differential.observing import CUT, STAGES, VARIANTS, Kind, observe
-from running import Server
+from support.server import Server
 
 
 class Servers(ExitStack):

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from docs.page import Command, File, is_printed, steps
-from running import Server, clean_environ
+from support.server import Server, clean_environ
 
 BIN = Path(sys.executable).parent
 FOLDERS = ("/srv/", "/run/", "/etc/")

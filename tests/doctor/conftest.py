@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from machine import Machine
+from doctor.machine import Machine
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from bolide.doctor.catalogue import settings
 from bolide.doctor.finding import Verdict, setting_path, version
 from bolide.doctor.rule import RULES
-from machine import Machine
+from doctor.machine import Machine
 
 ECHO_STUDY = """
 tcp_tw_reuse tcp_tw_recycle tcp_fin_timeout tcp_keepalive_time tcp_max_syn_backlog

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bolide.doctor.finding import Load, Role, Verdict
-from machine import CPU_FOLDER, V2, Machine, named
+from doctor.machine import CPU_FOLDER, V2, Machine, named
 
 BITES, ADVICE, FINE, UNKNOWN = Verdict.BITES, Verdict.ADVICE, Verdict.FINE, Verdict.UNKNOWN
 MANY = Load(connections=10_000)

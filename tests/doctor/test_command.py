@@ -14,8 +14,8 @@ import pytest
 from bolide.config.settings import table as options
 from bolide.doctor import table
 from bolide.doctor.finding import BACKLOG, Load, Verdict
-from machine import Machine
-from running import clean_environ
+from doctor.machine import Machine
+from support.server import clean_environ
 
 MANY = ("--connections", "10000", "--new-per-second", "2000")
 

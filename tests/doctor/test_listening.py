@@ -12,7 +12,7 @@ import pytest
 from bolide.doctor.finding import Load, Role, Verdict
 from bolide.doctor.listening import Listening, ask_kernel, owner
 from bolide.doctor.source import Source, Unreadable
-from machine import Machine, named
+from doctor.machine import Machine, named
 
 
 @pytest.fixture

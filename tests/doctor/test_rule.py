@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bolide.doctor.finding import Load, Role, Verdict
-from machine import Machine, named
+from doctor.machine import Machine, named
 
 BITES, ADVICE, FINE, UNKNOWN = Verdict.BITES, Verdict.ADVICE, Verdict.FINE, Verdict.UNKNOWN
 MANY = Load(connections=10_000, new_per_second=2000)

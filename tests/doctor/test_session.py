@@ -19,8 +19,8 @@ from bolide.doctor.catalogue import settings
 from bolide.doctor.command import PROFILES
 from bolide.doctor.profile import profiles
 from bolide.errors import ConfigError
-from machine import Machine
-from running import clean_environ
+from doctor.machine import Machine
+from support.server import clean_environ
 
 OLD = {
     "net.ipv4.ip_local_port_range": "32768\t60999",

@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Start
 from frameworks.conftest import FOLDER
-from native.conftest import loop
-
-__all__ = ["loop"]
+from support.server import Start
 
 
 @pytest.mark.parametrize("name", ["starlette", "django_asgi"])

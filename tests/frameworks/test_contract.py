@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 import pytest
 
-import form
-from conftest import Start
-from reply import Connection
+from support import form
+from support.client import Connection
+from support.server import Start
 
 ASGI = [
     "on_blacksheep",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-import form
-from conftest import Start
+from support import form
+from support.server import Start
 
 APPLICATIONS = ["on_django", "on_django:wsgi"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Start
+from support.server import Start
 
 TESTS = Path(__file__).parents[1]
 PATIENCE_S = 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conftest import Start
+from support.server import Start
 
 
 @pytest.mark.parametrize("target", ["on_flask", "on_flask --factory", "on_flask --threads 1"])

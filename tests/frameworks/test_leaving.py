@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from asgi.conftest import end, head, wait_until
-from conftest import Start
-from running import Server
+from support.peer import end
+from support.request import head
+from support.server import Server, Start
+from support.waiting import wait_until
 
 FACTORIES = (
     "starlette",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Start
+from support.server import Start
 
 FILE = Path(__file__).parent / "applications" / "rewriting.py"
 PATHS = ["/file", "/static/rewriting.py"]

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from conftest import Start
-from reply import Connection
-from running import Server
+from support.client import Connection
+from support.server import Server, Start
 
 PATIENCE_S = 10
 

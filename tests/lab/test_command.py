@@ -9,7 +9,7 @@ import pytest
 
 from bolide.lab.record import journal, schema
 from lab.tiny_race import CPU
-from running import command
+from support.server import command
 
 STUDY = """
 title = "Tiny"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-import racing
 from bolide.lab.display import Terminal, league_table
 from bolide.lab.record.schema import Failure, Trial
+from lab import sample_race
 
 
 def _trial(contestant: str, number: int, rate: float | None, **more: Any) -> Trial:
@@ -31,7 +31,7 @@ def _trial(contestant: str, number: int, rate: float | None, **more: Any) -> Tri
 
 
 def _shown(trials: list[Trial], title: str = "Mine") -> list[list[str]]:
-    study = racing.study("mine", title, [racing.workload("c100", "bolide", 100)])
+    study = sample_race.study("mine", title, [sample_race.workload("c100", "bolide", 100)])
     out = io.StringIO()
     Console(file=out, width=100).print(league_table(study, trials))
     return [line.split() for line in out.getvalue().splitlines() if line.strip()]

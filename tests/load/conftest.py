@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Start
-from running import Server
+from support.server import Server, Start
 
 StartCounting = Callable[..., Server]
 

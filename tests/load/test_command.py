@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from running import Server, command
+from support.server import Server, command
 
 Load = Callable[..., tuple[int, str, str]]
 

@@ -7,7 +7,7 @@ import select
 import pytest
 
 from bolide.load import display
-from loading import progress
+from load.samples import progress
 
 
 class Terminal(io.StringIO):

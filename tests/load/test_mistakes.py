@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bolide.errors import ConfigError, Error
 from bolide.load import destination, like, plan, stage, threshold
 from bolide.load.options import Options
-from loading import WHERE
+from load.samples import WHERE
 
 OPTIONS = ("headers", "stages", "method", "host", "cpus", "source_addresses")
 WORDS = st.lists(

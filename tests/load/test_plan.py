@@ -9,7 +9,7 @@ from bolide.errors import ConfigError
 from bolide.load import plan
 from bolide.load.destination import Destination
 from bolide.load.options import Options
-from loading import WHERE
+from load.samples import WHERE
 
 SIX = Destination("[::1]:80", "[::1]", "::1", 80, (("/", 1),), "http://[::1]/")
 LOCAL = Destination("unix:/s", "localhost", "/s", 0, (("/", 1),), "unix:/s")

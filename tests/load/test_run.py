@@ -6,7 +6,7 @@ import pytest
 
 from bolide.errors import ConfigError, Error
 from bolide.load import run
-from loading import FakeLoad, report
+from load.samples import FakeLoad, report
 
 
 class Recorder:

@@ -8,7 +8,7 @@ import pytest
 
 from bolide.load import search, threshold
 from bolide.load.run import Outcome
-from loading import LATENCY, report
+from load.samples import LATENCY, report
 
 P99 = threshold.read("p99 < 10ms", "--find")
 

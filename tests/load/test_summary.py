@@ -9,7 +9,7 @@ import pytest
 
 from bolide.load import distribution, plan, record, summary, threshold, verdict
 from bolide.load.options import Options
-from loading import HISTOGRAM, LATENCY, WHERE, report
+from load.samples import HISTOGRAM, LATENCY, WHERE, report
 
 PLAN = plan.build(Options(urls=(WHERE.url,), connections=10, duration_s=2.0), WHERE)
 OPEN = {

@@ -6,7 +6,7 @@ import pytest
 
 from bolide.errors import ConfigError
 from bolide.load import threshold
-from loading import report
+from load.samples import report
 
 FAILING = {"ok": 990, "errors": {"timeout": 8, "reset": 2}}
 CASES: list[tuple[str, dict[str, Any], bool, str]] = [

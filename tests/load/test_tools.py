@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from loading import columns, parse_ab, parse_wrk
-from running import Server, command
+from load.samples import columns, parse_ab, parse_wrk
+from support.server import Server, command
 
 Ours = Callable[[str], str]
 SENTENCE = re.compile(r"(?:WARNING|ERROR): |\s+These results are probably not that reliable\.")

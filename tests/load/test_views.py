@@ -8,7 +8,7 @@ from bolide.load import plan
 from bolide.load.options import Options
 from bolide.load.views import VIEWS, ab
 from bolide.load.views.run_result import RunResult
-from loading import WHERE, columns, parse_ab, parse_webbench, parse_wrk, report
+from load.samples import WHERE, columns, parse_ab, parse_webbench, parse_wrk, report
 
 MIXED = {
     "ok": 19_000,

@@ -9,13 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from asgi.conftest import head, wait_until
-from conftest import Start
-from native.conftest import Serving, loop, serving
-from reply import Connection
-from running import Server
-
-__all__ = ["loop", "serving"]
+from support.client import Connection
+from support.loops import Serving
+from support.request import head
+from support.server import Server, Start
+from support.waiting import wait_until
 
 APP = "mount/all.py"
 SEES = {

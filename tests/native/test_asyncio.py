@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from native.conftest import Serving, probes
+from support.loops import Serving
+from support.probe import probes
 
 STAGES = ("first", "later")
 ESCAPES = [name for name in probes("aio_cancel.py") if name.startswith("escapes")]

@@ -6,11 +6,9 @@ import json
 
 import pytest
 
-from conftest import Start
-from native.conftest import LOOPS
-from native.test_asyncio_shared import ask, interface, told
-
-__all__ = ["interface"]
+from native.asking import ask, told
+from support.loops import LOOPS
+from support.server import Start
 
 
 @pytest.mark.parametrize("loop", LOOPS)

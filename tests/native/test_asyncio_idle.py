@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from conftest import Start
-from native.conftest import LOOPS
-from server.test_idle import ticks
+from support.loops import LOOPS
+from support.server import Start
+from support.worker import ticks
 
 WINDOW_S = 1.0
 TICKS_MAX = 1

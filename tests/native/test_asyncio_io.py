@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from native.conftest import Serving, probes
-from reply import Connection
+from support.client import Connection
+from support.loops import Serving
+from support.probe import probes
 
 STAGES = ("first", "later")
 CHECKS = [(file, name) for file in ("aio_io.py", "aio_anyio.py") for name in probes(file)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from applications import aio_kept
-from native.conftest import Serving
-from reply import Connection
+from support.client import Connection
+from support.loops import Serving
 
 OBJECTS_MORE_MAX = 100
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from native.conftest import Serving
-from reply import Connection
-from running import Server
+from support.client import Connection
+from support.loops import Serving
+from support.server import Server
 
 APP = "leaving/native.py"
 STREAMS = [f"/stream/{how}" for how in ("1/event", "0/event", "1/group", "1/timeout")]

@@ -7,10 +7,9 @@ import signal
 
 import pytest
 
-from conftest import Start
-from native.conftest import LOOPS, Serving
-from reply import Connection, Reply
-from running import Server
+from support.client import Connection, Reply
+from support.loops import LOOPS, Serving
+from support.server import Server, Start
 
 APP = "aio_meet.py"
 MANY = 1000

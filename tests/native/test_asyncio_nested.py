@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conftest import Start
-from native.test_asyncio_shared import ask, interface, request, told
-
-__all__ = ["interface"]
+from native.asking import ask, request, told
+from support.server import Start
 
 WAYS = ("nested", "nested_later", "nested_before", "nested_run")
 

@@ -7,40 +7,15 @@ import os
 
 import pytest
 
-from conftest import Start
-from native.conftest import LOOPS, Serving
-from reply import Connection, Reply
-from running import Server
+from native.asking import ask, request, told
+from support.client import Connection
+from support.loops import LOOPS, Serving
+from support.server import Server, Start
 
 TOGETHER = 3
 """Requests that one connection may have under way at once."""
 BLOCKING = 24
 EAGER = os.environ.get("BOLIDE_EAGER_TASKS") != "off"
-
-
-@pytest.fixture(params=["app", "asgi"])
-def interface(request: pytest.FixtureRequest) -> str:
-    """Name the interface, which is the name of the application too."""
-    name: str = request.param
-    return name
-
-
-def request(path: str) -> bytes:
-    return f"GET /{path} HTTP/1.1\r\nHost: test\r\n\r\n".encode()
-
-
-def ask(server: Server, *paths: str) -> list[Reply]:
-    """Ask for all in one send."""
-    with server.connect() as client:
-        client.send(b"".join(map(request, paths)))
-        return [client.read() for _ in paths]
-
-
-def told(server: Server, path: str) -> str:
-    """Ask for one text."""
-    (reply,) = ask(server, path)
-    assert reply.status == 200, reply.content.decode()
-    return reply.content.decode()
 
 
 @pytest.mark.parametrize("options", [(), ("--eager-tasks", "off")])

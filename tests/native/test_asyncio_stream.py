@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from native.conftest import Serving
-from reply import Connection
-from running import Server
+from support.client import Connection
+from support.loops import Serving
+from support.server import Server
 
 APP = "aio_stream.py"
 PART_BYTES = 10_000

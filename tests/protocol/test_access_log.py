@@ -8,9 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import APPLICATIONS, Start
-from reply import Connection
-from running import READY, Server, clean_environ
+from support.client import Connection
+from support.server import APPLICATIONS, READY, Server, Start, clean_environ
 
 
 def ended(server: Server) -> None:

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from conftest import Start
-from protocol.conftest import APPLICATION, head, is_silent, stopped
-from reply import Connection
-from running import Server
+from protocol.pressure import APPLICATION
+from support.client import Connection
+from support.peer import is_silent
+from support.request import head
+from support.server import Server, Start
+from support.worker import stopped
 
 BLOCKING_MS = 1500
 TIMEOUTS = tuple(

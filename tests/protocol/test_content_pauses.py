@@ -7,9 +7,11 @@ import time
 
 import pytest
 
-from conftest import Start
-from protocol.conftest import APPLICATION, head, is_silent
-from reply import Connection
+from protocol.pressure import APPLICATION
+from support.client import Connection
+from support.peer import is_silent
+from support.request import head
+from support.server import Start
 
 SENT_BYTES = 4_000_000
 GRACE_MS = 1000

@@ -6,10 +6,11 @@ import signal
 
 import pytest
 
-from conftest import Start
-from protocol.conftest import APPLICATION, head, is_reset, wait_held
-from reply import Connection
-from running import Server
+from protocol.pressure import APPLICATION, wait_held
+from support.client import Connection
+from support.peer import is_reset
+from support.request import head
+from support.server import Server, Start
 
 ENDLESS = "/parts/1000000"
 PAUSED = "/part-held"

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Start
-from running import Server
+from support.server import Server, Start
 
 CRASHING_CLIENT = """\
 import socket, sys
@@ -39,7 +38,7 @@ def resident_bytes(server: Server) -> int:
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def until(condition: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     """Wait for something that can only be asked for again and again."""
     end = time.monotonic() + 15
     while not condition():
@@ -63,7 +62,7 @@ def test_clients_that_are_killed_inside_an_answer_leave_nothing(start: Start, ta
             assert client.stdout.readline() == b"receiving\n"
             assert open_files(server) == before + 20
             client.send_signal(signal.SIGKILL)
-        until(lambda: open_files(server) == before)
+        wait_until(lambda: open_files(server) == before)
         assert other.get("/").content == b"hello"
     assert "Traceback" not in "".join(server.lines)
 
@@ -80,7 +79,7 @@ def test_connections_in_great_number_leave_nothing(start: Start) -> None:
                 clients = [socket.create_connection(server.address) for _ in range(500)]
                 for client in clients:
                     leave(client, way)
-            until(lambda: open_files(server) == before)
+            wait_until(lambda: open_files(server) == before)
             assert other.get("/").content == b"hello"
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from conftest import APPLICATIONS
-from protocol.conftest import APPLICATION
-from reply import Reply
-from running import Server
+from protocol.pressure import APPLICATION
+from support.client import Reply
+from support.server import APPLICATIONS, Server
 
 OPTIONS = ("--header-timeout-ms", "300")
 HOST, FIELD = "Host: test\r\n", "A: b\r\n"

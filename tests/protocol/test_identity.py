@@ -9,10 +9,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from conftest import Start
-from protocol.conftest import APPLICATION, head, release, reset, wait_held
-from reply import Connection
-from running import Server
+from protocol.pressure import APPLICATION, release, wait_held
+from support.client import Connection
+from support.peer import reset
+from support.request import head
+from support.server import Server, Start
 
 ENDS_WITHIN_S = 3
 interfaces = pytest.mark.parametrize("interface", ["native", "asgi", "wsgi"])

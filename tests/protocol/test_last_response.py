@@ -6,10 +6,13 @@ import signal
 
 import pytest
 
-from conftest import Start
-from protocol.conftest import APPLICATION, connect, head, stopped, until, wait_held
-from reply import Connection
-from running import Server
+from protocol.pressure import APPLICATION, wait_held
+from support.client import Connection
+from support.peer import connect
+from support.request import head
+from support.server import Server, Start
+from support.waiting import wait_until
+from support.worker import stopped
 
 SIZE = 3_000_000
 """More than the kernel takes before the client reads."""
@@ -127,7 +130,7 @@ def test_a_client_that_goes_on_asking_while_the_server_drains(start: Start, inte
         wait_held(other)
         releasing, asking = late(server, "/release"), late(server, "/hello")
         server.signal(signal.SIGTERM)
-        until(lambda: other.get("/hello").is_last)
+        wait_until(lambda: other.get("/hello").is_last)
         client.send(head("GET", "/hello"))
         complete(releasing)
         reply = client.read_head()

@@ -2,9 +2,8 @@
 
 import pytest
 
-from conftest import Start
-from reply import Connection
-from running import Server
+from support.client import Connection
+from support.server import Server, Start
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: test\r\n"
 

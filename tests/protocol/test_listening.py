@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Start
-from reply import Connection
-from running import as_address
+from support.client import Connection
+from support.server import Start, as_address
 
 
 def has_ipv6() -> bool:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from conftest import Start
-from protocol.conftest import APPLICATION, connect, head, release, resident_bytes, until, wait_held
-from reply import Connection
+from protocol.pressure import APPLICATION, release, wait_held
+from support.client import Connection
+from support.peer import connect
+from support.request import head
+from support.server import Start
+from support.waiting import wait_until
+from support.worker import resident_bytes
 
 SIZE = 9_000_000
 COUNT = 15
@@ -69,7 +73,7 @@ def test_what_was_sent_is_released_while_the_rest_waits(start: Start, interface:
             other.get("/hello")
             return resident_bytes(server) - before < left_bytes + SLACK_BYTES
 
-        until(is_released, patience_s=3)
+        wait_until(is_released, patience_s=3)
         skip(client, left_bytes)
         assert client.get("/hello").content == b"hello"
 

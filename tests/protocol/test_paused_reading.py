@@ -6,8 +6,10 @@ import time
 
 import pytest
 
-from conftest import Start
-from protocol.conftest import APPLICATION, head, is_silent
+from protocol.pressure import APPLICATION
+from support.peer import is_silent
+from support.request import head
+from support.server import Start
 
 HEADER_TIMEOUT = ("--header-timeout-ms", "1000")
 NEXT = head("GET", "/hello")

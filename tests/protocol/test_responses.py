@@ -7,10 +7,9 @@ import time
 import pytest
 
 from bolide.errors import reason_phrase
-from conftest import APPLICATIONS, Start
-from protocol.conftest import head
-from reply import Connection
-from running import Server
+from support.client import Connection
+from support.request import head
+from support.server import APPLICATIONS, Server, Start
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from conftest import Start
-from protocol.conftest import APPLICATION, head
+from protocol.pressure import APPLICATION
+from support.request import head
+from support.server import Start
 
 COUNT = 300
 BLOCKING_MS = 5

@@ -7,10 +7,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from conftest import Start
-from protocol.conftest import APPLICATION, connect, head, is_reset
-from reply import Connection, Reply
-from running import Server
+from protocol.pressure import APPLICATION
+from support.client import Connection, Reply
+from support.peer import connect, is_reset
+from support.request import head
+from support.server import Server, Start
 
 WRITE_TIMEOUT = ("--write-timeout-ms", "1000")
 SIZE = 9_000_000

@@ -6,9 +6,9 @@ import signal
 
 import pytest
 
-from conftest import Start
-from protocol.conftest import APPLICATION, head, wait_held
-from running import Server
+from protocol.pressure import APPLICATION, wait_held
+from support.request import head
+from support.server import Server, Start
 
 POOLED = ["native", "asgi", "wsgi"]
 OPTIONS = ("--graceful-timeout-ms", "300")

@@ -7,9 +7,8 @@ import time
 
 import pytest
 
-from conftest import Start
-from protocol.conftest import APPLICATION
-from running import Server
+from protocol.pressure import APPLICATION
+from support.server import Server, Start
 
 
 def started(start: Start, *target: str, **milliseconds: int) -> Server:

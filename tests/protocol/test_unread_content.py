@@ -7,10 +7,11 @@ import time
 
 import pytest
 
-from conftest import Start
-from protocol.conftest import APPLICATION, head, release, stopped, wait_held
-from reply import Connection
-from running import Server
+from protocol.pressure import APPLICATION, release, wait_held
+from support.client import Connection
+from support.request import head
+from support.server import Server, Start
+from support.worker import stopped
 
 GRACE = ("--body-grace-ms", "500", "--linger-timeout-ms", "500")
 # A thread is called before all of the content is there only if the content is long.

@@ -9,7 +9,7 @@ import pytest
 
 from bolide.config.settings import Settings, resolve
 from bolide.server import capacity
-from conftest import Start
+from support.server import Start
 
 UNLIMITED = resource.RLIM_INFINITY
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Start
-from reply import Connection
-from running import Server
+from support.client import Connection
+from support.server import Server, Start
 
 WORKERS = 4
 BUSIEST_SHARE_MAX = 1.5

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Start
-from running import Server
+from support.server import Server, Start
+from support.worker import ticks
 
 WINDOW_S = 1.5
 SETTLE_S = 0.5
@@ -20,12 +20,6 @@ RSS_KIB_MAX = 30 * 1024
 GROWTH_KIB_MAX = 30 * 1024
 CONTENT = b"x" * (12 << 20)
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-
-
-def ticks(pid: int) -> int:
-    """Return the processor time that a process has used, in clock ticks."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
 
 
 def status(pid: int, name: str) -> int:

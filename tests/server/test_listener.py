@@ -11,8 +11,8 @@ import pytest
 from bolide.config.address import Address
 from bolide.errors import ConfigError
 from bolide.server import listener
-from conftest import Start
-from reply import Connection
+from support.client import Connection
+from support.server import Start
 
 APP = "starting/gated.py"
 GATES = ("import", "startup")

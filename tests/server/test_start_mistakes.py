@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from running import clean_environ, command
+from support.server import clean_environ, command
 
 NATIVE = """
 import sys

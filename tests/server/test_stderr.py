@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bolide.server import stderr
-from running import clean_environ
+from support.server import clean_environ
 
 COUNT = b"bolide: %d line(s) dropped: nobody read standard error\n"
 

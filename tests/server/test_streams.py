@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from reply import Connection
-from running import children, clean_environ
+from support.client import Connection
+from support.server import children, clean_environ
 
 APP = """
 import logging, os, sys

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from bolide.server import worker
-from conftest import Start
-from reply import Connection
-from running import READY, as_address, clean_environ, wait_for_end
+from support.client import Connection
+from support.server import READY, Start, as_address, clean_environ, wait_for_end
 
 HOLD_MS = 700
 """How long a request is held in flight: long enough for a signal to arrive in it."""

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from conftest import APPLICATIONS
-from guest import Guest
-from reply import Connection
-from running import Server
+from support.client import Connection
+from support.embedding import EmbeddingProgram
+from support.server import APPLICATIONS, Server
 
 WAYS = {
     "pool": ("8", ""),
@@ -40,7 +39,7 @@ def server(way: tuple[str, str]) -> Iterator[Server]:
     """Serve the plain application."""
     threads, loop = way
     if loop:
-        server: Server = Guest([threads, loop], APPLICATIONS)
+        server: Server = EmbeddingProgram([threads, loop], APPLICATIONS)
     else:
         server = Server(["wsgi_plain.py", "--port", "0", "--threads", threads], APPLICATIONS)
     server.wait_ready()

@@ -14,9 +14,9 @@ from bolide.config.settings import resolve
 from bolide.interface.wsgi import WsgiApplication
 from bolide.server.listener import Listener
 from bolide.server.service import Service
-from harmless import FIELD_LINES, REMEMBERED
-from reply import Connection
-from running import Server
+from support.client import Connection
+from support.remembered_fields import FIELD_LINES, REMEMBERED
+from support.server import Server
 
 
 def test_46_environ_is_a_real_dict(client: Connection) -> None:

@@ -6,11 +6,11 @@ from contextlib import suppress
 
 import pytest
 
-from conftest import APPLICATIONS
-from guest import Guest
+from support.embedding import EmbeddingProgram
+from support.server import APPLICATIONS
 
 
-class Unfinished(Guest):
+class Unfinished(EmbeddingProgram):
     """A program that ends while a call of its application waits."""
 
     program = ("wsgi/unfinished.py",)

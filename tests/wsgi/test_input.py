@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from reply import Connection
-from running import Server
-from seeing import wait_seen
+from support.client import Connection
+from support.server import Server
+from wsgi.observed import wait_seen
 
 LINES = b"first\nsecond\n\nlast"
 

@@ -6,10 +6,9 @@ import signal
 
 import pytest
 
-from conftest import Start
-from reply import Connection
-from running import Server
-from seeing import seen, wait_seen
+from support.client import Connection
+from support.server import Server, Start
+from wsgi.observed import seen, wait_seen
 
 
 def request(method: str, path: str) -> bytes:

@@ -15,11 +15,10 @@ from typing import BinaryIO, TypeAlias
 
 import pytest
 
-from conftest import APPLICATIONS, Start
-from guest import Guest
-from reply import Connection
-from running import Server
-from seeing import seen, wait_seen
+from support.client import Connection
+from support.embedding import EmbeddingProgram
+from support.server import APPLICATIONS, Server, Start
+from wsgi.observed import seen, wait_seen
 
 
 class Pipe:
@@ -311,7 +310,7 @@ def wait_until_refused(server: Server) -> None:
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 @pytest.mark.parametrize("threads", ["1", "8"])
 def test_a_guest_ends_with_its_loop(loop: str, threads: str) -> None:
-    guest = Guest([threads, loop], APPLICATIONS)
+    guest = EmbeddingProgram([threads, loop], APPLICATIONS)
     try:
         guest.wait_ready()
         with guest.connect() as client:

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-import racing
 from bolide.lab.report.page import render
 from bolide.lab.report.summary import gather
+from lab import sample_race
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
@@ -73,7 +73,7 @@ WIDTH_MIN = 500
 def drive(folder: Path, steps: str, *, width: int = 1200, more: str = "", scheme: int = 1) -> Any:
     """Open the page, do the steps, and return what they put into `seen`."""
     assert BROWSER
-    page = render(gather(racing.records(rounds=2)), b"{}\n")
+    page = render(gather(sample_race.records(rounds=2)), b"{}\n")
     page = page.replace("<body>", f"<body>{SEEN}{more}")
     page = page.replace("</footer>", f"</footer>{DRAWN}")
     page = page.replace("</body>", REPORT.replace("STEPS", steps) + "</body>")

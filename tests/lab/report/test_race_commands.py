@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-import racing
 from bolide.errors import ConfigError
 from bolide.lab.report.command import compare, report
 from bolide.lab.report.compare import changes
 from bolide.lab.report.summary import gather
+from lab import sample_race
 
 
 @pytest.fixture(scope="module")
@@ -20,11 +20,11 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Write three races: one, the same with a slower Bolide, and one of a single round."""
     made = tmp_path_factory.mktemp("races")
     races = {
-        "base": racing.records(),
-        "slower": racing.records(factor=0.8),
-        "single": racing.records(rounds=1),
+        "base": sample_race.records(),
+        "slower": sample_race.records(factor=0.8),
+        "single": sample_race.records(rounds=1),
     }
-    return {name: str(racing.write(made / name, found)) for name, found in races.items()}
+    return {name: str(sample_race.write(made / name, found)) for name, found in races.items()}
 
 
 def run(*arguments: str) -> Result:
@@ -75,7 +75,7 @@ def test_shares_of_the_ceiling(folders: dict[str, str]) -> None:
 
 
 def test_a_slower_machine_is_no_change_relative_to_the_ceiling() -> None:
-    one, two = gather(racing.records()), gather(racing.records())
+    one, two = gather(sample_race.records()), gather(sample_race.records())
     for result in two.results:
         for figure in result.figures.values():
             figure.__dict__["by_round"] = {n: rate / 2 for n, rate in figure.by_round.items()}
@@ -93,7 +93,7 @@ def test_mistakes_are_named(folders: dict[str, str]) -> None:
 
 
 def test_what_now_fails_is_a_step_back() -> None:
-    good, bad = gather(racing.records()), gather(racing.records())
+    good, bad = gather(sample_race.records()), gather(sample_race.records())
     figure = bad.results[1].figures["single-wrk", "bjoern"]
     figure.__dict__["valid"] = []
     (found,) = [each for each in changes(good, bad) if each.verdict == "now fails"]

@@ -13,18 +13,18 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-import racing
 from bolide.errors import ConfigError
 from bolide.lab.record.schema import Failure, Trial
 from bolide.lab.report import axis, markdown, quantity, study_tables, svg, table, writing
 from bolide.lab.report.csv_export import csv
 from bolide.lab.report.page import render
 from bolide.lab.report.summary import Race, Result, gather
+from lab import sample_race
 
 
 @pytest.fixture(scope="module")
 def race() -> Race:
-    return gather(racing.records())
+    return gather(sample_race.records())
 
 
 def result(race: Race, name: str) -> Result:
@@ -32,7 +32,9 @@ def result(race: Race, name: str) -> Result:
 
 
 def test_records_are_gathered(race: Race) -> None:
-    assert [each.study.name for each in race.results] == [each.name for each in racing.studies()]
+    assert [each.study.name for each in race.results] == [
+        each.name for each in sample_race.studies()
+    ]
     assert [each.name for each in race.absent] == ["swoole"]
     levels = result(race, "wsgi").groups
     assert len(levels) == 1 and len(levels[0].workloads) == 19
@@ -49,7 +51,7 @@ def test_records_are_gathered(race: Race) -> None:
 
 
 def test_a_round_that_was_repeated_counts_once() -> None:
-    records = racing.records(rounds=2)
+    records = sample_race.records(rounds=2)
     again = [
         msgspec.structs.replace(each, requests_per_s=7.0)
         for each in records
@@ -101,7 +103,7 @@ def test_a_failed_trial_is_never_a_number(race: Race) -> None:
 
 
 def test_a_page_of_errors_has_no_rate() -> None:
-    records = racing.records(rounds=2)
+    records = sample_race.records(rounds=2)
     for place, each in enumerate(records):
         if isinstance(each, Trial) and each.contestant == "bjoern":
             fields = {name: getattr(each, name) for name in each.__struct_fields__}
@@ -118,7 +120,7 @@ def test_a_ceiling_that_is_the_tools_is_told(verdict: str) -> None:
         msgspec.structs.replace(each, verdict=verdict)
         if isinstance(each, Trial) and each.contestant == "ceiling"
         else each
-        for each in racing.records(rounds=2)
+        for each in sample_race.records(rounds=2)
     ]
     race = gather(records)
     note = table.league(result(race, "pipelining"), "single-wrk").note
@@ -192,7 +194,7 @@ def test_latencies_stand_below_rates(race: Race) -> None:
 def test_what_was_not_run_has_no_table() -> None:
     records = [
         each
-        for each in racing.records(rounds=1)
+        for each in sample_race.records(rounds=1)
         if not (isinstance(each, Trial) and each.workload == "kept-ab")
     ]
     assert study_tables.tables(result(gather(records), "php")) == []
@@ -235,7 +237,7 @@ def test_many_levels_have_five_tables(race: Race) -> None:
 def test_a_published_figure_whose_server_fails_here_is_told() -> None:
     records = [
         each
-        for each in racing.records(rounds=1)
+        for each in sample_race.records(rounds=1)
         if not (isinstance(each, Trial) and each.contestant == "japronto")
     ]
     assert study_tables.remarks(result(gather(records), "pipelining")) == []
@@ -249,7 +251,7 @@ def test_a_published_figure_whose_server_fails_here_is_told() -> None:
         )
         if isinstance(each, Trial) and each.contestant == "japronto"
         else each
-        for each in racing.records(rounds=1)
+        for each in sample_race.records(rounds=1)
     ]
     (said,) = study_tables.remarks(result(gather(failing), "pipelining"))
     assert said == (
@@ -259,7 +261,7 @@ def test_a_published_figure_whose_server_fails_here_is_told() -> None:
 
 
 def test_each_load_has_its_own_published_figures() -> None:
-    found = result(gather(racing.records(rounds=1)), "aiohttp-uvloop")
+    found = result(gather(sample_race.records(rounds=1)), "aiohttp-uvloop")
     own = msgspec.structs.replace(
         found.study.published[0], workload="threads2-wrk", requests_per_s=99.0
     )
@@ -308,7 +310,7 @@ def test_accept_queues_that_were_full_are_told_below_the_table(race: Race) -> No
 
 
 def test_a_load_without_any_of_the_published_figures_is_told_once() -> None:
-    found = result(gather(racing.records(rounds=1)), "aiohttp-uvloop")
+    found = result(gather(sample_race.records(rounds=1)), "aiohttp-uvloop")
     for name in dict.fromkeys(each.contestant for each in found.study.published):
         figure = found.figures["threads100-wrk", name]
         failed = [
@@ -358,7 +360,7 @@ def test_the_page_refers_to_nothing_outside(race: Race) -> None:
 
 
 def test_names_are_escaped() -> None:
-    records = racing.records(rounds=1)
+    records = sample_race.records(rounds=1)
     named = [
         type(each)(
             **{
@@ -376,7 +378,7 @@ def test_names_are_escaped() -> None:
 
 
 def test_charts_are_well_formed(race: Race, tmp_path: Path) -> None:
-    writing_folder = racing.write(tmp_path / "race", racing.records())
+    writing_folder = sample_race.write(tmp_path / "race", sample_race.records())
     page, text = writing.write(writing_folder, tmp_path / "out")
     assert (page.name, text.name) == ("report.html", "report.md")
     pictures = sorted(each.name for each in (tmp_path / "out").glob("*.svg"))
@@ -414,7 +416,7 @@ def test_charts_are_well_formed(race: Race, tmp_path: Path) -> None:
 
 
 def test_colours_are_one_for_each_contestant() -> None:
-    found = svg.classes(racing.contestants())
+    found = svg.classes(sample_race.contestants())
     assert len(set(found.values())) == len(found)
     assert (found["ceiling"], found["bolide-asgi"]) == ("ce dashed", "o1")
     assert found["swoole"] == "c1 dashed"  # the twelfth of ten colours
@@ -424,7 +426,7 @@ def test_colours_are_one_for_each_contestant() -> None:
 
 
 def test_forty_contestants_are_told_apart() -> None:
-    (first, *_) = [each for each in racing.contestants() if each.name == "bjoern"]
+    (first, *_) = [each for each in sample_race.contestants() if each.name == "bjoern"]
     many = [msgspec.structs.replace(first, name=f"server-{n}") for n in range(40)]
     many += [msgspec.structs.replace(first, name=f"bolide-{n}") for n in range(3)]
     found = svg.classes(many)
@@ -487,7 +489,9 @@ def test_csv(race: Race) -> None:
 
 
 def test_nothing_measured_is_a_mistake(tmp_path: Path) -> None:
-    folder = racing.write(tmp_path, [racing.machine(), *racing.contestants(), *racing.studies()])
+    folder = sample_race.write(
+        tmp_path, [sample_race.machine(), *sample_race.contestants(), *sample_race.studies()]
+    )
     with pytest.raises(ConfigError, match=r"results.jsonl holds no trial of a study yet"):
         writing.read(folder)
     with pytest.raises(ConfigError, match="cannot read .*: No such file"):

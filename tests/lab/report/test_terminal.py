@@ -8,14 +8,14 @@ import msgspec
 import pytest
 from rich.console import Console
 
-import racing
 from bolide.lab.report.summary import Race, Result, gather
 from bolide.lab.report.terminal import of_document
+from lab import sample_race
 
 
 @pytest.fixture(scope="module")
 def race() -> Race:
-    return gather(racing.records())
+    return gather(sample_race.records())
 
 
 def result(race: Race, name: str) -> Result:

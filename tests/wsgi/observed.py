@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from running import Server
+from support.server import Server
 
 PATIENCE_S = 10
 

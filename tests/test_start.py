@@ -14,8 +14,8 @@ import pytest
 
 import bolide
 from bolide.errors import ConfigError
-from reply import Connection
-from running import READY, clean_environ
+from support.client import Connection
+from support.server import READY, clean_environ
 
 SCRIPT = """\
 import os

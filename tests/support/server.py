@@ -9,9 +9,13 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
-from reply import Connection
+from support.client import Connection
+
+APPLICATIONS = Path(__file__).parents[1] / "applications"
+"""The folder of the applications that the tests serve."""
 
 OF_THE_RUN = {"BOLIDE_REUSE", "BOLIDE_EAGER_TASKS"}
 """Let a run of the tests do without objects that are used again, or without eager tasks."""
@@ -112,6 +116,10 @@ class Server:
             self.lines.append(line)
             self._arriving.put(line)
         self._arriving.put(None)
+
+
+Start = Callable[..., Server]
+"""The fixture `start`: takes a target and options, returns a server that is ready."""
 
 
 def command(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> tuple[int, str, str]:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Start
-from running import command
+from support.server import Start, command
 
 MISTAKES = [
     (["serve", "nothing_here"], "no module named 'nothing_here' in "),
