@@ -94,6 +94,16 @@ PACKAGES = {
 `lab` starts every server, ours too, as a command.
 """
 
+LABORATORY = {
+    "plan": {"folders", "record", "tools"},
+    "record": {"folders"},
+    "report": {"record", "stats"},
+    "stats": set(),
+    "tools": set(),
+    "trial": {"folders", "plan", "record", "tools"},
+}
+"""The same for the packages of bolide.lab."""
+
 COMMAND_ONLY = {"cli", "__main__"}
 """Modules that no other imports: a server started from Python needs no command."""
 
@@ -132,11 +142,15 @@ def imported(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def parts_of_bolide(path: Path) -> set[str]:
-    """Return the modules and packages directly below bolide that a file imports."""
-    modules = {each.stem for each in (ROOT / "python/bolide").iterdir()} | {"_core"}
-    words = [name.split(".") for name in imported(path)]
-    return {each[1] for each in words if each[0] == "bolide" and each[1:2] and each[1] in modules}
+def parts_of_bolide(path: Path, package: str = "bolide") -> set[str]:
+    """Return the modules and packages directly below `package` that a file imports."""
+    above = package.split(".")
+    modules = {each.stem for each in (ROOT / "python").joinpath(*above).iterdir()} | {"_core"}
+    names = [name.split(".") for name in imported(path)]
+    below = [
+        each[len(above)] for each in names if each[: len(above)] == above and each[len(above) :]
+    ]
+    return modules.intersection(below)
 
 
 def test_files_are_short() -> None:
@@ -171,6 +185,21 @@ def test_unsafe_is_where_it_is_expected() -> None:
         if count := len(UNSAFE_WORD.findall(code)):
             found[name_of(path)] = count
     assert found == UNSAFE
+
+
+def test_documents_state_the_rules_as_they_are_checked() -> None:
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    [sizes] = re.findall(r"\*\*Size\.\*\*.*?\n\n", contributing, re.DOTALL)
+    for most in (FUNCTION_LINES_MAX, FILE_LINES_MAX, FOLDER_FILES_MAX):
+        assert re.search(rf"\b{most}\b[^.]* at most", sizes), most
+    [unsafe] = re.findall(
+        r"\n- `unsafe` .*?(?=\n- )", (ROOT / "ARCHITECTURE.md").read_text(), re.DOTALL
+    )
+    named = re.findall(r"`([\w/]+(?:\.rs|/))`", unsafe)
+    for path in UNSAFE:
+        assert any(f"/{name}" in f"/{path}" for name in named), path
+    for name in named:
+        assert any(f"/{name}" in f"/{path}" for path in UNSAFE), name
 
 
 @pytest.mark.parametrize("crate", CRATES)
@@ -213,12 +242,15 @@ def test_python_side_knows_no_protocol() -> None:
 
 
 def test_packages_of_python_depend_in_one_direction() -> None:
-    found = {path.parent.name for path in (ROOT / "python/bolide").glob("*/__init__.py")}
-    assert found == PACKAGES.keys()
-    for path in tracked(".py"):
-        parts = path.relative_to(ROOT).parts
-        if parts[:2] == ("python", "bolide") and parts[2] in PACKAGES:
-            assert parts_of_bolide(path) <= {parts[2], *PACKAGES[parts[2]]}, name_of(path)
+    for package, allowed in (("bolide", PACKAGES), ("bolide.lab", LABORATORY)):
+        folder = (ROOT / "python").joinpath(*package.split("."))
+        assert {path.parent.name for path in folder.glob("*/__init__.py")} == allowed.keys()
+        for path in tracked(".py"):
+            if (
+                path.is_relative_to(folder)
+                and (part := path.relative_to(folder).parts[0]) in allowed
+            ):
+                assert parts_of_bolide(path, package) <= {part, *allowed[part]}, name_of(path)
 
 
 def test_nothing_imports_the_command() -> None:
