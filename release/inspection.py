@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import links
+import notices
 
 NAME = re.compile(r"bolide-(?P<version>[^-]+)-(?P<python>cp3\d+)-(?P=python)-(?P<platform>.+)\.whl")
 PLATFORM = re.compile(r"(?P<kind>[a-z]+)_(?P<major>\d+)_(?P<minor>\d+)_(?P<machine>.+)")
@@ -59,7 +60,8 @@ def inspect(wheel: Path, expected: Expected) -> list[str]:
 def _wrong_files(found: set[str], core: str, info: str, expected: Expected) -> list[str]:
     of_package = {each for each in found if not each.startswith(f"{info}/")}
     wanted = {core, *expected.modules}
-    required = {f"{info}/{each}" for each in ("RECORD", "METADATA", "licenses/LICENSE")}
+    licenses = ("licenses/LICENSE", f"licenses/{notices.NAME}")
+    required = {f"{info}/{each}" for each in ("RECORD", "METADATA", *licenses)}
     return [
         *(f"missing: {each}" for each in sorted((wanted | required) - found)),
         *(f"does not belong: {each}" for each in sorted(of_package - wanted)),

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import inspection
 import links
+import notices
 
 ROOT = Path(__file__).parents[1]
 WORK = ROOT / "target" / "release-sources"
@@ -125,6 +126,7 @@ def build_sources(out: Path, repository: str, tag: str) -> Path:
             shutil.copy(ROOT / name, tree / name)
     if repository:
         links.apply(tree, repository.rstrip("/"), tag)
+    notices.apply(tree)
     maturin("sdist", "--out", str(WORK), cwd=tree)
     (archive,) = WORK.glob("*.tar.gz")
     with tarfile.open(archive) as opened:

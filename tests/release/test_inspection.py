@@ -23,6 +23,7 @@ RIGHT = {
     f"{INFO}/METADATA": b"Name: bolide\nProject-URL: Homepage, https://a.example\n\n# Bolide\n",
     f"{INFO}/RECORD": b"",
     f"{INFO}/licenses/LICENSE": b"",
+    f"{INFO}/licenses/LICENSES-OF-CRATES.txt": b"",
 }
 SHOWN: dict[str, Any] = {
     "sym_tag": "manylinux_2_17_aarch64",

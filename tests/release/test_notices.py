@@ -1,0 +1,68 @@
+"""The license texts that a wheel carries: of what is compiled into the core, and only that."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def notices() -> ModuleType:
+    """Import release/notices.py, which is not part of a package."""
+    spec = importlib.util.spec_from_file_location("notices", ROOT / "release/notices.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_is_linked_has_its_text(notices: ModuleType, tmp_path: Path) -> None:
+    for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / "crates", tmp_path / "crates")
+    notices.apply(tmp_path)
+    text = (tmp_path / notices.NAME).read_text()
+    named = re.findall(r"^([\w-]+) \S+ \(.+\)\n=+\n", text, re.MULTILINE)
+    assert {"libc", "memchr", "pyo3", "pyo3-ffi", "rustix", "serde_json"} <= set(named)
+    assert not {"proptest", "pyo3-build-config", "pyo3-macros", "serde_derive", "toml"} & set(named)
+    assert not [each for each in named if each.startswith("bolide")]
+    assert text.count("Permission is hereby granted, free of charge") == len(named)
+    project = tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]
+    assert project["license-files"] == ["LICENSE", notices.NAME]
+
+
+def package(folder: Path, license_name: str) -> dict[str, object]:
+    """Return what cargo says of a crate in a folder."""
+    return {
+        "name": "some",
+        "version": "1.0",
+        "license": license_name,
+        "manifest_path": str(folder / "Cargo.toml"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("license_name", "expected"),
+    [("MIT OR Apache-2.0", ["m"]), ("MIT/Apache-2.0", ["m"]), ("MIT AND Apache-2.0", ["a", "m"])],
+)
+def test_the_text_is_that_of_mit_where_it_is_offered(
+    notices: ModuleType, tmp_path: Path, license_name: str, expected: list[str]
+) -> None:
+    (tmp_path / "LICENSE-APACHE").write_text("a\n")
+    (tmp_path / "LICENSE-MIT").write_text("m\n")
+    lines = notices.notice(package(tmp_path, license_name)).splitlines()
+    assert lines[0] == f"some 1.0 ({license_name})"
+    assert [each for each in lines[2:] if each] == expected
+
+
+def test_a_crate_without_a_text_is_an_error(notices: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="some: no license text"):
+        notices.notice(package(tmp_path, "MIT"))
