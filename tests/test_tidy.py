@@ -113,7 +113,51 @@ COMMANDS = COMMAND_ONLY | {"command", "flags", "lazy_group"}
 SHAPELESS_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 MACHINE_PATH = re.compile(r"(?<![\w.$~}/])/(?:root|home|tmp|Users)/")
 TODO = re.compile(r"\b(?:TODO|FIXME|XXX)\b(?!.{0,3}#\d+)")
+CODE = re.compile(r"``?[^`]*``?|\"\w*\"|'\w*'|[./]\w+|\b\w+\(")
 UNSAFE_WORD = re.compile(r"\bunsafe\s*(?:\{|fn\b|impl\b|extern\b|trait\b)|#\[unsafe\(")
+
+MACHINES = (
+    r"(?:applications?|backends?|clients?|connections?|generators?|handlers?|kernels?|loops?|machines?|peers?"
+    r"|process(?:es)?|prox(?:y|ies)|reactors?|requests?|servers?|siblings?|sockets?|supervisors?|threads?|workers?)"
+)
+
+LANGUAGE = {
+    "response": re.compile(r"\banswer(?:s|ed|ing)?\b", re.I),
+    "report, show, notify": re.compile(r"\b(?:un)?told\b|\btell(?:s|ing)?\b", re.I),
+    "fix": re.compile(r"\bmend(?:s|ed|ing)?\b", re.I),
+    "is, appears": re.compile(r"\b(?:stands?(?! for\b)|stood)\b", re.I),
+    "after": re.compile(
+        r"(?<!far )\bbehind\b(?! (?:\w+ )?(?:[\w-]+ )?"
+        r"(?:one|prox(?:y|ies)|routers?|load balancers?|translation|nginx|Caddy|HAProxy)\b)",
+        re.I,
+    ),
+    "detect": re.compile(r"\b(?:find|finds|found|finding) out\b", re.I),
+    "which, that": re.compile(rf"\bwhoever\b|\b{MACHINES},? who\b", re.I),
+    "(leave it out)": re.compile(
+        r"\b(?:come what may|for the time being|since long|as ever)\b", re.I
+    ),
+}
+"""What to write: the words that do not have this meaning. Names and quoted code are not checked."""
+
+ALLOWED_WORDS: dict[str, str] = {}
+"""Path: a line that may contain such a word."""
+
+UNEDITED = (
+    "docs/load.md",
+    "docs/results/",
+    "docs/settings.md",
+    "python/bolide/_core.pyi",
+    "python/bolide/config/",
+    "python/bolide/doctor/",
+    "python/bolide/errors.py",
+    "python/bolide/interface/",
+    "python/bolide/lab/",
+    "python/bolide/load/",
+    "python/bolide/server/",
+    "python/bolide/start.py",
+    "python/bolide/web/",
+)
+"""Paths whose language has not been edited yet; each line is removed when it has."""
 
 
 def tracked(*suffixes: str) -> list[Path]:
@@ -275,6 +319,21 @@ def test_nothing_names_a_machine() -> None:
         name = name_of(path)
         if not name.startswith("tests/"):
             assert not MACHINE_PATH.search(path.read_text(errors="replace")), name
+
+
+def test_language_is_plain_technical_english() -> None:
+    found = []
+    for path in tracked(".py", ".pyi", ".rs", ".md"):
+        name = name_of(path)
+        is_checked = name.startswith(("crates/", "docs/", "python/")) or name == "README.md"
+        if not is_checked or name.startswith(UNEDITED):
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            words = CODE.sub("", line)
+            for instead, pattern in LANGUAGE.items():
+                if (match := pattern.search(words)) and ALLOWED_WORDS.get(name) != line.strip():
+                    found.append(f"{name}:{number}: {match[0]!r}: write {instead}")
+    assert not found, "\n".join(found)
 
 
 def test_todo_has_a_number() -> None:

@@ -1,4 +1,4 @@
-//! Readiness notification: epoll behind a few functions. All epoll calls of the project are in this file.
+//! Readiness notification: a few functions around epoll. All epoll calls of the project are in this file.
 //!
 //! Listeners and foreign descriptors are watched level-triggered: no event can be missed. Connections may be watched edge-triggered, which
 //! saves the kernel a second check of each; the caller must then rearm a descriptor whenever it left something unread.

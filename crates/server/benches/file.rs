@@ -34,7 +34,7 @@ impl App for Sends {
             ..Response::default()
         };
         let part = FilePart {
-            file: self.file.try_clone().expect("a descriptor is left"),
+            file: self.file.try_clone().expect("a free descriptor"),
             offset: 0,
             length: self.length,
         };
@@ -123,9 +123,9 @@ fn connect() -> (TcpStream, TcpStream) {
 
 fn content(length: u64) -> File {
     let flags = rustix::fs::MemfdFlags::CLOEXEC;
-    let mut file = File::from(rustix::fs::memfd_create("content", flags).expect("memory is left"));
+    let mut file = File::from(rustix::fs::memfd_create("content", flags).expect("free memory"));
     file.write_all(&vec![b'x'; length as usize])
-        .expect("memory is left");
+        .expect("free memory");
     file
 }
 
@@ -133,12 +133,12 @@ fn content(length: u64) -> File {
 fn ask(mut socket: &TcpStream, length: u64, requests: u64) {
     let mut buffer = vec![0; 256 << 10];
     for _ in 0..requests {
-        socket.write_all(REQUEST).expect("the server is there");
+        socket.write_all(REQUEST).expect("the server accepts");
         let mut head_bytes = None;
         let mut received = 0;
         while head_bytes.is_none_or(|head_bytes| received < head_bytes + length) {
-            let count = socket.read(&mut buffer).expect("the server is there");
-            assert!(count > 0, "the server has left");
+            let count = socket.read(&mut buffer).expect("the server accepts");
+            assert!(count > 0, "the server has closed");
             head_bytes = head_bytes.or_else(|| {
                 let end = buffer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
                 Some(end.expect("a whole head") as u64 + 4)
@@ -154,7 +154,7 @@ fn send_only(mut socket: TcpStream, file: File, length: u64) {
     let mut request = [0; 256];
     while socket.read(&mut request).is_ok_and(|count| count > 0) {
         let more = rustix::net::SendFlags::MORE;
-        rustix::net::send(&socket, head.as_bytes(), more).expect("the client is there");
+        rustix::net::send(&socket, head.as_bytes(), more).expect("the client is connected");
         let mut at = 0;
         while at < length {
             let count = (length - at) as usize;

@@ -256,9 +256,9 @@ impl Connection {
     }
 
     /// Runs the turn that it requested with [`Fate::Again`].
-    pub(crate) fn go_on<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
+    pub(crate) fn proceed<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
         self.has_turn = false;
-        self.serve(context, app, |h1, turn| h1.go_on(turn))
+        self.serve(context, app, |h1, turn| h1.proceed(turn))
     }
 
     /// Acts on a deadline that has passed.
@@ -449,10 +449,10 @@ impl Connection {
 
     /// The clock moved during a turn: waits that started in it count from its end.
     #[cold]
-    pub(crate) fn turn_took(&mut self, from_ms: u64, to_ms: u64, context: &Context) {
-        self.link.turn_took(from_ms, to_ms, context);
+    pub(crate) fn exclude_turn(&mut self, from_ms: u64, to_ms: u64, context: &Context) {
+        self.link.exclude_turn(from_ms, to_ms, context);
         match &mut self.phase {
-            Phase::H1(h1) => h1.turn_took(from_ms, to_ms),
+            Phase::H1(h1) => h1.exclude_turn(from_ms, to_ms),
             Phase::Preface { since_ms } if *since_ms >= from_ms => *since_ms = to_ms,
             _ => {}
         }

@@ -121,7 +121,7 @@ impl H1 {
         match received {
             Received::Bytes(count) => self.feed(turn, buffer.get(..*count).unwrap_or_default()),
             Received::End => {
-                self.content_was_cut(turn);
+                self.content_was_truncated(turn);
                 self.peer_ended(turn);
             }
             Received::Blocked => return Fate::Open,
@@ -158,7 +158,7 @@ impl H1 {
         let now_ms = turn.now_ms();
         turn.link.note_peer_end(now_ms);
         if self.open_exchanges().next().is_some() {
-            turn.link.doubt_peer(now_ms);
+            turn.link.watch_departure(now_ms);
         }
     }
 
@@ -195,7 +195,7 @@ impl H1 {
     }
 
     /// Continues with what waited for this turn.
-    pub(crate) fn go_on<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+    pub(crate) fn proceed<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
         if matches!(self.reading, Reading::Waiting(For::Turn)) {
             self.resume(turn);
         }
@@ -264,12 +264,12 @@ impl H1 {
 
     /// The clock moved during a turn: a wait that started in it counts from its end.
     #[cold]
-    pub(crate) fn turn_took(&mut self, from_ms: u64, to_ms: u64) {
+    pub(crate) fn exclude_turn(&mut self, from_ms: u64, to_ms: u64) {
         if self.since_ms >= from_ms {
             self.since_ms = to_ms;
         }
         if let Reading::Content(incoming) = &mut self.reading {
-            incoming.inbound.turn_took(from_ms, to_ms);
+            incoming.inbound.exclude_turn(from_ms, to_ms);
         }
     }
 

@@ -201,7 +201,7 @@ impl Link {
     }
 
     /// The peer sends no more while a handler works for it: starts to check whether the peer is still present.
-    pub(crate) fn doubt_peer(&mut self, now_ms: u64) {
+    pub(crate) fn watch_departure(&mut self, now_ms: u64) {
         if self.departure.is_none() {
             let departure = Departure::new(self.acknowledged_bytes(), now_ms);
             self.departure = Some(Box::new(departure));
@@ -426,7 +426,7 @@ impl Link {
     }
 
     /// The clock moved during a turn: a wait that started in it counts from its end.
-    pub(crate) fn turn_took(&mut self, from_ms: u64, to_ms: u64, context: &Context) {
+    pub(crate) fn exclude_turn(&mut self, from_ms: u64, to_ms: u64, context: &Context) {
         if self.moved_ms >= from_ms {
             self.moved_ms = to_ms;
         }

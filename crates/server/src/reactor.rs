@@ -341,7 +341,7 @@ impl<A: App> Worker<A> {
         context.responder.out.clear();
         let now_ms = context.clock.tick();
         if now_ms != began_ms {
-            connection.turn_took(began_ms, now_ms, context);
+            connection.exclude_turn(began_ms, now_ms, context);
         }
         let fate = if has_left_over { Fate::Reset } else { fate };
         if !matches!(fate, Fate::Open | Fate::Again) {

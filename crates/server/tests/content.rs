@@ -16,7 +16,7 @@ fn expecting(target: &str, length: usize) -> String {
 fn content_is_whole_however_it_arrives() {
     let chunked = post_chunked("/read") + "3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\nA: b\r\n\r\n";
     let known = post("/read", "abcdefg");
-    let behind = get("/behind");
+    let next = get("/next");
     for request in [known, chunked] {
         for cut in 0..request.len() {
             let mut server = Server::new();
@@ -24,7 +24,7 @@ fn content_is_whole_however_it_arrives() {
             let (first, second) = request.split_at(cut);
             client.send(first);
             server.settle();
-            client.send(&(second.to_string() + &behind));
+            client.send(&(second.to_string() + &next));
             assert_eq!(
                 server.response(&mut client).content,
                 "abcdefg",
@@ -32,7 +32,7 @@ fn content_is_whole_however_it_arrives() {
             );
             assert_eq!(
                 server.response(&mut client).content,
-                "/behind",
+                "/next",
                 "cut at {cut}"
             );
         }
@@ -140,7 +140,7 @@ fn a_handler_that_does_not_read_stops_its_peer() {
             "a pair of sockets accepts all of this little or nothing"
         );
         chunks += 1;
-        assert!(chunks < 5000, "the server goes on reading");
+        assert!(chunks < 5000, "the server keeps reading");
     }
     // The handler continues, and the peer with it.
     let id = server.exchange("/parts/slow");

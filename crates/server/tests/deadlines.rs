@@ -163,7 +163,7 @@ fn a_peer_that_keeps_receiving_is_not_given_up() {
 fn a_handler_that_takes_too_long_is_aborted_and_its_client_gets_503() {
     let mut server = server(|timeouts| timeouts.handler_timeout_ms = 50);
     let mut client = server.connect();
-    client.send(&(get("/later/1") + &get("/later/2") + &get("/behind")));
+    client.send(&(get("/later/1") + &get("/later/2") + &get("/next")));
     let response = server.response(&mut client);
     assert_eq!((response.status, response.is_last()), (503, true));
     server.expect_end(&mut client);
@@ -172,7 +172,7 @@ fn a_handler_that_takes_too_long_is_aborted_and_its_client_gets_503() {
         (server.abort_of("/later/1"), server.abort_of("/later/2")),
         (late, late)
     );
-    assert_eq!(server.abort_of("/behind"), None);
+    assert_eq!(server.abort_of("/next"), None);
     // Too late.
     server.respond(server.exchange("/later/1"), "");
     server.settle();

@@ -19,7 +19,7 @@ const HUGE_BYTES: u64 = (1 << 32) + 1;
 fn file(name: &str, content: &[u8]) -> File {
     let memory = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).expect("a file in memory");
     let mut file = File::from(memory);
-    file.write_all(content).expect("memory is left");
+    file.write_all(content).expect("free memory");
     file
 }
 
@@ -38,7 +38,7 @@ fn big(name: &str) -> FilePart {
 /// A file of zero bytes that occupies no memory.
 fn hollow(name: &str, length: u64) -> FilePart {
     let file = file(name, b"");
-    file.set_len(length).expect("a file can be so long");
+    file.set_len(length).expect("a file of this length");
     FilePart {
         file,
         offset: 0,
@@ -423,21 +423,21 @@ fn a_client_that_keeps_reading_a_file_is_not_given_up() {
 fn a_client_that_resets_in_the_middle_closes_the_file() {
     let mut server = Server::new();
     let mut client = server.connect_by_tcp();
-    client.send(&(get("/push") + &get("/push/behind")));
+    client.send(&(get("/push") + &get("/push/next")));
     server.settle();
-    for (target, name) in [("/push", "middle"), ("/push/behind", "behind")] {
+    for (target, name) in [("/push", "middle"), ("/push/next", "next")] {
         let id = server.exchange(target);
         server.post(id, head(Some(BIG_BYTES)));
         server.post(id, Command::WriteFile(big(name)));
     }
     drain(&mut server, &mut client, 1 << 20);
-    assert!(is_open("middle") && is_open("behind"));
+    assert!(is_open("middle") && is_open("next"));
     client.reset();
     server.pass_until(|server| server.is_empty());
-    assert!(!is_open("middle") && !is_open("behind"));
+    assert!(!is_open("middle") && !is_open("next"));
     let gone = Some(Abort::Disconnected);
     assert_eq!(server.abort_of("/push"), gone);
-    assert_eq!(server.abort_of("/push/behind"), gone);
+    assert_eq!(server.abort_of("/push/next"), gone);
 }
 
 #[test]

@@ -203,7 +203,7 @@ fn a_response_to_a_client_that_has_gone_affects_no_other() {
 
 #[test]
 fn the_responses_before_it_on_its_connection_do_not_wait_for_the_call() {
-    for behind in [
+    for next in [
         get("/slow"),
         post("/slow", "content"),
         post_chunked("/slow"),
@@ -211,7 +211,7 @@ fn the_responses_before_it_on_its_connection_do_not_wait_for_the_call() {
     ] {
         let mut server = Server::new();
         let client = server.connect_with_witness();
-        client.send(&(get("/fast") + &behind));
+        client.send(&(get("/fast") + &next));
         server.pass();
         assert_has_response(&server, "/fast");
     }

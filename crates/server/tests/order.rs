@@ -64,11 +64,11 @@ fn responses_are_sent_in_the_order_of_the_requests() {
 fn an_unsafe_request_waits_for_the_responses_before_it() {
     let mut server = Server::new();
     let mut client = server.connect();
-    client.send(&(get("/later") + &post("/read", "x") + &get("/behind")));
+    client.send(&(get("/later") + &post("/read", "x") + &get("/next")));
     server.settle();
     assert_eq!(server.targets(), ["/later"]);
     server.respond(server.exchange("/later"), "first");
-    for content in ["first", "x", "/behind"] {
+    for content in ["first", "x", "/next"] {
         assert_eq!(server.response(&mut client).content, content);
     }
 }
@@ -77,12 +77,12 @@ fn an_unsafe_request_waits_for_the_responses_before_it() {
 fn nothing_is_started_after_a_pending_unsafe_request() {
     let mut server = Server::new();
     let mut client = server.connect();
-    client.send(&(post("/later", "x") + &get("/behind")));
+    client.send(&(post("/later", "x") + &get("/next")));
     server.settle();
     assert_eq!(server.targets(), ["/later"]);
     server.respond(server.exchange("/later"), "posted");
     assert_eq!(server.response(&mut client).content, "posted");
-    assert_eq!(server.response(&mut client).content, "/behind");
+    assert_eq!(server.response(&mut client).content, "/next");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn concurrent_pipelined_requests_are_bounded_and_then_reading_pauses() {
     let mut sent = 0;
     while client.send_some(more.as_bytes()) > 0 {
         sent += 1;
-        assert!(sent < 1000, "the server goes on reading");
+        assert!(sent < 1000, "the server keeps reading");
         server.settle();
     }
     for number in 0..10 {
@@ -274,9 +274,9 @@ fn a_handler_is_notified_that_its_client_ended_its_side() {
     server.settle();
     // It may still read.
     assert!(server.worker.app.half_closed.is_empty());
-    let told = [server.exchange("/later"), server.exchange("/push")];
-    server.pass_until(|server| server.worker.app.half_closed.len() == told.len());
-    assert_eq!(server.worker.app.half_closed, told);
+    let notified = [server.exchange("/later"), server.exchange("/push")];
+    server.pass_until(|server| server.worker.app.half_closed.len() == notified.len());
+    assert_eq!(server.worker.app.half_closed, notified);
     assert_eq!(server.abort_of("/later"), None);
 }
 

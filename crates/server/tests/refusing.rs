@@ -180,7 +180,7 @@ fn draining_closes_idle_connections_and_finishes_the_others() {
     let mut idle = server.connect();
     server.ask(&mut idle, &get("/"));
     let mut busy = server.connect();
-    busy.send(&(get("/later") + &get("/behind")));
+    busy.send(&(get("/later") + &get("/next")));
     let mut partial = server.connect();
     partial.send("GET /partial HTTP");
     server.settle();
@@ -188,7 +188,7 @@ fn draining_closes_idle_connections_and_finishes_the_others() {
     server.expect_end(&mut idle);
     server.respond(server.exchange("/later"), "");
     assert_eq!(server.response(&mut busy).status, 200);
-    assert_eq!(server.response(&mut busy).content, "/behind");
+    assert_eq!(server.response(&mut busy).content, "/next");
     server.expect_end(&mut busy);
     partial.send("/1.1\r\nHost: test\r\n\r\n");
     let response = server.response(&mut partial);

@@ -330,7 +330,7 @@ impl AsgiCall {
         let py = message.py();
         let message = Message::read(message)?;
         if self.is_gone(py, matches!(message, Message::Start(_))) {
-            return self.to_nobody(py, message.goes_on());
+            return self.to_nobody(py, message.continues());
         }
         let taken = match message {
             Message::Start(start) => self.start(py, &start).map(|()| None),
@@ -362,9 +362,9 @@ impl AsgiCall {
     fn to_nobody<'py>(
         &self,
         py: Python<'py>,
-        goes_on: bool,
+        continues: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        if !goes_on {
+        if !continues {
             return Ok(None);
         }
         match self.exchanges.may_go_on(self.id(py)?) {
@@ -510,7 +510,7 @@ impl State {
         let before = self.progress;
         match before {
             Progress::Nothing => Err(PyRuntimeError::new_err(
-                "send(): content came before http.response.start",
+                "send(): content was sent before http.response.start",
             )),
             Progress::Trailing | Progress::Complete => {
                 Err(PyRuntimeError::new_err("send(): the response is complete"))

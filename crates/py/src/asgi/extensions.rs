@@ -102,7 +102,7 @@ impl AsgiCall {
         }
         if self.progress(py)? != Progress::Nothing {
             return Err(PyRuntimeError::new_err(
-                "send(): http.response.early_hint came after http.response.start",
+                "send(): http.response.early_hint was sent after http.response.start",
             ));
         }
         // The final response has to go through the mailbox too, to be sent after this interim response.
@@ -137,7 +137,7 @@ impl AsgiCall {
         let py = message.py();
         if self.progress(py)? != Progress::Trailing {
             return Err(PyRuntimeError::new_err(
-                "send(): http.response.trailers comes after the content, and must be announced in http.response.start",
+                "send(): http.response.trailers follows the content, and must be announced in http.response.start",
             ));
         }
         let mut lines = Vec::new();

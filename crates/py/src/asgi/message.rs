@@ -192,7 +192,7 @@ impl<'py> Message<'py> {
 
 impl Message<'_> {
     /// Whether it is content of which more is announced.
-    pub(crate) fn goes_on(&self) -> bool {
+    pub(crate) fn continues(&self) -> bool {
         match self {
             Message::Body { more, .. } => *more,
             Message::Extension(kind, _) => matches!(kind, Extension::ZeroCopySend),

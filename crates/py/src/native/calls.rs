@@ -260,7 +260,7 @@ impl Calls {
     ) -> Outcome {
         let handler = self.handler_of(py, subject);
         let task = self.runner.suspended(py, coroutine, future, handler);
-        self.goes_on(py, subject, task, responder)
+        self.continues(py, subject, task, responder)
     }
 
     /// Leaves a coroutine to a task of its own.
@@ -274,7 +274,7 @@ impl Calls {
     ) -> Outcome {
         let handler = self.handler_of(py, subject);
         let task = self.runner.begin_task(py, coroutine, handler);
-        self.goes_on(py, subject, task, responder)
+        self.continues(py, subject, task, responder)
     }
 
     fn handler_of(&self, py: Python<'_>, subject: Subject<'_>) -> Box<SuspendedHandler> {
@@ -288,7 +288,7 @@ impl Calls {
     }
 
     /// The handler continues in a task, or has already ended in one, or could not get one.
-    fn goes_on(
+    fn continues(
         &self,
         py: Python<'_>,
         subject: Subject<'_>,

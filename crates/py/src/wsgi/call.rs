@@ -116,7 +116,7 @@ impl State {
         true
     }
 
-    /// Writes a block of a response that was begun, as far as it is within the announced length.
+    /// Writes a block of a response that was started, as far as it is within the announced length.
     pub(super) fn push(&mut self, responder: &mut Responder, block: &[u8]) {
         let within = self.within_length(block.len());
         responder.push_part(block.get(..within).unwrap_or(block));

@@ -123,7 +123,7 @@ impl Inbound {
     }
 
     /// See [`Pace::skip`].
-    pub(crate) fn turn_took(&mut self, from_ms: u64, to_ms: u64) {
+    pub(crate) fn exclude_turn(&mut self, from_ms: u64, to_ms: u64) {
         self.pace.skip(from_ms, to_ms);
     }
 
@@ -229,7 +229,7 @@ impl Inbound {
     }
 
     /// Counts content that goes to its handler without being held.
-    pub(crate) fn pass_by(&mut self, bytes: usize, is_complete: bool, context: &Context) {
+    pub(crate) fn count_passed(&mut self, bytes: usize, is_complete: bool, context: &Context) {
         self.count(bytes, context);
         self.is_complete = is_complete;
     }

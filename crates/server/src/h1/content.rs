@@ -76,13 +76,13 @@ impl Incoming {
         let Ok(Decoded::Content(part)) = self.decoder.decode(input) else {
             return None;
         };
-        self.pass_by(part.len(), context);
+        self.count_passed(part.len(), context);
         Some(part)
     }
 
-    fn pass_by(&mut self, bytes: usize, context: &Context) {
+    fn count_passed(&mut self, bytes: usize, context: &Context) {
         let is_complete = self.decoder.remaining() == Some(0);
-        self.inbound.pass_by(bytes, is_complete, context);
+        self.inbound.count_passed(bytes, is_complete, context);
     }
 
     pub(super) fn takes_more(&self, context: &Context) -> bool {
@@ -145,7 +145,7 @@ impl H1 {
     pub(crate) fn filled<A: App>(&mut self, turn: &mut Turn<'_, A>, bytes: usize) {
         if let Reading::Content(incoming) = &mut self.reading {
             incoming.decoder.skip(bytes as u64);
-            incoming.pass_by(bytes, turn.context);
+            incoming.count_passed(bytes, turn.context);
             self.hand_over(turn, Part::InRoom(bytes));
         }
     }
@@ -213,12 +213,12 @@ impl H1 {
             // Its request already has a response.
             _ => return self.stop_reading(Ending::Unread),
         };
-        cut_reader(reader, turn, status, reason);
+        truncate_reader(reader, turn, status, reason);
         self.stop_reading(Ending::Unread);
     }
 
     /// The peer ended its side inside a content: the handler is notified, and what is owed is still sent.
-    pub(super) fn content_was_cut<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+    pub(super) fn content_was_truncated<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         let Reading::Content(incoming) = &self.reading else {
             return;
         };
@@ -320,7 +320,7 @@ impl H1 {
 }
 
 /// Ends the exchange whose content cannot be read, with a response if it has none.
-fn cut_reader<A: App>(reader: &mut Queued, turn: &mut Turn<'_, A>, status: u16, reason: &str) {
+fn truncate_reader<A: App>(reader: &mut Queued, turn: &mut Turn<'_, A>, status: u16, reason: &str) {
     match reader.exchange.progress {
         Progress::Waiting => {
             turn.app.abort(reader.exchange.id, Abort::Refused);

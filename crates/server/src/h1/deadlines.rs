@@ -161,7 +161,7 @@ impl H1 {
                 let refused = Refused::Unread { is_head };
                 self.refuse(turn, refused, 408, "The header section took too long.");
             }
-            Late::Content => self.refuse_content(turn, 408, "The content came too slowly."),
+            Late::Content => self.refuse_content(turn, 408, "The content arrived too slowly."),
             Late::Handler => self.end_late_handlers(turn),
             Late::Part => return self.abandon(turn, Abort::Disconnected),
             Late::Departure => self.check_departure(turn),

@@ -66,7 +66,7 @@ impl H1 {
                     if !self.head(turn, &mut rest) {
                         break;
                     }
-                    self.stop_for_others(turn, rest);
+                    self.yield_turn(turn, rest);
                 }
                 Reading::Content(_) => {
                     if !self.content(turn, &mut rest) {
@@ -93,7 +93,7 @@ impl H1 {
     /// After a request: leaves the rest to another turn if the connection has used its share of this one, or sends if there is much to
     /// send.
     #[inline]
-    fn stop_for_others<A: App>(&mut self, turn: &mut Turn<'_, A>, rest: &[u8]) {
+    fn yield_turn<A: App>(&mut self, turn: &mut Turn<'_, A>, rest: &[u8]) {
         let context = &mut *turn.context;
         let is_used = context.share.is_used_by_request(&mut context.clock);
         let is_much = context.responder.out.len() as u64 >= context.limits.send_buffer_bytes_max;
@@ -102,7 +102,7 @@ impl H1 {
         }
     }
 
-    /// As [`H1::stop_for_others`], when a content may have ended and its request has been called.
+    /// As [`H1::yield_turn`], when a content may have ended and its request has been called.
     #[inline(never)]
     fn stop_after_content<A: App>(&mut self, turn: &mut Turn<'_, A>, rest: &[u8]) {
         if self.waits_for_request() {
@@ -396,7 +396,7 @@ impl H1 {
             if turn.link.is_half_closed() && !queued.exchange.is_ended() {
                 match turn.link.seems_gone() {
                     true => turn.app.peer_ended(queued.exchange.id),
-                    false => turn.link.doubt_peer(turn.context.clock.now_ms()),
+                    false => turn.link.watch_departure(turn.context.clock.now_ms()),
                 }
             }
             self.queue.push_back(queued);

@@ -113,7 +113,7 @@ impl H1 {
                 }
                 continue;
             }
-            match self.go_on_with_input(turn) {
+            match self.proceed_with_input(turn) {
                 Step::Again => {}
                 Step::Over(fate) => return fate,
             }
@@ -175,7 +175,7 @@ impl H1 {
     }
 
     /// Starts requests that waited for responses to be sent.
-    fn go_on_with_input<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Step {
+    fn proceed_with_input<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Step {
         let unused = self.input.len();
         match &self.reading {
             Reading::Waiting(For::Turn) => return Step::Over(Fate::Again),

@@ -125,7 +125,7 @@ impl<A: App> Worker<A> {
             let next = self.turns.pop_front();
             if let Some(key) = next.and_then(|id| self.find(id)) {
                 self.with_connection(key, |connection, context, app, _| {
-                    connection.go_on(context, app)
+                    connection.proceed(context, app)
                 });
             }
             self.send_before_next();

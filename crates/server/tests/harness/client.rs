@@ -186,7 +186,10 @@ fn content(
         let length: usize = length.parse().expect("a length");
         return Some((rest.get(..length)?.to_vec(), length));
     }
-    assert!(response.is_last(), "no length on a connection that goes on");
+    assert!(
+        response.is_last(),
+        "no length on a connection that stays open"
+    );
     has_ended.then(|| (rest.to_vec(), rest.len()))
 }
 

@@ -140,7 +140,7 @@ impl<'a> ModelApp<'a> {
         let mut segments = target.trim_start_matches('/').split('/');
         let mut next = || segments.next().and_then(|it| it.parse::<usize>().ok());
         let (Some(conversation), Some(number)) = (next(), next()) else {
-            self.violate(|| format!("{target} was called, which nobody requested"));
+            self.violate(|| format!("{target} was called, which was not requested"));
             return None;
         };
         let of_conversation = |it: &&Exchange| it.conversation == conversation;

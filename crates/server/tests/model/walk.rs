@@ -58,8 +58,8 @@ pub(crate) fn walk(
         };
         let taken = place.take(rest);
         match taken.map_err(|text| format!("/{conversation}/{number}: {text}"))? {
-            Taken::Complete(behind, closes) => {
-                rest = behind;
+            Taken::Complete(following, closes) => {
+                rest = following;
                 walk.served += 1;
                 walk.closes = closes;
             }
@@ -106,8 +106,8 @@ impl<'a> Place<'a, '_> {
         };
         let mut rest = received;
         for interim in &exchange.interim {
-            if let Some(behind) = rest.strip_prefix(interim.bytes.as_slice()) {
-                rest = behind;
+            if let Some(following) = rest.strip_prefix(interim.bytes.as_slice()) {
+                rest = following;
             } else if interim.bytes.starts_with(rest) {
                 return Ok(Taken::Partial(0));
             } else if interim.must_arrive && exchange.sent_head().is_some() {
@@ -144,7 +144,7 @@ impl<'a> Place<'a, '_> {
 
     /// A response of the server that ends the connection.
     fn refusal<'b>(&self, rest: &'b [u8], statuses: &[u16]) -> Taking<'b> {
-        let Some((head, behind)) = split_head(rest) else {
+        let Some((head, following)) = split_head(rest) else {
             return Ok(Taken::Partial(0));
         };
         let text = String::from_utf8_lossy(head);
@@ -168,10 +168,10 @@ impl<'a> Place<'a, '_> {
         if (status == 503) != field("Retry-After").is_some() {
             return Err("Retry-After belongs to 503".into());
         }
-        self.refusal_content(behind, length)
+        self.refusal_content(following, length)
     }
 
-    fn refusal_content<'b>(&self, behind: &'b [u8], length: usize) -> Taking<'b> {
+    fn refusal_content<'b>(&self, following: &'b [u8], length: usize) -> Taking<'b> {
         let start = self.mark().start;
         // A connection over the limit is refused whatever it requests.
         let is_head = self.request().method == Method::Head && !self.facts().is_surplus;
@@ -179,43 +179,43 @@ impl<'a> Place<'a, '_> {
             .facts()
             .took_ms(start + 1, start + "HEAD ".len(), u64::MAX);
         if is_head && named_ms < HEADER_TIMEOUT_MS {
-            return match behind.is_empty() {
-                true => Ok(Taken::Complete(behind, true)),
+            return match following.is_empty() {
+                true => Ok(Taken::Complete(following, true)),
                 false => Err("a refusal of HEAD has content".into()),
             };
         }
-        match behind.get(..length) {
+        match following.get(..length) {
             Some(content) if content.ends_with(b"\n") => {
-                Ok(Taken::Complete(&behind[length..], true))
+                Ok(Taken::Complete(&following[length..], true))
             }
             Some(_) => Err("a refusal has strange content".into()),
-            None if is_head && behind.is_empty() => Ok(Taken::Complete(behind, true)),
-            None => Ok(Taken::Partial(behind.len())),
+            None if is_head && following.is_empty() => Ok(Taken::Complete(following, true)),
+            None => Ok(Taken::Partial(following.len())),
         }
     }
 
     /// The application's response.
     fn response<'b>(&self, exchange: &Exchange, head: &Head, rest: &'b [u8]) -> Taking<'b> {
-        let Some((text, behind)) = split_head(rest) else {
+        let Some((text, following)) = split_head(rest) else {
             return Ok(Taken::Partial(0));
         };
         let closes = self.check_head(head, text)?;
         let request = self.request();
         if head.form == Form::Failure {
-            return failure_content(request, behind, text, closes);
+            return failure_content(request, following, text, closes);
         }
         if head.has_no_content(request) {
-            return Ok(Taken::Complete(behind, closes));
+            return Ok(Taken::Complete(following, closes));
         }
         let written = exchange.written;
         let content = render::response_content(self.conversation, self.number, written);
         let is_complete = exchange.is_complete();
         let taken = match head.form {
-            Form::Whole(length) | Form::Stream(Some(length)) => known(content, length, behind)?,
+            Form::Whole(length) | Form::Stream(Some(length)) => known(content, length, following)?,
             Form::Stream(None) if request.persistence.is_old() => {
-                until_end(content, behind, is_complete, self.facts())?
+                until_end(content, following, is_complete, self.facts())?
             }
-            _ => chunked(content, behind, exchange)?,
+            _ => chunked(content, following, exchange)?,
         };
         Ok(match taken {
             Taken::Complete(rest, _) => Taken::Complete(rest, closes),
@@ -288,7 +288,7 @@ impl<'a> Place<'a, '_> {
 /// The server's own content for a handler that failed.
 fn failure_content<'b>(
     request: &Request,
-    behind: &'b [u8],
+    following: &'b [u8],
     text: &[u8],
     closes: bool,
 ) -> Taking<'b> {
@@ -300,11 +300,11 @@ fn failure_content<'b>(
         return Err("a failure has no length".into());
     };
     if request.method == Method::Head {
-        return Ok(Taken::Complete(behind, closes));
+        return Ok(Taken::Complete(following, closes));
     }
-    Ok(match behind.get(length..) {
+    Ok(match following.get(length..) {
         Some(rest) => Taken::Complete(rest, closes),
-        None => Taken::Partial(behind.len()),
+        None => Taken::Partial(following.len()),
     })
 }
 
@@ -345,7 +345,7 @@ fn known<'b>(content: &[u8], length: usize, rest: &'b [u8]) -> Taking<'b> {
         ));
     }
     Ok(match rest.get(length..) {
-        Some(behind) => Taken::Complete(behind, false),
+        Some(following) => Taken::Complete(following, false),
         None => Taken::Partial(taken),
     })
 }
@@ -398,10 +398,10 @@ fn chunked<'b>(content: &[u8], received: &'b [u8], exchange: &Exchange) -> Takin
         if rest.len() < 2 {
             return Ok(Taken::Partial(bytes));
         }
-        let Some(behind) = rest.strip_prefix(b"\r\n") else {
+        let Some(following) = rest.strip_prefix(b"\r\n") else {
             return Err("CRLF is missing after a chunk".into());
         };
-        rest = behind;
+        rest = following;
         if size == 0 {
             return match exchange.is_complete() && bytes == content.len() {
                 true => Ok(Taken::Complete(rest, false)),

@@ -185,7 +185,7 @@ impl LoadThread {
         for index in 0..self.unopened {
             let waits = |it: &Connection| it.stage == Stage::Open && it.outstanding == 0;
             if self.connections.get(index).is_some_and(waits) {
-                self.go_on(index);
+                self.proceed(index);
             }
         }
     }
@@ -290,7 +290,7 @@ impl LoadThread {
                 self.fail(index, ErrorClass::Timeout)
             }
             Stage::Open if oldest_ns.is_some_and(is_late) => self.fail(index, ErrorClass::Timeout),
-            Stage::Open if oldest_ns.is_none() && !is_open_loop => self.go_on(index),
+            Stage::Open if oldest_ns.is_none() && !is_open_loop => self.proceed(index),
             _ => {}
         }
     }

@@ -164,7 +164,7 @@ impl LoadThread {
                 Step::Malformed => return self.fail(index, ErrorClass::Malformed),
             }
         }
-        self.go_on(index);
+        self.proceed(index);
     }
 
     /// Records verdicts about a connection's oldest requests.
@@ -238,7 +238,7 @@ impl LoadThread {
 
     /// Continues after responses: with the next batch, with the end of the connection, or by waiting.
     #[inline]
-    pub(super) fn go_on(&mut self, index: usize) {
+    pub(super) fn proceed(&mut self, index: usize) {
         let Some(connection) = self.connections.get(index) else {
             return;
         };
