@@ -46,13 +46,16 @@ def steps(path: Path) -> Iterator[File | Command]:
         AssertionError: A block has no end, or a console block starts with output.
     """
     lines = iter(path.read_text().splitlines())
+    before = ""
     for line in lines:
         match = FENCE.match(line)
         if match is None:
             assert not line.startswith("```"), f"{path.name}: cannot read {line}"
+            before = line or before
             continue
         block = _block(path, lines)
         if match[2]:
+            assert f"`{match[2]}`" in before, f"{path.name}: only the site shows {match[2]}"
             yield File(match[2], "".join(f"{each}\n" for each in block))
         elif match[1] == "console":
             yield from _commands(path, block)
