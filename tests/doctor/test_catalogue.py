@@ -87,7 +87,7 @@ def test_defaults_follow_the_kernel() -> None:
 def test_recycling_is_gone_since_4_12(machine: Machine) -> None:
     row = machine.row("net.ipv4.tcp_tw_recycle")
     assert (row.verdict, row.value) == (Verdict.GONE, None)
-    assert row.why == "Linux 4.12 has removed it; setting it only fails."
+    assert row.why == "Linux 4.12 removed it; setting it fails."
 
 
 def test_recycling_bites_where_it_is_on(machine: Machine) -> None:
@@ -103,7 +103,7 @@ def test_setting_of_a_later_kernel_is_not_there_yet(machine: Machine) -> None:
     machine.set("kernel.osrelease", "6.1.0-18-amd64")
     machine.unset("net.ipv4.tcp_tw_reuse_delay")
     row = machine.row("net.ipv4.tcp_tw_reuse_delay")
-    assert (row.verdict, row.why) == (Verdict.GONE, "Not there before Linux 6.14.")
+    assert (row.verdict, row.why) == (Verdict.GONE, "It does not exist before Linux 6.14.")
 
 
 def test_kernel_without_a_version_is_not_guessed(machine: Machine) -> None:
@@ -124,24 +124,24 @@ def test_unreadable_value_is_unknown_with_the_reason(machine: Machine) -> None:
     machine.set("net.core.somaxconn", "many")
     row = machine.row("net.core.somaxconn")
     assert (row.verdict, row.value) == (Verdict.UNKNOWN, "many")
-    assert row.why == "net.core.somaxconn holds 'many', which is no number."
+    assert row.why == "net.core.somaxconn holds 'many', which is not a number."
 
 
 def test_no_connection_tracking_is_no_lack(machine: Machine) -> None:
     row = machine.row("net.netfilter.nf_conntrack_max")
     assert (row.verdict, row.why) == (
         Verdict.FINE,
-        "Not there: no connection is tracked here.",
+        "It does not exist: no connection is tracked here.",
     )
 
 
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("kernel.msgmnb", "4203520", "It does nothing for an HTTP server."),
-        ("net.unix.max_dgram_qlen", "100", "It does nothing for an HTTP server."),
-        ("net.ipv4.route.max_size", "5242880", "It does nothing for an HTTP server."),
-        ("net.ipv4.tcp_low_latency", "1", "Without effect since Linux 4.14."),
+        ("kernel.msgmnb", "4203520", "It has no effect on an HTTP server."),
+        ("net.unix.max_dgram_qlen", "100", "It has no effect on an HTTP server."),
+        ("net.ipv4.route.max_size", "5242880", "It has no effect on an HTTP server."),
+        ("net.ipv4.tcp_low_latency", "1", "It has had no effect since Linux 4.14."),
     ],
 )
 def test_what_does_nothing_is_fine_whatever_it_says(
@@ -149,11 +149,11 @@ def test_what_does_nothing_is_fine_whatever_it_says(
 ) -> None:
     machine.set(name, value)
     row = machine.row(name)
-    assert (row.verdict, row.value, row.why, row.mend) == (Verdict.FINE, value, why, "")
+    assert (row.verdict, row.value, row.why, row.fix) == (Verdict.FINE, value, why, "")
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "mend"),
+    ("name", "value", "fix"),
     [
         ("net.core.rmem_default", "8388608", "sysctl -w net.core.rmem_default=212992"),
         ("net.ipv4.tcp_keepalive_time", "600", "sysctl -w net.ipv4.tcp_keepalive_time=7200"),
@@ -161,10 +161,10 @@ def test_what_does_nothing_is_fine_whatever_it_says(
     ],
 )
 def test_what_old_guides_change_for_nothing_is_said(
-    machine: Machine, name: str, value: str, mend: str
+    machine: Machine, name: str, value: str, fix: str
 ) -> None:
     assert machine.row(name).verdict is Verdict.FINE
     machine.set(name, value)
     row = machine.row(name)
-    assert (row.verdict, row.mend) == (Verdict.ADVICE, mend)
+    assert (row.verdict, row.fix) == (Verdict.ADVICE, fix)
     assert row.why == f"Changed from its default, {row.default}."

@@ -12,7 +12,7 @@ MANY = Load(connections=10_000)
 
 
 @pytest.mark.parametrize(
-    ("soft", "hard", "verdicts", "mend"),
+    ("soft", "hard", "verdicts", "fix"),
     [
         (10_200, 10_200, (FINE, FINE), ""),
         ("unlimited", "unlimited", (FINE, FINE), ""),
@@ -26,13 +26,13 @@ def test_descriptors(
     soft: int | str,
     hard: int | str,
     verdicts: tuple[Verdict, Verdict],
-    mend: str,
+    fix: str,
 ) -> None:
     machine.limits(soft, hard)
     rows = [machine.row(f"descriptors ({which})", MANY) for which in ("soft", "hard")]
     assert tuple(row.verdict for row in rows) == verdicts
     assert [row.value for row in rows] == [str(soft), str(hard)]
-    assert rows[0].mend == mend
+    assert rows[0].fix == fix
 
 
 def test_limits_that_cannot_be_read_are_unknown(machine: Machine) -> None:
@@ -56,12 +56,12 @@ def test_frequency_and_governor(machine: Machine) -> None:
     assert (row.verdict, row.value) == (FINE, "performance; 3.0 to 3.5 of 4.0 GHz")
     machine.write(f"{CPU_FOLDER}/cpu1/cpufreq/scaling_governor", "powersave\n")
     row = machine.row("processor frequency")
-    assert (row.verdict, row.mend) == (ADVICE, "cpupower frequency-set -g performance")
+    assert (row.verdict, row.fix) == (ADVICE, "cpupower frequency-set -g performance")
     for number in range(2):
         machine.remove(f"{CPU_FOLDER}/cpu{number}/cpufreq/scaling_governor")
     row = machine.row("processor frequency")
     assert (row.verdict, row.value) == (UNKNOWN, None)
-    assert row.why == "no cpufreq in sysfs; a guest's frequency is its host's affair."
+    assert row.why == "no cpufreq in sysfs; a guest's frequency is set by its host."
 
 
 def test_steal_of_the_sample_only(machine: Machine) -> None:
@@ -78,7 +78,7 @@ def test_steal_of_the_sample_only(machine: Machine) -> None:
     row = named(machine.examine(wait=lambda: None), "steal")
     assert (row.verdict, row.why) == (
         UNKNOWN,
-        "no processor time has passed in the sample.",
+        "no processor time passed during the sample.",
     )
 
 
@@ -173,7 +173,7 @@ def test_no_control_groups_are_unknown(machine: Machine) -> None:
     row = machine.row("memory")
     assert (row.verdict, row.value) == (UNKNOWN, None)
     machine.write("proc/self/mounts", "proc /proc proc rw 0 0\n")
-    assert machine.row("memory").why.startswith("no file system of the control groups is mounted")
+    assert machine.row("memory").why.startswith("no control group file system is mounted")
 
 
 @pytest.mark.parametrize(

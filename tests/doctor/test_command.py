@@ -37,7 +37,7 @@ def test_what_bites_and_a_count_of_the_others(machine: Machine) -> None:
     assert (code, errors) == (0, "")
     lines = out.splitlines()
     assert lines[0] == (
-        "Linux 6.18.44-arch1, judged for 10,000 connections, 2,000 new ones a second, role any"
+        "Linux 6.18.44-arch1, judged for 10,000 connections, 2,000 new ones per second, role any"
     )
     assert lines[2].split() == ["verdict", "what", "value", "default"]
     names = [line.split()[1] for line in lines if line.startswith("bites")]
@@ -70,7 +70,7 @@ def test_json_shape(machine: Machine) -> None:
     assert (code, errors) == (0, "")
     found = json.loads(out)
     assert found.keys() == {"schema", "kernel", "load", "counts", "findings"}
-    assert (found["schema"], found["kernel"]) == (1, "6.18.44-arch1")
+    assert (found["schema"], found["kernel"]) == (2, "6.18.44-arch1")
     assert found["load"] == {
         "connections": 10000,
         "new_per_second": 2000,
@@ -79,14 +79,14 @@ def test_json_shape(machine: Machine) -> None:
         "port": None,
     }
     assert sum(found["counts"].values()) == len(found["findings"])
-    keys = {"name", "group", "value", "verdict", "why", "default", "does", "advice", "mend"}
+    keys = {"name", "group", "value", "verdict", "why", "default", "does", "advice", "fix"}
     assert all(each.keys() == keys for each in found["findings"])
     by_name = {each["name"]: each for each in found["findings"]}
     assert by_name["net.ipv4.tcp_tw_recycle"]["value"] is None
     somaxconn = by_name["net.core.somaxconn"]
     assert (somaxconn["value"], somaxconn["default"]) == ("4096", "4096")
     assert (somaxconn["verdict"], somaxconn["group"]) == ("bites", "kernel setting")
-    assert somaxconn["mend"].startswith("sysctl -w net.core.somaxconn=16384")
+    assert somaxconn["fix"].startswith("sysctl -w net.core.somaxconn=16384")
 
 
 def test_colours_only_where_they_are_asked_for(machine: Machine) -> None:

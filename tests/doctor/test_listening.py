@@ -61,13 +61,13 @@ def test_short_backlog_bites(machine: Machine) -> None:
     short = Listening("127.0.0.1:8000", 0, 128, 77)
     row = named(machine.examine(load, listening=(short,)), "listener 127.0.0.1:8000")
     assert (row.verdict, row.value) == (Verdict.BITES, "0 of 128 wait")
-    assert row.mend == "start the server with --backlog 8192, and somaxconn as high"
+    assert row.fix == "start the server with --backlog 8192, and raise somaxconn to it"
     enough = Listening("127.0.0.1:8000", 5000, 5000, 77)  # the kernel lets one more in
     row = named(machine.examine(load, listening=(enough,)), "listener 127.0.0.1:8000")
     assert row.verdict is Verdict.FINE
     full = Listening("127.0.0.1:8000", 5001, 5000, 77)
     row = named(machine.examine(load, listening=(full,)), "listener 127.0.0.1:8000")
-    assert row.why == "Its queue is full: new connections are dropped at this moment."
+    assert row.why == "Its queue is full: new connections are being dropped."
 
 
 def test_limits_of_the_servers_own_process(machine: Machine) -> None:
@@ -78,13 +78,13 @@ def test_limits_of_the_servers_own_process(machine: Machine) -> None:
     examination = machine.examine(Load(connections=5000, port=8000), listening=listening)
     row = named(examination, "descriptors of the server")
     assert (row.verdict, row.value) == (Verdict.BITES, "1024 (pid 4711)")
-    assert row.mend.startswith("prlimit --pid 4711 --nofile=8192")
+    assert row.fix.startswith("prlimit --pid 4711 --nofile=8192")
 
 
 def test_nobody_listens(machine: Machine) -> None:
     row = machine.row("listener on port 8000", Load(port=8000))
     assert (row.verdict, row.value) == (Verdict.UNKNOWN, None)
-    assert row.why == "nobody listens on TCP port 8000 in this namespace."
+    assert row.why == "nothing listens on TCP port 8000 in this namespace."
 
 
 def test_backlog_asked_for(machine: Machine) -> None:

@@ -92,7 +92,7 @@ def test_verdict(machine: Machine, name: str, value: str, load: Load, verdict: V
     machine.set(name, value)
     row = machine.row(name, load)
     assert (row.verdict, row.value) == (verdict, " ".join(value.split())), row
-    assert bool(row.mend) == (verdict in (BITES, ADVICE)) or "bbr" in value
+    assert bool(row.fix) == (verdict in (BITES, ADVICE)) or "bbr" in value
     assert row.why.endswith(".")
 
 
@@ -106,27 +106,27 @@ def test_default_machine_is_not_bitten_by_the_default_load(machine: Machine) -> 
 def test_ports_against_time_wait_by_numbers(machine: Machine) -> None:
     row = machine.row("net.ipv4.ip_local_port_range", MANY)
     assert row.why == (
-        "28,232 ports, each in TIME_WAIT for 60 s where the client closes first, are 470 new "
-        "connections a second from one address to one server; 2,000 are asked for."
+        "28,232 ports, each in TIME_WAIT for 60 s if the client closes first, allow 470 new "
+        "connections per second from one address to one server; the load has 2,000."
     )
-    assert row.mend.endswith(", or more source addresses, or tcp_tw_reuse=1")
+    assert row.fix.endswith(", or more source addresses, or tcp_tw_reuse=1")
 
 
 def test_reuse_lifts_the_rate_and_needs_timestamps(machine: Machine) -> None:
     machine.set("net.ipv4.tcp_tw_reuse", "1")
     assert (
-        "28,232 new connections a second" in machine.row("net.ipv4.ip_local_port_range", MANY).why
+        "28,232 new connections per second" in machine.row("net.ipv4.ip_local_port_range", MANY).why
     )
     machine.set("net.ipv4.tcp_tw_reuse_delay", "500")
     assert (
-        "56,464 new connections a second" in machine.row("net.ipv4.ip_local_port_range", MANY).why
+        "56,464 new connections per second" in machine.row("net.ipv4.ip_local_port_range", MANY).why
     )
     machine.set("net.ipv4.tcp_tw_reuse_delay", "0")
     assert machine.row("net.ipv4.ip_local_port_range", MANY).verdict is FINE
     machine.set("net.ipv4.tcp_timestamps", "0")
     assert machine.row("net.ipv4.ip_local_port_range", MANY).verdict is BITES
     reuse = machine.row("net.ipv4.tcp_tw_reuse", MANY)
-    assert (reuse.verdict, reuse.why) == (ADVICE, "It does nothing, because tcp_timestamps is 0.")
+    assert (reuse.verdict, reuse.why) == (ADVICE, "It has no effect because tcp_timestamps is 0.")
 
 
 def test_small_memory_has_small_buffers(machine: Machine) -> None:
@@ -148,7 +148,7 @@ def test_syn_backlog_counts_only_without_cookies(machine: Machine) -> None:
     machine.set("net.ipv4.tcp_syncookies", "0")
     row = machine.row("net.ipv4.tcp_max_syn_backlog", MANY)
     assert row.verdict is BITES
-    assert row.why.startswith("Without SYN cookies, unknown clients get 1,536 of its places;")
+    assert row.why.startswith("Without SYN cookies, new clients get 1,536 of its entries;")
 
 
 def test_dropped_packets(machine: Machine) -> None:
@@ -167,8 +167,8 @@ def test_connection_tracking(machine: Machine) -> None:
     assert machine.row("net.netfilter.nf_conntrack_max", MANY).verdict is FINE
     machine.set("net.netfilter.nf_conntrack_count", "7")
     row = machine.row("net.netfilter.nf_conntrack_max", MANY)
-    assert (row.verdict, row.mend) == (BITES, "sysctl -w net.netfilter.nf_conntrack_max=262144")
-    assert row.why.startswith("The load needs 250,000 entries; beyond 65,536")
+    assert (row.verdict, row.fix) == (BITES, "sysctl -w net.netfilter.nf_conntrack_max=262144")
+    assert row.why.startswith("The load needs 250,000 entries; above 65,536")
     machine.set("net.netfilter.nf_conntrack_max", "250000")
     assert machine.row("net.netfilter.nf_conntrack_max", MANY).verdict is FINE
     machine.set("net.netfilter.nf_conntrack_max", "50000")

@@ -97,7 +97,7 @@ def test_tune_stays_until_restored(machine: Machine) -> None:
     assert said == [
         "net.ipv4.ip_local_port_range: 32768 60999 -> 10000 65535",
         "net.ipv4.tcp_tw_reuse: 2 -> 1",
-        "tuned until the next start of the machine, or: run `bolide doctor --restore`",
+        "tuned until the machine restarts, or: run `bolide doctor --restore`",
     ]
     kept = json.loads(recorded(machine).read_text())
     assert kept == {
@@ -110,7 +110,7 @@ def test_tune_stays_until_restored(machine: Machine) -> None:
     code, said = restore(machine)
     assert (code, now(machine), recorded(machine).exists()) == (0, RESTORED, False)
     assert said[0] == "net.ipv4.tcp_tw_reuse: 1 -> 2"
-    assert restore(machine) == (0, ["nothing to restore: nothing is recorded"])
+    assert restore(machine) == (0, ["nothing to restore: there is no record"])
 
 
 def test_record_is_there_before_the_first_change(
@@ -139,9 +139,9 @@ def test_record_is_on_the_disk_before_the_first_change(
     assert order == ["sync", "sync", "write", "write"], "the file and its folder come first"
 
 
-def test_second_tune_is_refused_with_the_mend(machine: Machine) -> None:
+def test_second_tune_is_refused_with_the_fix(machine: Machine) -> None:
     tune(machine)
-    with pytest.raises(ConfigError, match=r"tuned already \(.*\); run `bolide doctor --restore`"):
+    with pytest.raises(ConfigError, match=r"already tuned \(.*\); run `bolide doctor --restore`"):
         tune(machine, profile="server")
     assert machine.get("net.core.somaxconn") == "4096"
     restore(machine)
@@ -163,7 +163,9 @@ def test_nothing_to_change_leaves_no_record(machine: Machine) -> None:
         machine.set(name, value)
     code, said = tune(machine)
     assert (code, recorded(machine).exists()) == (0, False)
-    assert said == ["nothing to change: this machine has all of profile load-generator"]
+    assert said == [
+        "nothing to change: this machine already has all settings of profile load-generator"
+    ]
 
 
 def test_setting_that_is_not_there_is_left_out(machine: Machine) -> None:
@@ -190,8 +192,8 @@ def test_value_that_somebody_else_changed_is_left_and_said(machine: Machine) -> 
     assert machine.get("net.ipv4.tcp_tw_reuse") == "0"
     assert machine.get("net.ipv4.ip_local_port_range") == "32768 60999"
     assert said[0] == (
-        "net.ipv4.tcp_tw_reuse is left at 0: somebody changed it after --tune had set 1; "
-        "before it was 2"
+        "net.ipv4.tcp_tw_reuse is left at 0: it was changed after --tune had set 1; "
+        "before that it was 2"
     )
     assert not recorded(machine).exists()
 
@@ -207,7 +209,9 @@ def test_failed_write_takes_everything_back(
         put(source, name, value)  # type: ignore[arg-type]
 
     monkeypatch.setattr(session, "_put", failing)
-    with pytest.raises(ConfigError, match="tcp_tw_reuse: Permission denied; all is as it was"):
+    with pytest.raises(
+        ConfigError, match="tcp_tw_reuse: Permission denied; all settings are as before"
+    ):
         tune(machine)
     assert now(machine) == {**OLD, "net.ipv4.ip_local_port_range": "32768 60999"}
     assert not recorded(machine).exists()
@@ -222,7 +226,9 @@ def test_value_that_the_kernel_bends_is_taken_back(
         put(source, name, "7" if value == "1" else value)  # type: ignore[arg-type]
 
     monkeypatch.setattr(session, "_put", bending)
-    with pytest.raises(ConfigError, match="the kernel made 7 of 1; all is as it was"):
+    with pytest.raises(
+        ConfigError, match="the kernel stored 7 instead of 1; all settings are as before"
+    ):
         tune(machine)
     assert now(machine) == RESTORED
 
@@ -262,7 +268,7 @@ def test_record_that_goes_while_it_is_opened_is_none(
     """Somebody else restored between our opening it and our lock."""
     tune(machine)
     monkeypatch.setattr(record.fcntl, "flock", lambda *_: recorded(machine).unlink())
-    assert restore(machine) == (0, ["nothing to restore: nothing is recorded"])
+    assert restore(machine) == (0, ["nothing to restore: there is no record"])
     assert now(machine) == NEW
 
 
@@ -292,7 +298,7 @@ def test_restore_survives_a_kill(machine: Machine) -> None:
     with tuned_command(machine, WAITING) as (process, out):
         busy = subprocess.run(doctor(machine, "--restore"), capture_output=True, text=True)
         assert busy.returncode == 2
-        assert "a command runs under" in busy.stderr and now(machine) == NEW
+        assert "a command is still running under" in busy.stderr and now(machine) == NEW
         process.kill()
         process.wait(20)
         assert process.stdin is not None
@@ -308,10 +314,10 @@ def test_restore_survives_a_kill(machine: Machine) -> None:
 
 def test_record_of_somebody_else_is_refused(machine: Machine) -> None:
     machine.write(record.PLACE, '{"schema": 1}')
-    with pytest.raises(ConfigError, match="is no record of bolide doctor"):
+    with pytest.raises(ConfigError, match="is not a record of bolide doctor"):
         restore(machine)
     machine.write(record.PLACE, '{"schema": 2, "profile": "race", "changes": []}')
-    with pytest.raises(ConfigError, match="of another version of bolide"):
+    with pytest.raises(ConfigError, match="written by another version of bolide"):
         restore(machine)
 
 

@@ -1,6 +1,6 @@
-"""What in this machine's settings holds an HTTP server back, and what does nothing for it.
+"""`bolide doctor`: which settings of the machine limit an HTTP server, and which have no effect.
 
-`catalogue.toml` says what each kernel setting does, `rule.py` when it bites, the other checks look
-at what is no setting. It reads, and writes only when told to tune (`session.py`). The way of one
-examination is `examination.py`.
+`catalogue.toml` describes the kernel settings, and `rule.py` decides when one of them bites. The
+other checks examine what is not a kernel setting. `examination.py` runs them all. It writes nothing
+unless the user asks for it (`session.py`).
 """

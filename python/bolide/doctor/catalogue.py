@@ -1,6 +1,6 @@
 """The kernel settings of `catalogue.toml`, and the verdict on each.
 
-A setting with a rule in `rule.py` is judged by it, any other only against its default.
+A setting with a rule in `rule.py` is judged by that rule, any other only against its default.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GROUP = "kernel setting"
 
 
 class EarlierDefault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the default was before a version of the kernel."""
+    """The default in kernels before a version."""
 
     before: str
     value: str
@@ -49,7 +49,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     is_irrelevant: bool = False
 
     def default_on(self, kernel: tuple[int, ...]) -> str:
-        """Give the default of a kernel; empty when it is computed at boot."""
+        """Return the default in a kernel's version; empty if it is computed at boot."""
         for each in self.earlier:
             if kernel and kernel < version(each.before):
                 return each.value
@@ -85,15 +85,15 @@ def _examine(setting: Setting, case: Case) -> Finding:
         why=judgement.why,
         does=setting.does,
         advice=setting.advice,
-        mend=judgement.mend,
+        fix=judgement.fix,
     )
 
 
 def _judge(setting: Setting, value: str, case: Case) -> Judgement:
     if setting.is_irrelevant:
-        return fine("It does nothing for an HTTP server.")
+        return fine("It has no effect on an HTTP server.")
     if setting.without_effect and case.kernel >= version(setting.without_effect):
-        return fine(f"Without effect since Linux {setting.without_effect}.")
+        return fine(f"It has had no effect since Linux {setting.without_effect}.")
     rule = RULES.get(setting.name)
     found = rule(case) if rule else None
     if found is not None:
@@ -103,7 +103,7 @@ def _judge(setting: Setting, value: str, case: Case) -> Judgement:
         quoted = f'"{default}"' if " " in default else default
         why = f"Changed from its default, {default}."
         return Judgement(Verdict.ADVICE, why, f"sysctl -w {setting.name}={quoted}")
-    return fine("At its default." if default else "Nothing to say against it.")
+    return fine("At its default." if default else "No problem with this value.")
 
 
 def _absent(setting: Setting, case: Case, error: Unreadable) -> Judgement:
@@ -112,16 +112,14 @@ def _absent(setting: Setting, case: Case, error: Unreadable) -> Judgement:
     if not case.kernel and (setting.removed or setting.since):
         return Judgement(Verdict.UNKNOWN, f"{error}, and the kernel's version is unknown.")
     if setting.removed and case.kernel >= version(setting.removed):
-        return Judgement(
-            Verdict.GONE, f"Linux {setting.removed} has removed it; setting it only fails."
-        )
+        return Judgement(Verdict.GONE, f"Linux {setting.removed} removed it; setting it fails.")
     if setting.since and case.kernel < version(setting.since):
-        return Judgement(Verdict.GONE, f"Not there before Linux {setting.since}.")
+        return Judgement(Verdict.GONE, f"It does not exist before Linux {setting.since}.")
     if setting.is_irrelevant or setting.without_effect:
-        return fine("Not there, and it would do nothing for an HTTP server.")
+        return fine("It does not exist, and would have no effect on an HTTP server.")
     if setting.when_absent:
-        return fine(f"Not there: {setting.when_absent}.")
-    why = f"{error}; this kernel is built without it, or a container does not show it."
+        return fine(f"It does not exist: {setting.when_absent}.")
+    why = f"{error}; this kernel was built without it, or a container hides it."
     return Judgement(Verdict.UNKNOWN, why)
 
 

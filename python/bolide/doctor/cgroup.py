@@ -1,4 +1,4 @@
-"""What this process's control groups (version 1 and 2) allow: time, memory, processes."""
+"""Limits of this process's control groups (versions 1 and 2): time, memory, processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _folders(case: Case, controller: str) -> tuple[int, list[str]]:
     version = 1 if controller in groups else 2
     found = [groups[each] for each in (controller, "") if each in groups]
     if not found:
-        raise Unreadable(f"this process is in no control group of {controller}")
+        raise Unreadable(f"this process is not in a control group of {controller}")
     mounted = _mount_point(case, controller if version == 1 else "")
     parts = [part for part in found[0].split("/") if part and part != ".."]
     folders = ["/".join([mounted, *parts[:depth]]) for depth in range(len(parts), -1, -1)]
@@ -46,7 +46,7 @@ def _mount_point(case: Case, controller: str) -> str:
             not controller or controller in options.split(",")
         ):
             return place.lstrip("/")
-    raise Unreadable(f"no file system of the control groups is mounted for {controller or 'them'}")
+    raise Unreadable(f"no control group file system is mounted for {controller or 'them'}")
 
 
 def _texts(case: Case, folders: list[str], name: str) -> Iterator[tuple[str, str]]:
@@ -74,14 +74,14 @@ def _processor_time(case: Case) -> tuple[str, Judgement]:
     value = f"{processors:g} processors"
     text = case.source.text_or(f"{folder}/cpu.stat", "")
     now, before = _throttled(text), _throttled(case.earlier.get(f"{folder}/cpu.stat", text))
-    mend = "raise the quota (CPUQuota=, --cpus), or pin to whole processors (cpuset) instead"
+    fix = "raise the quota (CPUQuota=, --cpus), or pin to whole processors (cpuset) instead"
     if now > before:
-        why = "The group was stopped during the sample, because its time was used up."
-        return value, Judgement(Verdict.BITES, why, mend)
+        why = "The group was throttled during the sample: it had used up its time."
+        return value, Judgement(Verdict.BITES, why, fix)
     if now:
-        why = f"The group was stopped {now:,} times since its start: answers wait up to 0.1 s."
-        return value, Judgement(Verdict.ADVICE, why, mend)
-    return value, fine("It has not stopped the group yet.")
+        why = f"The group was throttled {now:,} times since its start: responses wait up to 0.1 s."
+        return value, Judgement(Verdict.ADVICE, why, fix)
+    return value, fine("The group has not been throttled yet.")
 
 
 def _pair(text: str, folder: str) -> tuple[int, int]:
@@ -92,7 +92,7 @@ def _pair(text: str, folder: str) -> tuple[int, int]:
 
 
 def counting_files(case: Case) -> list[str]:
-    """Name the files whose growth a sample has to show."""
+    """Return the files with counters that the sample reads twice."""
     try:
         _, folders = _folders(case, "cpu")
     except Unreadable:
@@ -127,7 +127,7 @@ def _processes(case: Case) -> tuple[str, Judgement]:
 def _share(
     case: Case, folders: list[str], names: tuple[str, str], what: str, divisor: int, unit: str
 ) -> tuple[str, Judgement]:
-    """Find the limit that is used most, and say how much of it is used."""
+    """Find the limit of which the largest share is used."""
     found: list[tuple[float, int, int]] = []
     for folder, text in _texts(case, folders, names[0]):
         most = MEMORY_NONE if text == "max" else numbers(text, f"/{folder}/{names[0]}")[0]
@@ -140,32 +140,32 @@ def _share(
     share, used, most = max(found)
     value = f"{used // divisor:,} of {most // divisor:,}{unit}"
     if share > FULL_SHARE:
-        why = f"{share:.0%} of the {what} that the group may have."
-        return value, Judgement(Verdict.BITES, why, f"raise {names[0]}, or find who has it")
-    return value, fine(f"{share:.0%} of the {what} that the group may have.")
+        why = f"{share:.0%} of the {what} that the group may use."
+        return value, Judgement(Verdict.BITES, why, f"raise {names[0]}, or find what uses it")
+    return value, fine(f"{share:.0%} of the {what} that the group may use.")
 
 
 CHECKS = (
     Check(
         "processor time",
         GROUP,
-        "A quota of processor time, in periods of 0.1 s mostly: a group that has used its share "
-        "stands still until the next period, and so do its answers.",
-        "Whole processors (cpuset) for servers that have to answer quickly.",
+        "A quota of processor time, usually per 0.1 s. A group that has used its share is stopped "
+        "until the next period, and so are its responses.",
+        "Use whole processors (cpuset) for servers that must respond quickly.",
         _processor_time,
     ),
     Check(
         "memory",
         GROUP,
-        "Memory of the group; beyond it pages are taken back, then a process is killed.",
-        "Connections times the server's bound for each, and the application's own.",
+        "Memory of the group. Above it, pages are reclaimed, then a process is killed.",
+        "Allow for the connections times the server's bound for each, plus the application.",
         _memory,
     ),
     Check(
         "processes",
         GROUP,
-        "Processes and threads of the group; beyond it none can be started.",
-        "Workers, their threads, and what the application starts.",
+        "Processes and threads of the group. Above it, none can be started.",
+        "Allow for the workers, their threads, and what the application starts.",
         _processes,
     ),
 )

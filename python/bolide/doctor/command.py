@@ -1,4 +1,4 @@
-"""The command `bolide doctor`: its flags, and what it prints. It decides nothing about machines."""
+"""The command `bolide doctor`: its flags and its output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXIT_BITES = 1
 SAMPLE_S = 0.5
 COUNT_MAX = 10**9
 PROFILES = ("server", "load-generator", "race")
-"""Of `profile.toml`; a test holds the two together."""
+"""The profiles of `profile.toml`; a test compares the two."""
 
 
 @click.command()
@@ -36,26 +36,28 @@ PROFILES = ("server", "load-generator", "race")
     type=click.IntRange(1, COUNT_MAX),
     default=BACKLOG,
     show_default=True,
-    help="What the server asks listen() for.",
+    help="Backlog that the server passes to listen().",
 )
 @click.option(
     "--role",
     type=click.Choice([role.value for role in Role]),
     default=Role.ANY.value,
     show_default=True,
-    help="Which end of the connections is here; loopback = both.",
+    help="End of the connections on this machine; loopback: both.",
 )
-@click.option("--port", type=click.IntRange(1, 65535), help="Look at the server on this port too.")
-@click.option("--all", "is_whole", is_flag=True, help="Show every row, not only what bites.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help="Port of a running server to examine too."
+)
+@click.option("--all", "is_whole", is_flag=True, help="Show every row, not only those that bite.")
 @click.option("--json", "as_json", is_flag=True, help="Print every row as JSON.")
 @click.option("--check", is_flag=True, help="Exit with 1 if something bites.")
 @click.option(
     "--tune",
     type=click.Choice(PROFILES),
-    help="Write a profile's settings (root); with -- CMD, only while CMD runs.",
+    help="Apply a profile's settings (root); with -- CMD, only while CMD runs.",
 )
-@click.option("--dry-run", is_flag=True, help="With --tune: only say what would be written.")
-@click.option("--restore", is_flag=True, help="Write back what --tune has changed (root).")
+@click.option("--dry-run", is_flag=True, help="With --tune: only print what would be written.")
+@click.option("--restore", is_flag=True, help="Restore what --tune has changed (root).")
 @click.option("--root", type=click.Path(path_type=Path), default="/", hidden=True)
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD...]")
 def doctor(
@@ -73,10 +75,11 @@ def doctor(
     root: Path,
     cmd: tuple[str, ...],
 ) -> None:
-    """Say what in this machine's settings holds an HTTP server back.
+    """Report which settings of this machine limit an HTTP server.
 
-    It only reads, and judges for the load given. With --tune it writes the settings of a profile,
-    after it has recorded the old ones, and --restore writes those back.
+    The settings are judged for the given load. Nothing is written, except with --tune, which
+    records the old values and applies a profile, and with --restore, which writes the old values
+    back.
     """
     from bolide.doctor import session
 
@@ -111,24 +114,24 @@ def _examine(root: Path, load: Load, *, is_whole: bool, as_json: bool, check: bo
 
 
 def _print(text: str, *, is_coloured: bool = False) -> None:
-    """Print; a reader that has gone has seen enough, and changes no exit code.
+    """Print a text. A reader that has closed the pipe has read enough: the exit code stays.
 
     Raises:
-        Error: it cannot be written.
+        Error: standard output cannot be written.
     """
     if sys.stdout is None:
-        raise Error("cannot print what was found: standard output is closed; see > FILE")
+        raise Error("cannot print the findings: standard output is closed")
     try:
         click.echo(text, color=is_coloured)
         sys.stdout.flush()
     except OSError as error:
-        # What is still in the buffer would be tried again at the exit.
+        # Otherwise the exit would try again to write what is in the buffer.
         with open(os.devnull, "wb") as nothing:
             os.dup2(nothing.fileno(), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            raise Error(f"cannot print what was found: {error.strerror}") from None
+            raise Error(f"cannot print the findings: {error.strerror}") from None
 
 
 def _say(line: str) -> None:
-    with suppress(OSError):  # settings are written back even if nobody listens any more
+    with suppress(OSError):  # the settings must be restored even if nothing reads the output
         click.echo(line, err=True)

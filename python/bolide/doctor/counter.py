@@ -1,4 +1,4 @@
-"""What the kernel has counted: queues that overflowed, cookies sent, connections in TIME_WAIT."""
+"""Counters of the kernel: queues that overflowed, cookies sent, connections in TIME_WAIT."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ NETSTAT = "proc/net/netstat"
 TIME_WAIT_SHARE = 0.8
 COUNTERS = {
     "ListenOverflows": (
-        "Handshakes that found a full accept queue.",
+        "Handshakes that met a full accept queue.",
         "Raise the server's backlog and somaxconn, or accept faster.",
     ),
     "ListenDrops": (
-        "Handshakes dropped at a listener, for a full queue or another reason.",
-        "Look at ListenOverflows first.",
+        "Handshakes dropped by a listener, because of a full queue or otherwise.",
+        "Check ListenOverflows first.",
     ),
     "TCPReqQFullDoCookies": (
-        "SYNs that found the queue of half-open connections full and got a cookie.",
-        "Raise the server's backlog and somaxconn: cookies are no capacity.",
+        "SYNs that met a full queue of half-open connections and got a cookie.",
+        "Raise the server's backlog and somaxconn: cookies add no capacity.",
     ),
     "TCPReqQFullDrop": (
-        "SYNs that found the queue of half-open connections full and were dropped.",
+        "SYNs that met a full queue of half-open connections and were dropped.",
         "Raise the server's backlog and somaxconn, and set tcp_syncookies to 1.",
     ),
     "SyncookiesSent": (
-        "Handshakes answered with a cookie.",
+        "Handshakes completed with a cookie.",
         "Raise the server's backlog and somaxconn, unless it was an attack.",
     ),
     "TCPTimeWaitOverflow": (
-        "Connections whose TIME_WAIT was cut short, because there were too many.",
+        "Connections whose TIME_WAIT was cut short because there were too many.",
         "Raise tcp_max_tw_buckets.",
     ),
 }
@@ -45,7 +45,9 @@ def _check(name: str, does: str, advice: str) -> Check:
             why = f"{now - before:,} more during the sample."
             return value, Judgement(Verdict.BITES, why, advice)
         if now:
-            return value, Judgement(Verdict.ADVICE, "Some since the start, none just now.", advice)
+            return value, Judgement(
+                Verdict.ADVICE, "Some since the start, none during the sample.", advice
+            )
         return value, fine("None since the start.")
 
     return Check(name, GROUP, does, advice, look)
@@ -69,7 +71,7 @@ def _time_wait(case: Case) -> tuple[str, Judgement]:
     waiting = _sockets_in_time_wait(case)
     value = f"{waiting:,}"
     if case.load.is_client and waiting > TIME_WAIT_SHARE * port.count(case):
-        why = "If they are this machine's own connections to one server, its ports run out."
+        why = "If this machine opened them to one server, its ports run out."
         return value, Judgement(Verdict.ADVICE, why, "wait a minute before the next measurement")
     return value, fine("Each ends after 60 s by itself.")
 
@@ -88,8 +90,8 @@ CHECKS = (
         "in TIME_WAIT",
         GROUP,
         "Connections that this machine closed first, for 60 s after their end. They cost a server "
-        "nothing; a client's ports are taken by them.",
-        "Reuse connections (keep-alive) where there are too many.",
+        "nothing, but occupy a client's ports.",
+        "Reuse connections (keep-alive) if there are too many.",
         _time_wait,
     ),
 )

@@ -1,4 +1,4 @@
-"""The limits that a process inherits: descriptors and core files (limits.conf, ulimit, systemd)."""
+"""Limits that a process inherits: descriptors and core files (limits.conf, ulimit, systemd)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from bolide.doctor.source import Unreadable
 
 GROUP = "process limit"
 RESERVE = 200
-"""Descriptors beside the connections: listeners, logs, files that are sent, the application's."""
+"""Descriptors besides the connections: listeners, logs, files being sent, the application's."""
 
 
 def limit(case: Case, name: str, process: str = "self") -> tuple[str, str]:
     """Read the soft and the hard limit of a process: numbers, or "unlimited".
 
     Raises:
-        Unreadable: there is no such process, or no such limit.
+        Unreadable: the process or the limit does not exist.
     """
     path = f"proc/{process}/limits"
     for line in case.source.text(path).splitlines():
@@ -27,7 +27,7 @@ def limit(case: Case, name: str, process: str = "self") -> tuple[str, str]:
 
 
 def judge_soft(case: Case, process: str = "self") -> tuple[str, Judgement]:
-    """Say whether a process may have a descriptor for each connection.
+    """Judge whether a process may have a descriptor for each connection.
 
     Raises:
         Unreadable: its limits cannot be read.
@@ -35,16 +35,16 @@ def judge_soft(case: Case, process: str = "self") -> tuple[str, Judgement]:
     soft, hard = limit(case, "Max open files", process)
     needed = case.load.connections + RESERVE
     if _is_enough(soft, needed):
-        return soft, fine(f"More than the {needed:,} that are needed.")
+        return soft, fine(f"More than the {needed:,} needed.")
     why = f"{case.load.connections:,} connections need {needed:,} descriptors in one process."
     wanted = power_of_two_above(needed)
     if process != "self":
-        mend = f"prlimit --pid {process} --nofile={wanted}, and for the next start LimitNOFILE="
+        fix = f"prlimit --pid {process} --nofile={wanted}, and for the next start LimitNOFILE="
     elif _is_enough(hard, needed):
-        mend = f"ulimit -n {needed if not _is_enough(hard, wanted) else wanted}"
+        fix = f"ulimit -n {needed if not _is_enough(hard, wanted) else wanted}"
     else:
-        mend = "raise the hard limit first"
-    return soft, Judgement(Verdict.BITES, why, mend)
+        fix = "raise the hard limit first"
+    return soft, Judgement(Verdict.BITES, why, fix)
 
 
 def _soft(case: Case) -> tuple[str, Judgement]:
@@ -58,13 +58,13 @@ def _hard(case: Case) -> tuple[str, Judgement]:
         return hard, fine("A process may raise its own limit to this.")
     why = f"No process started here can have the {needed:,} descriptors that are needed."
     wanted = power_of_two_above(needed)
-    mend = f"LimitNOFILE={wanted} in systemd's unit, or nofile in limits.conf and a new login"
-    return hard, Judgement(Verdict.BITES, why, mend)
+    fix = f"LimitNOFILE={wanted} in systemd's unit, or nofile in limits.conf and a new login"
+    return hard, Judgement(Verdict.BITES, why, fix)
 
 
 def _core(case: Case) -> tuple[str, Judgement]:
     soft, _ = limit(case, "Max core file size")
-    return soft, fine("It counts when a process crashes, and never while it serves.")
+    return soft, fine("It matters when a process crashes, not while it serves.")
 
 
 def _is_enough(value: str, needed: int) -> bool:
@@ -77,21 +77,21 @@ CHECKS = (
         GROUP,
         "Open files of one process; each connection is one. A server at its limit cannot accept, "
         "and clients wait in the backlog.",
-        "At least the connections and some 200; limits of a shell are not those of a service.",
+        "Allow for the connections plus about 200. A service does not have the limits of a shell.",
         _soft,
     ),
     Check(
         "descriptors (hard)",
         GROUP,
-        "How far a process may raise its own soft limit.",
-        "Set it where the service is started: limits.conf counts for logins only.",
+        "Upper bound to which a process may raise its own soft limit.",
+        "Set it where the service is started: limits.conf applies to logins only.",
         _hard,
     ),
     Check(
         "core file size",
         GROUP,
-        "How much of a crashed process is written to disk; it does nothing for requests.",
-        "Leave it, and know that a core of a large process takes its time and space.",
+        "How much of a crashed process is written to disk; it has no effect on requests.",
+        "Leave it. The core file of a large process takes time and space to write.",
         _core,
     ),
 )

@@ -1,4 +1,4 @@
-"""One examination: every setting and every check, the most urgent first, for people or as JSON."""
+"""One examination: every setting and every check, the most urgent first."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from bolide.doctor import (
 from bolide.doctor.finding import Case, Check, Finding, Load, Verdict, version
 from bolide.doctor.source import Source
 
-SCHEMA = 1
-"""Version of the JSON; it changes when a key changes its meaning or goes."""
+SCHEMA = 2
+"""Version of the JSON; it changes when a key changes its meaning or is removed."""
 SAMPLED = ("proc/stat", "proc/net/netstat", "proc/net/softnet_stat")
 URGENCY = list(Verdict)
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What was found on one machine for one load."""
+    """The findings on one machine for one load."""
 
     kernel: str
     load: Load
@@ -40,11 +40,11 @@ class Examination:
 
     @property
     def is_bitten(self) -> bool:
-        """Whether anything holds the load back."""
+        """Whether anything limits the load."""
         return any(each.verdict is Verdict.BITES for each in self.findings)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give what `--json` prints."""
+        """Return the object that `--json` prints."""
         return {
             "schema": SCHEMA,
             "kernel": self.kernel,
@@ -60,7 +60,7 @@ def examine(
     wait: Callable[[], None],
     ask: listening.Ask = listening.ask_kernel,
 ) -> Examination:
-    """Look at a machine twice, with `wait` between, and judge it for a load."""
+    """Read a machine's counters before and after `wait`, and judge it for a load."""
     kernel = source.text_or("proc/sys/kernel/osrelease", "").strip()
     case = Case(source, load, version(kernel))
     paths = [*SAMPLED, *cgroup.counting_files(case)]

@@ -1,6 +1,6 @@
-"""The words of an examination: the load asked about, a verdict, a finding, what a check can see.
+"""The types of an examination: the load, a verdict, a finding, and what a check can read.
 
-It reads nothing by itself; `source.py` does.
+`source.py` reads the files.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from enum import StrEnum
 from bolide.doctor.source import Source, Unreadable
 
 BACKLOG = 2048
-"""What `bolide serve` asks for by default; a test holds the two together."""
+"""The default backlog of `bolide serve`; a test compares the two."""
 
 
 class Verdict(StrEnum):
-    """What an examination says of one row, the most urgent first."""
+    """The verdict on one row, the most urgent first."""
 
     BITES = "bites"
     ADVICE = "advice"
@@ -30,7 +30,7 @@ class Role(StrEnum):
     """Which end of the connections this machine is."""
 
     ANY = "any"
-    """Server to some and client to other machines: everything counts."""
+    """Server to some machines and client to others: everything is judged."""
     SERVER = "server"
     CLIENT = "client"
     LOOPBACK = "loopback"
@@ -45,10 +45,10 @@ class Load:
     """Open at the same time, and opened at once."""
     new_per_second: int = 100
     backlog: int = BACKLOG
-    """What the server asks listen() for."""
+    """Backlog that the server passes to listen()."""
     role: Role = Role.ANY
     port: int | None = None
-    """The port of a running server, which is looked at too."""
+    """The port of a running server, which is examined too."""
 
     @property
     def is_server(self) -> bool:
@@ -63,40 +63,40 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One row: what is, what ought to be known of it, and whether it bites."""
+    """One row: a value, what to know about it, and whether it bites."""
 
     name: str
     group: str
     value: str | None
-    """As it was read; None when it is not there or cannot be read."""
+    """As it was read; None if it does not exist or cannot be read."""
     verdict: Verdict
     why: str
-    """One sentence for the verdict; the reason where the value is unknown."""
+    """One sentence for the verdict; the reason if the value is unknown."""
     default: str | None = None
     does: str = ""
     advice: str = ""
-    mend: str = ""
-    """A command, or what else changes it; only where something is to be changed."""
+    fix: str = ""
+    """A command, or what else fixes it; empty if nothing needs to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict, the sentence for it, and what changes it."""
+    """A verdict, the sentence for it, and the fix."""
 
     verdict: Verdict
     why: str
-    mend: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What a check can look at: the machine, the load, and the machine a moment ago."""
+    """What a check can read: the machine, the load, and earlier counters of the machine."""
 
     source: Source
     load: Load
     kernel: tuple[int, ...]
     earlier: dict[str, str] = field(default_factory=dict)
-    """Texts of counting files at the beginning of the sample, by path."""
+    """Texts of files with counters at the start of the sample, by path."""
 
     def setting(self, name: str) -> list[int]:
         """Read the numbers of a kernel setting.
@@ -107,7 +107,7 @@ class Case:
         return numbers(self.source.text(setting_path(name)), name)
 
     def setting_or(self, name: str, default: int) -> int:
-        """Read a kernel setting of one number; give the default where this kernel lacks it."""
+        """Read a kernel setting of one number; return the default if this kernel lacks it."""
         try:
             return self.setting(name)[0]
         except Unreadable as error:
@@ -116,7 +116,7 @@ class Case:
             raise
 
     def sampled(self, path: str) -> tuple[str, str]:
-        """Give a counting file's text at the beginning of the sample and now.
+        """Return the text of a file with counters at the start of the sample and now.
 
         Raises:
             Unreadable: it cannot be read.
@@ -127,17 +127,17 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Something to look at that is no kernel setting."""
+    """Something to examine that is not a kernel setting."""
 
     name: str
     group: str
     does: str
     advice: str
     look: Callable[[Case], tuple[str, Judgement]]
-    """Gives the value for people and the verdict; raises Unreadable where there is none."""
+    """Returns the value as text and the verdict; raises Unreadable if there is no value."""
 
     def examine(self, case: Case) -> Finding:
-        """Look, and make a row of what is seen."""
+        """Examine it, and return a row."""
         value: str | None = None
         try:
             value, judgement = self.look(case)
@@ -151,31 +151,31 @@ class Check:
             why=judgement.why,
             does=self.does,
             advice=self.advice,
-            mend=judgement.mend,
+            fix=judgement.fix,
         )
 
 
 def fine(why: str) -> Judgement:
-    """Say that nothing is to be done."""
+    """Return the verdict that nothing needs to change."""
     return Judgement(Verdict.FINE, why)
 
 
 SETTING_MAX = 2**31 - 1
-"""Most settings are an int of the kernel's."""
+"""Most settings are an int in the kernel."""
 
 
 def power_of_two_above(least: int) -> int:
-    """Round up, so that the advice is a number that people know again, and a setting can hold."""
+    """Round up to a number that is easy to recognise and that a setting can hold."""
     return min(1 << max(0, least - 1).bit_length(), SETTING_MAX)
 
 
 def setting_path(name: str) -> str:
-    """Give the path of a kernel setting's file, below the root."""
+    """Return the path of a kernel setting's file, relative to the root."""
     return "proc/sys/" + name.replace(".", "/")
 
 
 def numbers(text: str, what: str) -> list[int]:
-    """Read numbers between white space.
+    """Read numbers that are separated by white space.
 
     Raises:
         Unreadable: there are none, or something else is there.
@@ -185,11 +185,11 @@ def numbers(text: str, what: str) -> list[int]:
     except ValueError:
         found = []
     if not found:
-        raise Unreadable(f"{what} holds {text.strip()[:40]!r}, which is no number")
+        raise Unreadable(f"{what} holds {text.strip()[:40]!r}, which is not a number")
     return found
 
 
 def version(text: str) -> tuple[int, ...]:
-    """Read the numbers at the beginning of a version: 6.18.44-arch1 is (6, 18, 44)."""
+    """Read the numbers at the start of a version: 6.18.44-arch1 is (6, 18, 44)."""
     match = re.match(r"\d+(?:\.\d+)*", text.strip())
     return tuple(map(int, match[0].split("."))) if match else ()

@@ -19,7 +19,7 @@ from bolide.doctor.finding import (
 from bolide.doctor.source import Unreadable
 
 PAGE_BYTES = 4096
-"""The page of x86-64 and of most others; only for comparing tcp_mem with the memory."""
+"""The page size of x86-64 and most others; used only to compare tcp_mem with the memory."""
 CONNTRACK_TIME_WAIT_S = 120
 FIRST_BUFFER_BYTES_MAX = 1 << 20
 
@@ -32,12 +32,14 @@ def tcp_mem(case: Case) -> Judgement:
     _, pressure, most = limits
     used = _socket_pages(case)
     if used is not None and used >= pressure:
-        why = f"TCP has {used:,} pages, which is above {pressure:,}: buffers are kept small."
-        return Judgement(Verdict.BITES, why, "find out who fills them: ss -tmi")
+        why = (
+            f"TCP uses {used:,} pages, which is above {pressure:,}: the kernel keeps buffers small."
+        )
+        return Judgement(Verdict.BITES, why, "find the sockets that use them: ss -tmi")
     memory_pages = _memory_bytes(case) // PAGE_BYTES
     if most > memory_pages:
-        why = f"{most:,} pages are more than the machine's memory, so that it ends before they do."
-        return Judgement(Verdict.ADVICE, why, "delete it from sysctl.conf and start again")
+        why = f"{most:,} pages are more than the machine's memory, so the limit never applies."
+        return Judgement(Verdict.ADVICE, why, "delete it from sysctl.conf and restart the machine")
     return fine(f"{used:,} pages in use." if used is not None else "Less than the memory.")
 
 
@@ -57,7 +59,7 @@ def _memory_bytes(case: Case) -> int:
 
 
 def buffers(name: str, first_bytes: int, most_bytes: int) -> Callable[[Case], Judgement]:
-    """Make the rule of tcp_rmem or tcp_wmem from what is the default of any kernel since 4.20."""
+    """Return the rule of tcp_rmem or tcp_wmem, given the default of any kernel since 4.20."""
 
     def rule(case: Case) -> Judgement:
         limits = case.setting(name)
@@ -67,30 +69,30 @@ def buffers(name: str, first_bytes: int, most_bytes: int) -> Callable[[Case], Ju
         if first > FIRST_BUFFER_BYTES_MAX:
             why = f"{case.load.connections:,} connections may fill {first:,} bytes each at once."
             return Judgement(Verdict.ADVICE, why, f"lower its second number to {first_bytes}")
-        # The kernel's default is a 128th of a small memory, less what it keeps for itself.
+        # With little memory, the kernel's default is a 128th of it, less what it reserves.
         if most < min(most_bytes, _memory_bytes(case) // 256):
-            why = f"Buffers grow to {most:,} bytes only; a long way needs more."
+            why = f"Buffers grow to {most:,} bytes only; long round trips need more."
             return Judgement(Verdict.ADVICE, why, f"raise its third number to {most_bytes}")
-        return fine("The kernel finds the sizes between them.")
+        return fine("The kernel chooses sizes between them.")
 
     return rule
 
 
 def netdev_max_backlog(case: Case) -> Judgement:
-    """Judge the queue of incoming packets by what it has dropped."""
+    """Judge the queue of incoming packets by the packets that it dropped."""
     before, now = (_dropped(text) for text in case.sampled("proc/net/softnet_stat"))
     [value, *_] = case.setting("net.core.netdev_max_backlog")
-    mend = f"sysctl -w net.core.netdev_max_backlog={power_of_two_above(value * 4)}"
+    fix = f"sysctl -w net.core.netdev_max_backlog={power_of_two_above(value * 4)}"
     if now > before:
         why = f"{now - before:,} packets were dropped during the sample."
-        return Judgement(Verdict.BITES, why, mend)
+        return Judgement(Verdict.BITES, why, fix)
     if now:
-        return Judgement(Verdict.ADVICE, f"{now:,} packets were dropped since the start.", mend)
+        return Judgement(Verdict.ADVICE, f"{now:,} packets were dropped since the start.", fix)
     return fine("No packet was dropped since the start.")
 
 
 def _dropped(softnet: str) -> int:
-    """Add up the second column, one row for each processor, in hexadecimal."""
+    """Add up the second column, which is hexadecimal, over the rows of all processors."""
     try:
         return sum(int(line.split()[1], 16) for line in softnet.splitlines() if line.strip())
     except (IndexError, ValueError):
@@ -99,28 +101,30 @@ def _dropped(softnet: str) -> int:
 
 def nr_open(case: Case) -> Judgement:
     """Judge the highest descriptor limit."""
-    return _at_least(case, "fs.nr_open", case.load.connections, "a process may have")
+    return _at_least(
+        case, "fs.nr_open", case.load.connections, "is the most that a process may have"
+    )
 
 
 def file_max(case: Case) -> Judgement:
-    """Judge the machine's open files, with those that are open now."""
+    """Judge the machine's limit of open files, including those that are open now."""
     ends = 2 if case.load.role is Role.LOOPBACK else 1
     text = case.source.text_or("proc/sys/fs/file-nr", "0")
     used = numbers(text, "file-nr")[0]
     needed = case.load.connections * ends + used
-    return _at_least(case, "fs.file-max", needed, f"beside the {used:,} open now are")
+    return _at_least(case, "fs.file-max", needed, f"including the {used:,} open now")
 
 
 def max_user_watches(case: Case) -> Judgement:
     """Judge what one user may watch by epoll."""
     name = "fs.epoll.max_user_watches"
-    return _at_least(case, name, case.load.connections, "a user may watch")
+    return _at_least(case, name, case.load.connections, "is the most that a user may watch")
 
 
 def _at_least(case: Case, name: str, needed: int, what: str) -> Judgement:
     [value, *_] = case.setting(name)
     if value >= needed:
-        return fine(f"More than the {needed:,} that are needed.")
+        return fine(f"More than the {needed:,} needed.")
     why = f"{value:,} is all that {what}; {needed:,} are needed."
     return Judgement(Verdict.BITES, why, f"sysctl -w {name}={power_of_two_above(needed)}")
 
@@ -130,13 +134,13 @@ def conntrack(case: Case) -> Judgement:
     [value, *_] = case.setting("net.netfilter.nf_conntrack_max")
     tracked = case.setting_or("net.netfilter.nf_conntrack_count", 0)
     if tracked == 0:
-        return fine("No connection is tracked at the moment.")
+        return fine("No connection is tracked now.")
     kept_s = case.setting_or(
         "net.netfilter.nf_conntrack_tcp_timeout_time_wait", CONNTRACK_TIME_WAIT_S
     )
     needed = case.load.connections + int(case.load.new_per_second * kept_s)
     if needed <= value:
-        return fine(f"{tracked:,} entries now, {needed:,} under the load asked about.")
-    why = f"The load needs {needed:,} entries; beyond {value:,} new connections are dropped."
-    mend = f"sysctl -w net.netfilter.nf_conntrack_max={power_of_two_above(needed)}"
-    return Judgement(Verdict.BITES, why, mend)
+        return fine(f"{tracked:,} entries now, {needed:,} under the given load.")
+    why = f"The load needs {needed:,} entries; above {value:,}, new connections are dropped."
+    fix = f"sysctl -w net.netfilter.nf_conntrack_max={power_of_two_above(needed)}"
+    return Judgement(Verdict.BITES, why, fix)

@@ -1,7 +1,7 @@
-"""A running server's listening sockets: backlog, queue, and the limits of its process.
+"""The listening sockets of a running server: backlog, queue, and the limits of its process.
 
-/proc/net/tcp shows the queue of a listener and not its backlog, so the kernel is asked by netlink
-(sock_diag, as `ss` does), which needs no rights.
+/proc/net/tcp shows the queue of a listener but not its backlog, so the sockets are read by netlink
+(sock_diag, as `ss` does), which needs no privileges.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ TAIL = struct.Struct("=IIIII")
 TAIL_OFFSET = ANSWER.size + 48
 RECEIVE_BYTES = 1 << 16
 TIMEOUT_S = 2.0
-QUEUE = "The queue of connections that wait for a worker to accept them."
-DESCRIPTORS = "Open files of the process that has the listener; each connection is one."
+QUEUE = "The queue of connections that wait until a worker accepts them."
+DESCRIPTORS = "Open files of the process that owns the listener; each connection is one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Listening:
     queue: int
     """Connections that wait to be accepted."""
     backlog: int
-    """How many may wait."""
+    """How many connections may wait."""
     inode: int
 
 
@@ -65,7 +65,7 @@ def ask_kernel(port: int) -> list[Listening]:
     """Find the TCP sockets that listen on a port, of IPv4 and IPv6.
 
     Raises:
-        Unreadable: the kernel does not answer such questions here.
+        Unreadable: sock_diag is not available here.
     """
     try:
         found = [each for family in (socket.AF_INET, socket.AF_INET6) for each in _dump(family)]
@@ -102,14 +102,14 @@ def _listening(family: int, message: bytes) -> tuple[int, Listening]:
 
 
 def examine(case: Case, ask: Ask) -> list[Finding]:
-    """Judge the listeners of the port asked about, and the process that has them."""
+    """Judge the listeners of the given port, and the process that owns them."""
     if case.load.port is None:
         return [_asked(case)] if case.load.is_server else []
     name = f"listener on port {case.load.port}"
     try:
         found = ask(case.load.port)
         if not found:
-            raise Unreadable(f"nobody listens on TCP port {case.load.port} in this namespace")
+            raise Unreadable(f"nothing listens on TCP port {case.load.port} in this namespace")
     except Unreadable as error:
         return [_row(name, None, Judgement(Verdict.UNKNOWN, f"{error}."))]
     rows = [_backlog(each, case) for each in found]
@@ -117,10 +117,10 @@ def examine(case: Case, ask: Ask) -> list[Finding]:
 
 
 def _asked(case: Case) -> Finding:
-    """Judge the backlog that a server asks for, where none is looked at."""
+    """Judge the backlog that a server passes to listen(), if no running server is examined."""
     asked, wanted = case.load.backlog, case.load.connections
     if asked >= wanted:
-        judgement = fine(f"As many as {asked:,} connections can wait, if somaxconn lets them.")
+        judgement = fine(f"Up to {asked:,} connections can wait, if somaxconn allows it.")
     else:
         judgement = _too_short(asked, wanted)
     return _row("backlog asked for", f"{asked:,}", judgement)
@@ -128,22 +128,22 @@ def _asked(case: Case) -> Finding:
 
 def _too_short(backlog: int, wanted: int) -> Judgement:
     why = (
-        f"Of {wanted:,} connections opened at once, {backlog:,} can wait; the others try again "
+        f"Of {wanted:,} connections opened at once, {backlog:,} can wait; the others retry "
         "after 1 s."
     )
-    mend = f"start the server with --backlog {power_of_two_above(wanted)}, and somaxconn as high"
-    return Judgement(Verdict.BITES, why, mend)
+    fix = f"start the server with --backlog {power_of_two_above(wanted)}, and raise somaxconn to it"
+    return Judgement(Verdict.BITES, why, fix)
 
 
 def _backlog(listening: Listening, case: Case) -> Finding:
     queue, backlog, wanted = listening.queue, listening.backlog, case.load.connections
     if queue > backlog:
-        why = "Its queue is full: new connections are dropped at this moment."
+        why = "Its queue is full: new connections are being dropped."
         judgement = Judgement(Verdict.BITES, why, "more workers, or a faster application")
     elif backlog < wanted:
         judgement = _too_short(backlog, wanted)
     else:
-        judgement = fine(f"As many as {backlog:,} connections can wait.")
+        judgement = fine(f"Up to {backlog:,} connections can wait.")
     return _row(f"listener {listening.address}", f"{queue:,} of {backlog:,} wait", judgement)
 
 
@@ -158,10 +158,10 @@ def _owner(case: Case, inodes: set[int]) -> Finding:
 
 
 def owner(source: Source, inodes: set[int]) -> str:
-    """Find the process that has one of the sockets: the youngest, which is a worker.
+    """Find the youngest process that owns one of the sockets, which is a worker.
 
     Raises:
-        Unreadable: none of the processes whose descriptors we may see has.
+        Unreadable: no process whose descriptors are visible owns one.
     """
     wanted = {f"socket:[{inode}]" for inode in inodes}
     processes = [name for name in source.names("proc") if name.isdigit()]
@@ -170,7 +170,7 @@ def owner(source: Source, inodes: set[int]) -> str:
         if any(source.link(f"{folder}/{fd}") in wanted for fd in source.names(folder)):
             return process
     reason = os.strerror(errno.EACCES)
-    raise Unreadable(f"whose socket it is, only its owner and root can see ({reason})")
+    raise Unreadable(f"only its owner and root can see which process owns the socket ({reason})")
 
 
 def _row(name: str, value: str | None, judgement: Judgement, does: str = QUEUE) -> Finding:
@@ -181,6 +181,6 @@ def _row(name: str, value: str | None, judgement: Judgement, does: str = QUEUE) 
         verdict=judgement.verdict,
         why=judgement.why,
         does=does,
-        advice="At least one for each connection, or each new connection of a burst.",
-        mend=judgement.mend,
+        advice="Allow for each connection, or for each new connection of a burst.",
+        fix=judgement.fix,
     )

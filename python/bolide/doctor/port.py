@@ -1,7 +1,7 @@
-"""The arithmetic of outgoing ports: how many there are, and how long TIME_WAIT holds each.
+"""The arithmetic of outgoing ports: how many there are, and how long TIME_WAIT occupies each.
 
-The side that closes a connection first keeps it in TIME_WAIT. Where that is the client, one source
-address has `count / held_s` new connections a second to one destination, and no more.
+The side that closes a connection first keeps it in TIME_WAIT. If that is the client, one source
+address can open at most `count / held_s` new connections per second to one destination.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bolide.doctor.finding import Case, Role
 from bolide.doctor.source import Unreadable
 
 TIME_WAIT_S = 60
-"""A constant of the Linux kernel (TCP_TIMEWAIT_LEN), which no setting changes."""
+"""TCP_TIMEWAIT_LEN of the Linux kernel, which no setting changes."""
 REUSE_DELAY_MS = 1000
 HELD_S_MIN = 0.001
 """The unit of tcp_tw_reuse_delay, which may be 0."""
@@ -20,7 +20,7 @@ EVERYWHERE, OVER_LOOPBACK = 1, 2
 
 
 def count(case: Case) -> int:
-    """Count the ports that outgoing connections may take by themselves.
+    """Count the ports that the kernel assigns to outgoing connections.
 
     Raises:
         Unreadable: a setting cannot be read.
@@ -33,12 +33,12 @@ def count(case: Case) -> int:
 
 
 def held_s(case: Case) -> float:
-    """Give for how many seconds a closed connection's port cannot be taken again."""
+    """Return for how many seconds the port of a closed connection cannot be reused."""
     return _reuse_delay_ms(case) / 1000 if has_reuse(case) else float(TIME_WAIT_S)
 
 
 def has_reuse(case: Case) -> bool:
-    """Whether tcp_tw_reuse works for the connections asked about."""
+    """Whether tcp_tw_reuse applies to the connections of the load."""
     reuse = case.setting_or("net.ipv4.tcp_tw_reuse", 0)
     if not case.setting_or("net.ipv4.tcp_timestamps", 1):
         return False
@@ -46,12 +46,12 @@ def has_reuse(case: Case) -> bool:
 
 
 def new_per_second_max(case: Case) -> float:
-    """Give the rate of new connections that the ports allow, client closing first."""
+    """Return the rate of new connections that the ports allow if the client closes first."""
     return count(case) / max(held_s(case), HELD_S_MIN)
 
 
 def is_taken_by_clients(case: Case, port: int) -> bool:
-    """Whether an outgoing connection may take a port, so that a server on it cannot start."""
+    """Whether an outgoing connection may take the port, so that a server cannot listen on it."""
     low, high = _range(case)
     is_reserved = any(first <= port <= last for first, last in _reserved_ranges(case))
     return low <= port <= high and not is_reserved
@@ -69,7 +69,7 @@ def _range(case: Case) -> tuple[int, int]:
 
 
 def _reserved_ranges(case: Case) -> list[tuple[int, int]]:
-    """Read "8080,9148,10000-10010"; the kernel writes ranges that do not overlap."""
+    """Count the ports of "8080,9148,10000-10010"; the kernel's ranges do not overlap."""
     text = case.source.text_or("proc/sys/net/ipv4/ip_local_reserved_ports", "").strip()
     ranges = []
     for part in text.split(",") if text else ():

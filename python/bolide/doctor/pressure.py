@@ -1,4 +1,4 @@
-"""How long tasks waited for a resource just now: the kernel's pressure stall information (PSI)."""
+"""How long tasks waited for a resource recently: pressure stall information (PSI)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from bolide.doctor.source import Unreadable
 
 GROUP = "pressure"
 SHARE_MAX = 10.0
-"""Percent of the last ten seconds, beyond which figures of this machine are noisy."""
+"""Percent of the last ten seconds; above it, measurements on this machine are noisy."""
 WANTS = {
-    "cpu": "processor time that others had",
-    "memory": "memory that had to be freed or read back",
+    "cpu": "processor time that other tasks used",
+    "memory": "memory that had to be reclaimed or read back",
     "io": "disks",
 }
 
@@ -26,8 +26,8 @@ def _check(resource: str) -> Check:
         share = float(match[1])
         value = f"{share:.1f} % of the last 10 s"
         if share > SHARE_MAX:
-            why = f"Tasks waited for {WANTS[resource]}; what is measured now is noise."
-            return value, Judgement(Verdict.BITES, why, "find who works beside: top, iotop")
+            why = f"Tasks waited for {WANTS[resource]}; measurements taken now are noisy."
+            return value, Judgement(Verdict.BITES, why, "find what else is running: top, iotop")
         return value, fine("Little.")
 
     return Check(

@@ -22,10 +22,10 @@ class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     how: Literal["at least", "widest", "exactly"]
 
     def applied_to(self, old: str) -> str:
-        """Give the value to write in place of another one.
+        """Return the value to write instead of an old one.
 
         Raises:
-            Unreadable: the old value is not of the wish's form.
+            Unreadable: the old value has another form.
         """
         if self.how == "exactly":
             return self.value
@@ -54,7 +54,7 @@ def profiles() -> dict[str, list[Wish]]:
 
 
 def read(source: Source, name: str) -> str:
-    """Read a setting as it is compared: its words with one space between.
+    """Read a setting in the form that is compared: words separated by one space.
 
     Raises:
         Unreadable: it cannot be read.
@@ -63,7 +63,7 @@ def read(source: Source, name: str) -> str:
 
 
 def plan(source: Source, profile: str) -> tuple[list[Change], list[str]]:
-    """Give the changes of a profile, and why a setting of it is left out."""
+    """Return the changes of a profile, and why some of its settings are left out."""
     changes, left_out = [], []
     for wish in profiles()[profile]:
         try:

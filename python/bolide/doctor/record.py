@@ -1,8 +1,8 @@
 """The record of what `--tune` has changed: written before the first change, locked while in use.
 
-It lies in /run, which is empty after a start of the machine, as the kernel's settings are at their
-own. It is put there by a link, which fails if one is there, so that of two tuners one is refused.
-Whoever uses it holds its lock; the kernel lets that go when the process ends, however it ends.
+It is in /run, which is empty after a boot, when the kernel's settings are back at their defaults.
+It is created by a link, which fails if the file exists, so that only one of two processes can tune.
+A process that uses the record holds its lock, which the kernel releases when the process ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RESTORE = "run `bolide doctor --restore`"
 
 
 class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What stands in the file."""
+    """The content of the file."""
 
     schema: int
     profile: str
@@ -39,28 +39,28 @@ class Record:
         self._fd = fd
 
     def remove(self) -> None:
-        """Forget the changes, and let go."""
+        """Remove the record, and release the lock."""
         self.path.unlink(missing_ok=True)
         self.close()
 
     def close(self) -> None:
-        """Let go, and leave the file for --restore."""
+        """Release the lock, and leave the file for --restore."""
         os.close(self._fd)
 
 
 def refuse_second(root: Path) -> None:
-    """Say what to do where there is a record already.
+    """Refuse to tune if there is a record.
 
     Raises:
-        ConfigError: there is one.
+        ConfigError: there is one; the message says what to do.
     """
     path = root / PLACE
     if path.exists():
-        raise ConfigError(f"this machine is tuned already ({path}); {RESTORE} first")
+        raise ConfigError(f"this machine is already tuned ({path}); {RESTORE} first")
 
 
 def create(root: Path, profile: str, changes: list[Change]) -> Record:
-    """Write a record, safely on the disk when this returns.
+    """Write a record, and sync it to the disk.
 
     Raises:
         ConfigError: there is one already, or it cannot be written.
@@ -106,20 +106,22 @@ def take(root: Path) -> Record | None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         state = os.fstat(fd)
-        if not state.st_nlink:  # whoever had the lock has restored, and removed it
+        if not state.st_nlink:  # the process that held the lock has restored, and removed it
             os.close(fd)
             return None
         content = msgspec.json.decode(os.pread(fd, state.st_size, 0), type=Content)
         if content.schema != SCHEMA:
-            raise ConfigError(f"{path} is of another version of bolide; restore with that one")
+            raise ConfigError(
+                f"{path} was written by another version of bolide; restore with that one"
+            )
     except BlockingIOError:
         os.close(fd)
         raise ConfigError(
-            f"a command runs under {path} still; its end restores the settings"
+            f"a command is still running under {path}; the settings are restored when it ends"
         ) from None
     except msgspec.MsgspecError as error:
         os.close(fd)
-        raise ConfigError(f"{path} is no record of bolide doctor: {error}") from None
+        raise ConfigError(f"{path} is not a record of bolide doctor: {error}") from None
     except BaseException:
         os.close(fd)
         raise

@@ -1,7 +1,8 @@
-"""Writes a profile's settings, for good or while a command runs, and writes the old ones back.
+"""Writes the settings of a profile, and restores the old ones.
 
-Order is everything: the record is on the disk before the first setting changes, and goes after the
-last one is back. Between the two the process may be killed at any moment; `restore` does the rest.
+The order matters: the record is on the disk before the first setting changes, and is removed after
+the last one is restored. The process may be killed at any time in between; `restore` then completes
+it.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from bolide.doctor.source import Source, Unreadable
 from bolide.errors import ConfigError
 
 EXIT_LEFT = 1
-"""Some settings are not as they were, because somebody else has changed them or they cannot be."""
+"""Some settings were not restored: something else changed them, or they cannot be written."""
 EXIT_SIGNAL = 128
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 FROM_KERNEL = 0x80
-"""si_code of a signal that the terminal sends, to the command too."""
+"""si_code of a signal from the terminal, which the command receives too."""
 
 Say = Callable[[str], None]
 
 
 def tune(root: Path, profile: str, command: list[str], say: Say, *, is_dry: bool = False) -> int:
-    """Apply a profile and stay, or run a command under it and restore; return the exit code.
+    """Apply a profile, or run a command under it and restore; return the exit code.
 
     Raises:
-        ConfigError: not root, tuned already, no such command, or a setting cannot be written; then
-            all is as it was.
+        ConfigError: not root, already tuned, no such command, or a setting cannot be written, in
+            which case all of them are restored.
     """
     source = Source(root)
     if not is_dry:
@@ -44,7 +45,7 @@ def tune(root: Path, profile: str, command: list[str], say: Say, *, is_dry: bool
     for each in changes:
         say(f"{each.name}: {each.old} -> {each.new}")
     if not changes:
-        say(f"nothing to change: this machine has all of profile {profile}")
+        say(f"nothing to change: this machine already has all settings of profile {profile}")
     if is_dry:
         return 0
     _need_root(source)
@@ -61,7 +62,7 @@ def _tune(source: Source, profile: str, changes: list[Change], command: list[str
     kept = record.create(source.root, profile, changes)
     if plan(source, profile)[0] != changes:
         kept.remove()
-        raise ConfigError("somebody changed the settings while they were read; run it again")
+        raise ConfigError("the settings changed while they were read; run it again")
     _apply(source, kept, say)
     if command:
         try:
@@ -71,7 +72,7 @@ def _tune(source: Source, profile: str, changes: list[Change], command: list[str
         return code or left
     if changes:
         kept.close()
-        say(f"tuned until the next start of the machine, or: {record.RESTORE}")
+        say(f"tuned until the machine restarts, or: {record.RESTORE}")
     else:
         kept.remove()
     return 0
@@ -83,20 +84,20 @@ def _apply(source: Source, kept: record.Record, say: Say) -> None:
             _write(source, each)
         except (OSError, Unreadable) as error:
             left = _restore(source, kept, say)
-            after = "see above what is changed" if left else "all is as it was"
+            after = "see above what was changed" if left else "all settings are as before"
             raise ConfigError(f"cannot write {each.name}: {_reason(error)}; {after}") from None
 
 
 def restore(root: Path, say: Say) -> int:
-    """Write the recorded values back; return 1 if some are not as they were.
+    """Restore the recorded values; return 1 if some could not be restored.
 
     Raises:
-        ConfigError: not root, or a command runs under them still.
+        ConfigError: not root, or a command is still running under them.
     """
     source = Source(root)
     kept = record.take(root)
     if kept is None:
-        say("nothing to restore: nothing is recorded")
+        say("nothing to restore: there is no record")
         return 0
     try:
         _need_root(source)
@@ -107,7 +108,7 @@ def restore(root: Path, say: Say) -> int:
 
 
 def _restore(source: Source, kept: record.Record, say: Say) -> int:
-    """Undo the changes, the last one first. The record stays while one of them may be undone."""
+    """Undo the changes, the last one first. The record stays while one of them can be undone."""
     is_left = is_stuck = False
     for each in reversed(kept.content.changes):
         try:
@@ -118,8 +119,8 @@ def _restore(source: Source, kept: record.Record, say: Say) -> int:
             elif now != each.old:
                 is_left = True
                 say(
-                    f"{each.name} is left at {now}: somebody changed it after --tune had set "
-                    f"{each.new}; before it was {each.old}"
+                    f"{each.name} is left at {now}: it was changed after --tune had set "
+                    f"{each.new}; before that it was {each.old}"
                 )
         except (OSError, Unreadable) as error:
             is_stuck = True
@@ -133,17 +134,17 @@ def _restore(source: Source, kept: record.Record, say: Say) -> int:
 
 
 def _write(source: Source, change: Change) -> None:
-    """Make a change; where the kernel makes another value of it, take it back.
+    """Write a setting; undo it if the kernel stores another value.
 
     Raises:
         OSError: it cannot be written.
-        Unreadable: the kernel took it otherwise.
+        Unreadable: the kernel stored another value.
     """
     _put(source, change.name, change.new)
     now = read(source, change.name)
     if now != change.new:
         _put(source, change.name, change.old)
-        raise Unreadable(f"the kernel made {now} of {change.new}")
+        raise Unreadable(f"the kernel stored {now} instead of {change.new}")
 
 
 def _put(source: Source, name: str, value: str) -> None:
@@ -155,14 +156,15 @@ def _put(source: Source, name: str, value: str) -> None:
 
 
 def _run(command: list[str]) -> int:
-    """Run a command to its end, pass signals on to it, and return its exit code.
+    """Run a command to its end, forward signals to it, and return its exit code.
 
-    They are blocked here since before the first change, so none is lost and none ends us.
+    The signals have been blocked since before the first change, so none is lost and none ends this
+    process.
 
     Raises:
         ConfigError: it cannot be run.
     """
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would not be waited for
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it were ignored, sigwait would not return it
     try:
         pid = os.posix_spawnp(
             command[0], command, os.environ, setsigmask=(), setsigdef=(signal.SIGPIPE,)

@@ -1,4 +1,4 @@
-"""Reads the kernel's files below a root folder, which is another one in tests."""
+"""Reads the kernel's files below a root folder; tests use another root."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 
 
-class Unreadable(Exception):  # noqa: N818 - what it says of a file
-    """A value cannot be known; the text is the reason, for people."""
+class Unreadable(Exception):  # noqa: N818 - describes a value
+    """A value cannot be read; the text is the reason, for users."""
 
     def __init__(self, reason: str, *, is_absent: bool = False) -> None:
         super().__init__(reason)
         self.is_absent = is_absent
-        """Whether there is no such file, rather than one that cannot be read."""
+        """Whether the file does not exist, as opposed to one that cannot be read."""
 
 
 class Source:
@@ -30,7 +30,7 @@ class Source:
         """Read a file; `path` is relative to the root.
 
         Raises:
-            Unreadable: there is none, or it cannot be read.
+            Unreadable: it does not exist, or cannot be read.
         """
         try:
             return (self.root / path).read_text(errors="replace")
@@ -40,26 +40,26 @@ class Source:
             raise Unreadable(f"/{path}: {reason}", is_absent=is_absent) from None
 
     def text_or(self, path: str, default: str) -> str:
-        """Read a file, or give the default where it cannot be read."""
+        """Read a file; return the default if it cannot be read."""
         try:
             return self.text(path)
         except Unreadable:
             return default
 
     def names(self, path: str) -> list[str]:
-        """List a folder, sorted; empty where it cannot be read."""
+        """List a folder, sorted; empty if it cannot be read."""
         try:
             return sorted(os.listdir(self.root / path))
         except OSError:
             return []
 
     def link(self, path: str) -> str:
-        """Read where a symbolic link points; empty where it cannot be read."""
+        """Read the target of a symbolic link; empty if it cannot be read."""
         try:
             return os.readlink(self.root / path)
         except OSError:
             return ""
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or folder."""
+        """Whether a file or folder exists."""
         return (self.root / path).exists()

@@ -1,4 +1,4 @@
-"""Writes an examination for people: a table, and below each row why, and what to do."""
+"""Writes an examination as a table, with the reason and the fix below each row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOTHING = "-"
 
 
 def render(examination: Examination, *, is_whole: bool, width: int, is_coloured: bool) -> str:
-    """Write what bites, or every row; ends with a line that counts the others."""
+    """Write the rows that bite, or all rows, and a last line with the counts."""
     shown = [each for each in examination.findings if is_whole or each.verdict is Verdict.BITES]
     lines = [_headline(examination), ""]
     if shown:
@@ -38,7 +38,7 @@ def _headline(examination: Examination) -> str:
     load = examination.load
     return (
         f"Linux {examination.kernel}, judged for {load.connections:,} connections, "
-        f"{load.new_per_second:,} new ones a second, role {load.role.value}"
+        f"{load.new_per_second:,} new ones per second, role {load.role.value}"
     )
 
 
@@ -77,7 +77,7 @@ def _cells(finding: Finding) -> tuple[str, str, str, str]:
 
 
 def _line(cells: Iterable[str], widths: list[int]) -> str:
-    """Write a row; a cell that is too wide is never cut, it pushes the others on."""
+    """Write a row; a cell that is too wide is not truncated, but shifts the others."""
     padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
     return GAP.join(padded).rstrip()
 
@@ -87,8 +87,8 @@ def _below(finding: Finding, is_whole: bool, width: int) -> Iterable[str]:
     parts = [finding.why]
     if is_whole or finding.verdict is Verdict.BITES:
         parts.append(finding.does)
-    if finding.mend:
-        parts.append(f"-> {finding.mend}")
+    if finding.fix:
+        parts.append(f"-> {finding.fix}")
     elif is_whole and finding.verdict is not Verdict.FINE:
         parts.append(f"-> {finding.advice}")
     for part in filter(None, parts):
