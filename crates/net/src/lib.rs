@@ -9,6 +9,7 @@ mod fork;
 mod last_resort;
 mod lifeline;
 mod listener;
+pub mod memory;
 mod poller;
 mod rest;
 mod shared;
@@ -21,7 +22,7 @@ mod waker;
 
 pub use clock::{Clock, precise_ns};
 pub use fork::{has_forked, watch_forks};
-pub use last_resort::report;
+pub use last_resort::{report, report_panics};
 pub use lifeline::follow;
 pub use listener::{Accepted, Listener};
 pub use poller::{Events, Interest, Interrupted, Poller, Readiness, Token};

@@ -29,7 +29,7 @@ use self::sending::Sending;
 use crate::ffi::{self, Sent};
 use crate::run::coroutine::{After, Completion, ends_task};
 use crate::run::exchanges::Exchanges;
-use crate::run::failure::fail;
+use crate::run::failure::{fail, refuse_for_memory};
 use crate::run::log::log_failure;
 use crate::run::runner::Runner;
 use crate::run::task::Tasks;
@@ -285,8 +285,11 @@ impl App for Asgi {
     fn call(&mut self, request: &server::Request<'_>, responder: &mut Responder) -> Outcome {
         ffi::attached(|py| {
             let outcome = self.begin(py, request, responder).unwrap_or_else(|error| {
-                log_failure(py, &error, None);
                 self.runner.exchanges.close(request.id);
+                if refuse_for_memory(py, &error, request, responder) {
+                    return Outcome::Responded;
+                }
+                log_failure(py, &error, None);
                 fail(responder)
             });
             self.runner.call_ends(py);
@@ -298,9 +301,9 @@ impl App for Asgi {
         Pulled::Failed
     }
 
-    fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
+    fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) -> bool {
         let exchanges = &self.runner.exchanges;
-        ffi::attached(|py| exchanges.take_content(py, id, content, is_last));
+        ffi::attached(|py| exchanges.take_content(py, id, content, is_last))
     }
 
     fn content_room(&mut self, _: ExchangeId, bytes: usize) -> Option<&mut [MaybeUninit<u8>]> {

@@ -15,7 +15,7 @@ mod slots;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyMemoryError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
@@ -26,6 +26,9 @@ pub(crate) use deferred::{Deferred, Spare, method, prepare_calls};
 pub(crate) use ending::{call_from_thread, call_method_from_thread, next_from_thread};
 pub(crate) use lent::LentResponder;
 pub(crate) use slots::{Awaitable, step_directly};
+
+/// Shorter objects are made without looking how much memory is left.
+const CHECKED_BYTES_MIN: usize = 4096;
 
 /// The result of sending a value to a coroutine.
 pub(crate) enum Sent<'py> {
@@ -359,6 +362,28 @@ unsafe extern "C" {
     fn _PyBytes_Resize(bytes: *mut *mut ffi::PyObject, length: ffi::Py_ssize_t) -> std::ffi::c_int;
 }
 
+/// Bytes as a Python object.
+///
+/// # Errors
+/// `MemoryError`.
+pub(crate) fn bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    check_memory(bytes.len())?;
+    let length = ffi::Py_ssize_t::try_from(bytes.len())?;
+    // SAFETY: that many bytes are there; they are copied.
+    let copy = unsafe { ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), length) };
+    // SAFETY: a new reference, or null with the error set.
+    let copy = unsafe { Bound::from_owned_ptr_or_err(py, copy) }?;
+    Ok(copy.cast_into::<PyBytes>()?)
+}
+
+/// Sees that an object of that many bytes leaves some memory for others.
+fn check_memory(bytes: usize) -> PyResult<()> {
+    match bytes < CHECKED_BYTES_MIN || net::memory::is_there(bytes) {
+        true => Ok(()),
+        false => Err(PyMemoryError::new_err(())),
+    }
+}
+
 /// A bytes object that no other code has seen and that is still uninitialized.
 pub(crate) struct UnwrittenBytes {
     bytes: Py<PyBytes>,
@@ -370,6 +395,7 @@ impl UnwrittenBytes {
     /// # Errors
     /// `MemoryError`.
     pub(crate) fn new(py: Python<'_>, length: usize) -> PyResult<UnwrittenBytes> {
+        check_memory(length)?;
         let length = ffi::Py_ssize_t::try_from(length)?;
         // SAFETY: without a source the bytes stay uninitialized.
         let bytes = unsafe { ffi::PyBytes_FromStringAndSize(ptr::null(), length) };

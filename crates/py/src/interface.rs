@@ -6,7 +6,9 @@ use net::Poller;
 use std::mem::MaybeUninit;
 
 use pyo3::prelude::*;
-use server::{Abort, App, Config, ExchangeId, FilePart, Outcome, Pulled, Request, Responder};
+use server::{
+    Abort, App, Config, ExchangeId, FilePart, Outcome, Pulled, Request, Responder, Shortage,
+};
 
 pub(crate) use self::mounted::MountedApp;
 use self::mounted::{Mount, Mounted};
@@ -15,7 +17,7 @@ use crate::ffi;
 use crate::native::app::Native;
 use crate::native::table::NativeApp;
 use crate::run::exchanges::Exchanges;
-use crate::run::log::{cut_short, log_warning};
+use crate::run::log::{cut_short, log_shortage, log_warning};
 use crate::run::runner::Runner;
 use crate::wsgi::{HiddenLoop, Placement, Wsgi, WsgiApp};
 
@@ -201,8 +203,15 @@ impl App for Interface {
         !self.is_pooled() && self.has_callbacks()
     }
 
-    fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
-        whichever!(self, app => app.content(id, content, is_last));
+    fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) -> bool {
+        whichever!(self, app => app.content(id, content, is_last))
+    }
+
+    fn lacked_memory(&mut self, shortage: &Shortage) {
+        match self {
+            Interface::Wsgi(wsgi) => wsgi.lacked_memory(shortage),
+            _ => ffi::attached(|py| log_shortage(py, shortage)),
+        }
     }
 
     fn content_room(&mut self, id: ExchangeId, bytes: usize) -> Option<&mut [MaybeUninit<u8>]> {

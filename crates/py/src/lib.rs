@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 /// The compiled half of Bolide.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    net::report_panics();
     ffi::reuse::prepare();
     run::awaitable::prepare(module.py());
     native::stream::prepare(module.py());

@@ -12,6 +12,7 @@
 //! | `leaving` | what happens to an exchange when its peer disconnects |
 //! | `running` | the tasks of handlers that have not ended |
 //! | `awaitable`, `parts` | what handlers await, and what streamed responses are pulled from |
+//! | `memory` | copies of what peers and applications made large |
 //! | `log`, `failure` | what is logged about applications, and the response for one that failed |
 //! | `left_out` | fields that are the server's to set, and that applications set |
 //! | `target` | the decoded target of a request |
@@ -27,6 +28,7 @@ mod interrupt;
 mod leaving;
 pub(crate) mod left_out;
 pub(crate) mod log;
+pub(crate) mod memory;
 pub(crate) mod parts;
 pub(crate) mod runner;
 pub(crate) mod running;

@@ -29,19 +29,19 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use server::{
-    Abort, App, Config, Content, ExchangeId, Fields, FilePart, Outcome, Pulled, Responder,
+    Abort, App, Config, Content, ExchangeId, Fields, FilePart, Outcome, Pulled, Responder, Shortage,
 };
 
 pub(crate) use self::file_wrapper::FileWrapper;
 pub(crate) use self::hidden_loop::HiddenLoop;
 use self::inline::Inline;
 use self::input::Input;
-use self::pool::{Intake, Pool};
+use self::pool::{Intake, Pool, Taken};
 use self::thread::Thread;
 use crate::ffi;
 use crate::run::exchanges::Exchanges;
 use crate::run::left_out::LeftOut;
-use crate::run::log::{cut_short, log_warning};
+use crate::run::log::{cut_short, log_shortage, log_warning};
 use crate::run::runner::Runner;
 
 /// A WSGI application and the constant parts of its environs.
@@ -155,7 +155,10 @@ impl WsgiApp {
         set("SERVER_SOFTWARE", PyString::new(py, software).into_any())?;
         set("wsgi.version", (1, 0).into_pyobject(py)?.into_any())?;
         set("wsgi.url_scheme", PyString::new(py, "http").into_any())?;
-        set("wsgi.input", Bound::new(py, Input::whole(b""))?.into_any())?;
+        set(
+            "wsgi.input",
+            Bound::new(py, Input::whole(Vec::new()))?.into_any(),
+        )?;
         set("wsgi.input_terminated", truth(true)?)?;
         set("wsgi.errors", self.errors.bind(py).clone())?;
         set("wsgi.multithread", truth(placement.threads > 1)?)?;
@@ -271,9 +274,20 @@ impl App for Wsgi {
         }
     }
 
-    fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
-        if let Calls::Pooled(intake, _) = &self.calls {
-            intake.find(|lane| lane.take_content(id, content, is_last));
+    fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) -> bool {
+        match &self.calls {
+            Calls::Inline(_) => true,
+            Calls::Pooled(intake, _) => intake.take_content(id, content, is_last),
+        }
+    }
+
+    fn lacked_memory(&mut self, shortage: &Shortage) {
+        match &self.calls {
+            Calls::Inline(_) => ffi::attached(|py| log_shortage(py, shortage)),
+            Calls::Pooled(intake, _) => {
+                let reports = &intake.pool.reports;
+                reports.add(|counts| counts.shortage = Some(*shortage));
+            }
         }
     }
 
@@ -329,8 +343,13 @@ fn queue(
             _ => return Outcome::ReadContent,
         },
     };
-    if intake.push(request, content) {
-        return Outcome::Pending;
+    match intake.push(request, content) {
+        Taken::Yes => return Outcome::Pending,
+        Taken::Full => {}
+        Taken::NoMemory(bytes) => {
+            responder.refuse_for_memory(bytes);
+            return Outcome::Responded;
+        }
     }
     let fields = Fields::constant(pool::UNAVAILABLE_FIELDS);
     responder.respond(503, fields, pool::UNAVAILABLE);

@@ -35,7 +35,9 @@ impl App for Constant {
         Pulled::End
     }
 
-    fn content(&mut self, _: ExchangeId, _: &[u8], _: bool) {}
+    fn content(&mut self, _: ExchangeId, _: &[u8], _: bool) -> bool {
+        true
+    }
 
     fn writable(&mut self, _: ExchangeId) {}
 

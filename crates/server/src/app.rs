@@ -1,6 +1,7 @@
 //! The only interface between the server and what responds to requests.
 
 pub(crate) mod head;
+pub(crate) mod shortage;
 
 use std::mem::MaybeUninit;
 
@@ -11,6 +12,7 @@ use crate::responder::Responder;
 use crate::response::FilePart;
 
 use self::head::Head;
+use self::shortage::Shortage;
 
 /// A request in the receive buffer, valid during [`App::call`] only.
 pub struct Request<'a> {
@@ -94,8 +96,14 @@ pub trait App {
         false
     }
 
-    /// Receives a part of the content that it requested with [`crate::Command::Read`]; `is_last` when no more follows.
-    fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool);
+    /// Receives a part of the content that it requested with [`crate::Command::Read`]; `is_last` when no more follows. Returns false if
+    /// there is no memory for it: the request is refused then.
+    fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) -> bool;
+
+    /// There was no memory for requests or responses, which were refused or cut.
+    fn lacked_memory(&mut self, shortage: &Shortage) {
+        let _ = shortage;
+    }
 
     /// Returns up to `bytes` bytes of memory for content, so that it is read from the socket without a copy: for the part that the exchange
     /// requested, or for one part in advance. [`App::content_was_read`] reports what was read. If nothing was, the memory is requested

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use net::Clock;
+use net::memory::{append, copy};
 
 use crate::access_log::{AccessLog, LogRecord};
+use crate::app::shortage::Shortages;
 use crate::limits::Limits;
 use crate::mailbox::Mailbox;
 use crate::responder::{Responder, Stamp};
@@ -38,6 +40,7 @@ pub(crate) struct Context {
     pub(crate) held_bytes: u64,
     /// Expected length of a response with unknown length: that of a recent long one. Short ones are not recorded.
     pub(crate) long_response_bytes: u64,
+    pub(crate) shortages: Shortages,
     sequence: u64,
 }
 
@@ -63,6 +66,7 @@ impl Context {
             content_bytes: 0,
             held_bytes: 0,
             long_response_bytes: 0,
+            shortages: Shortages::default(),
             sequence: 0,
         }
     }
@@ -78,6 +82,22 @@ impl Context {
         }
     }
 
+    /// Counts a lack of memory, which is reported at the end of the pass.
+    #[cold]
+    pub(crate) fn note_shortage(&mut self, bytes: usize) {
+        self.shortages.add(bytes);
+    }
+
+    /// Counts a lack of memory for the content that the call wrote, if there was one. Returns whether there was.
+    #[inline]
+    pub(crate) fn note_lacked_response(&mut self) -> bool {
+        let bytes = self.responder.take_lacked_bytes();
+        if bytes > 0 {
+            self.note_shortage(bytes);
+        }
+        bytes > 0
+    }
+
     /// Records the length of a response that had to wait.
     pub(crate) fn note_response(&mut self, bytes: u64) {
         let faded = self.long_response_bytes - self.long_response_bytes.div_ceil(16);
@@ -90,14 +110,27 @@ impl Context {
         self.sequence
     }
 
-    /// Adds bytes to send. A large part replaces an empty send buffer, without a copy.
+    /// Adds bytes to send. A large part replaces an empty send buffer, without a copy. Returns the bytes if there is no memory for them.
     #[inline]
-    pub(crate) fn put_out(&mut self, mut bytes: Vec<u8>) {
+    pub(crate) fn put_out(&mut self, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
         let out = &mut self.responder.out;
-        match out.is_empty() && bytes.len() >= MOVED_BYTES_MIN {
-            true => *out = bytes,
-            false => out.append(&mut bytes),
+        if out.is_empty() && bytes.len() >= MOVED_BYTES_MIN {
+            *out = bytes;
+        } else if append(out, &bytes).is_err() {
+            return Err(bytes);
         }
+        Ok(())
+    }
+
+    /// Takes what was written from `start` on; nothing, if there is no memory for a copy of it.
+    pub(crate) fn take_out(&mut self, start: usize) -> Vec<u8> {
+        let out = &mut self.responder.out;
+        if start == 0 {
+            return std::mem::take(out);
+        }
+        let taken = copy(out.get(start..).unwrap_or_default());
+        out.truncate(start);
+        taken.unwrap_or_default()
     }
 
     /// Empties the send buffer, and frees it if it grew too large to be kept.

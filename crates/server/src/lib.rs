@@ -28,6 +28,7 @@ mod timeouts;
 
 pub use access_log::{AccessLog, LogFormat};
 pub use app::head::{FieldSection, Head, HeadMemo, LazyHead, OwnedHead, ReadHead, Span};
+pub use app::shortage::Shortage;
 pub use app::{Abort, App, Content, Outcome, Pulled, Request};
 pub use h1::Unfinished;
 pub use id::ExchangeId;

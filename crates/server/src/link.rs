@@ -19,6 +19,7 @@ mod departure;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
+use net::memory::NoMemory;
 use net::{FileSent, Interest, Peer, Poller, Received, Sent, Token, Transport};
 
 use self::backlog::Backlog;
@@ -262,8 +263,14 @@ impl Link {
     #[inline]
     pub(crate) fn flush(&mut self, context: &mut Context, is_followed: bool) -> Result<(), Broken> {
         if let Sending::Full(backlog) = &mut self.sending {
-            backlog.push(&mut context.responder.out);
-            return Ok(());
+            let Err(NoMemory(bytes)) = backlog.push(&mut context.responder.out) else {
+                return Ok(());
+            };
+            // Nothing may be sent after what is lost.
+            backlog.lose();
+            context.clear_out();
+            context.note_shortage(bytes);
+            return Err(Broken);
         }
         self.note_arrival();
         let sent = self.transmit(&context.responder.out, is_followed);
@@ -355,6 +362,10 @@ impl Link {
         let Sending::Full(mut backlog) = std::mem::replace(&mut self.sending, Sending::Open) else {
             return Ok(());
         };
+        if backlog.is_lost() {
+            self.sending = Sending::Full(backlog);
+            return Err(Broken);
+        }
         if !backlog.is_empty() {
             let Sent::Bytes(count) = self.transmit(backlog.unsent(), is_followed) else {
                 return Err(Broken);
@@ -392,6 +403,7 @@ impl Link {
     pub(crate) fn drop_file(&mut self) {
         if let Sending::Full(backlog) = &self.sending
             && backlog.is_empty()
+            && !backlog.is_lost()
         {
             self.sending = Sending::Open;
         }

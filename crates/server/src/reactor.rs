@@ -244,10 +244,13 @@ impl<A: App> Worker<A> {
         if let Some(log) = &mut self.context.log {
             log.flush();
         }
+        let now_ms = self.context.clock.now_ms();
+        if let Some(shortage) = self.context.shortages.take_due(now_ms) {
+            self.app.lacked_memory(&shortage);
+        }
         if has_mail || !self.turns.is_empty() || self.has_events() {
             return Some(0);
         }
-        let now_ms = self.context.clock.now_ms();
         let waits_ms = [self.timers.wait_ms(now_ms), self.accepting.wait_ms(now_ms)];
         waits_ms.into_iter().flatten().min()
     }

@@ -5,14 +5,21 @@ mod fields;
 mod stamp;
 
 use net::Sent;
+use net::memory::reserve;
 use wire::{Method, RequestHead, Version};
 
 use crate::batch::Batch;
 use crate::id::ConnectionId;
+use crate::response::{NO_MEMORY, Response};
 
 pub(crate) use self::delimiter::Delimiter;
 pub use self::fields::Fields;
 pub(crate) use self::stamp::Stamp;
+
+/// Content that is not shorter than this may be too long for the memory that is left.
+const LONG_BYTES: usize = 16 * 1024;
+/// At most so many bytes are written around a content; longer field sections are rare.
+const FRAMING_BYTES: usize = 4096;
 
 /// What of a request determines the framing of its response.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +68,8 @@ pub struct Responder {
     /// The connection is reset when it is closed.
     is_guarded: bool,
     is_broken: bool,
+    /// So much content of the response was not written, because there is no memory for it; 0 if all was.
+    lacked_bytes: usize,
 }
 
 impl Responder {
@@ -84,6 +93,7 @@ impl Responder {
             sent_bytes: 0,
             is_guarded: false,
             is_broken: false,
+            lacked_bytes: 0,
         }
     }
 
@@ -111,6 +121,7 @@ impl Responder {
     #[cold]
     pub(crate) fn give_up(&mut self) {
         self.out.clear();
+        self.lacked_bytes = 0;
         self.forget_sent();
     }
 
@@ -193,9 +204,14 @@ impl Responder {
 
     /// Writes a whole response. To HEAD, and with 204 and 304, the content is omitted (RFC 9110 sections 9.3.2 and 6.4.1).
     ///
+    /// Without memory for the content the response is a 503, the last one of its connection.
+    ///
     /// Cost: one reservation, then copies.
     #[inline]
     pub fn respond(&mut self, status: u16, fields: Fields<'_>, content: &[u8]) {
+        if content.len() >= LONG_BYTES && !self.has_room(content.len()) {
+            return self.respond_without_memory();
+        }
         let is_plain = status == 200 && !fields.replaces_ours() && self.framing.persistent;
         if !is_plain || self.framing.version == Version::Http10 || self.framing.is_head {
             return self.respond_otherwise(status, fields, content);
@@ -208,6 +224,38 @@ impl Responder {
         self.out.reserve(self.stamp.last.len() + content.len());
         self.out.extend_from_slice(&self.stamp.last);
         self.out.extend_from_slice(content);
+    }
+
+    /// Whether there is memory for that much content, and what surrounds it. If not, that is noted.
+    #[cold]
+    fn has_room(&mut self, content_bytes: usize) -> bool {
+        let is_there = reserve(&mut self.out, content_bytes + FRAMING_BYTES).is_ok();
+        if !is_there {
+            self.lacked_bytes = content_bytes;
+        }
+        is_there
+    }
+
+    /// Refuses the request, for `bytes` of which there is no memory, with a 503 that is the last response of its connection. Only before
+    /// anything is written of another response.
+    #[cold]
+    pub fn refuse_for_memory(&mut self, bytes: usize) {
+        self.lacked_bytes = bytes.max(1);
+        self.respond_without_memory();
+    }
+
+    #[cold]
+    fn respond_without_memory(&mut self) {
+        self.framing.persistent = false;
+        let response = Response::error(503, NO_MEMORY);
+        let fields = Fields::of_application(&response.fields);
+        self.respond_otherwise(503, fields, &response.content);
+    }
+
+    /// Forgets how much content was not written for lack of memory, and gives it: not 0 after a 503 in place of the response, or if a
+    /// content that was begun is incomplete.
+    pub(crate) fn take_lacked_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.lacked_bytes)
     }
 
     fn respond_otherwise(&mut self, status: u16, fields: Fields<'_>, content: &[u8]) {
@@ -263,14 +311,20 @@ impl Responder {
         self.is_open
     }
 
-    /// Writes a part of the content, after [`Responder::begin`].
+    /// Writes a part of the content, after [`Responder::begin`]. Without memory for it, nothing more is written, and the response is cut.
     pub fn push_part(&mut self, part: &[u8]) {
+        if self.lacked_bytes > 0 || (part.len() >= LONG_BYTES && !self.has_room(part.len())) {
+            return;
+        }
         self.content_bytes += part.len() as u64;
         self.delimiter.push_part(&mut self.out, part);
     }
 
     /// Ends a content that was written in parts. Returns false if it is shorter than announced; it stays open then.
     pub fn finish(&mut self) -> bool {
+        if self.lacked_bytes > 0 {
+            return false;
+        }
         match self.delimiter {
             Delimiter::Chunks => wire::push_last_chunk(&mut self.out, b""),
             Delimiter::Length(1..) => return false,

@@ -2,6 +2,9 @@
 
 use std::fs::File;
 
+/// What a 503 says when there is no memory for a request or its response.
+pub(crate) const NO_MEMORY: &str = "The server has no memory for this now; try again shortly.";
+
 /// A whole response, in owned bytes.
 #[derive(Debug, Default)]
 pub struct Response {

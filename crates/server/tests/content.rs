@@ -380,3 +380,27 @@ fn one_byte_chunks_cost_linear_time_and_bounded_memory() {
         count
     );
 }
+
+#[test]
+fn content_for_which_the_application_has_no_memory_is_refused() {
+    let mut server = Server::new();
+    server.worker.app.has_no_memory = true;
+    let mut client = server.connect();
+    client.send(&(post_chunked("/parts") + "3\r\nabc\r\n"));
+    let refused = server.response(&mut client);
+    assert_eq!((refused.status, refused.is_last()), (503, true));
+    let id = server.exchange("/parts");
+    assert_eq!(server.worker.app.aborted, [(id, Abort::Refused)]);
+    server.expect_end(&mut client);
+    server.pass();
+    assert_eq!(
+        server.worker.app.shortages,
+        ["no memory for 3 bytes of a request or its response, which is 503 or cut"]
+    );
+    server.worker.app.has_no_memory = false;
+    let mut other = server.connect();
+    other.send(&(post_chunked("/parts") + "3\r\nabc\r\n0\r\n\r\n"));
+    server.settle();
+    server.respond(server.exchange("/parts"), "read");
+    assert_eq!(server.response(&mut other).content, "read");
+}

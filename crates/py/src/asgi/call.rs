@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use server::{Command, Content, ExchangeId, Responder, Response};
@@ -125,7 +125,9 @@ impl AsgiCall {
         }
         let content = match request.content {
             Content::Whole(b"") => Incoming::Whole(None),
-            Content::Whole(content) => Incoming::Whole(Some(PyBytes::new(py, content).unbind())),
+            Content::Whole(content) => {
+                Incoming::Whole(Some(crate::ffi::bytes(py, content)?.unbind()))
+            }
             Content::Later => Incoming::Parts,
         };
         let head = request.head;
@@ -480,7 +482,13 @@ impl AsgiCall {
             PyResult::Ok((before, kept))
         })??;
         let Some((ahead_bytes, is_open)) = kept else {
-            let acceptance = self.post_body(py, content, before == Progress::Started, more)?;
+            let posted = self.post_body(py, content, before == Progress::Started, more);
+            let acceptance = posted.inspect_err(|error| {
+                if error.is_instance_of::<PyMemoryError>(py) {
+                    // The response may count as complete already.
+                    self.fail(py);
+                }
+            })?;
             return self.posted(py, acceptance);
         };
         if !more && is_open {

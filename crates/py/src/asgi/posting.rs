@@ -5,6 +5,7 @@ use server::{Command, Response};
 
 use super::call::{AsgiCall, Progress, Written};
 use crate::run::awaitable::LoopTurn;
+use crate::run::memory::copy;
 
 impl AsgiCall {
     /// Ends direct writing: posts what was kept; everything else is posted too from now on.
@@ -35,7 +36,7 @@ impl AsgiCall {
             (None, _) => return Ok(()),
         }
         for part in parts {
-            self.post(py, Command::Write(part.as_bytes(py).to_vec()))?;
+            self.post(py, Command::Write(copy(part.as_bytes(py))?))?;
         }
         match progress {
             Progress::Complete => self.post(py, Command::Finish),
@@ -84,10 +85,10 @@ impl AsgiCall {
         let id = self.id(py)?;
         let is_discarded = self.exchanges().change(id, |open| open.is_discarding) == Some(true);
         if more && !is_discarded {
-            return self.exchanges().write(py, id, part.to_vec()).map(Some);
+            return self.exchanges().write(py, id, copy(part)?).map(Some);
         }
         if !part.is_empty() && !is_discarded {
-            self.post(py, Command::Write(part.to_vec()))?;
+            self.post(py, Command::Write(copy(part)?))?;
         }
         self.content_ends(py)?;
         Ok(None)
@@ -113,7 +114,7 @@ impl AsgiCall {
             self.begin(py, response)?;
             return Ok(false);
         }
-        let content = part.to_vec();
+        let content = copy(part)?;
         let whole = Response {
             content,
             ..response

@@ -153,10 +153,10 @@ impl Mounted {
         }
     }
 
-    pub(super) fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
-        self.native.content(id, content, is_last);
-        let wsgi = self.mounts.wsgi_mut();
-        wsgi.for_each(|wsgi| wsgi.content(id, content, is_last));
+    pub(super) fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) -> bool {
+        let mut wsgi = self.mounts.wsgi_mut();
+        let is_taken = wsgi.all(|wsgi| wsgi.content(id, content, is_last));
+        is_taken && self.native.content(id, content, is_last)
     }
 
     /// For native and ASGI applications, which share the open exchanges. Threads of WSGI applications get content in another way.

@@ -86,9 +86,9 @@ impl Native {
         }
     }
 
-    pub(crate) fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
+    pub(crate) fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) -> bool {
         let exchanges = &self.calls.runner.exchanges;
-        ffi::attached(|py| exchanges.take_content(py, id, content, is_last));
+        ffi::attached(|py| exchanges.take_content(py, id, content, is_last))
     }
 
     pub(crate) fn content_room(

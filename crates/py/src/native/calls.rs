@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use server::{Content, ExchangeId, Fields, Match, Outcome, Parameters, Responder};
 
-use self::outcome::plain_failure;
+use self::outcome::{not_begun, plain_failure};
 use crate::ffi::reuse::OurReferences;
 use crate::ffi::{self, Sent};
 use crate::native::request::{Request, State};
@@ -122,7 +122,7 @@ impl Calls {
     ) -> Outcome {
         let object = match self.begin(py, table, request, route.is_async) {
             Ok(object) => object,
-            Err(error) => return plain_failure(py, &error, None, responder),
+            Err(error) => return not_begun(py, &error, request, responder),
         };
         let subject = Subject {
             table,
@@ -163,7 +163,7 @@ impl Calls {
     ) -> Outcome {
         let object = match self.begin(py, table, request, true) {
             Ok(object) => object,
-            Err(error) => return plain_failure(py, &error, None, responder),
+            Err(error) => return not_begun(py, &error, request, responder),
         };
         let subject = Subject {
             table,
@@ -324,7 +324,7 @@ impl Calls {
         };
         object
             .get()
-            .with(py, |state| state.fill(request, is_async))?;
+            .with(py, |state| state.fill(request, is_async))??;
         Ok(object)
     }
 

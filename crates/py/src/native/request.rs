@@ -14,6 +14,7 @@ use crate::ffi::GilCell;
 use crate::native::stream::{Departure, Part};
 use crate::run::awaitable::Ready;
 use crate::run::exchanges::Exchanges;
+use crate::run::memory::append;
 use crate::run::target::decoded;
 
 /// An object that grew beyond this for its head or its content is not reused.
@@ -60,12 +61,15 @@ impl State {
 
     /// Fills in a request, replacing everything of the previous one.
     #[inline]
-    pub(crate) fn fill(&mut self, request: &server::Request<'_>, is_async: bool) {
+    ///
+    /// # Errors
+    /// `MemoryError` when there is none for its content.
+    pub(crate) fn fill(&mut self, request: &server::Request<'_>, is_async: bool) -> PyResult<()> {
         self.head.copy(request.head);
         self.content.clear();
         self.comes_in_parts = match request.content {
             Content::Whole(content) => {
-                self.content.extend_from_slice(content);
+                append(&mut self.content, content)?;
                 false
             }
             Content::Later => true,
@@ -79,6 +83,7 @@ impl State {
         if self.parameters.is_some() {
             self.parameters = None;
         }
+        Ok(())
     }
 
     /// Stores where the path's parameters are.
@@ -308,9 +313,9 @@ impl Request {
     /// The whole content, for handlers that are not coroutines.
     fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let content = self.with(py, |state| {
-            (!state.comes_in_parts).then(|| PyBytes::new(py, &state.content))
+            (!state.comes_in_parts).then(|| ffi::bytes(py, &state.content))
         })?;
-        content.ok_or_else(|| {
+        content.transpose()?.ok_or_else(|| {
             PyRuntimeError::new_err(
                 "read() is for `def` handlers; in an `async def` handler await request.body()",
             )
@@ -325,10 +330,11 @@ impl Request {
             }
             let is_fresh = !std::mem::replace(&mut state.is_exhausted, true);
             (
-                (is_fresh && !state.content.is_empty()).then(|| PyBytes::new(py, &state.content)),
+                (is_fresh && !state.content.is_empty()).then(|| ffi::bytes(py, &state.content)),
                 None,
             )
         })?;
+        let part = part.transpose()?;
         match source {
             Some((exchanges, id)) => Part::of(py, exchanges, id),
             None => Ready::with(py, part.map(|part| part.into_any().unbind())),

@@ -10,6 +10,7 @@ use server::Fields;
 
 use crate::ffi;
 use crate::run::failure::TEXT;
+use crate::run::memory::copy;
 use class::Helpers;
 pub(crate) use class::{Response, complete_response};
 pub(crate) use field::field_line;
@@ -69,7 +70,7 @@ impl HandlerResponse<'_> {
     /// An owned copy, for the mailbox. The content of a streamed response follows later.
     pub(crate) fn to_owned_response(&self) -> PyResult<server::Response> {
         let content = match &self.source {
-            Source::Whole(body) => body.as_bytes()?.to_vec(),
+            Source::Whole(body) => copy(body.as_bytes()?)?,
             _ => Vec::new(),
         };
         Ok(server::Response {

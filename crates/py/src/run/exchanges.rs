@@ -15,7 +15,7 @@ use super::left_out::LeftOut;
 use super::parts::ResponseParts;
 use super::running::RunningTasks;
 use super::watch::{Moment, Watch};
-use crate::ffi::LentResponder;
+use crate::ffi::{self, LentResponder};
 
 /// Number of bytes by which a streamed response may be ahead of its peer.
 pub(crate) const STREAM_AHEAD_BYTES: usize = 65_536;
@@ -403,16 +403,20 @@ impl Exchanges {
         Ok(future)
     }
 
-    /// Passes a part of the content to the handler that waits for it, or keeps it until one does.
+    /// Passes a part of the content to the handler that waits for it, or keeps it until one does. False when there is no memory for it.
     pub(crate) fn take_content(
         &self,
         py: Python<'_>,
         id: ExchangeId,
         content: &[u8],
         is_last: bool,
-    ) {
-        let part = (!content.is_empty()).then(|| PyBytes::new(py, content).unbind());
+    ) -> bool {
+        let part = (!content.is_empty()).then(|| ffi::bytes(py, content).map(Bound::unbind));
+        let Ok(part) = part.transpose() else {
+            return false;
+        };
         self.take_part(py, id, part, is_last);
+        true
     }
 
     /// Like [`Exchanges::take_content`], for bytes that belong to Python already.

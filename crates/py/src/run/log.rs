@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd as _;
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use server::{FilePart, Head};
+use server::{FilePart, Head, Shortage};
 
 /// Appends the name of a request in the log: method and path, as received.
 pub(crate) fn push_title(title: &mut Vec<u8>, head: Head<'_>) {
@@ -51,6 +51,11 @@ pub(crate) fn cut_short(part: &FilePart) -> String {
         name.to_string_lossy().escape_debug(),
         part.length,
     )
+}
+
+/// Logs that there was no memory for requests or their responses.
+pub(crate) fn log_shortage(py: Python<'_>, shortage: &Shortage) {
+    log(py, "error", ("%s", shortage.to_string()), None);
 }
 
 /// Warns of something that no request has caused.

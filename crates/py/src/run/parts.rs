@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyString};
 
 use crate::run::context::run_in;
+use crate::run::memory::append;
 
 /// An iterator of bytes or str, which runs in the context of the handler that returned it.
 pub(crate) struct ResponseParts {
@@ -31,9 +32,9 @@ impl ResponseParts {
             return Ok(false);
         };
         if let Ok(text) = part.cast::<PyString>() {
-            out.extend_from_slice(text.to_str()?.as_bytes());
+            append(out, text.to_str()?.as_bytes())?;
         } else if let Ok(bytes) = part.extract::<&[u8]>() {
-            out.extend_from_slice(bytes);
+            append(out, bytes)?;
         } else {
             let kind = part.get_type().name()?;
             let message =

@@ -7,6 +7,7 @@ use pyo3::types::{PyBytes, PyIterator, PyList, PyTuple};
 use super::file_wrapper::{FileWrapper, Remains};
 use super::log;
 use crate::ffi;
+use crate::run::memory::append;
 
 /// The content of a response, as far as it is known after the first block.
 pub(super) enum Returned<'py> {
@@ -81,7 +82,7 @@ impl<'py> Returned<'py> {
 fn joined<'py>(items: impl Iterator<Item = Bound<'py, PyAny>>) -> PyResult<Returned<'py>> {
     let mut content = Vec::new();
     for item in items {
-        content.extend_from_slice(block(item)?.as_bytes());
+        append(&mut content, block(item)?.as_bytes())?;
     }
     Ok(Returned::Whole(Content::Joined(content)))
 }

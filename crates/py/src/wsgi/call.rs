@@ -14,6 +14,7 @@ use crate::ffi::GilCell;
 use crate::ffi::reuse::OurReferences;
 use crate::run::exchanges::Exchanges;
 use crate::run::left_out::LeftOut;
+use crate::run::memory::{append, copy};
 
 /// How many bytes `write` may keep on the reactor's thread.
 const WRITTEN_BYTES_MAX: usize = 64 << 20;
@@ -130,8 +131,7 @@ impl State {
                 "write() with one thread keeps what the client does not read, and that is too much: return an iterable, or use --threads 2",
             ));
         }
-        self.written.extend_from_slice(block);
-        Ok(())
+        append(&mut self.written, block)
     }
 
     /// How content of this length is framed.
@@ -234,7 +234,7 @@ impl WsgiCall {
             lane.begin_response(id, response, posts.has_content);
         }
         let part = block.get(..posts.count).unwrap_or(block);
-        lane.write(py, id, part.to_vec())
+        lane.write(py, id, copy(part)?)
     }
 
     /// Sends a block during the call, or keeps it if something has to be sent before it.

@@ -19,7 +19,8 @@ use crate::ffi;
 use crate::run::context::run_in;
 use crate::run::coroutine::ends_task;
 use crate::run::exchanges::Exchanges;
-use crate::run::failure::fail;
+use crate::run::failure::{fail, refuse_for_memory};
+use crate::run::memory::{append, copy};
 use crate::run::runner::Runner;
 
 /// What calls the application.
@@ -77,7 +78,16 @@ impl Inline {
         if request.content == Content::Later {
             return Outcome::ReadContent;
         }
-        ffi::attached(|py| self.call_now(py, runner, request, responder))
+        ffi::attached(|py| match input_of(py, request) {
+            Ok(input) => self.call_now(py, runner, request, input, responder),
+            Err(error) => {
+                if !refuse_for_memory(py, &error, request, responder) {
+                    log::raised(py, &log::title(request.head), &error);
+                    fail(responder);
+                }
+                Outcome::Responded
+            }
+        })
     }
 
     #[inline]
@@ -86,11 +96,12 @@ impl Inline {
         py: Python<'_>,
         runner: &mut Runner,
         request: &server::Request<'_>,
+        input: Option<Bound<'_, Input>>,
         responder: &mut Responder,
     ) -> Outcome {
         let outcome = runner
             .call_begins(py)
-            .and_then(|()| self.respond(py, runner, request, responder));
+            .and_then(|()| self.respond(py, runner, request, input, responder));
         if !self.unclosed.is_kept() {
             runner.call_ends(py);
         }
@@ -111,13 +122,10 @@ impl Inline {
         py: Python<'_>,
         runner: &mut Runner,
         request: &server::Request<'_>,
+        input: Option<Bound<'_, Input>>,
         responder: &mut Responder,
     ) -> PyResult<Outcome> {
         let head = request.head;
-        let input = match request.content {
-            Content::Whole(content @ [_, ..]) => Some(Bound::new(py, Input::whole(content))?),
-            _ => None,
-        };
         let circumstances = Circumstances {
             client: request.client,
             server: request.server,
@@ -257,7 +265,9 @@ impl Inline {
             let content = match state.written.is_empty() {
                 true => content,
                 false => {
-                    merged = [&std::mem::take(&mut state.written), content].concat();
+                    let mut written = std::mem::take(&mut state.written);
+                    append(&mut written, content)?;
+                    merged = written;
                     &merged
                 }
             };
@@ -275,7 +285,7 @@ impl Inline {
                 }
                 Framing::Short => {
                     responder.begin(status, fields, state.head.length);
-                    Whole::Short(content.to_vec(), state.head.length)
+                    Whole::Short(copy(content)?, state.head.length)
                 }
             })
         })?
@@ -353,6 +363,21 @@ impl Inline {
     }
 }
 
+/// The content as a file; none if there is none.
+///
+/// # Errors
+/// `MemoryError`.
+#[inline]
+fn input_of<'py>(
+    py: Python<'py>,
+    request: &server::Request<'_>,
+) -> PyResult<Option<Bound<'py, Input>>> {
+    match request.content {
+        Content::Whole(content @ [_, ..]) => Bound::new(py, Input::whole(copy(content)?)).map(Some),
+        _ => Ok(None),
+    }
+}
+
 /// Writes the head of a response whose blocks are pulled. Returns what to send first and the announced Content-Length, or `None` when no
 /// content may follow.
 fn begin_stream(
@@ -366,7 +391,7 @@ fn begin_stream(
             return Err(not_started());
         }
         let mut parts = std::mem::take(&mut state.written);
-        parts.extend_from_slice(first);
+        append(&mut parts, first)?;
         let (status, length) = (state.head.status, state.head.length);
         let has_parts = responder.begin(status, state.head.fields(), length);
         Ok(has_parts.then_some((parts, length)))
@@ -403,7 +428,7 @@ impl Stream {
         let Some(block) = block else {
             return Ok(false);
         };
-        out.extend_from_slice(block.as_bytes());
+        append(out, block.as_bytes())?;
         Ok(self.take_from_owed(out))
     }
 

@@ -8,7 +8,8 @@ use pyo3::types::{PyBytes, PyList};
 use server::ExchangeId;
 
 use super::lane::Lane;
-use crate::ffi::GilCell;
+use crate::ffi::{self, GilCell};
+use crate::run::memory::append;
 
 /// The content of a request. At its end, reading returns `b""`, as for a file.
 #[pyclass(module = "bolide._core", frozen)]
@@ -31,38 +32,40 @@ impl State {
         self.content.get(self.used..).unwrap_or_default()
     }
 
-    fn take<'py>(&mut self, py: Python<'py>, count: usize) -> Bound<'py, PyBytes> {
+    fn take<'py>(&mut self, py: Python<'py>, count: usize) -> PyResult<Bound<'py, PyBytes>> {
         let rest = self.rest();
         let part = rest.get(..count).unwrap_or(rest);
-        let (bytes, taken) = (PyBytes::new(py, part), part.len());
+        let (bytes, taken) = (ffi::bytes(py, part)?, part.len());
         self.used += taken;
         if self.used >= self.content.len() {
             self.content = Vec::new();
             self.used = 0;
         }
-        bytes
+        Ok(bytes)
     }
 
-    fn add(&mut self, part: Option<Vec<u8>>) {
+    fn add(&mut self, part: Option<Vec<u8>>) -> PyResult<()> {
         let Some(part) = part else {
             self.has_ended = true;
-            return;
+            return Ok(());
         };
         if self.content.is_empty() {
             self.content = part;
         } else {
             self.content.drain(..self.used);
-            self.content.extend_from_slice(&part);
+            self.used = 0;
+            append(&mut self.content, &part)?;
         }
         self.used = 0;
+        Ok(())
     }
 }
 
 impl Input {
     /// Content that has arrived completely.
-    pub(super) fn whole(content: &[u8]) -> Input {
+    pub(super) fn whole(content: Vec<u8>) -> Input {
         let state = State {
-            content: content.to_vec(),
+            content,
             used: 0,
             has_ended: true,
         };
@@ -94,7 +97,7 @@ impl Input {
             None => None,
         };
         let is_more = part.is_some();
-        self.with(py, |state| state.add(part))?;
+        self.with(py, |state| state.add(part))??;
         Ok(is_more)
     }
 
@@ -117,7 +120,7 @@ impl Input {
                 count
             })?;
             if count.is_some() || !self.fetch(py)? {
-                return self.with(py, |state| state.take(py, count.unwrap_or(searched)));
+                return self.with(py, |state| state.take(py, count.unwrap_or(searched)))?;
             }
         }
     }
@@ -136,7 +139,7 @@ impl Input {
     fn read<'py>(&self, py: Python<'py>, size: Option<i64>) -> PyResult<Bound<'py, PyBytes>> {
         let most = most_of(size);
         while self.with(py, |state| state.rest().len())? < most && self.fetch(py)? {}
-        self.with(py, |state| state.take(py, most))
+        self.with(py, |state| state.take(py, most))?
     }
 
     #[pyo3(signature = (size=None, /))]

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use net::memory::append;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use server::{Command, ExchangeId, OwnedHead, Response};
@@ -171,12 +172,15 @@ impl Lane {
         is_it
     }
 
-    /// A part of the content has arrived.
-    pub(super) fn take_content(&self, id: ExchangeId, part: &[u8], is_last: bool) -> bool {
+    /// A part of the content has arrived. `Some(false)` when there is no memory for it; `None` when the request is another one.
+    pub(super) fn take_content(&self, id: ExchangeId, part: &[u8], is_last: bool) -> Option<bool> {
+        let mut is_taken = None;
         self.change(id, |state| {
-            state.content.extend_from_slice(part);
-            state.has_content_ended |= is_last;
-        })
+            let is_kept = append(&mut state.content, part).is_ok();
+            state.has_content_ended |= is_last && is_kept;
+            is_taken = Some(is_kept);
+        });
+        is_taken
     }
 
     /// The client has everything.

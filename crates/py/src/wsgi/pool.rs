@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use net::Peer;
+use net::memory::{NoMemory, copy};
 use server::{Command, Config, ExchangeId, OwnedHead, Response};
 
 use super::lane::Lane;
@@ -191,6 +192,15 @@ impl Queue {
     }
 }
 
+/// What became of a request that was to be queued.
+pub(super) enum Taken {
+    Yes,
+    /// The queue is full.
+    Full,
+    /// There is no memory for so much content.
+    NoMemory(usize),
+}
+
 /// The reactor's end of the queue.
 pub(super) struct Intake {
     pub(super) pool: Arc<Pool>,
@@ -216,27 +226,39 @@ impl Intake {
         }
     }
 
-    /// Takes a request. False when the queue is full.
-    pub(super) fn push(&mut self, request: &server::Request<'_>, content: Option<&[u8]>) -> bool {
+    /// Takes a request.
+    pub(super) fn push(&mut self, request: &server::Request<'_>, content: Option<&[u8]>) -> Taken {
         if !self.has_room() {
             // Threads may have taken some since the last check.
             let state = self.pool.queue().state();
             self.state = state;
             if !self.has_room() {
                 self.pool.reports.add(|counts| counts.full += 1);
-                return false;
+                return Taken::Full;
             }
         }
+        let content = match content.map(copy).transpose() {
+            Ok(content) => content,
+            Err(NoMemory(bytes)) => return Taken::NoMemory(bytes),
+        };
         self.arriving.push(Job {
             id: request.id,
             head: OwnedHead::of(request.head),
-            content: content.map(<[u8]>::to_vec),
+            content,
             client: *request.client,
             server: *request.server,
             has_peer_ended: false,
             queued: Instant::now(),
         });
-        true
+        Taken::Yes
+    }
+
+    /// A part of the content of a request has arrived. False when there is no memory for it.
+    pub(super) fn take_content(&self, id: ExchangeId, part: &[u8], is_last: bool) -> bool {
+        let mut lanes = self.pool.lanes.iter();
+        lanes
+            .find_map(|lane| lane.take_content(id, part, is_last))
+            .unwrap_or(true)
     }
 
     fn has_room(&self) -> bool {

@@ -1,9 +1,9 @@
 //! What the reactor has to log, which a separate thread does: the reactor has no interpreter, and the other threads may be busy.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-
-use server::OwnedHead;
 use std::time::Duration;
+
+use server::{OwnedHead, Shortage};
 
 /// The least time between two messages.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -28,6 +28,8 @@ pub(super) struct Counts {
     pub(super) short_files: u64,
     /// The message about the last of them.
     pub(super) short_file: String,
+    /// What there was no memory for.
+    pub(super) shortage: Option<Shortage>,
     /// Heads of requests whose views did not respond in time.
     pub(super) late_views: Vec<OwnedHead>,
     /// More of them.
@@ -86,7 +88,7 @@ impl Reports {
 impl Counts {
     fn is_empty(&self) -> bool {
         let counted = self.full + self.late + self.short_files;
-        counted == 0 && self.late_views.is_empty()
+        counted == 0 && self.late_views.is_empty() && self.shortage.is_none()
     }
 
     /// The message about files that were shorter than announced.

@@ -18,7 +18,8 @@ use super::reports::Counts;
 use super::{Placement, WsgiApp, log};
 use crate::ffi;
 use crate::run::context::Contexts;
-use crate::run::log::log_late_handler;
+use crate::run::log::{log_late_handler, log_shortage};
+use crate::run::memory::copy;
 
 /// What one thread keeps from job to job.
 pub(super) struct Thread {
@@ -89,15 +90,16 @@ impl Thread {
         self.lender = self.lender.renewed();
     }
 
-    fn job(&mut self, py: Python<'_>, job: Job) {
+    fn job(&mut self, py: Python<'_>, mut job: Job) {
         let Some(read) = job.head.read_with(&mut self.memo) else {
             return self.lane.post(job.id, Command::Fail);
         };
         let head = read.head();
+        let content = job.content.take();
         let result = self
             .contexts
             .enter(py)
-            .and_then(|()| self.respond(py, &job, head));
+            .and_then(|()| self.respond(py, &job, content, head));
         self.contexts.ended(py);
         if let Err(error) = result {
             self.lane.post(job.id, Command::Fail);
@@ -108,9 +110,16 @@ impl Thread {
     }
 
     /// Calls the application and posts its response.
-    fn respond(&mut self, py: Python<'_>, job: &Job, head: Head<'_>) -> PyResult<()> {
-        let input = match job.content.as_deref() {
-            Some([]) => None,
+    fn respond(
+        &mut self,
+        py: Python<'_>,
+        job: &Job,
+        content: Option<Vec<u8>>,
+        head: Head<'_>,
+    ) -> PyResult<()> {
+        let content_bytes = content.as_ref().map(Vec::len);
+        let input = match content {
+            Some(content) if content.is_empty() => None,
             Some(content) => Some(Bound::new(py, Input::whole(content))?),
             None => Some(Bound::new(
                 py,
@@ -121,7 +130,7 @@ impl Thread {
             client: &job.client,
             server: &job.server,
             connection: job.id.connection() as usize,
-            content_bytes: job.content.as_ref().map(Vec::len),
+            content_bytes,
         };
         let environ = self.environs.environ(py, head, &circumstances, input)?;
         let lent = self
@@ -181,7 +190,7 @@ impl Thread {
                 Framing::Whole(length) => {
                     let within = content.get(..length).unwrap_or(content);
                     (
-                        Command::Respond(state.head.to_response(within.to_vec())),
+                        Command::Respond(state.head.to_response(copy(within)?)),
                         None,
                     )
                 }
@@ -192,7 +201,7 @@ impl Thread {
                 }
                 Framing::Short => {
                     let response = state.head.to_response(Vec::new());
-                    (Command::Begin(response), Some(content.to_vec()))
+                    (Command::Begin(response), Some(copy(content)?))
                 }
             })
         })??;
@@ -246,6 +255,9 @@ pub(super) fn report(py: Python<'_>, pool: &Pool) {
                     counts.full
                 ),
             );
+        }
+        if let Some(shortage) = &counts.shortage {
+            log_shortage(py, shortage);
         }
         if counts.short_files > 0 {
             log::warning(py, &counts.of_short_files());

@@ -13,6 +13,8 @@
 
 use std::mem::MaybeUninit;
 
+use net::memory::append;
+
 use crate::app::App;
 use crate::app::head::OwnedHead;
 use crate::context::Context;
@@ -58,6 +60,17 @@ pub(crate) enum Part<'a> {
     InRoom(usize),
 }
 
+/// Whether a part is held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Held {
+    /// It is, or it was thrown away.
+    Yes,
+    /// The content is longer than the limit.
+    TooLong,
+    /// There is no memory for it.
+    NoMemory,
+}
+
 /// Where a part went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Handed {
@@ -67,6 +80,8 @@ pub(crate) enum Handed {
     ToReader,
     /// Into the memory of a handler that has not asked for it.
     Ahead,
+    /// Nowhere: its handler has no memory for it.
+    Refused,
 }
 
 /// The content of a request that is being received.
@@ -189,13 +204,20 @@ impl Inbound {
         self.total_bytes <= context.limits.body_bytes_max
     }
 
-    /// Holds or discards a decoded part. Returns false if the content exceeds the limit.
-    pub(crate) fn hold(&mut self, part: &[u8], context: &Context) -> bool {
-        let is_within = self.count(part.len(), context);
-        if is_within && !matches!(self.taker, Taker::Nobody) {
-            self.held.extend_from_slice(part);
+    /// Holds or discards a decoded part.
+    pub(crate) fn hold(&mut self, part: &[u8], context: &Context) -> Held {
+        if !self.count(part.len(), context) {
+            return Held::TooLong;
         }
-        is_within
+        if !matches!(self.taker, Taker::Nobody) && append(&mut self.held, part).is_err() {
+            return Held::NoMemory;
+        }
+        Held::Yes
+    }
+
+    /// How much of it has arrived.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.total_bytes
     }
 
     /// Whether `owed_bytes` more bytes may go to a handler without being held here.
@@ -241,7 +263,7 @@ impl Inbound {
         context: &mut Context,
         app: &mut A,
     ) -> Handed {
-        let handed = self.handed(part);
+        let mut handed = self.handed(part);
         if handed != Handed::Kept
             && let Taker::Exchange { id, demand } = &mut self.taker
         {
@@ -249,20 +271,20 @@ impl Inbound {
                 Handed::Ahead => Demand::Ahead,
                 _ => Demand::Unasked,
             };
-            let bytes = match part {
+            let (is_taken, bytes) = match part {
                 Part::Held => {
-                    app.content(*id, &self.held, self.is_complete);
-                    self.held.len()
+                    let is_taken = app.content(*id, &self.held, self.is_complete);
+                    (is_taken, self.held.len())
                 }
-                Part::Received(part) => {
-                    app.content(*id, part, self.is_complete);
-                    part.len()
-                }
+                Part::Received(part) => (app.content(*id, part, self.is_complete), part.len()),
                 Part::InRoom(bytes) => {
                     app.content_was_read(*id, bytes, self.is_complete);
-                    bytes
+                    (true, bytes)
                 }
             };
+            if !is_taken {
+                handed = Handed::Refused;
+            }
             self.held.clear();
             context.content_bytes += bytes;
             context.clock.tick();

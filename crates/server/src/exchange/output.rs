@@ -57,8 +57,12 @@ impl Output {
 
     /// Closes the first file, which has been sent. The bytes after it are next.
     pub(crate) fn end_file(&mut self) {
-        if let Some((_, mut after)) = self.files.pop_front() {
-            self.bytes.append(&mut after);
+        let Some((_, mut after)) = self.files.pop_front() else {
+            return;
+        };
+        match self.bytes.is_empty() {
+            true => self.bytes = after,
+            false => self.bytes.append(&mut after),
         }
     }
 

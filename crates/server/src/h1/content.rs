@@ -10,10 +10,10 @@ use super::{CLIENT_CLOSED_REQUEST, Ending, For, H1, Reading, log_abandoned};
 use crate::app::{Abort, App, Content};
 use crate::context::Context;
 use crate::exchange::Progress;
-use crate::exchange::content::{DISCARD_BYTES_MAX, Handed, Inbound, Part, Taker};
+use crate::exchange::content::{DISCARD_BYTES_MAX, Handed, Held, Inbound, Part, Taker};
 use crate::id::ExchangeId;
 use crate::link::Turn;
-use crate::response::Response;
+use crate::response::{NO_MEMORY, Response};
 
 /// Content in HTTP/1 framing.
 pub(super) struct Incoming {
@@ -30,6 +30,8 @@ enum Fed {
     Held,
     /// The content exceeds the limit.
     TooLong,
+    /// There is no memory for it.
+    NoMemory,
 }
 
 impl Incoming {
@@ -55,11 +57,11 @@ impl Incoming {
                 return Ok(Fed::Held);
             }
             match self.decoder.decode(input)? {
-                Decoded::Content(part) => {
-                    if !self.inbound.hold(part, context) {
-                        return Ok(Fed::TooLong);
-                    }
-                }
+                Decoded::Content(part) => match self.inbound.hold(part, context) {
+                    Held::Yes => {}
+                    Held::TooLong => return Ok(Fed::TooLong),
+                    Held::NoMemory => return Ok(Fed::NoMemory),
+                },
                 Decoded::NeedMore => return Ok(Fed::Held),
                 Decoded::End => self.inbound.is_complete = true,
             }
@@ -133,6 +135,11 @@ impl H1 {
                 self.refuse_content(turn, 413, CONTENT_TOO_LONG);
                 true
             }
+            Ok(Fed::NoMemory) => {
+                *rest = &[];
+                self.content_lacks_memory(turn);
+                true
+            }
             Err(error) => {
                 *rest = &[];
                 self.refuse_content(turn, error.kind.status(), error.kind.reason());
@@ -157,6 +164,9 @@ impl H1 {
         };
         let inbound = &mut incoming.inbound;
         let handed = inbound.hand_over(part, turn.context, turn.app);
+        if handed == Handed::Refused {
+            return self.content_lacks_memory(turn);
+        }
         if handed == Handed::ToReader
             && let Some(reader) = self.queue.back_mut()
         {
@@ -186,6 +196,16 @@ impl H1 {
             true => self.reading = Reading::Waiting(For::Exchange),
             false => self.reading = Reading::Closing(Ending::Read),
         }
+    }
+
+    /// Refuses the request for whose content there is no memory.
+    #[cold]
+    pub(super) fn content_lacks_memory<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        if let Reading::Content(incoming) = &self.reading {
+            let bytes = incoming.inbound.total_bytes() as usize;
+            turn.context.note_shortage(bytes);
+        }
+        self.refuse_content(turn, 503, NO_MEMORY);
     }
 
     /// Refuses the request whose content is being read.

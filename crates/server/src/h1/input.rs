@@ -1,5 +1,6 @@
 //! Parses a connection's input and starts its requests, in order, as far as they may run.
 
+use net::memory::append;
 use wire::{BodyLength, Progress as Parsed, RequestHead};
 
 use super::content::Incoming;
@@ -7,7 +8,7 @@ use super::queue::{Encoding, Queued};
 use super::{Ending, For, H1, Reading};
 use crate::access_log::LogRecord;
 use crate::app::head::{Head, OwnedHead};
-use crate::app::{App, Content, Outcome, Request};
+use crate::app::{Abort, App, Content, Outcome, Request};
 use crate::context::Context;
 use crate::exchange::content::{DISCARD_BYTES_MAX, Taker};
 use crate::exchange::output::Output;
@@ -15,7 +16,7 @@ use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
 use crate::link::{Broken, Link, Turn};
 use crate::responder::Framing;
-use crate::response::Response;
+use crate::response::{NO_MEMORY, Response};
 
 pub(super) const CONTENT_TOO_LONG: &str = "The content is longer than this server accepts.";
 
@@ -24,17 +25,31 @@ impl H1 {
     pub(super) fn feed<A: App>(&mut self, turn: &mut Turn<'_, A>, data: &[u8]) {
         if self.input.is_empty() {
             let used = self.advance(turn, data);
-            self.input
-                .extend_from_slice(data.get(used..).unwrap_or_default());
+            if append(&mut self.input, data.get(used..).unwrap_or_default()).is_err() {
+                self.input_lacks_memory(turn, data.len());
+            }
             return;
         }
-        self.input.extend_from_slice(data);
+        if append(&mut self.input, data).is_err() {
+            return self.input_lacks_memory(turn, data.len());
+        }
         let skips_parsing = matches!(self.reading, Reading::Head)
             && !wire::worth_parsing(data)
             && wire::within_limits(&self.input, &turn.context.head_limits).is_ok();
         if !skips_parsing {
             self.resume(turn);
         }
+    }
+
+    /// There is no memory for input that has to wait.
+    #[cold]
+    fn input_lacks_memory<A: App>(&mut self, turn: &mut Turn<'_, A>, bytes: usize) {
+        if let Reading::Content(_) = &self.reading {
+            return self.content_lacks_memory(turn);
+        }
+        turn.context.note_shortage(bytes);
+        let is_head = is_head_method(&self.input);
+        self.refuse(turn, Refused::Unread { is_head }, 503, NO_MEMORY);
     }
 
     /// Continues with input that waited.
@@ -264,6 +279,7 @@ impl H1 {
             start = start.saturating_sub(context.responder.sent_bytes);
             turn.link.was_sent_in_call(context);
         }
+        let lacks_memory = context.note_lacked_response();
         let is_whole = matches!(outcome, Outcome::Responded | Outcome::RespondedEarly) && !is_open;
         let is_plain = is_whole && status != 0 && content != Content::Later;
         if is_plain && self.queue.is_empty() {
@@ -289,7 +305,7 @@ impl H1 {
                 started_ms: context.clock.now_ms(),
                 has_begun: false,
                 awaits_writable: false,
-                out: Output::new(context.responder.out.split_off(start)),
+                out: Output::new(context.take_out(start)),
                 record: self.record(turn, Some(head), status, content_bytes),
             },
             encoding: Encoding { framing, delimiter },
@@ -297,6 +313,19 @@ impl H1 {
         };
         let left = (outcome, status != 0, is_open);
         self.called(turn, queued, left, (head, content, is_persistent));
+        self.cut_begun(turn, id, lacks_memory);
+    }
+
+    /// Cuts a response that was begun, if it cannot go on.
+    fn cut_begun<A: App>(&mut self, turn: &mut Turn<'_, A>, id: ExchangeId, lacks_memory: bool) {
+        if lacks_memory
+            && let Some(last) = self.queue.back_mut()
+            && last.exchange.id == id
+            && matches!(last.exchange.progress, Progress::Pushed | Progress::Pulled)
+        {
+            turn.app.abort(id, Abort::Refused);
+            last.exchange.cut();
+        }
     }
 
     /// Adds a response that was complete when the call returned.

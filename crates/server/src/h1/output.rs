@@ -7,6 +7,7 @@ use crate::exchange::{Obeyed, Progress};
 use crate::id::ExchangeId;
 use crate::link::{Broken, Fate, Turn};
 use crate::mailbox::Command;
+use net::memory::NoMemory;
 
 /// Bytes pulled from a streamed response before other connections get a turn.
 const PULL_BYTES: usize = 131_072;
@@ -43,7 +44,16 @@ impl H1 {
         if queued.exchange.progress == Progress::Waiting && is_final && is_last && is_end {
             queued.encoding.framing.persistent = false;
         }
-        if queued.obey(&mut turn.context.responder, command) == Obeyed::EndedEarly {
+        let lacking = queued.make_room(&command);
+        let command = match lacking {
+            Ok(()) => command,
+            Err(NoMemory(bytes)) => {
+                turn.context.note_shortage(bytes);
+                queued.without_memory()
+            }
+        };
+        let is_early = queued.obey(&mut turn.context.responder, command) == Obeyed::EndedEarly;
+        if is_early || (lacking.is_err() && queued.exchange.progress == Progress::Cut) {
             turn.app.abort(id, Abort::Refused);
         }
         let response_bytes = queued.exchange.out.held_bytes() as u64;
@@ -211,7 +221,11 @@ impl H1 {
     pub(super) fn emit<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         while let Some(front) = self.queue.front_mut() {
             let exchange = &mut front.exchange;
-            turn.context.put_out(exchange.out.take_bytes());
+            if let Err(bytes) = turn.context.put_out(exchange.out.take_bytes()) {
+                // What is before it leaves by itself. A broken connection is noticed by what is done next.
+                let _ = turn.link.flush(turn.context, true);
+                turn.context.responder.out = bytes;
+            }
             if exchange.out.has_file() || !exchange.is_ended() {
                 return;
             }
@@ -303,6 +317,12 @@ impl H1 {
             }
         }
         *budget = budget.saturating_sub(part.len());
+        if let Err(NoMemory(bytes)) = front.make_room_for_part(part.len()) {
+            turn.context.note_shortage(bytes);
+            turn.app.abort(front.exchange.id, Abort::Refused);
+            front.exchange.progress = Progress::Cut;
+            return true;
+        }
         front.exchange.take_part(&mut front.encoding, part);
         true
     }

@@ -1,5 +1,6 @@
 //! A request whose response is not complete, queued in its connection's order, and how HTTP/1 encodes that response.
 
+use net::memory::{NoMemory, reserve};
 use wire::Version;
 
 use crate::context::MOVED_BYTES_MIN;
@@ -8,7 +9,12 @@ use crate::exchange::{Encoder, Exchange, Obeyed, Progress};
 use crate::limits::Limits;
 use crate::mailbox::Command;
 use crate::responder::{Delimiter, Fields, Framing, Responder};
-use crate::response::{FilePart, Response};
+use crate::response::{FilePart, NO_MEMORY, Response};
+
+/// More than a head has beside its field section.
+const FRAMING_BYTES: usize = 512;
+/// More than a chunk has beside its data.
+const CHUNK_BYTES: usize = 32;
 
 /// An exchange in its connection's queue. What it has written waits for the responses before it.
 pub(super) struct Queued {
@@ -26,6 +32,46 @@ impl Queued {
     pub(super) fn respond(&mut self, responder: &mut Responder, response: &Response) {
         self.exchange
             .respond(&mut self.encoding, responder, response);
+    }
+
+    /// Makes room for what a command writes.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub(super) fn make_room(&mut self, command: &Command) -> Result<(), NoMemory> {
+        match (command, self.exchange.progress) {
+            (Command::Respond(response), Progress::Waiting) => {
+                let head_bytes = response.fields.len() + response.reason.len() + FRAMING_BYTES;
+                reserve(
+                    self.exchange.out.tail(),
+                    head_bytes + response.content.len(),
+                )
+            }
+            (Command::Write(part), Progress::Pushed) => self.make_room_for_part(part.len()),
+            _ => Ok(()),
+        }
+    }
+
+    /// What it does in place of a command for which there is no memory.
+    #[cold]
+    pub(super) fn without_memory(&mut self) -> Command {
+        if self.exchange.progress != Progress::Waiting {
+            return Command::Fail;
+        }
+        self.encoding.framing.persistent = false;
+        Command::Respond(Response::error(503, NO_MEMORY))
+    }
+
+    /// As [`Queued::make_room`], for a part that can be kept.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn make_room_for_part(&mut self, bytes: usize) -> Result<(), NoMemory> {
+        let tail = self.exchange.out.tail();
+        match self.encoding.moves(bytes, tail.is_empty()) {
+            true => Ok(()),
+            false => reserve(tail, bytes + CHUNK_BYTES),
+        }
     }
 }
 
@@ -90,6 +136,18 @@ impl Encoding {
     }
 }
 
+impl Encoding {
+    /// Whether a part becomes the output itself, without a copy: a long one that nothing precedes (`is_first`), and that is not chunked.
+    fn moves(&self, bytes: usize, is_first: bool) -> bool {
+        let is_bare = match self.delimiter {
+            Delimiter::Chunks => false,
+            Delimiter::Length(owed) => bytes as u64 <= owed,
+            Delimiter::End => true,
+        };
+        is_bare && is_first && bytes >= MOVED_BYTES_MIN
+    }
+}
+
 impl Encoder for Encoding {
     /// HTTP/1.0 has no interim responses (RFC 9110 section 15.2). The server itself sends 100, and 101 would change the protocol of the
     /// connection.
@@ -124,14 +182,8 @@ impl Encoder for Encoding {
         self.delimiter.push_part(out.tail(), part);
     }
 
-    /// A long part is not copied if nothing precedes it and it is not chunked.
     fn take_part(&mut self, out: &mut Output, part: Vec<u8>) {
-        let is_bare = match self.delimiter {
-            Delimiter::Chunks => false,
-            Delimiter::Length(owed) => part.len() as u64 <= owed,
-            Delimiter::End => true,
-        };
-        if !is_bare || part.len() < MOVED_BYTES_MIN || !out.tail().is_empty() {
+        if !self.moves(part.len(), out.tail().is_empty()) {
             return self.part(out, &part);
         }
         self.delimiter.admit(part.len() as u64);

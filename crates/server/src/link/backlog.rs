@@ -3,6 +3,8 @@
 //! A socket accepts new bytes only when a third of its buffer is free, which may be megabytes. The peer's progress is therefore measured by
 //! what its kernel acknowledges, checked several times within the longest allowed pause.
 
+use net::memory::{self, NoMemory};
+
 use crate::pace::Pace;
 use crate::timeouts::Timeouts;
 
@@ -24,6 +26,8 @@ pub(super) struct Backlog {
     acknowledged: i64,
     check_ms: u64,
     step_ms: u64,
+    /// There was no memory for what had to leave: the connection is of no use any more.
+    is_lost: bool,
 }
 
 impl Backlog {
@@ -41,6 +45,7 @@ impl Backlog {
             acknowledged,
             check_ms: u64::MAX,
             step_ms: FIRST_CHECK_MS,
+            is_lost: false,
         };
         backlog.plan_check(timeouts);
         backlog
@@ -58,24 +63,46 @@ impl Backlog {
         self.bytes.get(self.sent_bytes..).unwrap_or_default()
     }
 
+    /// Drops everything, because some bytes could not be kept.
+    pub(super) fn lose(&mut self) {
+        self.bytes = Vec::new();
+        self.sent_bytes = 0;
+        self.is_lost = true;
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
     /// Appends bytes to send; `out` is empty then.
-    pub(super) fn push(&mut self, out: &mut Vec<u8>) {
-        match self.bytes.is_empty() && out.len() > COPIED_BYTES_MAX {
-            true => self.bytes = std::mem::take(out),
-            false => self.bytes.append(out),
+    ///
+    /// # Errors
+    /// When there is no memory for it, or something before it was lost.
+    pub(super) fn push(&mut self, out: &mut Vec<u8>) -> Result<(), NoMemory> {
+        if self.is_lost {
+            return Err(NoMemory(out.len()));
         }
+        if self.bytes.is_empty() && out.len() > COPIED_BYTES_MAX {
+            self.bytes = std::mem::take(out);
+            return Ok(());
+        }
+        memory::append(&mut self.bytes, out)?;
+        out.clear();
+        Ok(())
     }
 
     /// Keeps `out` without its first `sent_bytes`.
     pub(super) fn take(&mut self, out: &mut Vec<u8>, sent_bytes: usize) {
         let unsent = out.get(sent_bytes..).unwrap_or_default();
-        if unsent.len() > COPIED_BYTES_MAX {
+        if unsent.len() <= COPIED_BYTES_MAX
+            && let Ok(copy) = memory::copy(unsent)
+        {
+            self.bytes = copy;
+            self.sent_bytes = 0;
+        } else {
             self.bytes = std::mem::take(out);
             self.sent_bytes = sent_bytes;
             self.release();
-        } else {
-            self.bytes = unsent.to_vec();
-            self.sent_bytes = 0;
         }
     }
 
@@ -92,9 +119,12 @@ impl Backlog {
     }
 
     /// Frees memory once half of the bytes have been sent. At most twice the unsent bytes are held, and each byte is copied once or twice.
+    /// Without memory for the copy, the buffer stays as it is.
     fn release(&mut self) {
-        if self.sent_bytes * 2 >= self.bytes.len() {
-            self.bytes = self.unsent().to_vec();
+        if self.sent_bytes * 2 >= self.bytes.len()
+            && let Ok(copy) = memory::copy(self.unsent())
+        {
+            self.bytes = copy;
             self.sent_bytes = 0;
         }
     }

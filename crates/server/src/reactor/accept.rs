@@ -381,7 +381,9 @@ mod tests {
         fn pull(&mut self, _: ExchangeId, _: &mut Vec<u8>) -> Pulled {
             unreachable!()
         }
-        fn content(&mut self, _: ExchangeId, _: &[u8], _: bool) {}
+        fn content(&mut self, _: ExchangeId, _: &[u8], _: bool) -> bool {
+            true
+        }
         fn writable(&mut self, _: ExchangeId) {}
         fn abort(&mut self, _: ExchangeId, _: Abort) {}
     }

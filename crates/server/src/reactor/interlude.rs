@@ -36,8 +36,9 @@ impl App for Postponed {
         Pulled::Failed
     }
 
-    fn content(&mut self, _: ExchangeId, _: &[u8], _: bool) {
+    fn content(&mut self, _: ExchangeId, _: &[u8], _: bool) -> bool {
         debug_assert!(false, "no content is given between two passes");
+        true
     }
 
     fn writable(&mut self, _: ExchangeId) {}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use server::{
     Abort, App, Command, Content, ExchangeId, Fields, FilePart, Mailbox, Outcome, Pulled, Request,
-    Responder, Response,
+    Responder, Response, Shortage,
 };
 
 /// A call, as the application saw it.
@@ -39,6 +39,9 @@ pub(crate) struct TestApp {
     pub(crate) forgotten_bytes: usize,
     /// Requests the next part after each.
     pub(crate) reads_on: bool,
+    /// It has no memory for content.
+    pub(crate) has_no_memory: bool,
+    pub(crate) shortages: Vec<String>,
     /// The client's side of a connection, and what had arrived there whenever a response had been sent.
     pub(crate) witness: Option<UnixStream>,
     pub(crate) witnessed: Vec<String>,
@@ -66,6 +69,8 @@ impl TestApp {
             pull_bytes: 5,
             forgotten_bytes: 0,
             reads_on: true,
+            has_no_memory: false,
+            shortages: Vec::new(),
             witness: None,
             witnessed: Vec::new(),
             on_call: None,
@@ -243,13 +248,21 @@ impl App for TestApp {
         self.witness();
     }
 
-    fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
+    fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) -> bool {
+        if self.has_no_memory {
+            return false;
+        }
         self.contents
             .push((id, String::from_utf8_lossy(content).into_owned(), is_last));
         assert!(!content.starts_with(b"panic"), "as the test wants it");
         if self.reads_on && !is_last {
             self.mailbox.post(id, Command::Read);
         }
+        true
+    }
+
+    fn lacked_memory(&mut self, shortage: &Shortage) {
+        self.shortages.push(shortage.to_string());
     }
 
     fn writable(&mut self, id: ExchangeId) {

@@ -417,9 +417,9 @@ impl App for ModelApp<'_> {
         }
     }
 
-    fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) {
+    fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) -> bool {
         let Some(index) = self.meant(id, "content()") else {
-            return;
+            return true;
         };
         let plan = self.plan_of(index);
         let exchange = &self.exchanges[index];
@@ -436,6 +436,7 @@ impl App for ModelApp<'_> {
             self.violate(|| "content() with nothing".to_string());
         }
         self.took(index, content.len(), is_last);
+        true
     }
 
     fn content_room(&mut self, id: ExchangeId, bytes: usize) -> Option<&mut [MaybeUninit<u8>]> {

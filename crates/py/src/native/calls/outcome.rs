@@ -15,7 +15,7 @@ use crate::native::response::{HandlerResponse, Source, convert};
 use crate::native::stream::Stream;
 use crate::native::suspended::Stage;
 use crate::run::coroutine::ends_task;
-use crate::run::failure::{TEXT, fail};
+use crate::run::failure::{TEXT, fail, refuse_for_memory};
 use crate::run::parts::ResponseParts;
 use crate::run::runner::Runner;
 
@@ -231,6 +231,20 @@ impl Calls {
             result,
             responder,
         )
+    }
+}
+
+/// The application could not be called.
+#[cold]
+pub(super) fn not_begun(
+    py: Python<'_>,
+    error: &PyErr,
+    request: &server::Request<'_>,
+    responder: &mut Responder,
+) -> Outcome {
+    match refuse_for_memory(py, error, request, responder) {
+        true => Outcome::Responded,
+        false => plain_failure(py, error, None, responder),
     }
 }
 

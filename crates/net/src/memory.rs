@@ -1,0 +1,127 @@
+//! Fallible allocation for what peers send, and for what they do not read.
+//!
+//! Rust aborts the process if an allocation fails. Whatever a peer can make large is therefore allocated here, and a failure concerns that
+//! peer alone. Only a limit of the process (RLIMIT_AS, RLIMIT_DATA) or of the system (`vm.overcommit_memory = 2`) makes allocations fail.
+//! The memory limit of a container does not: it kills.
+
+use std::fmt;
+use std::hint::black_box;
+use std::sync::OnceLock;
+
+use rustix::process::{Resource, getrlimit};
+
+/// What a large allocation leaves free for the rest: the response, the interpreter, and the line in the log.
+const SPARE_BYTES: usize = 4 << 20;
+/// Smaller allocations do not check how much memory is left.
+const CHECKED_BYTES_MIN: usize = 4096;
+/// The most that a buffer grows at once beyond what it needs, if memory is limited.
+const STEP_BYTES_MAX: usize = 1 << 20;
+
+/// There is no memory for so many bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoMemory(pub usize);
+
+impl fmt::Display for NoMemory {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "no memory for {} bytes", self.0)
+    }
+}
+
+impl std::error::Error for NoMemory {}
+
+/// Makes room for `more` bytes.
+///
+/// # Errors
+/// When there is no memory for them; the buffer is as it was.
+#[inline]
+pub fn reserve(buffer: &mut Vec<u8>, more: usize) -> Result<(), NoMemory> {
+    match more <= buffer.capacity() - buffer.len() {
+        true => Ok(()),
+        false => grow(buffer, more),
+    }
+}
+
+fn grow(buffer: &mut Vec<u8>, more: usize) -> Result<(), NoMemory> {
+    let is_checked = more >= CHECKED_BYTES_MIN || buffer.len() >= CHECKED_BYTES_MIN;
+    if !is_checked || !is_limited() {
+        return buffer.try_reserve(more).map_err(|_| NoMemory(more));
+    }
+    // Doubling a large buffer would fail although there is enough memory.
+    let step = more.max(buffer.len().min(STEP_BYTES_MAX));
+    for bytes in [step, more] {
+        if can_have(bytes.saturating_add(SPARE_BYTES)) && buffer.try_reserve_exact(bytes).is_ok() {
+            return Ok(());
+        }
+    }
+    Err(NoMemory(more))
+}
+
+/// Adds bytes to a buffer.
+///
+/// # Errors
+/// As [`reserve`].
+#[inline]
+pub fn append(buffer: &mut Vec<u8>, bytes: &[u8]) -> Result<(), NoMemory> {
+    reserve(buffer, bytes.len())?;
+    buffer.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// A copy of bytes.
+///
+/// # Errors
+/// As [`reserve`].
+#[inline]
+pub fn copy(bytes: &[u8]) -> Result<Vec<u8>, NoMemory> {
+    let mut copy = Vec::new();
+    append(&mut copy, bytes)?;
+    Ok(copy)
+}
+
+/// Whether so many bytes can be allocated elsewhere, so that enough is left.
+#[inline]
+pub fn is_there(bytes: usize) -> bool {
+    !is_limited() || can_have(bytes.saturating_add(SPARE_BYTES))
+}
+
+fn can_have(bytes: usize) -> bool {
+    let mut block: Vec<u8> = Vec::new();
+    let is_there = block.try_reserve_exact(bytes).is_ok();
+    // So that the compiler does not remove an allocation that is not used.
+    black_box(block.as_mut_ptr());
+    is_there
+}
+
+/// Whether the system may refuse memory.
+fn is_limited() -> bool {
+    static IS_LIMITED: OnceLock<bool> = OnceLock::new();
+    let has_limit = |resource| getrlimit(resource).current.is_some();
+    // This one can be set from outside (prlimit) while the process runs.
+    has_limit(Resource::As)
+        || *IS_LIMITED.get_or_init(|| {
+            let overcommit = std::fs::read_to_string("/proc/sys/vm/overcommit_memory");
+            has_limit(Resource::Data) || overcommit.is_ok_and(|text| text.starts_with('2'))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_had_is_an_error_and_changes_nothing() {
+        let mut buffer = b"abc".to_vec();
+        let much = isize::MAX as usize - 3;
+        assert_eq!(reserve(&mut buffer, much), Err(NoMemory(much)));
+        assert_eq!(buffer, b"abc");
+        assert!(!can_have(much));
+    }
+
+    #[test]
+    fn what_can_be_had_is_there() {
+        let mut buffer = Vec::new();
+        assert_eq!(append(&mut buffer, &[b'x'; 10_000]), Ok(()));
+        assert_eq!(copy(&buffer), Ok(vec![b'x'; 10_000]));
+        assert!(is_there(10_000));
+    }
+}

@@ -1,0 +1,28 @@
+//! Copies of what peers and applications made large: without memory for them there is a `MemoryError`, not the end of the process.
+
+use net::memory::{self, NoMemory};
+use pyo3::exceptions::PyMemoryError;
+use pyo3::prelude::*;
+
+/// A copy of bytes.
+///
+/// # Errors
+/// `MemoryError`.
+#[inline]
+pub(crate) fn copy(bytes: &[u8]) -> PyResult<Vec<u8>> {
+    memory::copy(bytes).map_err(error)
+}
+
+/// Adds bytes to a buffer.
+///
+/// # Errors
+/// `MemoryError`.
+#[inline]
+pub(crate) fn append(buffer: &mut Vec<u8>, bytes: &[u8]) -> PyResult<()> {
+    memory::append(buffer, bytes).map_err(error)
+}
+
+#[cold]
+fn error(lack: NoMemory) -> PyErr {
+    PyMemoryError::new_err(lack.to_string())
+}

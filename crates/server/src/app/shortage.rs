@@ -1,0 +1,80 @@
+//! What is reported when there is no memory for requests or their responses.
+
+use std::fmt;
+
+/// The least time between two reports.
+const PAUSE_MS: u64 = 5000;
+
+/// Requests since the last report for which there was no memory, or none for their responses: those had a 503, or their responses were cut.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Shortage {
+    count: u64,
+    /// What the last of them needed.
+    bytes: u64,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shortage { count, bytes } = self;
+        write!(
+            out,
+            "no memory for {bytes} bytes of a request or its response, which is 503 or cut"
+        )?;
+        match count {
+            1 => Ok(()),
+            _ => write!(out, " ({count} requests since the last report)"),
+        }
+    }
+}
+
+/// Counts shortages, and says when to report them: the first at once, those after it together some seconds later.
+#[derive(Default)]
+pub(crate) struct Shortages {
+    since: Option<Shortage>,
+    reported_ms: Option<u64>,
+}
+
+impl Shortages {
+    pub(crate) fn add(&mut self, bytes: usize) {
+        let since = self.since.get_or_insert_default();
+        since.count += 1;
+        since.bytes = bytes as u64;
+    }
+
+    /// Takes what is to be reported now.
+    #[inline]
+    pub(crate) fn take_due(&mut self, now_ms: u64) -> Option<Shortage> {
+        self.since?;
+        let is_due = |reported_ms: u64| now_ms.saturating_sub(reported_ms) >= PAUSE_MS;
+        if !self.reported_ms.is_none_or(is_due) {
+            return None;
+        }
+        self.reported_ms = Some(now_ms);
+        self.since.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(shortage: Option<Shortage>) -> String {
+        shortage.map_or_else(String::new, |shortage| shortage.to_string())
+    }
+
+    #[test]
+    fn the_first_is_reported_at_once_and_others_together() {
+        let mut shortages = Shortages::default();
+        assert_eq!(shortages.take_due(1000), None);
+        shortages.add(7);
+        let line = "no memory for 7 bytes of a request or its response, which is 503 or cut";
+        assert_eq!(text(shortages.take_due(1000)), line);
+        shortages.add(8);
+        shortages.add(9);
+        assert_eq!(shortages.take_due(1000 + PAUSE_MS - 1), None);
+        assert_eq!(
+            text(shortages.take_due(1000 + PAUSE_MS)),
+            line.replace('7', "9") + " (2 requests since the last report)"
+        );
+    }
+}

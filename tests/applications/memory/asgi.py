@@ -1,0 +1,30 @@
+"""The ASGI application: content and responses of any length."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+
+async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Do what the path says."""
+    assert scope["type"] == "http"
+    _, kind, *rest = scope["path"].split("/")
+    parts = [bytes(int(rest[0]))] if rest else [b"hello"]
+    if kind.startswith("echo"):
+        read, more = [], True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            read.append(message["body"])
+            more = message["more_body"]
+        parts = [b"".join(read)]
+    if kind.endswith("-later"):
+        await asyncio.sleep(0)
+    if kind.startswith("part"):
+        parts.insert(0, b"first")
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for index, part in enumerate(parts):
+        more = index + 1 < len(parts)
+        await send({"type": "http.response.body", "body": part, "more_body": more})

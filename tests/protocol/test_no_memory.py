@@ -1,0 +1,150 @@
+"""A worker whose process may not have the memory that a request asks for."""
+
+from __future__ import annotations
+
+import re
+import resource
+from collections import Counter
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from support.client import Connection
+from support.server import Server, Start
+
+MEBIBYTE = 1 << 20
+LEFT_BYTES = 96 * MEBIBYTE
+"""What the worker may have beside what it has when it serves."""
+LONG_BYTES = 256 * MEBIBYTE
+APPLICATION = {
+    "native": ("memory/native.py",),
+    "asgi": ("memory/asgi.py",),
+    "wsgi": ("memory/wsgi.py", "--threads", "2"),
+    "wsgi, inline": ("memory/wsgi.py", "--threads", "1"),
+}
+LATER = ("native", "asgi")
+"""These have coroutines too."""
+LINE = "of a request or its response, which is 503 or cut"
+BACKTRACE = pytest.mark.parametrize("backtrace", ["0", "1"])
+
+
+def start_poor(start: Start, interface: str, backtrace: str = "0") -> tuple[Server, int]:
+    """Serve in a worker that has little memory left; return it with its process id."""
+    options = (*APPLICATION[interface], "--body-bytes-max", str(4 * LONG_BYTES))
+    server = start(*options, env={"RUST_BACKTRACE": backtrace})
+    with server.connect() as client:
+        assert client.get("/hello").content == b"hello"
+    (worker,) = server.workers()
+    status = Path(f"/proc/{worker}/status").read_text()
+    (size,) = re.findall(r"VmSize:\s+(\d+) kB", status)
+    most = int(size) * 1024 + LEFT_BYTES
+    resource.prlimit(worker, resource.RLIMIT_AS, (most, most))
+    return server, worker
+
+
+def post(path: str, *fields: str) -> bytes:
+    """Return the head of a request with content, the last of its connection."""
+    lines = [f"POST {path} HTTP/1.1", "Host: test", "Connection: close", *fields, "", ""]
+    return "\r\n".join(lines).encode()
+
+
+def upload(server: Server, path: str, framing: str) -> bytes:
+    """Send a long content; return what came, up to the end of the connection."""
+    with Connection(server.address, timeout_s=20) as client:
+        if framing == "chunked":
+            client.send(post(path, "Transfer-Encoding: chunked"))
+            part = b"100000\r\n" + bytes(MEBIBYTE) + b"\r\n"
+        else:
+            client.send(post(path, f"Content-Length: {LONG_BYTES}"))
+            part = bytes(MEBIBYTE)
+        with suppress(ConnectionError):
+            for _ in range(LONG_BYTES // MEBIBYTE):
+                client.send(part)
+        return rest_of(client)
+
+
+def rest_of(client: Connection) -> bytes:
+    """Read to the end of a connection, or to its reset."""
+    received = bytearray()
+    with suppress(ConnectionError):
+        while more := client.socket.recv(1 << 20):
+            received += more
+    return bytes(received)
+
+
+def status_of(received: bytes) -> int | None:
+    """Return the status of a response; None where there is none."""
+    return int(received[9:12]) if received else None
+
+
+def serves_on(server: Server, worker: int) -> None:
+    """See that the same worker serves."""
+    with server.connect() as client:
+        reply = client.get("/hello")
+    assert (reply.status, reply.content) == (200, b"hello")
+    assert server.workers() == [worker]
+
+
+@BACKTRACE
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("interface", APPLICATION)
+def test_a_content_that_cannot_be_held_is_refused(
+    start: Start, interface: str, framing: str, backtrace: str
+) -> None:
+    server, worker = start_poor(start, interface, backtrace)
+    paths = ["/echo", "/echo-later"] if interface in LATER else ["/echo"]
+    for path in paths:
+        received = upload(server, path, framing)
+        assert status_of(received) in (None, 500, 503)
+        serves_on(server, worker)
+    assert any("ERROR" in line for line in server.lines)
+
+
+@BACKTRACE
+@pytest.mark.parametrize("interface", APPLICATION)
+def test_responses_that_cannot_be_held_are_503_500_or_cut(
+    start: Start, interface: str, backtrace: str
+) -> None:
+    server, worker = start_poor(start, interface, backtrace)
+    size = LEFT_BYTES * 4 // 5
+    """The application has it once; there is no memory for another."""
+    paths = [f"/big/{size}", f"/part/{size}", f"/part-later/{size}"]
+    for path in paths if interface in LATER else paths[:2]:
+        with Connection(server.address, receive_buffer_bytes=65536) as client:
+            client.send(f"GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n".encode())
+            received = rest_of(client)
+        assert len(received) < size
+        expected = (500, 503) if path.startswith("/big") else (200, 500, 503)
+        assert status_of(received) in expected
+        assert not received.endswith(b"\r\n0\r\n\r\n"), "it looks complete"
+        serves_on(server, worker)
+    assert any("no memory for" in line for line in server.lines)
+
+
+@pytest.mark.parametrize(
+    ("interface", "path"),
+    [*((name, "/echo") for name in APPLICATION), *((name, "/echo-later") for name in LATER)],
+)
+def test_many_contents_at_once_leave_a_worker_that_serves(
+    start: Start, interface: str, path: str
+) -> None:
+    server, worker = start_poor(start, interface)
+    size, count = 1_000_000, 2 * LEFT_BYTES // 1_000_000
+    statuses: Counter[int | None] = Counter()
+    with ExitStack() as stack:
+        clients = [stack.enter_context(server.connect()) for _ in range(count)]
+        for client in clients:
+            client.send(post(path, f"Content-Length: {size}"))
+            with suppress(ConnectionError):
+                client.send(bytes(size - 1))
+        serves_on(server, worker)
+        for client in clients:
+            with suppress(ConnectionError):
+                client.send(b"x")
+            statuses[status_of(rest_of(client))] += 1
+    serves_on(server, worker)
+    assert sum(statuses.values()) == count
+    assert set(statuses) <= {200, 500, 503, None}
+    assert statuses[200] >= 10 and statuses[503] >= 10, statuses
+    assert any(LINE in line for line in server.lines)
