@@ -8,6 +8,7 @@ is inspected (`inspection.py`). tests/release/test_wheels.py runs those that can
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import platform
 import re
@@ -187,4 +188,7 @@ def run(*command: str, cwd: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    WORK.parent.mkdir(exist_ok=True)
+    with WORK.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second run would take the sources away
+        sys.exit(main())
