@@ -48,6 +48,8 @@ class Server:
     port: int
     core: int
     log: Path
+    is_busy_when_idle: bool
+    """It takes processor time from the others while nothing is asked of it."""
     body: bytes = b""
 
 
@@ -161,13 +163,26 @@ def running(
                 stderr=output,
                 start_new_session=True,
             )
-        server = Server(process, port, core, log)
+        server = Server(process, port, core, log, name in PEERS and PEERS[name].is_busy_when_idle)
         try:
             _wait_until_ready(server)
             server.body = verify(server.port, workload)
             yield server
         finally:
             _end(process)
+
+
+@contextmanager
+def resumed(server: Server) -> Iterator[None]:
+    """Resume a server that is busy when idle, and is therefore stopped, until the block ends."""
+    if not server.is_busy_when_idle:
+        yield
+        return
+    os.killpg(server.process.pid, signal.SIGCONT)
+    try:
+        yield
+    finally:
+        os.killpg(server.process.pid, signal.SIGSTOP)
 
 
 def _free_port() -> int:
@@ -196,6 +211,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     for number, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
         try:
             os.killpg(process.pid, number)
+            os.killpg(process.pid, signal.SIGCONT)
         except ProcessLookupError:
             break
         give_up = time.monotonic() + patience

@@ -28,7 +28,7 @@ def trial(
     """
     _, generator = programs(target)
     command = [str(generator), "-c", str(workload.connections)]
-    command += ["-p", str(workload.depth), "-d", str(seconds), "--warm-up", "0.5"]
+    command += ["-p", str(workload.depth), "-d", str(seconds), "--warm-up", "0.2"]
     command += ["--length", str(len(server.body)), "--status", "200"]
     for name, value in workload.fields:
         command += ["-H", f"{name}: {value}"]

@@ -21,6 +21,7 @@ class Peer:
 
     requirements: tuple[str, ...]
     command: Callable[[Path, Workload, str], list[str]]
+    is_busy_when_idle: bool = False
 
 
 def _granian(programs: Path, workload: Workload, port: str) -> list[str]:
@@ -72,5 +73,5 @@ PEERS = {
     "gunicorn": Peer(("gunicorn", "gunicorn_h1c", "uvloop"), _gunicorn),
     "uwsgi": Peer(("uwsgi",), _uwsgi),
     "bjoern": Peer(("bjoern",), _bjoern),
-    "fastpysgi": Peer(("fastpysgi", "uvloop"), _fastpysgi),
+    "fastpysgi": Peer(("fastpysgi", "uvloop"), _fastpysgi, is_busy_when_idle=True),
 }

@@ -10,12 +10,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from contestants import ROOT, running
+from contestants import ROOT, Server, resumed, running
 from echo import echoing
 from environments import UnavailableError, environment, frameworks, versions
 from measure import is_noisy, memory, timed_trial, trial
@@ -24,9 +24,12 @@ from rows import GROUPS, NATIVE_GROUPS
 from table import table
 from workloads import BROWSER, DEF_1, Workload
 
-SCHEMA_VERSION = 1
-# How often a trial is repeated beside which something else took more than a tenth of a core.
+SCHEMA_VERSION = 2
+TRIAL_S = 0.5
+"""How long the generator runs before another contestant has its turn: the speed of a shared machine
+changes within seconds, and neighbours in time see the same speed."""
 NOISY_REPEATS_MAX = 2
+"""How often a trial is repeated beside which something else took more than a tenth of a core."""
 
 
 def main() -> int:
@@ -47,7 +50,8 @@ def main() -> int:
         random.shuffle(groups)
         for group in groups:
             bench.run_group(group, number)
-    print(f"{arguments.rounds} rounds of {arguments.seconds:g} s, medians; raw: {bench.path}\n")
+    print(f"{arguments.rounds} rounds of {arguments.seconds:g} s, in trials of {TRIAL_S:g} s.")
+    print(f"Medians; raw: {bench.path}\n")
     print(table(bench.trials))
     return 0
 
@@ -86,30 +90,70 @@ class Bench:
         self._write({"schema": SCHEMA_VERSION, "kind": "versions", "of": name, **versions(folder)})
 
     def run_group(self, group: str, number: int) -> None:
-        """Run every trial of a group once, in random order."""
-        if group == "memory":
-            self._run("bolide", "memory", DEF_1, number)
-            return
-        pairs = list(GROUPS[group])
-        random.shuffle(pairs)
-        for contestant, workload in pairs:
-            for _ in range(1 + NOISY_REPEATS_MAX):
-                record = self._run(contestant, workload.name, workload, number)
-                if not is_noisy(record):
-                    break
+        """Start the servers of a group, and load them in turns, in random order."""
+        with ExitStack() as stack:
+            if group == "memory":
+                server = self._start(stack, "bolide", DEF_1)
+                self._run("bolide", "memory", server, number, memory)
+                return
+            pairs = GROUPS[group]
+            servers = [(*pair, self._start(stack, *pair)) for pair in pairs]
+            turns = max(1, round(self.seconds / TRIAL_S))
+            for turn in range((number - 1) * turns, number * turns):
+                random.shuffle(servers)
+                for contestant, workload, server in servers:
+                    self._run_quietly(contestant, workload, server, turn)
 
-    def _run(self, contestant: str, name: str, workload: Workload, number: int) -> dict[str, Any]:
+    def _start(self, stack: ExitStack, contestant: str, workload: Workload) -> Server | str:
+        """Start a server until the stack ends. Give why not if it cannot run."""
+        if contestant in self.unavailable:
+            return self.unavailable[contestant]
+        try:
+            size = 13
+            if contestant == "ceiling" and workload is BROWSER:
+                size = self._json_length()
+            port = None
+            if workload.asks_echo:
+                port = stack.enter_context(echoing(self.generator_core))
+            return stack.enter_context(
+                running(contestant, workload, self.server_core, self.target, size, port)
+            )
+        except (UnavailableError, OSError) as error:
+            return str(error)
+
+    def _run_quietly(
+        self, contestant: str, workload: Workload, server: Server | str, number: int
+    ) -> None:
+        """Run a trial until nothing else takes much of the cores, but not for ever."""
+        measure = trial if workload.timed_application is None else timed_trial
+
+        def load(server: Server) -> dict[str, Any]:
+            return measure(server, workload, self.generator_core, self.target, TRIAL_S)
+
+        for _ in range(1 + NOISY_REPEATS_MAX):
+            if not is_noisy(self._run(contestant, workload.name, server, number, load)):
+                break
+
+    def _run(
+        self,
+        contestant: str,
+        name: str,
+        server: Server | str,
+        number: int,
+        measure: Callable[[Server], dict[str, Any]],
+    ) -> dict[str, Any]:
         record: dict[str, Any] = {
             "schema": SCHEMA_VERSION,
             "kind": "trial",
             "round": number,
             "contestant": contestant,
             "workload": name,
-            "failure": self.unavailable.get(contestant),
+            "failure": server if isinstance(server, str) else None,
         }
-        if record["failure"] is None:
+        if isinstance(server, Server):
             try:
-                record |= self._measure(contestant, name, workload)
+                with resumed(server):
+                    record |= measure(server)
             except (UnavailableError, OSError, subprocess.TimeoutExpired) as error:
                 record["failure"] = str(error)
         failed = {name: count for name, count in record.get("errors", {}).items() if count}
@@ -130,20 +174,6 @@ class Bench:
                     self.trials[index] = record
                 return
         self.trials.append(record)
-
-    def _measure(self, contestant: str, name: str, workload: Workload) -> dict[str, Any]:
-        size = 13
-        if contestant == "ceiling" and workload is BROWSER:
-            size = self._json_length()
-        echo = echoing(self.generator_core) if workload.asks_echo else nullcontext()
-        with (
-            echo as echo_port,
-            running(contestant, workload, self.server_core, self.target, size, echo_port) as server,
-        ):
-            if name == "memory":
-                return memory(server)
-            measure = trial if workload.timed_application is None else timed_trial
-            return measure(server, workload, self.generator_core, self.target, self.seconds)
 
     def _json_length(self) -> int:
         """Give the length of Bolide's JSON answer; that of the handler's dict if it cannot run."""
@@ -197,7 +227,9 @@ def _machine() -> dict[str, Any]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="rounds (5)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="seconds per trial (3)")
+    parser.add_argument(
+        "--seconds", type=float, default=3.0, help="seconds per contestant and round (3)"
+    )
     parser.add_argument("--quick", action="store_true", help="one round of one second")
     parser.add_argument("--all", action="store_true", help="also ASGI, WSGI and frameworks")
     parser.add_argument(

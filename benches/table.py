@@ -1,7 +1,7 @@
 """From trials to the table: medians, ratios within a round, verdicts."""
 
 from collections.abc import Callable
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 from measure import is_noisy
@@ -14,14 +14,14 @@ Rounds = dict[int, Trial]
 
 HEAD = (
     "| workload | Bolide, requests/s | against | requests/s "
-    "| ratio (least to most) | per server CPU | must reach | verdict "
+    "| ratio (quartiles) | per server CPU | must reach | verdict "
     "| CPU of server / generator | remarks |\n"
     "| --- | ---: | --- | ---: | ---: | ---: | ---: | --- | ---: | --- |"
 )
 
 SHARE_HEAD = (
     "| framework | in it, us per request in Bolide | Bolide's own share, us | against "
-    "| in it, us | its own share, us | ratio (least to most) | at most | verdict | remarks |\n"
+    "| in it, us | its own share, us | ratio (quartiles) | at most | verdict | remarks |\n"
     "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | --- | --- |"
 )
 
@@ -109,7 +109,8 @@ def _ratios(ours: Rounds, theirs: Rounds, figure: Callable[[Trial], float]) -> l
 
 
 def _spread(ratios: list[float]) -> str:
-    return f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    low, _, high = quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+    return f"{median(ratios):.2f} ({low:.2f} to {high:.2f})"
 
 
 def _is_generator_bound(good: Rounds) -> bool:
