@@ -176,13 +176,13 @@ pub(crate) fn attributes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py,
     Ok(dict.cast_into()?)
 }
 
-/// True for an object with `__next__`.
+/// Returns true for an object with `__next__`.
 pub(crate) fn is_iterator(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: any object may be passed.
     unsafe { ffi::PyIter_Check(object.as_ptr()) != 0 }
 }
 
-/// True for what calling an `async def` function returns.
+/// Returns true for what calling an `async def` function returns.
 #[inline]
 pub(crate) fn is_coroutine(object: &Bound<'_, PyAny>) -> bool {
     object.get_type_ptr() == &raw mut ffi::PyCoro_Type

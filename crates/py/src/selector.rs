@@ -148,7 +148,7 @@ impl Selector {
         let mut memory = server.memory();
         let memory: &mut Memory = &mut memory;
         if worker.app.is_pooled() {
-            let has_work = self.looks(watch.as_ref())?;
+            let has_work = self.check_loop(watch.as_ref())?;
             return py.detach(|| self.detached_passes(worker, memory, end, has_work));
         }
         loop {
@@ -157,7 +157,7 @@ impl Selector {
             if server.is_drained(worker) {
                 return Ok(false);
             }
-            let has_work = self.looks(watch.as_ref())?;
+            let has_work = self.check_loop(watch.as_ref())?;
             let loop_ms = if has_work {
                 Some(0)
             } else {
@@ -217,7 +217,7 @@ impl Selector {
 
     /// Checks whether the loop has to run before the next wait; from now on other threads that give it work wake it. If its queue is not
     /// exposed, it has to run if it may have been given work since the last wait.
-    fn looks(&self, watch: Option<&LoopWatch<'_>>) -> PyResult<bool> {
+    fn check_loop(&self, watch: Option<&LoopWatch<'_>>) -> PyResult<bool> {
         let may_have_work = self.wakeup.wait_begins();
         watch.map_or(Ok(may_have_work), LoopWatch::has_work)
     }

@@ -183,7 +183,7 @@ impl Server {
         if let Ok(mut worker) = self.worker.try_lock() {
             let hidden = worker.app.hide_loop(py)?;
             // The next pass may now be due sooner, so a foreign loop has to be notified.
-            let drained = match self.exchanges.is_guest() {
+            let drained = match self.exchanges.has_foreign_loop() {
                 true => self.pass(&mut worker),
                 false => {
                     self.before_pass(&mut worker);
@@ -223,8 +223,8 @@ impl Server {
         worker.app.runners().for_each(|runner| runner.stop(py));
         drop(worker);
         // The wake function is a method of this object; keeping it would keep the object alive.
-        let was_guest = self.exchanges.set_wake(None).is_some();
-        if let (Some(event_loop), true) = (self.exchanges.event_loop.get(py), was_guest)
+        let had_foreign_loop = self.exchanges.set_wake(None).is_some();
+        if let (Some(event_loop), true) = (self.exchanges.event_loop.get(py), had_foreign_loop)
             && !event_loop.call_method0(py, "is_closed")?.is_truthy(py)?
         {
             event_loop.call_method1(py, "remove_reader", (self.fileno(),))?;

@@ -206,7 +206,7 @@ impl H1 {
     pub(crate) fn abandon<A: App>(&mut self, turn: &mut Turn<'_, A>, why: Abort) -> Fate {
         let mut is_owed =
             turn.link.is_full() || matches!(self.reading, Reading::Closing(Ending::Cut));
-        self.log_uncalled(turn);
+        self.log_abandoned_call(turn);
         for mut queued in std::mem::take(&mut self.queue) {
             let exchange = &mut queued.exchange;
             is_owed |= exchange.progress != Progress::Waiting;

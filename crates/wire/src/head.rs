@@ -231,7 +231,7 @@ fn field_section<'a>(
     let lines_left = limits.field_lines_max.saturating_sub(control.lines);
     parse_section(rest, window.len(), lines_left, |name, value| {
         if is_remembered && control.before_private.is_none() {
-            control.look_at(name);
+            control.keep_state(name);
         }
         control.read(name, value)
     })
@@ -316,7 +316,7 @@ impl<'a> Control<'a> {
     ///
     /// A function of its own, so that a section that is recalled does not pay for it (bench: request, serve).
     #[inline(never)]
-    fn look_at(&mut self, name: &'a [u8]) {
+    fn keep_state(&mut self, name: &'a [u8]) {
         if is_harmless_field(name) {
             return;
         }

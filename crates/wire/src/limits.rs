@@ -11,7 +11,7 @@ use crate::grammar::CRLF;
 pub struct HeadLimits {
     /// Bytes of the request line (or status line) without its CRLF; a longer one gets 414.
     ///
-    /// RFC 9112 3 asks for at least 8000.
+    /// RFC 9112 3 recommends at least 8000.
     pub request_line_bytes_max: usize,
     /// Bytes of all field lines together, each with its CRLF; more get 431.
     pub header_section_bytes_max: usize,
@@ -36,7 +36,7 @@ pub const METHOD_BYTES_MAX: usize = 32;
 
 /// Bytes of chunk extensions in one message body, including delimiters; more get 413.
 ///
-/// RFC 9112 7.1.1 asks for a limit: without one, a peer can send kilobytes of extension per byte of
+/// RFC 9112 7.1.1 recommends a limit: without one, a peer can send kilobytes of extension per byte of
 /// content (CVE-2023-39326).
 pub const CHUNK_EXTENSION_BYTES_MAX: u32 = 16 * 1024;
 

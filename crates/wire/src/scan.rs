@@ -41,7 +41,7 @@ skip! {
     skip_field_value, outside_field_value, is_field_value_byte
 }
 skip! {
-    /// Skips letters and hyphens, of which nearly every field name consists.
+    /// Skips letters and hyphens, which make up nearly every field name.
     skip_letters, outside_letters, is_name_byte
 }
 skip! {
@@ -53,7 +53,7 @@ skip! {
     skip_query, outside_query, is_query_byte
 }
 skip! {
-    /// Skips letters, digits, dots and hyphens, of which nearly every host consists.
+    /// Skips letters, digits, dots and hyphens, which make up nearly every host.
     skip_host, outside_host, is_host_byte
 }
 

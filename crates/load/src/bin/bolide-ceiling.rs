@@ -23,8 +23,8 @@ struct Arguments {
 fn main() -> ExitCode {
     match arguments().map(|arguments| run(&arguments)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
-        Ok(Err(error)) => complain(&error.to_string()),
-        Err(message) => complain(&message),
+        Ok(Err(error)) => usage_error(&error.to_string()),
+        Err(message) => usage_error(&message),
     }
 }
 
@@ -68,7 +68,7 @@ fn arguments() -> Result<Arguments, String> {
     Ok(found)
 }
 
-fn complain(message: &str) -> ExitCode {
+fn usage_error(message: &str) -> ExitCode {
     let _ = writeln!(io::stderr(), "bolide-ceiling: {message}");
     ExitCode::from(2)
 }

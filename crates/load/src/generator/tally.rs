@@ -63,7 +63,7 @@ impl Tally {
 
     /// Records a verdict about the oldest outstanding requests.
     #[inline]
-    pub(super) fn enter(&mut self, stamps: &mut VecDeque<Stamp>, verdict: &Verdict, now_ns: u64) {
+    pub(super) fn record(&mut self, stamps: &mut VecDeque<Stamp>, verdict: &Verdict, now_ns: u64) {
         let mut rest = verdict.count;
         while rest > 0 {
             let Some(stamp) = stamps.front_mut() else {
@@ -77,12 +77,12 @@ impl Tally {
             if stamp.count == 0 {
                 stamps.pop_front();
             }
-            self.enter_alike(&left, count, verdict, now_ns);
+            self.record_equal(&left, count, verdict, now_ns);
         }
     }
 
     #[inline]
-    fn enter_alike(&mut self, stamp: &Stamp, count: u32, verdict: &Verdict, now_ns: u64) {
+    fn record_equal(&mut self, stamp: &Stamp, count: u32, verdict: &Verdict, now_ns: u64) {
         if !self.is_measured(stamp, now_ns) {
             if verdict.error.is_some() {
                 self.warm_up_failed += u64::from(count);

@@ -332,7 +332,7 @@ impl AsgiCall {
         let py = message.py();
         let message = Message::read(message)?;
         if self.is_gone(py, matches!(message, Message::Start(_))) {
-            return self.to_nobody(py, message.continues());
+            return self.send_to_disconnected(py, message.continues());
         }
         let taken = match message {
             Message::Start(start) => self.start(py, &start).map(|()| None),
@@ -343,7 +343,7 @@ impl AsgiCall {
         };
         match taken {
             Ok(acceptance) => Ok(acceptance),
-            Err(error) => self.excuse(py, error).map(|()| None),
+            Err(error) => self.ignore_if_gone(py, error).map(|()| None),
         }
     }
 
@@ -361,7 +361,7 @@ impl AsgiCall {
     /// Takes a message for a client that has gone. It is dropped, as the specification requires before version 2.4. An application that
     /// announces more content gets an exception, unless a message has reported the disconnection and it may still be ending.
     #[cold]
-    fn to_nobody<'py>(
+    fn send_to_disconnected<'py>(
         &self,
         py: Python<'py>,
         continues: bool,
@@ -378,7 +378,7 @@ impl AsgiCall {
 
     /// A message was out of place. If the client has gone, that is ignored: applications often start an error response then.
     #[cold]
-    fn excuse(&self, py: Python<'_>, error: PyErr) -> PyResult<()> {
+    fn ignore_if_gone(&self, py: Python<'_>, error: PyErr) -> PyResult<()> {
         if !error.is_instance_of::<PyRuntimeError>(py) || !self.was_reported(py) {
             return Err(error);
         }

@@ -260,7 +260,7 @@ impl Head {
 
     /// The field lines for a [`server::Responder`].
     pub(crate) fn fields(&self) -> Fields<'_> {
-        Fields::looked_through(&self.response.fields, self.has_date, self.has_server)
+        Fields::with_flags(&self.response.fields, self.has_date, self.has_server)
     }
 }
 

@@ -179,7 +179,7 @@ impl Calls {
         });
         let outcome = self.ended(py, subject, result, responder);
         self.runner.call_ends(py);
-        self.let_go(py, object, outcome);
+        self.release(py, object, outcome);
         outcome
     }
 
@@ -353,13 +353,13 @@ impl Calls {
         {
             self.spare.push(object);
         } else {
-            self.let_go(py, object, outcome);
+            self.release(py, object, outcome);
         }
     }
 
     /// Leaves an object to the code that has kept it.
     #[cold]
-    fn let_go(&self, py: Python<'_>, object: Py<Request>, outcome: Outcome) {
+    fn release(&self, py: Python<'_>, object: Py<Request>, outcome: Outcome) {
         let id = object.get().with(py, State::call_ended);
         if let (Ok(Some(id)), Outcome::Responded) = (id, outcome) {
             // A task may have started to wait for the end of this exchange, which was not open otherwise.

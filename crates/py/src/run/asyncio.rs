@@ -245,7 +245,7 @@ impl Idle {
     }
 
     /// It is the current task from now on, with its references of that moment.
-    pub(crate) fn entered(self, py: Python<'_>) -> Idle {
+    pub(crate) fn with_current_references(self, py: Python<'_>) -> Idle {
         Idle {
             references: OurReferences::now(self.task.bind(py)),
             ..self

@@ -252,7 +252,7 @@ impl Exchanges {
     }
 
     /// Whether the loop is not the reactor's own.
-    pub(crate) fn is_guest(&self) -> bool {
+    pub(crate) fn has_foreign_loop(&self) -> bool {
         self.wake().is_some()
     }
 
@@ -528,7 +528,7 @@ impl Exchanges {
         wake_all(py, writers);
     }
 
-    /// Raises the disconnection in a task that waits to send. False when it no longer waits.
+    /// Raises the disconnection in a task that waits to send. Returns false if it no longer waits.
     pub(super) fn refuse(&self, py: Python<'_>, writer: &Py<PyAny>) -> PyResult<bool> {
         let waits = waits(py, writer)?;
         if waits {
@@ -549,7 +549,7 @@ fn wake_all(py: Python<'_>, futures: Option<Vec<Py<PyAny>>>) {
     }
 }
 
-/// Completes a future. False when no task waits for it any more.
+/// Completes a future. Returns false if no task waits for it any more.
 pub(super) fn wake(py: Python<'_>, future: &Py<PyAny>) -> bool {
     let wake = || -> PyResult<bool> {
         let waits = waits(py, future)?;

@@ -67,7 +67,7 @@ impl Runner {
         self.contexts.discard(py);
     }
 
-    /// Makes a task that is lent the current one, for a coroutine's first step. False when each request has a task of its own.
+    /// Makes a task that is lent the current one, for a coroutine's first step. Returns false if each request has a task of its own.
     #[inline]
     pub(crate) fn lends(&mut self, py: Python<'_>) -> PyResult<bool> {
         let asked = self.exchanges.tasks_asked();

@@ -39,7 +39,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// Makes an idle task the current one. False when none may be lent; `is_reentered` says that the application runs the loop in handlers.
+    /// Makes an idle task the current one. Returns false if none may be lent; `is_reentered` says that the application runs the loop in handlers.
     #[inline]
     pub(crate) fn enter(
         &mut self,
@@ -71,7 +71,7 @@ impl Tasks {
             lending.enter(py, &idle.task)?;
         }
         self.is_current = true;
-        self.idle = Some(idle.entered(py));
+        self.idle = Some(idle.with_current_references(py));
         Ok(true)
     }
 

@@ -99,7 +99,7 @@ impl State {
             && self.head.length == Some(block.len() as u64)
     }
 
-    /// Writes a block after the previous ones, the first one with the head, and sends it. False when it has to be kept.
+    /// Writes a block after the previous ones, the first one with the head, and sends it. Returns false if it has to be kept.
     fn write_now(&mut self, responder: &mut Responder, block: &[u8]) -> bool {
         let may_begin = responder.can_send_now() && self.written.is_empty();
         match self.progress {

@@ -34,8 +34,7 @@ pub(super) struct Head {
 impl Head {
     /// The field lines except Content-Length.
     pub(super) fn fields(&self) -> Fields<'_> {
-        Fields::looked_through(&self.fields, self.has_date, self.has_server)
-            .with_reason(&self.reason)
+        Fields::with_flags(&self.fields, self.has_date, self.has_server).with_reason(&self.reason)
     }
 
     /// The same as an owned copy, for the mailbox.
@@ -101,7 +100,7 @@ impl Head {
         Ok(())
     }
 
-    /// True when all objects of the pair are immutable.
+    /// Returns true if all objects of the pair are immutable.
     fn push_pair(&mut self, pair: &Bound<'_, PyAny>) -> PyResult<bool> {
         if let Ok(pair) = pair.cast_exact::<PyTuple>()
             && pair.len() == 2

@@ -87,7 +87,7 @@ impl Input {
         self.state.reach(py, reach)
     }
 
-    /// Waits for more. False at the end.
+    /// Waits for more. Returns false at the end.
     fn fetch(&self, py: Python<'_>) -> PyResult<bool> {
         if self.with(py, |state| state.has_ended)? {
             return Ok(false);

@@ -59,7 +59,7 @@ impl Outbox {
         }
     }
 
-    /// The reactor is about to wait. False when it must not, because there is mail.
+    /// The reactor is about to wait. Returns false if it must not, because there is mail.
     pub(super) fn wait_begins(&self, is_short: bool) -> bool {
         let state = if is_short { DOZES } else { SLEEPS };
         self.reactor.store(state, Ordering::SeqCst);

@@ -258,13 +258,13 @@ impl H1 {
             }
             log_abandoned(turn.context, &mut cut);
         }
-        self.log_uncalled(turn);
+        self.log_abandoned_call(turn);
         self.stop_reading(ending);
     }
 
     /// Writes the access log's line of a request whose call waited for content that will not arrive.
     #[cold]
-    pub(super) fn log_uncalled<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+    pub(super) fn log_abandoned_call<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         if let Reading::Content(incoming) = &mut self.reading
             && turn.context.log.is_some()
             && let Some((head, _)) = incoming.inbound.take_call()

@@ -36,11 +36,11 @@ impl<'a> Fields<'a> {
             has_date |= name.eq_ignore_ascii_case(b"date");
             has_server |= name.eq_ignore_ascii_case(b"server");
         }
-        Fields::looked_through(lines, has_date, has_server)
+        Fields::with_flags(lines, has_date, has_server)
     }
 
     /// Lines of an application, for which the caller knows whether they contain a `Date` and a `Server`.
-    pub const fn looked_through(lines: &'a [u8], has_date: bool, has_server: bool) -> Fields<'a> {
+    pub const fn with_flags(lines: &'a [u8], has_date: bool, has_server: bool) -> Fields<'a> {
         Fields {
             lines,
             has_date,

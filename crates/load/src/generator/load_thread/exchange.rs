@@ -129,7 +129,7 @@ impl LoadThread {
             };
             let wanted = connection.outstanding;
             if wanted == 0 {
-                return self.surplus(index);
+                return self.unexpected_bytes(index);
             }
             let data = self.buffer.get(at..length).unwrap_or_default();
             let mix = &self.common.mix;
@@ -145,10 +145,10 @@ impl LoadThread {
                     at += verdict.consumed;
                     let is_last = verdict.closes || verdict.count == wanted;
                     if is_last && at < length {
-                        self.enter_surplus(index, &verdict);
+                        self.record_with_unexpected(index, &verdict);
                         return self.finish(index);
                     }
-                    self.enter(index, &verdict);
+                    self.record(index, &verdict);
                     if verdict.closes {
                         return self.await_end(index, verdict.error.is_none());
                     }
@@ -169,14 +169,14 @@ impl LoadThread {
 
     /// Records verdicts about a connection's oldest requests.
     #[inline]
-    fn enter(&mut self, index: usize, verdict: &Verdict) {
+    fn record(&mut self, index: usize, verdict: &Verdict) {
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
         connection.outstanding -= verdict.count;
         self.under_way -= u64::from(verdict.count);
         self.tally
-            .enter(&mut connection.stamps, verdict, self.now_ns);
+            .record(&mut connection.stamps, verdict, self.now_ns);
         if connection.stage == Stage::Opening {
             connection.stage = Stage::Open;
             if connection.is_new {
@@ -186,28 +186,28 @@ impl LoadThread {
         }
     }
 
-    /// Like [`LoadThread::enter`], when unexpected bytes follow the last response.
+    /// Like [`LoadThread::record`], when unexpected bytes follow the last response.
     #[cold]
-    fn enter_surplus(&mut self, index: usize, verdict: &Verdict) {
+    fn record_with_unexpected(&mut self, index: usize, verdict: &Verdict) {
         if verdict.error.is_some() {
-            return self.enter(index, verdict);
+            return self.record(index, verdict);
         }
         let before = Verdict {
             count: verdict.count - 1,
             ..*verdict
         };
-        self.enter(index, &before);
+        self.record(index, &before);
         let last = Verdict {
             count: 1,
             error: Some(ErrorClass::UnexpectedBytes),
             ..*verdict
         };
-        self.enter(index, &last);
+        self.record(index, &last);
     }
 
     /// Bytes arrived while no request was outstanding: the last response was wrong.
     #[cold]
-    fn surplus(&mut self, index: usize) {
+    fn unexpected_bytes(&mut self, index: usize) {
         let stage = self.connections.get(index).map(|it| it.stage);
         if !matches!(
             stage,
@@ -270,7 +270,7 @@ impl LoadThread {
         if connection.response.ends_with_connection() {
             let kind = self.common.mix.kind(connection.position());
             if let Some(verdict) = self.checker.end(&mut connection.response, kind) {
-                self.enter(index, &verdict);
+                self.record(index, &verdict);
             }
             return self.finish(index);
         }

@@ -189,7 +189,7 @@ fn write_line(
     Ok(())
 }
 
-/// False when the value cannot be sent.
+/// Returns false if the value cannot be sent.
 #[inline]
 fn write_value(lines: &mut Vec<u8>, value: &[u8]) -> bool {
     let may_be_sent = wire::is_field_value(value);
