@@ -25,7 +25,7 @@ APPLICATION = {
 }
 LATER = ("native", "asgi")
 """These have coroutines too."""
-LINE = "of a request or its response, which is 503 or cut"
+LINE = "of a request or its response, which got 503 or was truncated"
 BACKTRACE = pytest.mark.parametrize("backtrace", ["0", "1"])
 
 

@@ -9,11 +9,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::memory;
 
-/// The longest line of a panic.
+/// Maximum length of the line that reports a panic.
 const LINE_BYTES_MAX: usize = 1024;
-/// A pipe that is ready takes so much at once (PIPE_BUF).
+/// A pipe that is ready accepts this many bytes at once (PIPE_BUF).
 const WRITE_BYTES_MAX: usize = 4096;
-/// Less memory than this is not enough for a backtrace, which reads what the compiler has noted about the whole program.
+/// With less memory than this, no backtrace is written: it reads the compiler's records of the whole program.
 const BACKTRACE_BYTES: usize = 128 << 20;
 
 /// Writes a line if that is possible without waiting.
@@ -21,8 +21,8 @@ pub fn report(line: &str) {
     write(format!("bolide: {line}\n").as_bytes());
 }
 
-/// Lets panics be reported in one line, which takes no memory and no lock and waits for nobody: a panic may come while memory is short, and
-/// from a thread that holds any lock. With `RUST_BACKTRACE` a backtrace follows if there is memory for it.
+/// Makes panics be reported in one line, without allocating, locking or waiting: a panic may occur while memory is short, and in a thread
+/// that holds any lock. With `RUST_BACKTRACE` a backtrace follows if there is memory for it.
 pub fn report_panics() {
     std::panic::set_hook(Box::new(panicked));
 }
@@ -34,7 +34,7 @@ fn panicked(info: &PanicHookInfo<'_>) {
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     let mut line = Line::default();
-    // What is too long is cut off.
+    // A line that is too long is truncated.
     let _ = write!(line, "bolide: panicked");
     if let Some(place) = info.location() {
         let _ = write!(line, " at {place}");
@@ -50,7 +50,7 @@ fn panicked(info: &PanicHookInfo<'_>) {
     }
 }
 
-/// Writes at most what a pipe takes at once, if that is possible without waiting.
+/// Writes at most as many bytes as a pipe accepts at once, if that is possible without waiting.
 fn write(bytes: &[u8]) {
     let error: Stderr = io::stderr();
     let mut watched = [PollFd::new(&error, PollFlags::OUT)];
@@ -80,7 +80,7 @@ impl Default for Line {
 }
 
 impl Line {
-    /// It with its line end; there is always room for that.
+    /// The line with its line end, for which there is always room.
     fn ended(&mut self) -> &[u8] {
         if let Some(end) = self.bytes.get_mut(self.length) {
             *end = b'\n';

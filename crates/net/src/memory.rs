@@ -1,8 +1,8 @@
-//! Fallible allocation for what peers send, and for what they do not read.
+//! Fallible allocation for input of peers and for output that they do not read.
 //!
-//! Rust aborts the process if an allocation fails. Whatever a peer can make large is therefore allocated here, and a failure concerns that
-//! peer alone. Only a limit of the process (RLIMIT_AS, RLIMIT_DATA) or of the system (`vm.overcommit_memory = 2`) makes allocations fail.
-//! The memory limit of a container does not: it kills.
+//! Rust aborts the process if an allocation fails. Everything that a peer can make large is therefore allocated here, and a failure affects
+//! only that peer. Allocations fail only because of a limit of the process (RLIMIT_AS, RLIMIT_DATA) or of the system (`vm.overcommit_memory
+//! = 2`). At the memory limit of a container, the kernel kills the process instead.
 
 use std::fmt;
 use std::hint::black_box;
@@ -10,14 +10,14 @@ use std::sync::OnceLock;
 
 use rustix::process::{Resource, getrlimit};
 
-/// What a large allocation leaves free for the rest: the response, the interpreter, and the line in the log.
+/// Memory that a large allocation leaves free for everything else: the response, the interpreter, and the line in the log.
 const SPARE_BYTES: usize = 4 << 20;
 /// Smaller allocations do not check how much memory is left.
 const CHECKED_BYTES_MIN: usize = 4096;
-/// The most that a buffer grows at once beyond what it needs, if memory is limited.
+/// Maximum growth of a buffer beyond what it needs, if memory is limited.
 const STEP_BYTES_MAX: usize = 1 << 20;
 
-/// There is no memory for so many bytes.
+/// There is no memory for this many bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoMemory(pub usize);
 
@@ -29,10 +29,10 @@ impl fmt::Display for NoMemory {
 
 impl std::error::Error for NoMemory {}
 
-/// Makes room for `more` bytes.
+/// Reserves capacity for `more` bytes.
 ///
 /// # Errors
-/// When there is no memory for them; the buffer is as it was.
+/// If there is no memory for them; the buffer is unchanged.
 #[inline]
 pub fn reserve(buffer: &mut Vec<u8>, more: usize) -> Result<(), NoMemory> {
     match more <= buffer.capacity() - buffer.len() {
@@ -56,7 +56,7 @@ fn grow(buffer: &mut Vec<u8>, more: usize) -> Result<(), NoMemory> {
     Err(NoMemory(more))
 }
 
-/// Adds bytes to a buffer.
+/// Appends bytes to a buffer.
 ///
 /// # Errors
 /// As [`reserve`].
@@ -78,7 +78,7 @@ pub fn copy(bytes: &[u8]) -> Result<Vec<u8>, NoMemory> {
     Ok(copy)
 }
 
-/// Whether so many bytes can be allocated elsewhere, so that enough is left.
+/// Whether `bytes` can be allocated elsewhere, so that enough is left.
 #[inline]
 pub fn is_there(bytes: usize) -> bool {
     !is_limited() || can_have(bytes.saturating_add(SPARE_BYTES))
@@ -87,7 +87,7 @@ pub fn is_there(bytes: usize) -> bool {
 fn can_have(bytes: usize) -> bool {
     let mut block: Vec<u8> = Vec::new();
     let is_there = block.try_reserve_exact(bytes).is_ok();
-    // So that the compiler does not remove an allocation that is not used.
+    // Keeps the compiler from removing an unused allocation.
     black_box(block.as_mut_ptr());
     is_there
 }
@@ -96,7 +96,7 @@ fn can_have(bytes: usize) -> bool {
 fn is_limited() -> bool {
     static IS_LIMITED: OnceLock<bool> = OnceLock::new();
     let has_limit = |resource| getrlimit(resource).current.is_some();
-    // This one can be set from outside (prlimit) while the process runs.
+    // This limit can be set from outside (prlimit) while the process runs.
     has_limit(Resource::As)
         || *IS_LIMITED.get_or_init(|| {
             let overcommit = std::fs::read_to_string("/proc/sys/vm/overcommit_memory");

@@ -27,7 +27,7 @@ pub(crate) use ending::{call_from_thread, call_method_from_thread, next_from_thr
 pub(crate) use lent::LentResponder;
 pub(crate) use slots::{Awaitable, step_directly};
 
-/// Shorter objects are made without looking how much memory is left.
+/// Smaller objects are created without checking how much memory is left.
 const CHECKED_BYTES_MIN: usize = 4096;
 
 /// The result of sending a value to a coroutine.
@@ -369,14 +369,14 @@ unsafe extern "C" {
 pub(crate) fn bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
     check_memory(bytes.len())?;
     let length = ffi::Py_ssize_t::try_from(bytes.len())?;
-    // SAFETY: that many bytes are there; they are copied.
+    // SAFETY: the slice has that many bytes, which are copied.
     let copy = unsafe { ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), length) };
     // SAFETY: a new reference, or null with the error set.
     let copy = unsafe { Bound::from_owned_ptr_or_err(py, copy) }?;
     Ok(copy.cast_into::<PyBytes>()?)
 }
 
-/// Sees that an object of that many bytes leaves some memory for others.
+/// Checks that an object of `bytes` bytes leaves some memory for others.
 fn check_memory(bytes: usize) -> PyResult<()> {
     match bytes < CHECKED_BYTES_MIN || net::memory::is_there(bytes) {
         true => Ok(()),

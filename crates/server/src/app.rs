@@ -100,7 +100,7 @@ pub trait App {
     /// there is no memory for it: the request is refused then.
     fn content(&mut self, id: ExchangeId, content: &[u8], is_last: bool) -> bool;
 
-    /// There was no memory for requests or responses, which were refused or cut.
+    /// There was no memory for requests or responses, which were refused or truncated.
     fn lacked_memory(&mut self, shortage: &Shortage) {
         let _ = shortage;
     }

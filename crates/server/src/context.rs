@@ -82,13 +82,13 @@ impl Context {
         }
     }
 
-    /// Counts a lack of memory, which is reported at the end of the pass.
+    /// Counts a shortage of memory, which is reported at the end of the pass.
     #[cold]
     pub(crate) fn note_shortage(&mut self, bytes: usize) {
         self.shortages.add(bytes);
     }
 
-    /// Counts a lack of memory for the content that the call wrote, if there was one. Returns whether there was.
+    /// Counts a shortage of memory for the content that the call wrote, if there was one. Returns whether there was.
     #[inline]
     pub(crate) fn note_lacked_response(&mut self) -> bool {
         let bytes = self.responder.take_lacked_bytes();
@@ -122,7 +122,7 @@ impl Context {
         Ok(())
     }
 
-    /// Takes what was written from `start` on; nothing, if there is no memory for a copy of it.
+    /// Takes what was written from `start` on. Returns nothing if there is no memory for the copy.
     pub(crate) fn take_out(&mut self, start: usize) -> Vec<u8> {
         let out = &mut self.responder.out;
         if start == 0 {

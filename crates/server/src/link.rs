@@ -266,7 +266,7 @@ impl Link {
             let Err(NoMemory(bytes)) = backlog.push(&mut context.responder.out) else {
                 return Ok(());
             };
-            // Nothing may be sent after what is lost.
+            // Nothing may be sent after lost bytes.
             backlog.lose();
             context.clear_out();
             context.note_shortage(bytes);

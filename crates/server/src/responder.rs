@@ -16,9 +16,9 @@ pub(crate) use self::delimiter::Delimiter;
 pub use self::fields::Fields;
 pub(crate) use self::stamp::Stamp;
 
-/// Content that is not shorter than this may be too long for the memory that is left.
+/// For content of at least this length, there may not be enough memory left.
 const LONG_BYTES: usize = 16 * 1024;
-/// At most so many bytes are written around a content; longer field sections are rare.
+/// Maximum bytes written around a content; longer field sections are rare.
 const FRAMING_BYTES: usize = 4096;
 
 /// What of a request determines the framing of its response.
@@ -68,7 +68,7 @@ pub struct Responder {
     /// The connection is reset when it is closed.
     is_guarded: bool,
     is_broken: bool,
-    /// So much content of the response was not written, because there is no memory for it; 0 if all was.
+    /// Bytes of the response's content that were not written because there is no memory for them.
     lacked_bytes: usize,
 }
 
@@ -204,7 +204,7 @@ impl Responder {
 
     /// Writes a whole response. To HEAD, and with 204 and 304, the content is omitted (RFC 9110 sections 9.3.2 and 6.4.1).
     ///
-    /// Without memory for the content the response is a 503, the last one of its connection.
+    /// If there is no memory for the content, the response is a 503, the last one of its connection.
     ///
     /// Cost: one reservation, then copies.
     #[inline]
@@ -226,7 +226,7 @@ impl Responder {
         self.out.extend_from_slice(content);
     }
 
-    /// Whether there is memory for that much content, and what surrounds it. If not, that is noted.
+    /// Whether there is memory for `content_bytes` and the bytes around them. If not, that is recorded.
     #[cold]
     fn has_room(&mut self, content_bytes: usize) -> bool {
         let is_there = reserve(&mut self.out, content_bytes + FRAMING_BYTES).is_ok();
@@ -236,8 +236,8 @@ impl Responder {
         is_there
     }
 
-    /// Refuses the request, for `bytes` of which there is no memory, with a 503 that is the last response of its connection. Only before
-    /// anything is written of another response.
+    /// Refuses the request, for which `bytes` of memory are missing, with a 503 that is the last response of its connection. Only before
+    /// anything of another response is written.
     #[cold]
     pub fn refuse_for_memory(&mut self, bytes: usize) {
         self.lacked_bytes = bytes.max(1);
@@ -252,8 +252,8 @@ impl Responder {
         self.respond_otherwise(503, fields, &response.content);
     }
 
-    /// Forgets how much content was not written for lack of memory, and gives it: not 0 after a 503 in place of the response, or if a
-    /// content that was begun is incomplete.
+    /// Returns and resets the number of content bytes that were not written for lack of memory. It is not 0 after a 503 in place of the
+    /// response, or if the content of a started response is incomplete.
     pub(crate) fn take_lacked_bytes(&mut self) -> usize {
         std::mem::take(&mut self.lacked_bytes)
     }
@@ -311,7 +311,8 @@ impl Responder {
         self.is_open
     }
 
-    /// Writes a part of the content, after [`Responder::begin`]. Without memory for it, nothing more is written, and the response is cut.
+    /// Writes a part of the content, after [`Responder::begin`]. If there is no memory for it, nothing more is written, and the response is
+    /// truncated.
     pub fn push_part(&mut self, part: &[u8]) {
         if self.lacked_bytes > 0 || (part.len() >= LONG_BYTES && !self.has_room(part.len())) {
             return;

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-/// What a 503 says when there is no memory for a request or its response.
+/// The content of a 503 for a request or response that there is no memory for.
 pub(crate) const NO_MEMORY: &str = "The server has no memory for this now; try again shortly.";
 
 /// A whole response, in owned bytes.

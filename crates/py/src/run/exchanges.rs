@@ -403,7 +403,8 @@ impl Exchanges {
         Ok(future)
     }
 
-    /// Passes a part of the content to the handler that waits for it, or keeps it until one does. False when there is no memory for it.
+    /// Passes a part of the content to the handler that waits for it, or keeps it until one does. Returns false if there is no memory for
+    /// it.
     pub(crate) fn take_content(
         &self,
         py: Python<'_>,

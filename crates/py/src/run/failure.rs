@@ -7,7 +7,7 @@ use server::{Content, Fields, Outcome, Request, Responder};
 /// The media type of text.
 pub(crate) const TEXT: &[u8] = b"Content-Type: text/plain; charset=utf-8\r\n";
 
-/// Refuses a request for which there was no memory before the application was called. False for any other error.
+/// Refuses a request for which there was no memory before the application was called. Returns false for any other error.
 #[cold]
 pub(crate) fn refuse_for_memory(
     py: Python<'_>,

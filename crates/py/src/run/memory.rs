@@ -1,4 +1,5 @@
-//! Copies of what peers and applications made large: without memory for them there is a `MemoryError`, not the end of the process.
+//! Copies of data that peers and applications made large. If there is no memory for one, it raises `MemoryError` instead of ending the
+//! process.
 
 use net::memory::{self, NoMemory};
 use pyo3::exceptions::PyMemoryError;
@@ -13,7 +14,7 @@ pub(crate) fn copy(bytes: &[u8]) -> PyResult<Vec<u8>> {
     memory::copy(bytes).map_err(error)
 }
 
-/// Adds bytes to a buffer.
+/// Appends bytes to a buffer.
 ///
 /// # Errors
 /// `MemoryError`.

@@ -363,7 +363,7 @@ impl Inline {
     }
 }
 
-/// The content as a file; none if there is none.
+/// The content as a file; None if it is empty.
 ///
 /// # Errors
 /// `MemoryError`.

@@ -172,7 +172,8 @@ impl Lane {
         is_it
     }
 
-    /// A part of the content has arrived. `Some(false)` when there is no memory for it; `None` when the request is another one.
+    /// A part of the content has arrived. Returns `Some(false)` if there is no memory for it, and `None` if the request is not the current
+    /// one.
     pub(super) fn take_content(&self, id: ExchangeId, part: &[u8], is_last: bool) -> Option<bool> {
         let mut is_taken = None;
         self.change(id, |state| {

@@ -192,12 +192,12 @@ impl Queue {
     }
 }
 
-/// What became of a request that was to be queued.
+/// The result of queueing a request.
 pub(super) enum Taken {
     Yes,
     /// The queue is full.
     Full,
-    /// There is no memory for so much content.
+    /// There is no memory for this much content.
     NoMemory(usize),
 }
 
@@ -253,7 +253,7 @@ impl Intake {
         Taken::Yes
     }
 
-    /// A part of the content of a request has arrived. False when there is no memory for it.
+    /// A part of a request's content has arrived. Returns false if there is no memory for it.
     pub(super) fn take_content(&self, id: ExchangeId, part: &[u8], is_last: bool) -> bool {
         let mut lanes = self.pool.lanes.iter();
         lanes

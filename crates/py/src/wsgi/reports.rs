@@ -28,7 +28,7 @@ pub(super) struct Counts {
     pub(super) short_files: u64,
     /// The message about the last of them.
     pub(super) short_file: String,
-    /// What there was no memory for.
+    /// Requests and responses that there was no memory for.
     pub(super) shortage: Option<Shortage>,
     /// Heads of requests whose views did not respond in time.
     pub(super) late_views: Vec<OwnedHead>,

@@ -1,15 +1,15 @@
-//! What is reported when there is no memory for requests or their responses.
+//! Reports of requests and responses that there was no memory for.
 
 use std::fmt;
 
-/// The least time between two reports.
+/// Minimum time between two reports.
 const PAUSE_MS: u64 = 5000;
 
-/// Requests since the last report for which there was no memory, or none for their responses: those had a 503, or their responses were cut.
+/// Requests since the last report for which, or for whose responses, there was no memory. They got 503, or their responses were truncated.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Shortage {
     count: u64,
-    /// What the last of them needed.
+    /// Bytes that the last of them needed.
     bytes: u64,
 }
 
@@ -18,7 +18,7 @@ impl fmt::Display for Shortage {
         let Shortage { count, bytes } = self;
         write!(
             out,
-            "no memory for {bytes} bytes of a request or its response, which is 503 or cut"
+            "no memory for {bytes} bytes of a request or its response, which got 503 or was truncated"
         )?;
         match count {
             1 => Ok(()),
@@ -27,7 +27,7 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// Counts shortages, and says when to report them: the first at once, those after it together some seconds later.
+/// Counts shortages, and decides when to report them: the first at once, later ones together some seconds after it.
 #[derive(Default)]
 pub(crate) struct Shortages {
     since: Option<Shortage>,
@@ -41,7 +41,7 @@ impl Shortages {
         since.bytes = bytes as u64;
     }
 
-    /// Takes what is to be reported now.
+    /// Takes what is due to be reported.
     #[inline]
     pub(crate) fn take_due(&mut self, now_ms: u64) -> Option<Shortage> {
         self.since?;
@@ -67,7 +67,8 @@ mod tests {
         let mut shortages = Shortages::default();
         assert_eq!(shortages.take_due(1000), None);
         shortages.add(7);
-        let line = "no memory for 7 bytes of a request or its response, which is 503 or cut";
+        let line =
+            "no memory for 7 bytes of a request or its response, which got 503 or was truncated";
         assert_eq!(text(shortages.take_due(1000)), line);
         shortages.add(8);
         shortages.add(9);

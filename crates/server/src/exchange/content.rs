@@ -60,10 +60,10 @@ pub(crate) enum Part<'a> {
     InRoom(usize),
 }
 
-/// Whether a part is held.
+/// The result of holding a part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Held {
-    /// It is, or it was thrown away.
+    /// It is held, or was discarded.
     Yes,
     /// The content is longer than the limit.
     TooLong,
@@ -215,7 +215,7 @@ impl Inbound {
         Held::Yes
     }
 
-    /// How much of it has arrived.
+    /// Number of bytes that have arrived.
     pub(crate) fn total_bytes(&self) -> u64 {
         self.total_bytes
     }

@@ -198,7 +198,7 @@ impl H1 {
         }
     }
 
-    /// Refuses the request for whose content there is no memory.
+    /// Refuses the request whose content there is no memory for.
     #[cold]
     pub(super) fn content_lacks_memory<A: App>(&mut self, turn: &mut Turn<'_, A>) {
         if let Reading::Content(incoming) = &self.reading {

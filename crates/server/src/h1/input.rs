@@ -313,11 +313,16 @@ impl H1 {
         };
         let left = (outcome, status != 0, is_open);
         self.called(turn, queued, left, (head, content, is_persistent));
-        self.cut_begun(turn, id, lacks_memory);
+        self.truncate_started(turn, id, lacks_memory);
     }
 
-    /// Cuts a response that was begun, if it cannot go on.
-    fn cut_begun<A: App>(&mut self, turn: &mut Turn<'_, A>, id: ExchangeId, lacks_memory: bool) {
+    /// Truncates a response that has started, if it cannot continue.
+    fn truncate_started<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        id: ExchangeId,
+        lacks_memory: bool,
+    ) {
         if lacks_memory
             && let Some(last) = self.queue.back_mut()
             && last.exchange.id == id

@@ -222,7 +222,7 @@ impl H1 {
         while let Some(front) = self.queue.front_mut() {
             let exchange = &mut front.exchange;
             if let Err(bytes) = turn.context.put_out(exchange.out.take_bytes()) {
-                // What is before it leaves by itself. A broken connection is noticed by what is done next.
+                // What precedes it is sent nevertheless. What runs next detects a broken connection.
                 let _ = turn.link.flush(turn.context, true);
                 turn.context.responder.out = bytes;
             }

@@ -11,9 +11,9 @@ use crate::mailbox::Command;
 use crate::responder::{Delimiter, Fields, Framing, Responder};
 use crate::response::{FilePart, NO_MEMORY, Response};
 
-/// More than a head has beside its field section.
+/// Upper bound of a head's length without its field section.
 const FRAMING_BYTES: usize = 512;
-/// More than a chunk has beside its data.
+/// Upper bound of a chunk's length without its data.
 const CHUNK_BYTES: usize = 32;
 
 /// An exchange in its connection's queue. What it has written waits for the responses before it.
@@ -34,10 +34,10 @@ impl Queued {
             .respond(&mut self.encoding, responder, response);
     }
 
-    /// Makes room for what a command writes.
+    /// Reserves memory for what a command writes.
     ///
     /// # Errors
-    /// When there is no memory for it.
+    /// If there is no memory for it.
     pub(super) fn make_room(&mut self, command: &Command) -> Result<(), NoMemory> {
         match (command, self.exchange.progress) {
             (Command::Respond(response), Progress::Waiting) => {
@@ -52,7 +52,7 @@ impl Queued {
         }
     }
 
-    /// What it does in place of a command for which there is no memory.
+    /// What happens instead of a command that there is no memory for.
     #[cold]
     pub(super) fn without_memory(&mut self) -> Command {
         if self.exchange.progress != Progress::Waiting {
@@ -65,7 +65,7 @@ impl Queued {
     /// As [`Queued::make_room`], for a part that can be kept.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Queued::make_room`].
     pub(super) fn make_room_for_part(&mut self, bytes: usize) -> Result<(), NoMemory> {
         let tail = self.exchange.out.tail();
         match self.encoding.moves(bytes, tail.is_empty()) {
@@ -137,7 +137,7 @@ impl Encoding {
 }
 
 impl Encoding {
-    /// Whether a part becomes the output itself, without a copy: a long one that nothing precedes (`is_first`), and that is not chunked.
+    /// Whether a part becomes the output itself, without a copy: a long part that is not chunked and that nothing precedes (`is_first`).
     fn moves(&self, bytes: usize, is_first: bool) -> bool {
         let is_bare = match self.delimiter {
             Delimiter::Chunks => false,

@@ -26,7 +26,7 @@ pub(super) struct Backlog {
     acknowledged: i64,
     check_ms: u64,
     step_ms: u64,
-    /// There was no memory for what had to leave: the connection is of no use any more.
+    /// There was no memory for unsent bytes: the connection is unusable.
     is_lost: bool,
 }
 
@@ -77,7 +77,7 @@ impl Backlog {
     /// Appends bytes to send; `out` is empty then.
     ///
     /// # Errors
-    /// When there is no memory for it, or something before it was lost.
+    /// If there is no memory for them, or bytes before them were lost.
     pub(super) fn push(&mut self, out: &mut Vec<u8>) -> Result<(), NoMemory> {
         if self.is_lost {
             return Err(NoMemory(out.len()));
@@ -119,7 +119,7 @@ impl Backlog {
     }
 
     /// Frees memory once half of the bytes have been sent. At most twice the unsent bytes are held, and each byte is copied once or twice.
-    /// Without memory for the copy, the buffer stays as it is.
+    /// If there is no memory for the copy, the buffer stays as it is.
     fn release(&mut self) {
         if self.sent_bytes * 2 >= self.bytes.len()
             && let Ok(copy) = memory::copy(self.unsent())

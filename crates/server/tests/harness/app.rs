@@ -39,7 +39,7 @@ pub(crate) struct TestApp {
     pub(crate) forgotten_bytes: usize,
     /// Requests the next part after each.
     pub(crate) reads_on: bool,
-    /// It has no memory for content.
+    /// There is no memory for content.
     pub(crate) has_no_memory: bool,
     pub(crate) shortages: Vec<String>,
     /// The client's side of a connection, and what had arrived there whenever a response had been sent.
