@@ -205,7 +205,7 @@ def trial(study: Study, load: Workload, name: str, base: float, round_: int) -> 
         "started_at": "2026-11-21T14:00:05Z",
     }
     if name == "gunicorn-gthread" and load.connections >= 4000:
-        failure = Failure("timeout", "no answer within 5 s")
+        failure = Failure("timeout", "no response within 5 s")
         return Trial(**common, is_valid=False, failure=failure, verdict="failed")
     failed = int(rate / 40) if name == "bjoern" and load.connections >= 1000 else 0
     p50 = load.connections * load.pipeline_depth / rate * 1e6 * 0.8

@@ -90,24 +90,24 @@ def test_an_application_of_the_users_own(tmp_path: Path) -> None:
     [
         (("nonsense",), "no study 'nonsense'; there are aiohttp-uvloop, php, pipelining"),
         (("run",), "name a study (bolide race list) or an application"),
-        (("--app", "not there"), "--app takes module:attribute"),
+        (("--app", "not there"), "--app needs module:attribute"),
         (("--app", "nowhere:app"), "cannot import nowhere:app: ModuleNotFoundError"),
         (("php", "--only", "nonsense"), "no contestant 'nonsense'"),
         (
             ("php", "--workload", "nonsense"),
             "no workload has that name; the study has short-webbench",
         ),
-        (("php", "--cpus", "server=0", "laod=0"), "--cpus takes both: --cpus server=0 load=1"),
-        (("php", "--cpus", "server=x", "load=0"), "'x' is no list of processors"),
-        (("php", "--cpus", "server=9999", "load=0"), "processors 9999 are not all of"),
+        (("php", "--cpus", "server=0", "laod=0"), "--cpus needs both: --cpus server=0 load=1"),
+        (("php", "--cpus", "server=x", "load=0"), "'x' is not a list of processors"),
+        (("php", "--cpus", "server=9999", "load=0"), "processors 9999 are not all among"),
         (("php", "--cpus", "server=0-999999999999", "load=0"), "processors 0-999999999999 are not"),
-        (("php", "--cpus", "server=3-1", "load=0"), "processors 3-1 are not all of"),
+        (("php", "--cpus", "server=3-1", "load=0"), "processors 3-1 are not all among"),
         (("php", "--rounds", "0"), "Invalid value for '--rounds': 0 is not in the range 1<=x"),
-        (("php", "--duration", "nan"), "--duration nan is no time up to 86,400 s"),
-        (("php", "--duration", "inf"), "--duration inf is no time up to 86,400 s"),
-        (("php", "--resume"), "--resume goes on in the folder of a race; name it by --out"),
-        (("php", "--path", "/x"), "--interface and --path say how to call --app"),
-        (("--app", "x", "--path", "x y"), "--path 'x y' is no path as it stands in a request"),
+        (("php", "--duration", "nan"), "--duration nan is not above 0 and at most 86,400 s"),
+        (("php", "--duration", "inf"), "--duration inf is not above 0 and at most 86,400 s"),
+        (("php", "--resume"), "--resume needs the folder of the race; name it with --out"),
+        (("php", "--path", "/x"), "--interface and --path apply to --app only"),
+        (("--app", "x", "--path", "x y"), "--path 'x y' is not a path as in a request"),
         (("php", "--tool", "siege"), "no tool is called 'siege'; there are bolide, ab, wrk"),
         (("nowhere.toml",), "no study 'nowhere.toml'; there are aiohttp-uvloop"),
         (("setup", "nonsense"), "no contestant 'nonsense'"),
@@ -124,8 +124,8 @@ def test_a_mistake_is_one_line(words: tuple[str, ...], message: str, tmp_path: P
 @pytest.mark.parametrize(
     ("out", "message"),
     [
-        ("tiny.toml", "cannot write tiny.toml: it is no folder"),
-        ("tiny.toml/x", "cannot write tiny.toml/x: it is no folder"),
+        ("tiny.toml", "cannot write tiny.toml: it is not a folder"),
+        ("tiny.toml/x", "cannot write tiny.toml/x: it is not a folder"),
         ("/proc/x", "cannot write /proc/x: No such file or directory"),
     ],
 )
@@ -155,11 +155,11 @@ def test_an_application_that_answers_differently_has_no_figure(tmp_path: Path) -
     words = ("--app", "mysite", "--only", "bolide-wsgi", "--quick")
     code, _, errors = command("race", *words, "--out", "out", cwd=tmp_path)
     assert code == 3
-    mistake = "no trial has a figure; their failures stand above, and in the results"
+    mistake = "no trial has a figure; see the failures above and in the results"
     assert errors.splitlines()[-1] == f"bolide: error: {mistake}"
     [found] = [each for each in journal.read(tmp_path / "out") if isinstance(each, schema.Trial)]
     assert found.failure == schema.Failure(
-        "wrong_body", "2 bytes b'11', not 2 bytes b'10'; each request must get the same"
+        "wrong_body", "2 bytes b'11', not 2 bytes b'10'; all responses must be the same"
     )
 
 

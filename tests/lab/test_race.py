@@ -107,7 +107,7 @@ def test_a_server_that_hangs_has_no_figure(
     race.run(study(), ["hangs"], options(tmp_path), silent, among("hangs"))
     [found] = trials_of(tmp_path)
     assert found.failure is not None and found.failure.class_ == "died"
-    assert found.failure.message == "after the load: no answer within 0.5 s"
+    assert found.failure.message == "after the load: no response within 0.5 s"
     assert processes_with(str(LIAR)) == []
 
 
@@ -152,7 +152,7 @@ def test_a_half_written_line_is_measured_again(tmp_path: Path, silent: Silent) -
             [2, 2, 4],
             [1, 2, 2, 3, 4, 5],
             [
-                "2 of 5 trials were noisy: end what else runs on these processors,"
+                "2 of 5 trials were noisy: stop other programs on these processors,"
                 " or do not trust these figures"
             ],
         ),
@@ -189,7 +189,7 @@ def test_what_was_noisy_is_measured_once_more(
 @pytest.mark.parametrize(
     ("entry", "needs", "message"),
     [
-        ({"is_persistent": False}, {}, "no contestant meets these workloads: it closes every"),
+        ({"is_persistent": False}, {}, "no contestant fits these workloads: it closes every"),
         ({}, {"programs": ("no-such-server",)}, "none of these contestants can run here"),
     ],
 )
@@ -208,7 +208,7 @@ def test_a_race_of_none_leaves_nothing(
 
 def test_a_quick_race_of_nothing_is_told(tmp_path: Path, silent: Silent) -> None:
     empty = msgspec.structs.replace(study(), workloads=())
-    with pytest.raises(ConfigError, match="no workload of it is in a quick race"):
+    with pytest.raises(ConfigError, match="no workload of this study is in a quick race"):
         race.run(empty, ["honest"], options(tmp_path), silent, among("honest"))
 
 
@@ -221,7 +221,7 @@ def test_no_room_for_a_trial_is_one_line(
     monkeypatch.setattr("tempfile.TemporaryDirectory", full)
     with pytest.raises(ConfigError) as caught:
         race.run(study(), ["honest"], options(tmp_path), silent, among("honest"))
-    assert str(caught.value) == "no trial can go on: No space left on device (somewhere)"
+    assert str(caught.value) == "the race cannot continue: No space left on device (somewhere)"
     assert processes_with(str(LIAR)) == []
 
 

@@ -1,4 +1,4 @@
-"""The laboratory: what proves the server's claims from outside.
+"""The laboratory: `bolide race`, which measures HTTP servers side by side.
 
-It starts every server, ours too, as a command, and imports nothing of the server's shell.
+It starts every server, Bolide's too, as a command, and imports nothing of the server.
 """

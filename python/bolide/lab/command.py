@@ -1,4 +1,4 @@
-"""The command `bolide race`: its flags; what they do is imported when it is asked for."""
+"""The command `bolide race`: its flags. What they do is imported on first use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LAZY = {
 
 
 class Race(LazyGroup):
-    """The commands of `bolide race`; what is none of them is a study, and run."""
+    """The commands of `bolide race`; any other first word is a study to run."""
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
         """Put `run` before a study or an option."""
@@ -41,15 +41,15 @@ class Race(LazyGroup):
 def race() -> None:
     """Measure HTTP servers side by side: bolide race STUDY, or --app module:app.
 
-    Every server is proved right before it is measured, started anew for each trial, and met in
-    rounds of shuffled order. `bolide race list` shows servers and studies.
+    The responses of every server are verified before it is measured. Servers are restarted for each
+    trial, and rounds run them in shuffled order. `bolide race list` shows servers and studies.
     """
     if importlib.util.find_spec("rich") is None:
         raise ConfigError("rich is missing; pip install 'bolide[lab]'")
 
 
 @race.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def show_list(as_json: bool) -> None:
     """Show the contestants, whether they can run here, and the studies."""
     import msgspec
@@ -73,9 +73,9 @@ def show_list(as_json: bool) -> None:
 
 @race.command("setup")
 @click.argument("names", nargs=-1)
-@click.option("--system", is_flag=True, help="Run the apt-get line too, which needs root.")
+@click.option("--system", is_flag=True, help="Also run the apt-get command, which needs root.")
 def set_up(names: tuple[str, ...], system: bool) -> None:
-    """Make the contestants' environments: all of them, or those named (NAME, or BEGINNING*)."""
+    """Install the contestants' environments: all, or those named (NAME or PREFIX*)."""
     from bolide.lab.plan import contestant, environments
 
     known = contestant.own()
@@ -103,39 +103,44 @@ def set_up(names: tuple[str, ...], system: bool) -> None:
     states = [environments.examine(each).state for each in wanted]
     click.echo(f"{states.count('ready')} of {len(wanted)} contestants are ready")
     if failed:
-        raise Error(f"{failed} could not be set up; the reasons stand above")
+        raise Error(f"{failed} could not be set up; see the reasons above")
 
 
 @race.command("run")
 @click.argument("study", required=False)
-@click.option("--app", metavar="MODULE:APP", help="Your own application on every server.")
+@click.option("--app", metavar="MODULE:APP", help="Measure your own application on every server.")
 @click.option(
     "--interface",
     type=click.Choice(["asgi", "wsgi", "native"]),
-    help="What --app speaks. [found out]",
+    help="Interface of --app. [detected]",
 )
-@click.option("--path", "target", help="What is asked of --app. [/]")
-@click.option("--only", metavar="NAME,...", default="", help="Only these (NAME or BEGINNING*).")
+@click.option("--path", "target", help="Request target for --app. [/]")
+@click.option(
+    "--only", metavar="NAME,...", default="", help="Only these contestants (NAME or PREFIX*)."
+)
 @click.option("--workload", metavar="NAME,...", default="", help="Only these workloads.")
 @click.option(
-    "--tool", metavar="NAME,...", default="", help="By these tools. [the study's; bolide for --app]"
+    "--tool",
+    metavar="NAME,...",
+    default="",
+    help="Load generators. [the study's; bolide for --app]",
 )
-@click.option("--quick", is_flag=True, help="One round of a second each, of fewer workloads.")
-@click.option("--rounds", type=click.IntRange(1, 1000), help="Rounds. [the study's]")
-@click.option("--duration", type=click.FloatRange(0.1), help="Seconds of a trial. [the study's]")
+@click.option("--quick", is_flag=True, help="One round of one-second trials of fewer workloads.")
+@click.option("--rounds", type=click.IntRange(1, 1000), help="Number of rounds. [the study's]")
+@click.option("--duration", type=click.FloatRange(0.1), help="Seconds per trial. [the study's]")
 @click.option(
     "--cpus",
     nargs=2,
     metavar="server=LIST load=LIST",
-    help="Processors of both. [server=the first, load=the others]",
+    help="Processors for each. [server=the first, load=the others]",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the results.")
-@click.option("--resume", is_flag=True, help="Go on with the race in --out.")
-@click.option("--seed", type=int, default=0, help="Of the order. [0]")
+@click.option("--resume", is_flag=True, help="Resume the race in --out.")
+@click.option("--seed", type=int, default=0, help="Seed of the shuffled order. [0]")
 def run_race(study: str | None, app: str | None, **given: Any) -> None:
     """Run a study: by name, or a file of your own.
 
-    Ctrl-C ends it early and keeps what is measured; --resume goes on.
+    Ctrl-C ends it early and keeps what has been measured; --resume continues it.
     """
     from bolide.lab import race as races
     from bolide.lab.display import Terminal, league_table
@@ -146,9 +151,9 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     if (study is None) == (app is None):
         raise ConfigError("name a study (bolide race list) or an application (--app module:app)")
     if app is None and (given["interface"] or given["target"] is not None):
-        raise ConfigError("--interface and --path say how to call --app; a study says it itself")
+        raise ConfigError("--interface and --path apply to --app only; a study has its own")
     if given["resume"] and given["out"] is None:
-        raise ConfigError("--resume goes on in the folder of a race; name it by --out")
+        raise ConfigError("--resume needs the folder of the race; name it with --out")
     server_cpus, load_cpus = cpus_of(given["cpus"])
     plan, names, application = _planned(study, app, len(load_cpus), given)
     out = given["out"] or Path("race-results") / f"{plan.name}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -176,16 +181,16 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     click.echo(f"results: {out / journal.FILE_NAME}")
     click.echo(f"report:  bolide race report {out}")
     if not is_whole:
-        click.echo(f"stopped early; go on with --resume --out {out}", err=True)
+        click.echo(f"stopped early; continue with --resume --out {out}", err=True)
         sys.exit(EXIT_INTERRUPTED)
     if all(each.failure for each in trials):
-        raise Error("no trial has a figure; their failures stand above, and in the results")
+        raise Error("no trial has a figure; see the failures above and in the results")
 
 
 def _planned(
     name: str | None, app: str | None, load_cores: int, given: dict[str, Any]
 ) -> tuple[Study, tuple[str, ...], UserApplication | None]:
-    """Give the study, who takes part, and the user's own application."""
+    """Return the study, the names of its contestants, and the user's application."""
     from bolide.lab.plan import study, user_application
 
     if app is not None:
@@ -212,17 +217,17 @@ def _is_installed(tool: str) -> bool:
 
 
 def cpus_of(given: tuple[str, str] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Give the processors of the server and of the load.
+    """Return the processors of the server and of the load generator.
 
     Raises:
-        ConfigError: they are not what this process may run on.
+        ConfigError: this process may not run on them.
     """
     allowed = sorted(os.sched_getaffinity(0))
     if given is None:
         return (allowed[0],), tuple(allowed[1:]) or (allowed[0],)
     found = dict(text.partition("=")[::2] for text in given)
     if found.keys() != {"server", "load"}:
-        raise ConfigError("--cpus takes both: --cpus server=0 load=1")
+        raise ConfigError("--cpus needs both: --cpus server=0 load=1")
     both = tuple(_processors(found[name], allowed) for name in ("server", "load"))
     return both[0], both[1]
 
@@ -232,11 +237,11 @@ def _processors(text: str, allowed: list[int]) -> tuple[int, ...]:
         bounds = [part.partition("-") for part in text.split(",")]
         ranges = [range(int(low), int(high or low) + 1) for low, _, high in bounds]
     except ValueError:
-        raise ConfigError(f"{text!r} is no list of processors, such as 0,2-3") from None
+        raise ConfigError(f"{text!r} is not a list of processors, such as 0,2-3") from None
     found = [[cpu for cpu in allowed if cpu in each] for each in ranges]
     pairs = zip(found, ranges, strict=True)
     if any(not cpus or len(cpus) < each.stop - each.start for cpus, each in pairs):
-        raise ConfigError(f"processors {text} are not all of {', '.join(map(str, allowed))}")
+        raise ConfigError(f"processors {text} are not all among {', '.join(map(str, allowed))}")
     return tuple(sorted({cpu for cpus in found for cpu in cpus}))
 
 

@@ -17,11 +17,11 @@ from bolide.lab.record.schema import Contestant, Study, Trial, Workload
 from bolide.lab.stats.noise import is_unstable
 
 PIPE_COLUMNS = 160
-"""Width of tables where nobody looks at a terminal."""
+"""Width of tables if the output is not a terminal."""
 
 
 def console(*, is_error: bool = False) -> Console:
-    """Give a console on one of the standard streams; a table that is piped is not cut."""
+    """Return a console on a standard stream; tables in a pipe are not truncated."""
     found = Console(stderr=is_error, highlight=False)
     if not found.is_terminal and "COLUMNS" not in os.environ:
         found.width = PIPE_COLUMNS
@@ -29,7 +29,7 @@ def console(*, is_error: bool = False) -> Console:
 
 
 class Terminal:
-    """The progress of a race; lines of text where nobody looks at a terminal."""
+    """The progress of a race; lines of text if standard error is not a terminal."""
 
     def __init__(self) -> None:
         self.console = console(is_error=True)
@@ -48,9 +48,9 @@ class Terminal:
         self._progress.console.print(Text(text, "dim"), soft_wrap=True)
 
     def start(self, slots: Sequence[Slot], done: int) -> None:
-        """Show the bar."""
+        """Show the progress bar."""
         if done:
-            self.note(f"{done} trials were measured before")
+            self.note(f"{done} trials had already been measured")
         self._progress.update(self._task, total=len(slots) + done, completed=done)
         self._progress.start()
 
@@ -74,12 +74,12 @@ class Terminal:
         self._progress.advance(self._task)
 
     def stop(self) -> None:
-        """Take the bar away."""
+        """Remove the progress bar."""
         self._progress.stop()
 
 
 def contestants_table(found: Iterable[Contestant]) -> Table:
-    """Make the table of `bolide race list`."""
+    """Return the table of `bolide race list`."""
     name = Column("contestant", no_wrap=True)
     table = Table(name, "interface", "version", "state", "reason", box=None)
     colours = {"ready": "green", "needs set-up": "yellow", "cannot run here": "red"}
@@ -91,10 +91,10 @@ def contestants_table(found: Iterable[Contestant]) -> Table:
 
 
 def league_table(study: Study, trials: Sequence[Trial]) -> Table:
-    """Make a table of the medians, with the ratio to the ceiling where that took part.
+    """Return a table of the medians, with the ratio to the ceiling if that was measured.
 
-    A ~ stands before what is unstable: rounds that differ too much for one figure.
-    The report (`bolide race report`) has intervals; this is what one sees at once.
+    A ~ marks unstable figures, whose rounds differ too much. The report (`bolide race report`) has
+    intervals.
     """
     rates: dict[tuple[str, str], list[float]] = defaultdict(list)
     marks: dict[tuple[str, str], set[str]] = defaultdict(set)

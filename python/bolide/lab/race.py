@@ -1,4 +1,4 @@
-"""A race: a study's trials one after another, each written down as soon as it is known."""
+"""A race: runs the trials of a study one after another, and writes each result at once."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ DESCRIPTORS_MIN = 65_536
 WARM_UP_S = 0.5
 WARM_UP_QUICK_S = 0.2
 NOISY_SHARE_MAX = 0.2
-"""Of all trials: so many noisy ones are measured once more; a machine with more is not quiet."""
+"""Share of all trials up to which noisy ones are repeated; above it, the machine is too busy."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked for, beside the study."""
+    """What the user requested, besides the study."""
 
     out: Path
     server_cpus: tuple[int, ...]
@@ -71,7 +71,7 @@ def run(
     display: Display,
     among: dict[str, Contestant] | None = None,
 ) -> bool:
-    """Run a race, to its end or until it is interrupted; tell whether it came to its end.
+    """Run a race until it ends or is interrupted; return whether it is complete.
 
     Raises:
         ConfigError: nothing of it can run here, its folder has another race, or cannot be written.
@@ -115,12 +115,12 @@ def run(
 
 
 def _tell_noise(order: Sequence[Slot], folder: Path, display: Display) -> None:
-    """Say that the machine is not quiet, where too many trials stayed noisy."""
+    """Warn that the machine is busy if too many trials stayed noisy."""
     latest = {_key_of(each): each.verdict for each in read(folder) if isinstance(each, Trial)}
     noisy = sum(verdict == "noisy" for verdict in latest.values())
     if noisy > NOISY_SHARE_MAX * len(order):
         display.note(
-            f"{noisy} of {len(order)} trials were noisy: end what else runs on these processors,"
+            f"{noisy} of {len(order)} trials were noisy: stop other programs on these processors,"
             " or do not trust these figures"
         )
 
@@ -128,7 +128,7 @@ def _tell_noise(order: Sequence[Slot], folder: Path, display: Display) -> None:
 def _trials(
     order: Sequence[Slot], conditions: trial.Conditions, journal: Journal, display: Display
 ) -> bool:
-    """Run them; what was noisy once more and at once, while its round is still the same weather."""
+    """Run the trials. A noisy one is repeated at once, while conditions are those of its round."""
     again_max = int(NOISY_SHARE_MAX * len(order))
     try:
         with _terminable():
@@ -142,7 +142,7 @@ def _trials(
         return False
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        raise ConfigError(f"no trial can go on: {error.strerror or error}{where}") from None
+        raise ConfigError(f"the race cannot continue: {error.strerror or error}{where}") from None
     return True
 
 
@@ -154,7 +154,7 @@ def _tried(slot: Slot, conditions: trial.Conditions, journal: Journal, display: 
 
 
 def _limited(slot: Slot, conditions: trial.Conditions) -> Trial | None:
-    """Refuse a load for which server or generator would have too few descriptors."""
+    """Refuse a load that needs more descriptors than server or generator may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = slot.workload.connections + DESCRIPTORS_SPARE
     if needed <= soft:
@@ -177,7 +177,9 @@ def _chosen(
     wanted = {each.name for each in contestants.chosen(options.only, known)}
     kept = [each for each in field if each.name in wanted]
     missing = wanted - {each.name for each in kept}
-    if options.application is None:  # whoever names a contestant wants it, of this study or not
+    if (
+        options.application is None
+    ):  # a contestant that is named is wanted, even if it is not part of this study
         kept += [known[name] for name in sorted(missing)]
     if not kept:
         raise ConfigError(f"{', '.join(sorted(wanted))} cannot run this application")
@@ -187,9 +189,11 @@ def _chosen(
 def _with_tools(
     study: Study, options: Options, display: Display
 ) -> tuple[Study, dict[str, str | None]]:
-    """Leave out the workloads that were not asked for, and those whose tool is not installed."""
+    """Leave out workloads that were not requested or whose tool is not installed."""
     if not study.workloads:
-        raise ConfigError("no workload of it is in a quick race, or none with a tool that is there")
+        raise ConfigError(
+            "no workload of this study is in a quick race, or none has an installed tool"
+        )
     wanted = options.workloads or ("*",)
     asked = [each for each in study.workloads if any(fits(each.name, text) for text in wanted)]
     if not asked:
@@ -199,14 +203,14 @@ def _with_tools(
     left = [each for each in asked if versions[each.tool] is not None]
     for name in sorted(name for name, version in versions.items() if version is None):
         count = sum(each.tool == name for each in asked)
-        display.note(f"{name} is not installed, which leaves out {count} of {len(asked)} workloads")
+        display.note(f"{name} is not installed: {count} of {len(asked)} workloads are left out")
     if not left:
         raise ConfigError("none of the tools is installed")
     return schema.with_workloads(study, left), versions
 
 
 def _described(options: Options) -> schema.Machine:
-    """Describe the machine, and which part of it the race has."""
+    """Describe the machine, and the processors that the race uses."""
     return msgspec.structs.replace(
         machine.describe(),
         server_cpus=options.server_cpus,
@@ -229,10 +233,10 @@ def _ready(
     study: Study,
     display: Display,
 ) -> list[Contestant]:
-    """Give those that can run, and tell of the others.
+    """Return the contestants that can run, and show why the others cannot.
 
     Raises:
-        ConfigError: there is none, or none meets a workload.
+        ConfigError: there is none, or none fits a workload.
     """
     for each in field:
         status = states[each.name]
@@ -243,14 +247,14 @@ def _ready(
         raise ConfigError("none of these contestants can run here (bolide race list)")
     reasons = {takes_part(each, workload) for each in ready for workload in study.workloads}
     if "" not in reasons:
-        raise ConfigError(f"no contestant meets these workloads: {'; '.join(sorted(reasons))}")
+        raise ConfigError(f"no contestant fits these workloads: {'; '.join(sorted(reasons))}")
     return ready
 
 
 def describe(
     each: Contestant, status: environments.Status, study: Study | None = None
 ) -> schema.Contestant:
-    """Give a contestant's record."""
+    """Return the record of a contestant."""
     entry = each.entry
     remarks = list(entry.remarks)
     if study is not None:
@@ -272,9 +276,9 @@ def describe(
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Treat TERM like Ctrl-C, so that everything started is ended and what is measured is kept.
+    """Treat TERM like Ctrl-C, so that everything started is ended and all results are kept.
 
-    The end of the terminal (HUP) as well, unless it is ignored (nohup).
+    The same for HUP, unless it is ignored (nohup).
     """
 
     def stop(number: int, frame: object) -> None:
@@ -305,9 +309,9 @@ def _off_the_server(options: Options) -> Iterator[None]:
 
 
 def limit_descriptors(connections: int) -> None:
-    """Allow this process, and what it starts, enough descriptors for so many connections.
+    """Raise the descriptor limit of this process and its children to what the connections need.
 
-    Not all that it may have: in a container that can be 10^9, and servers size tables by it.
+    Not to the hard limit: in a container that can be 10^9, and servers size tables by it.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     enough = max(connections + DESCRIPTORS_SPARE, DESCRIPTORS_MIN)

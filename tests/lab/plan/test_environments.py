@@ -212,7 +212,7 @@ def test_two_set_ups_of_one_do_not_meet(tmp_path: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         second = threading.Thread(target=environments.prepare, args=(on_399("a==1"), said.put))
         second.start()
-        assert said.get(timeout=10) == "x: another set-up of it is under way"
+        assert said.get(timeout=10) == "x: waiting for another set-up of it"
         assert said.empty() and calls(tmp_path) == []
     second.join(10)
     assert environments.examine(on_399("a==1")) == Status("ready", version="a 1")
@@ -352,7 +352,7 @@ class TestCommand:
     ) -> None:
         program(tmp_path, "apt-get", "exit 100")
         code, _, errors = self.run(capfd, "--system")
-        mend = "it needs root (sudo), and apt-get update before"
+        mend = "it needs root (sudo), and apt-get update first"
         assert (code, errors) == (2, f"bolide: error: apt-get failed; {mend}\n")
 
     def test_a_system_without_it_is_one_line(
@@ -374,4 +374,4 @@ class TestCommand:
         assert (code, output) == (3, "1 of 2 contestants are ready\n")
         told = [line for line in errors.splitlines() if " -m " not in line]
         assert told[0].endswith("failed: ERROR: No matching distribution found")
-        assert told[1:] == ["bolide: error: 1 could not be set up; the reasons stand above"]
+        assert told[1:] == ["bolide: error: 1 could not be set up; see the reasons above"]

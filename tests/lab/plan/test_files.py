@@ -150,7 +150,10 @@ def test_what_was_not_asked_for_is_not_refused() -> None:
 def test_tools_that_can_do_nothing_of_it_are_named() -> None:
     plan = study.load("pipelining").study
     pipelined = schema.with_workloads(plan, plan.workloads[:1])
-    with pytest.raises(ConfigError, match="like that; pipelined-ab is left out: ab cannot do pipe"):
+    with pytest.raises(
+        ConfigError,
+        match="no workload can be measured; pipelined-ab is left out: ab cannot do pipe",
+    ):
         study.by_tools(pipelined, ["ab"])
     with pytest.raises(ConfigError, match="no tool is called 'siege'; there are bolide, ab"):
         study.by_tools(plan, ["wrk", "siege"])
@@ -180,7 +183,7 @@ command = ["{python}"]
         (CONTESTANT.replace('title = "X"', ""), "missing required field `title`"),
         (CONTESTANT + 'nonsense = "1"', "unknown field `nonsense`"),
         (CONTESTANT.replace("{python}", "{pyhton}"), "no placeholder {pyhton}"),
-        (CONTESTANT + CONTESTANT.partition("[[")[2].join(["[[", ""]), "is a 'x' already"),
+        (CONTESTANT + CONTESTANT.partition("[[")[2].join(["[[", ""]), "'x' exists already"),
     ],
 )
 def test_a_wrong_contestant_is_one_line(text: str, message: str, tmp_path: Path) -> None:
@@ -235,7 +238,10 @@ connections = [4, 8]
         ("duration_s = inf", "Expected `float` <= 86400.0 - at `$.duration_s`"),
         ("contestants = []", "Expected `array` of length >= 1 - at `$.contestants`"),
         ("workload = []", "Expected `array` of length >= 1 - at `$.workload`"),
-        ('content = "\\u0000"', "the content holds a zero byte, which no variable can hold"),
+        (
+            'content = "\\u0000"',
+            "the content has a zero byte, which an environment variable cannot have",
+        ),
         ("content_repeated = 0", "Expected `int` >= 1 - at `$.content_repeated`"),
         ("content_repeated = 7693", "the content has 100,009 bytes, 100,000 are allowed"),
         ('nonsense = "1"', "Object contains unknown field `nonsense`"),
@@ -268,7 +274,7 @@ def test_a_wrong_field_of_a_study_is_named(field: str, message: str, tmp_path: P
         ("connections = 0", "Expected `int` >= 1 - at `$.workload[0].connections`"),
         ("connections = []", "Expected `array` of length >= 1 - at `$.workload[0].connections`"),
         ("connections = [1, -1]", "Expected `int` >= 1 - at `$.workload[0].connections[1]`"),
-        ("connections = [4, 5]", "two workloads have one name"),
+        ("connections = [4, 5]", "two workloads have the same name"),
         ("pipeline_depth = 0", "Expected `int` >= 1 - at `$.workload[0].pipeline_depth`"),
         ("is_persistent = 1", "Expected `bool`, got `int` - at `$.workload[0].is_persistent`"),
         ('http_version = "2"', "Invalid enum value '2' - at `$.workload[0].http_version`"),
@@ -287,8 +293,8 @@ def test_a_wrong_field_of_a_study_is_named(field: str, message: str, tmp_path: P
         ("rate_per_s = 0", "Expected `float` > 0.0 - at `$.workload[0].rate_per_s`"),
         ("rate_per_s = inf", "Expected `float` <= 1000000000.0 - at `$.workload[0].rate_per_s`"),
         ("timeout_s = 0", "Expected `float` > 0.0 - at `$.workload[0].timeout_s`"),
-        ('contestants = ["uvicorn"]', "workload 'a': 'uvicorn' is no contestant of the study"),
-        ("quick = [5]", "workload 'a': quick has 5, connections has not"),
+        ('contestants = ["uvicorn"]', "workload 'a': 'uvicorn' is not a contestant of the study"),
+        ("quick = [5]", "workload 'a': quick has 5, which connections does not have"),
     ],
 )
 def test_a_wrong_field_of_a_workload_is_named(field: str, message: str, tmp_path: Path) -> None:

@@ -52,13 +52,13 @@ def test_who_cannot_meet_a_workload_is_left_out_with_the_reason() -> None:
     assert reason(workload(), is_persistent=False) == "it closes every connection"
     assert reason(workload(is_persistent=False), is_persistent=False) == ""
     assert reason(workload(is_persistent=False), closes=False) == (
-        "a request to close the connection makes it die"
+        "a request with Connection: close makes it exit"
     )
     assert reason(workload(), closes=False) == ""
     deep = workload(pipeline_depth=2)
-    assert reason(deep, pipelines=False) == "it does not answer pipelined requests"
+    assert reason(deep, pipelines=False) == "it does not serve pipelined requests"
     assert reason(workload(connections=9), connections_max=8) == (
-        "it answers 8 persistent connections at a time"
+        "it serves 8 persistent connections at a time"
     )
     assert reason(workload(connections=9, is_persistent=False), connections_max=8) == ""
-    assert reason(workload(contestants=("b",))) == "the workload is for others"
+    assert reason(workload(contestants=("b",))) == "the workload is for other contestants"

@@ -66,7 +66,7 @@ def test_what_is_said_counts(module: Path) -> None:
         (
             "mine:app",
             "app = 5",
-            "mine:app is no application; --interface asgi or wsgi says what it is",
+            "mine:app is not an application; if it is, give --interface asgi or wsgi",
         ),
         (
             "mine:other",
@@ -94,10 +94,10 @@ def test_what_is_said_counts(module: Path) -> None:
         (
             "./mine.py",
             "",
-            "--app takes module:attribute, such as mysite.wsgi:application; not './mine.py'",
+            "--app needs module:attribute, such as mysite.wsgi:application; got './mine.py'",
         ),
-        ("", "", "--app takes module:attribute, such as mysite.wsgi:application; not ''"),
-        ("-c:x", "", "--app takes module:attribute, such as mysite.wsgi:application; not '-c:x'"),
+        ("", "", "--app needs module:attribute, such as mysite.wsgi:application; got ''"),
+        ("-c:x", "", "--app needs module:attribute, such as mysite.wsgi:application; got '-c:x'"),
     ],
 )
 def test_what_is_none_is_one_line(text: str, source: str, message: str, module: Path) -> None:

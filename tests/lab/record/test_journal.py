@@ -51,7 +51,7 @@ def test_a_folder_without_results_is_named(tmp_path: Path) -> None:
 
 def test_one_race_at_a_time_writes_a_folder(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
-        with pytest.raises(ConfigError, match="another race writes .*; name another --out"):
+        with pytest.raises(ConfigError, match="another race is writing .*; name another --out"):
             Journal(tmp_path)
         journal.write(MACHINE)
     _written(tmp_path)
@@ -87,5 +87,5 @@ def test_a_line_that_was_cut_off_goes(kept: int, tmp_path: Path) -> None:
 def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
     path = _written(tmp_path)
     path.write_bytes(path.read_bytes() + b'{"kind":"trial"}\n')
-    with pytest.raises(ConfigError, match=r"results\.jsonl, line 2 is no record of a race: "):
+    with pytest.raises(ConfigError, match=r"results\.jsonl, line 2 is not a record of a race: "):
         read(tmp_path)

@@ -35,7 +35,7 @@ def test_results_are_not_mixed(tmp_path: Path, silent: Silent) -> None:
         (["honest"], {"seed": 7}, "(--seed 0)"),
         (["honest"], {"load_cpus": (CPU, CPU + 1)}, f"(--cpus server={CPU} load={CPU})"),
         (["honest"], {"server_cpus": (CPU, CPU + 1)}, f"(--cpus server={CPU} load={CPU})"),
-        (["honest", "other"], {}, "(without other, which needs rounds of its own)"),
+        (["honest", "other"], {}, "(without other, which would need its own rounds)"),
     ],
 )
 def test_a_race_that_goes_on_is_the_same_one(
@@ -68,7 +68,9 @@ def test_packed_results_are_not_shadowed(tmp_path: Path, silent: Silent) -> None
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / f"{journal.FILE_NAME}.gz").touch()
     for resumes in (False, True):
-        with pytest.raises(ConfigError, match=r"results\.jsonl\.gz is packed; gunzip it to go on"):
+        with pytest.raises(
+            ConfigError, match=r"results\.jsonl\.gz is compressed; gunzip it to resume"
+        ):
             race.run(
                 study(), ["honest"], options(tmp_path, resumes=resumes), silent, among("honest")
             )

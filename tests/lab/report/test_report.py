@@ -99,7 +99,7 @@ def test_a_failed_trial_is_never_a_number(race: Race) -> None:
         *["–"] * 7,
         "failed",
     ]
-    assert line.cells[1].under == "timeout: no answer within 5 s"
+    assert line.cells[1].under == "timeout: no response within 5 s"
 
 
 def test_a_page_of_errors_has_no_rate() -> None:
@@ -124,11 +124,9 @@ def test_a_ceiling_that_is_the_tools_is_told(verdict: str) -> None:
     ]
     race = gather(records)
     note = table.league(result(race, "pipelining"), "single-wrk").note
-    assert note.startswith("The tool was the limit of the ceiling") == (
-        verdict == "generator-bound"
-    )
+    assert note.startswith("The tool limited the ceiling") == (verdict == "generator-bound")
     for text in (markdown.render(race, {}), render(race, b"")):
-        assert ("The tool was the limit" in text) == (verdict == "generator-bound")
+        assert ("The tool limited the ceiling" in text) == (verdict == "generator-bound")
 
 
 def test_the_league_has_the_fastest_first(race: Race) -> None:
@@ -230,7 +228,7 @@ def test_many_levels_have_five_tables(race: Race) -> None:
     assert study_tables.over_levels(result(race, "pipelining"), few) == []
     assert study_tables.failures(result(race, "wsgi"), group) == [
         "Gunicorn (gthread) failed at 4,000, 5,000, 6,000, 7,000, 8,000, 10,000 connections:"
-        " timeout: no answer within 5 s"
+        " timeout: no response within 5 s"
     ]
 
 
@@ -306,7 +304,7 @@ def test_accept_queues_that_were_full_are_told_below_the_table(race: Race) -> No
     ]
     figures = found.figures | {("single-wrk", "japronto"): replace(figure, trials=full)}
     note = table.league(replace(found, figures=figures), "single-wrk").note
-    assert note.endswith(f"(how often in a round): Japronto ({9 + (len(full) + 1) // 2}).")
+    assert note.endswith(f"(overflows per round): Japronto ({9 + (len(full) + 1) // 2}).")
 
 
 def test_a_load_without_any_of_the_published_figures_is_told_once() -> None:

@@ -51,7 +51,7 @@ def test_what_does_not_hold_is_marked_and_said(race: Race) -> None:
     [row] = [line for line in lines if line.startswith("uWSGI")]
     assert row.startswith("uWSGI (5 processes) 14,485 * ")
     assert lines[-2:] == [
-        "What does not hold, and why:",
+        "Invalid published figures:",
         "- uWSGI (5 processes), 14,485 requests/s (c2000-ab): all 10,000 answers were errors"
         " (Non-2xx responses: 10000)",
     ]

@@ -74,7 +74,7 @@ def test_a_page_of_errors_is_no_throughput() -> None:
     assert (found.ok, found.failed, found.requests_per_s) == (0, 10000, 0)
     assert found.errors == {"wrong_status": 10000}
     assert found.latency_us is None
-    assert "10,000 of 10,000 answers were wrong or late: this is no throughput" in found.remarks
+    assert "10,000 of 10,000 responses were wrong or late: this is not throughput" in found.remarks
 
 
 def test_failures_of_length_and_status_may_overlap() -> None:
@@ -100,7 +100,7 @@ def test_the_first_answer_is_no_template_if_it_is_wrong() -> None:
     load = Load("http://127.0.0.1:1/", is_persistent=False, expected_content=b"Hello, World!")
     found = AB.read(page(length="21 bytes"), "", 0, load)
     assert (found.ok, found.errors) == (0, {"wrong_body": 10000})
-    assert "21 bytes of content, expected were 13" in found.remarks[1]
+    assert "21 bytes of content instead of 13" in found.remarks[1]
     assert AB.read(page(length="13 bytes"), "", 0, load).ok == 10000
     assert AB.read(page(length="Variable"), "", 0, load).ok == 10000
 
@@ -165,8 +165,8 @@ def test_the_mean_of_percentiles_stays_within_that_of_the_row(ms: float, mean_us
             "apr_socket_connect(): Connection refused (111)\n",
             "ab stopped after 0 requests: Test aborted after 10 failures",
         ),
-        ("", "ab: wrong number of arguments\n", "ab ended with 22 and without a result: ab: wrong"),
-        ("", "", "ab ended with 22 and without a result: nothing"),
+        ("", "ab: wrong number of arguments\n", "ab exited with 22 and no result: ab: wrong"),
+        ("", "", "ab exited with 22 and no result: nothing"),
     ],
 )
 def test_a_run_that_was_broken_off(stdout: str, stderr: str, said: str) -> None:

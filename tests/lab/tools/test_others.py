@@ -61,7 +61,7 @@ def test_oha_counts_errors_and_other_statuses() -> None:
 def test_oha_answers_of_another_size_are_wrong() -> None:
     found = read("oha", changed("oha.json", "summary", "sizePerRequest", value=21))
     assert (found.ok, found.errors["wrong_body"]) == (0, 50000)
-    assert "contents had 21 bytes on average, expected were 13" in found.remarks
+    assert "contents had 21 bytes on average instead of 13" in found.remarks
 
 
 def test_h2load() -> None:
@@ -146,7 +146,7 @@ def test_json_that_is_no_report(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("name", ["h2load", "hey"])
 def test_a_page_that_is_none(name: str) -> None:
-    with pytest.raises(ToolError, match="without a result: no such host"):
+    with pytest.raises(ToolError, match="no result: no such host"):
         find(name).read("", "no such host\n", 1, LOAD)
 
 
@@ -158,7 +158,7 @@ def test_a_tool_that_there_is_not() -> None:
 REFUSED = [
     ("ab", {"pipeline_depth": 2}, "ab cannot do pipelining"),
     ("ab", {"rate_per_s": 10.0}, "ab cannot do a rate"),
-    ("ab", {"expected_status": 404}, "ab cannot do answers that are not 2xx"),
+    ("ab", {"expected_status": 404}, "ab cannot do statuses other than 2xx"),
     ("wrk", {"requests_total": 10}, "wrk cannot do a number of requests"),
     ("wrk", {"http_version": "1.0"}, "wrk cannot do HTTP/1.0"),
     ("webbench", {}, "webbench cannot do persistent connections"),

@@ -32,7 +32,7 @@ def test_two_lines(text: str) -> None:
     assert found.requests_per_s == pytest.approx(62298.01)
     assert found.bytes_per_s == 16135182
     assert found.remarks == [
-        "webbench looks at no status and no content: a page of errors succeeds"
+        "webbench checks neither status nor content: error pages count as success"
     ]
 
 
@@ -53,9 +53,9 @@ def test_a_counter_that_wrapped_is_unknown(per_s: int) -> None:
 
 def test_dead_children_are_told() -> None:
     found = WEBBENCH.read("Some of our childrens died.\n" + PAGE, "", 0, LOAD)
-    assert "some of webbench's processes died: the sums are short" in found.remarks
+    assert "some of webbench's processes died: the sums are too low" in found.remarks
 
 
 def test_no_result() -> None:
-    with pytest.raises(ToolError, match="webbench ended with 1 .* Connect to server failed"):
+    with pytest.raises(ToolError, match="webbench exited with 1 .* Connect to server failed"):
         WEBBENCH.read("\nConnect to server failed. Aborting benchmark.\n", "", 1, LOAD)

@@ -66,16 +66,16 @@ def test_error_pages_are_no_throughput() -> None:
     found = WRK.read(page(STATUS), "", 0, LOAD)
     assert (found.ok, found.requests_per_s, found.latency_us) == (0, 0, None)
     assert found.errors == {"wrong_status": 20240}
-    assert "20,240 of 20,240 answers were wrong or late: this is no throughput" in found.remarks
+    assert "20,240 of 20,240 responses were wrong or late: this is not throughput" in found.remarks
 
 
 def test_socket_errors_have_classes() -> None:
     found = WRK.read(page(SOCKET), "", 0, LOAD)
     assert found.errors == {"connect": 7, "read": 5, "write": 1, "timeout": 40}
     assert (found.ok, found.failed) == (20200, 40 + 13)  # late answers are among wrk's requests
-    assert "7 connections could not be opened; wrk does not try again" in found.remarks[0]
+    assert "7 connections could not be opened; wrk does not retry" in found.remarks[0]
     assert "it measured with 9,993" in found.remarks[0]
-    assert "40 answers came after 5 s" in found.remarks[1]
+    assert "40 responses arrived after 5 s" in found.remarks[1]
 
 
 def test_no_answer_at_all() -> None:
@@ -95,7 +95,7 @@ def test_a_pipelined_page_whose_percentiles_wrk_lost() -> None:
     load = Load("http://h/", connections=100, pipeline_depth=24)
     found = WRK.read(page().replace("99%    1.01s", "99%    0.00us"), "", 0, load)
     assert found.latency_us is not None and found.latency_us["p99"] is None
-    assert found.remarks[0] == "wrk times a batch of 24 requests, not each"
+    assert found.remarks[0] == "wrk measures the latency of batches of 24 requests, not of each"
 
 
 def test_the_line_of_our_script_comes_first() -> None:
@@ -118,7 +118,7 @@ def test_the_line_of_our_script_comes_first() -> None:
     ("stdout", "stderr", "code", "said"),
     [
         ("", "unable to connect to 127.0.0.1:1 Connection refused\n", 1, "unable to connect"),
-        ("Running 1s test\n", "", 0, "without a result: Running 1s test"),
+        ("Running 1s test\n", "", 0, "no result: Running 1s test"),
         ('bolide-wrk: {"requests":1}\n', "", 0, "wrk printed a result without 'latency_us'"),
     ],
 )
@@ -145,7 +145,7 @@ def test_sizes(text: str, size: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "12", "1.2.3s", "-1ms", "nan"])
 def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no time"):
+    with pytest.raises(ValueError, match="is not a time"):
         time_us(text)
-    with pytest.raises(ValueError, match="is no size"):
+    with pytest.raises(ValueError, match="is not a size"):
         size_bytes(text)

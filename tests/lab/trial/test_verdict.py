@@ -85,9 +85,9 @@ def test_what_is_unknown_has_no_sentence_and_is_no_limit() -> None:
     ("ok", "failed", "verdict", "evidence"),
     [
         (99_990, 10, "neither", BOTH),
-        (99_989, 11, "errors", ["11 of 100,000 answers failed: wrong_body 11", *BOTH]),
-        (0, 3000, "errors", ["3,000 of 3,000 answers failed: wrong_body 3,000", *BOTH]),
-        (0, 0, "errors", ["no request was answered", *BOTH]),
+        (99_989, 11, "errors", ["11 of 100,000 responses failed: wrong_body 11", *BOTH]),
+        (0, 3000, "errors", ["3,000 of 3,000 responses failed: wrong_body 3,000", *BOTH]),
+        (0, 0, "errors", ["no request got a response", *BOTH]),
     ],
 )
 def test_errors(ok: int, failed: int, verdict: str, evidence: list[str]) -> None:
@@ -98,7 +98,7 @@ def test_errors(ok: int, failed: int, verdict: str, evidence: list[str]) -> None
 
 def test_every_class_of_errors_is_named() -> None:
     found = judge(seen(failed=1500, errors={"timeout": 1000, "reset": 500, "connect": 0}))
-    assert found[1][0] == "1,500 of 11,500 answers failed: timeout 1,000, reset 500"
+    assert found[1][0] == "1,500 of 11,500 responses failed: timeout 1,000, reset 500"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_every_class_of_errors_is_named() -> None:
         (
             {"kernel": {"time_wait": 14_117}},
             "neither",
-            ["14,117 connections in TIME_WAIT held ports, of which there are 28,232"],
+            ["14,117 connections in TIME_WAIT occupied ports, of 28,232"],
         ),
         ({"kernel": {"time_wait": 14_117}, "local_ports": None}, "neither", []),
     ],
@@ -152,7 +152,7 @@ def test_noise_comes_before_limits_and_errors_before_noise() -> None:
 
 STALL: dict[str, Any] = {"server_share": 0.05, "latency_mean_us": None, "ok": 200}
 STALLED = [
-    "stalled: 2.0 answers on each connection, and an idle server",
+    "stalled: 2.0 responses on each connection, and an idle server",
     "the server used 0.05 of 1 processor",
     GENERATOR,
 ]
@@ -168,7 +168,7 @@ def test_a_rate_that_cannot_be(worked_s: float, cpus: int) -> None:
     verdict, evidence = judged(worked_s, has_late_clock=True)
     assert verdict == "errors"
     assert evidence[0] == (
-        "bolide tells of 3.0 s, in which the server cannot have worked"
+        "bolide reports 3.0 s, in which the server cannot have worked"
         f" {worked_s:.1f} s on {cpus} processor{'s' * (cpus > 1)}: the rate is too high"
     )
     assert judged(worked_s - 0.02, has_late_clock=True)[0] == "server-bound"
@@ -181,7 +181,7 @@ def test_a_stall() -> None:
 
 def test_a_stall_counts_failures_and_comes_before_them() -> None:
     verdict, evidence = judge(seen(**{**STALL, "ok": 40, "failed": 60, "errors": {"timeout": 60}}))
-    first = "stalled: 1.0 answers on each connection, and an idle server"
+    first = "stalled: 1.0 responses on each connection, and an idle server"
     assert (verdict, evidence) == ("errors", [first, *STALLED[1:]])
 
 

@@ -15,8 +15,8 @@ from bolide.lab.trial.verify import (
     CLOSING_S,
     UNASKED_S,
     Proof,
-    WrongAnswerError,
-    read_answer,
+    WrongResponseError,
+    read_response,
     verify,
 )
 from lab.tiny_race import CPU, liar, workload
@@ -50,18 +50,18 @@ def test_without_an_expected_content_the_first_is_it(tmp_path: Path) -> None:
         ("wrong-body", "wrong_body", "2 bytes b'O?', not 2 bytes b'OK'"),
         ("error-page", "wrong_status", "status 500, not 200"),
         ("closes-early", "early_eof", "closed after 2 of 12 bytes of content"),
-        ("more-than-said", "unexpected_bytes", "b'more' behind the answer"),
+        ("more-than-said", "unexpected_bytes", "b'more' after the response"),
         ("knows-every-path", "wrong_status", "200 for an unknown path, not 404"),
-        ("guesses", "guessed", "answered before the request was whole"),
+        ("guesses", "guessed", "responded before the request was complete"),
         ("counts-below-zero", "malformed", "Content-Length: -2"),
-        ("counts-twice", "malformed", "Content-Length stands there twice"),
-        ("counts-chunks-wrongly", "malformed", "'+2' is no chunk size"),
-        ("counts-status-without-end", "malformed", f"'HTTP/1.1 {'2' * 31}' is no status line"),
-        ("promises-much", "endless", "1,000,000,000,000 bytes of content are said to come"),
+        ("counts-twice", "malformed", "Content-Length appears twice"),
+        ("counts-chunks-wrongly", "malformed", "'+2' is not a chunk size"),
+        ("counts-status-without-end", "malformed", f"'HTTP/1.1 {'2' * 31}' is not a status line"),
+        ("promises-much", "endless", "1,000,000,000,000 bytes of content are announced"),
     ],
 )
 def test_a_liar_is_caught(way: str, kind: str, text: str, tmp_path: Path) -> None:
-    with pytest.raises(WrongAnswerError) as caught:
+    with pytest.raises(WrongResponseError) as caught:
         proved(way, tmp_path)
     assert (caught.value.kind, text in str(caught.value)) == (kind, True), caught.value
 
@@ -69,8 +69,8 @@ def test_a_liar_is_caught(way: str, kind: str, text: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("status", ["99", "600", "0200", "2000", "2 0", "²00", "+20", "2_0"])
 def test_a_status_is_three_digits(status: str) -> None:
     head = f"HTTP/1.1 {status} OK\r\nContent-Length: 0\r\n\r\n".encode("latin-1")
-    with pytest.raises(WrongAnswerError, match="is no status line") as caught:
-        read_answer(io.BytesIO(head))
+    with pytest.raises(WrongResponseError, match="is not a status line") as caught:
+        read_response(io.BytesIO(head))
     assert caught.value.kind == "malformed"
 
 
@@ -78,22 +78,22 @@ def test_an_answer_without_an_end_comes_to_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bolide.lab.trial.verify.CONNECTION_BYTES_MAX", 1 << 20)
-    with pytest.raises(WrongAnswerError, match="more than 1 MiB without an end") as caught:
+    with pytest.raises(WrongResponseError, match="more than 1 MiB without an end") as caught:
         proved("never-ends", tmp_path)
     assert caught.value.kind == "endless"
 
 
 def test_an_answer_must_be_whole_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bolide.lab.trial.verify.PATIENCE_S", 0.5)
-    with pytest.raises(WrongAnswerError, match=r"no answer within 0\.5 s") as caught:
+    with pytest.raises(WrongResponseError, match=r"no response within 0\.5 s") as caught:
         proved("drips", tmp_path)
     assert caught.value.kind == "no_answer"
 
 
 def test_without_an_expected_content_each_answer_is_like_the_first(tmp_path: Path) -> None:
-    with pytest.raises(WrongAnswerError) as caught:
+    with pytest.raises(WrongResponseError) as caught:
         proved("differs", tmp_path, content=None)
-    assert str(caught.value) == "2 bytes b'02', not 2 bytes b'01'; each request must get the same"
+    assert str(caught.value) == "2 bytes b'02', not 2 bytes b'01'; all responses must be the same"
 
 
 def test_one_that_does_not_close_is_remarked_upon_and_not_waited_for(
@@ -104,11 +104,11 @@ def test_one_that_does_not_close_is_remarked_upon_and_not_waited_for(
     started = time.monotonic()
     proof = proved("keeps-open", tmp_path)
     assert time.monotonic() - started < 10  # with the server's start; not 60
-    assert proof.remarks == ("keeps a connection open that it was asked to close", "sends no Date")
+    assert proof.remarks == ("keeps a connection open despite Connection: close", "sends no Date")
 
 
 def test_one_that_dies_of_a_request_to_close_is_never_sent_one(tmp_path: Path) -> None:
-    with pytest.raises(WrongAnswerError):
+    with pytest.raises(WrongResponseError):
         proved("dies-of-close", tmp_path)
     proof = proved("dies-of-close", tmp_path, {"closes": False}, pipeline_depth=4)
     assert (proof.content, proof.remarks) == (b"OK", ("sends no Date",))
@@ -118,13 +118,13 @@ def test_pipelined_requests_are_answered_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bolide.lab.trial.verify.PATIENCE_S", 0.5)
-    with pytest.raises(WrongAnswerError, match="no answer within 0.5 s") as caught:
+    with pytest.raises(WrongResponseError, match="no response within 0.5 s") as caught:
         proved("first-only", tmp_path, pipeline_depth=2)
     assert caught.value.kind == "no_answer"
 
 
 def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
-    with pytest.raises(WrongAnswerError, match="the second got 200, not 404") as caught:
+    with pytest.raises(WrongResponseError, match="the second got 200, not 404") as caught:
         proved("knows-every-path", tmp_path, pipeline_depth=2)
     assert caught.value.kind == "order"
 

@@ -1,8 +1,9 @@
-"""The contestants: servers with an application, each file in `contestants/` one server's.
+"""The contestants: servers with an application. Each file in `contestants/` describes one server.
 
-A file says how the server is obtained ([setup]), which files it needs beside itself ([files]) and
-how each of its contestants is started. Texts hold placeholders such as {port}; see PLACEHOLDERS.
-This module reads and checks; `environments.py` installs, `race.py` starts.
+A file says how the server is installed ([setup]), which files it needs ([files]) and how each of
+its contestants is started. Texts have placeholders such as {port}; see PLACEHOLDERS. This module
+reads and checks the files, `environments.py` installs contestants, `bolide.lab.trial.launch` starts
+them.
 """
 
 from __future__ import annotations
@@ -25,40 +26,40 @@ PLACEHOLDERS = {
     "port": "port to listen on",
     "app": "application as module:attribute",
     "apps": "folder of the laboratory's own applications",
-    "folder": "an empty folder of this start, in which [files] are",
-    "content": "what each answer must hold",
-    "content_bytes": "how many bytes that is",
-    "target": "path that is asked for",
-    "depth": "requests that the workload has under way on each connection",
+    "folder": "a folder for this start, which has only [files]",
+    "content": "the content of each response",
+    "content_bytes": "its length in bytes",
+    "target": "request target",
+    "depth": "pipelined requests on each connection",
     "connections": "connections of the workload",
     "build": "folder with what was built from source",
     "self": "interpreter that runs Bolide",
     "site": "folder of the distributions in the contestant's environment",
 }
-"""What a text in braces stands for in `command`, `environment` and [files]."""
+"""What a placeholder means in `command`, `environment` and [files]."""
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
 class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a server is obtained; what is empty is not needed."""
+    """How a server is installed; empty fields are not needed."""
 
     requirements: tuple[str, ...] = ()
     """Pinned distributions, installed into a virtual environment of its own."""
     install: tuple[tuple[str, ...], ...] = ()
-    """Arguments of pip, one run each, in place of one run with the requirements."""
+    """Arguments of pip, one run each, instead of one run with the requirements."""
     distribution: str = ""
-    """Whose version is the contestant's: of the environment, or what go and cargo built with."""
+    """Distribution with the contestant's version, in the environment or as built by go or cargo."""
     interpreter: str = ""
-    """Version of CPython, such as 3.7; empty: the one that runs Bolide."""
+    """Version of CPython, such as 3.7; empty means the one that runs Bolide."""
     programs: tuple[str, ...] = ()
     """Programs that must be on the PATH."""
     paths: tuple[str, ...] = ()
     """Files that must exist."""
     apt: tuple[str, ...] = ()
-    """Debian packages which hold programs, paths and headers."""
+    """Debian packages with the programs, paths and headers."""
     version: tuple[str, ...] = ()
-    """Command that tells the version."""
+    """Command that prints the version."""
     probe: tuple[str, ...] = ()
     """Command that must succeed."""
     go: str = ""
@@ -66,7 +67,7 @@ class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     cargo: str = ""
     """Folder in apps/ with a Rust package."""
     missing: str = ""
-    """What to say where it cannot be had, and what would mend it."""
+    """The message if it cannot be installed, with the fix."""
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -77,31 +78,31 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     interface: str
     command: tuple[str, ...]
     app: str = ""
-    """module:attribute in apps/ ("" where the command needs none)."""
+    """module:attribute in apps/ ("" if the command needs none)."""
     role: Literal["server", "ceiling"] = "server"
     requirements: tuple[str, ...] = ()
-    """Beside those of the file: a framework."""
+    """Further requirements, such as a framework."""
     environment: Mapping[str, str] = {}
     takes_app: Literal["", "asgi", "wsgi", "native"] = ""
-    """A user's application of this interface can take the place of `app`."""
+    """The interface of user applications that can be served instead of `app`."""
     is_persistent: bool = True
-    """Answers several requests on one connection."""
+    """Serves several requests on one connection."""
     closes: bool = True
-    """Survives a request that asks it to close the connection; else it meets no such workload."""
+    """Survives a request with Connection: close; otherwise it gets no such workload."""
     pipelines: bool = True
-    """Answers requests that were sent before the last answer."""
+    """Serves requests that were sent before the previous response."""
     connections_max: int | None = None
-    """It answers no more persistent connections at a time; workloads with more are left out."""
+    """Most persistent connections that it serves at a time; workloads with more are left out."""
     is_canned: bool = False
-    """Answers the same whatever is asked, so neither unknown paths nor split requests are tried."""
+    """Sends the same response to any request, so unknown paths and split requests are not tried."""
     target: str = ""
-    """Where it answers, if not at the workload's."""
+    """The target that it serves, if not the workload's."""
     remarks: tuple[str, ...] = ()
-    """What one must know to read its figures."""
+    """What to know about its figures."""
 
 
 class ServerFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a file in `contestants/` holds."""
+    """The content of a file in `contestants/`."""
 
     title: str
     language: str
@@ -111,7 +112,7 @@ class ServerFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class Contestant(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry with its file's part, ready to be set up and started."""
+    """An entry with the setup and files of its server."""
 
     key: str
     """Name of its environment."""
@@ -122,15 +123,15 @@ class Contestant(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What the command line and the results call it."""
+        """Its name on the command line and in the results."""
         return self.entry.name
 
 
 def fill(text: str, values: Mapping[str, str], *, is_strict: bool = True) -> str:
-    """Put values in the place of {placeholders}; other braces stay where not `is_strict`.
+    """Replace {placeholders} by their values; other braces stay if not `is_strict`.
 
     Raises:
-        ConfigError: a placeholder that there is none of.
+        ConfigError: a placeholder does not exist.
     """
 
     def one(match: re.Match[str]) -> str:
@@ -147,7 +148,7 @@ def read_file(path: Path) -> list[Contestant]:
     """Read one server's file.
 
     Raises:
-        ConfigError: it cannot be read, or says what no contestant has.
+        ConfigError: it cannot be read, or has an unknown field.
     """
     try:
         found = msgspec.toml.decode(path.read_bytes(), type=ServerFile)
@@ -184,27 +185,27 @@ def read_all(folders: Iterable[Path] = (CONTESTANTS,)) -> dict[str, Contestant]:
         for path in sorted(folder.glob("*.toml")):
             for contestant in read_file(path):
                 if contestant.name in found:
-                    raise ConfigError(f"{path.name}: there is a {contestant.name!r} already")
+                    raise ConfigError(f"{path.name}: {contestant.name!r} exists already")
                 found[contestant.name] = contestant
     return found
 
 
 @cache
 def own() -> Mapping[str, Contestant]:
-    """Give the contestants that come with Bolide."""
+    """Return the contestants that come with Bolide."""
     return read_all()
 
 
 def fits(name: str, wanted: str) -> bool:
-    """Tell whether a name is the wanted one, or begins as one that ends in * does."""
+    """Return whether a name matches NAME or PREFIX*."""
     return name == wanted or (wanted.endswith("*") and name.startswith(wanted[:-1]))
 
 
 def chosen(names: Iterable[str], among: Mapping[str, Contestant]) -> list[Contestant]:
-    """Give the contestants of these names; a name with * at its end is a beginning.
+    """Return the contestants of these names, each NAME or PREFIX*.
 
     Raises:
-        ConfigError: nothing has that name.
+        ConfigError: no contestant matches one of them.
     """
     found: dict[str, Contestant] = {}
     for name in names:

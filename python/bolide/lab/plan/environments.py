@@ -1,8 +1,8 @@
-"""The contestants' environments: what is there, and how the rest is made.
+"""The contestants' environments: whether they are installed, and how they are made.
 
-Each server has a folder of its own below the user's cache directory: a virtual environment with
-pinned distributions, or what go and cargo have built. Nothing is downloaded but by pip, go and
-cargo. A folder notes what it was made of, and is made anew when that changes.
+Each server has a folder below the user's cache directory: a virtual environment with pinned
+distributions, or what go or cargo has built. Only pip, go and cargo download anything. A file in
+the folder records what it was made from; the folder is made again when that changes.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ class Status:
 
 
 def folder_of(contestant: Contestant) -> Path:
-    """Give the folder of its environment, which need not be there."""
+    """Return the folder of its environment, which need not exist."""
     return cache_folder() / contestant.key
 
 
 def python_of(contestant: Contestant) -> Path:
-    """Give the interpreter that it runs on."""
+    """Return the interpreter that it runs on."""
     if contestant.setup.requirements:
         return folder_of(contestant) / "bin" / "python"
     return Path(sys.executable)
 
 
 def find_program(name: str) -> str | None:
-    """Find a program, also where only root has its PATH."""
+    """Find a program, also in folders that are only on root's PATH."""
     return shutil.which(name) or shutil.which(name, path=os.pathsep.join(SYSTEM_FOLDERS))
 
 
 def examine(contestant: Contestant) -> Status:
-    """Say whether it can run here."""
+    """Return whether it can run here."""
     setup = contestant.setup
     absent = [name for name in setup.programs if find_program(name) is None]
     absent += [path for path in setup.paths if not Path(path).exists()]
@@ -88,13 +88,13 @@ def examine(contestant: Contestant) -> Status:
 
 
 def apt_line(contestants: Sequence[Contestant]) -> str:
-    """Give the command that installs what the distribution has of them."""
+    """Return the command that installs their packages of the Linux distribution."""
     packages = sorted({package for each in contestants for package in each.setup.apt})
     return f"apt-get install --no-install-recommends {' '.join(packages)}" if packages else ""
 
 
 def lacks_packages(contestant: Contestant) -> bool:
-    """Tell whether a package of the distribution is what is missing."""
+    """Return whether a package of the Linux distribution is missing."""
     setup = contestant.setup
     return bool(setup.apt) and (
         any(find_program(name) is None for name in setup.programs)
@@ -103,24 +103,24 @@ def lacks_packages(contestant: Contestant) -> bool:
 
 
 def install_packages(contestants: Sequence[Contestant]) -> None:
-    """Run the line of `apt_line`, on this terminal.
+    """Run the command of `apt_line`, on this terminal.
 
     Raises:
-        SetupError: it failed, or this system has none.
+        SetupError: it failed, or this system has no apt-get.
     """
     try:
-        done = subprocess.run(apt_line(contestants).split(), check=False)  # noqa: S603 - the line that was shown
+        done = subprocess.run(apt_line(contestants).split(), check=False)  # noqa: S603 - the command that was shown
     except OSError as error:
         raise SetupError(f"cannot run apt-get: {error.strerror}") from None
     if done.returncode:
-        raise SetupError("apt-get failed; it needs root (sudo), and apt-get update before")
+        raise SetupError("apt-get failed; it needs root (sudo), and apt-get update first")
 
 
 def prepare(contestant: Contestant, say: Callable[[str], None]) -> None:
-    """Make its environment, if it needs one and has it not.
+    """Make its environment, if it needs one that does not exist yet.
 
     Raises:
-        SetupError: a step failed, and the folder remembers why; or there can be no such folder.
+        SetupError: a step failed, which the folder records, or the folder cannot be written.
     """
     if _is_made(contestant):
         return
@@ -139,12 +139,12 @@ def prepare(contestant: Contestant, say: Callable[[str], None]) -> None:
 
 @contextmanager
 def _alone(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Wait until no other set-up makes this folder."""
+    """Wait until no other set-up is making this folder."""
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"{folder.name}: another set-up of it is under way")
+            say(f"{folder.name}: waiting for another set-up of it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -198,7 +198,7 @@ def _is_made(contestant: Contestant) -> bool:
 
 
 def _made_of(contestant: Contestant) -> str:
-    """Say what an environment is made of; another text is another environment."""
+    """Return what an environment is made from; a different text means a different environment."""
     setup = contestant.setup
     python = setup.interpreter or platform.python_version()
     steps = [" ".join(arguments) for arguments in setup.install]
@@ -244,7 +244,7 @@ def _installed_version(contestant: Contestant, distribution: str) -> str | None:
 
 
 def _locked_version(contestant: Contestant) -> str | None:
-    """Give a library's version from what go or cargo has built with."""
+    """Return the version of a library that go or cargo has built with."""
     name = re.escape(contestant.setup.distribution)
     source = folder_of(contestant) / "source"
     for file, pattern in (
@@ -259,7 +259,7 @@ def _locked_version(contestant: Contestant) -> str | None:
 
 
 def _interpreter(version: str) -> str | None:
-    """Find an interpreter that runs; a version manager's stand-in may be there and fail."""
+    """Find an interpreter that runs; the shim of a version manager may exist but fail."""
     if not version:
         return sys.executable
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
@@ -276,7 +276,7 @@ def _succeeds(command: Sequence[str]) -> bool:
 
 
 def _look(command: Sequence[str]) -> str | None:
-    """Give what a short command says on both streams; None if it fails."""
+    """Return what a short command prints on both streams; None if it fails."""
     try:
         done = subprocess.run(  # noqa: S603 - package clients and their tools
             [*command],
@@ -306,5 +306,7 @@ def _run(command: list[str], folder: Path) -> None:
         raise SetupError(f"{command[0]}: {error}") from None
     if done.returncode:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        errors = [line for line in lines if "error" in line.lower()] or lines or ["it said nothing"]
+        errors = (
+            [line for line in lines if "error" in line.lower()] or lines or ["it printed nothing"]
+        )
         raise SetupError(f"`{' '.join(command[-4:])}` failed: {errors[-1][:200]}")

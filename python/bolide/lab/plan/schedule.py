@@ -1,6 +1,6 @@
-"""The order of the trials: rounds, in each every workload, in each every contestant, shuffled.
+"""The order of the trials: each round has every workload, each workload every contestant, shuffled.
 
-A contestant that always came after the same other one would be measured in that one's weather.
+A contestant that always followed the same other one would be measured under its after-effects.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ class Slot:
 
 
 def takes_part(contestant: Contestant, workload: Workload) -> str:
-    """Say why a contestant does not meet a workload; "" if it does."""
+    """Return why a contestant does not run a workload; "" if it does."""
     entry = contestant.entry
     if workload.contestants and contestant.name not in workload.contestants:
-        return "the workload is for others"
+        return "the workload is for other contestants"
     if workload.is_persistent and not entry.is_persistent:
         return "it closes every connection"
     if not workload.is_persistent and not entry.closes:
-        return "a request to close the connection makes it die"
+        return "a request with Connection: close makes it exit"
     if workload.pipeline_depth > 1 and not entry.pipelines:
-        return "it does not answer pipelined requests"
+        return "it does not serve pipelined requests"
     most = entry.connections_max
     if workload.is_persistent and most is not None and workload.connections > most:
-        return f"it answers {most} persistent connections at a time"
+        return f"it serves {most} persistent connections at a time"
     return ""
 
 
 def slots(
     contestants: Sequence[Contestant], workloads: Iterable[Workload], rounds: int, seed: int
 ) -> list[Slot]:
-    """Give every trial of a race in its order; one seed gives one order."""
+    """Return every trial of a race in order; a seed determines the order."""
     found = []
     workloads = list(workloads)
     for number in range(1, rounds + 1):

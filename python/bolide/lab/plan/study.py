@@ -1,7 +1,7 @@
-"""The studies: which contestants meet which workloads, and what a document published of them.
+"""The studies: which contestants run which workloads, and the figures that a document published.
 
-Each file in `studies/` is one study; a user's own is named by its path. A workload that names
-several tools becomes one workload for each, called NAME-TOOL.
+Each file in `studies/` is one study; a user's own is given by its path. A workload with several
+tools becomes one workload for each, called NAME-TOOL.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ ROUNDS = 3
 QUICK_S = 1.0
 QUICK_MANY_S = 3.0
 MANY_CONNECTIONS = 5000
-"""So many take the better part of a second to be made."""
+"""That many connections take most of a second to open."""
 DURATION_S = 5.0
 ROUNDS_MAX = 1000
 SECONDS_MAX = 86_400
 CONTENT_BYTES_MAX = 100_000
-"""A variable of a server's environment holds the content, and the kernel takes 128 KiB there."""
+"""The content is an environment variable of the server, which the kernel limits to 128 KiB."""
 
 TARGET = r"^/[!-~]*\Z"
-"""A path as it stands in a request, with its query."""
+"""A path in the form of a request target, with its query."""
 
 Name: TypeAlias = Annotated[str, Meta(pattern=r"^[\w.+{}-]+\Z")]
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -40,35 +40,35 @@ Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
 
 
 class WorkloadTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A [[workload]] of a file: fields as in `results.Workload`; lists make several of it."""
+    """A [[workload]] of a file: fields as in `schema.Workload`; lists make several workloads."""
 
     name: Name
     tools: Annotated[tuple[str, ...], Meta(min_length=1)]
     connections: Count | Annotated[tuple[Count, ...], Meta(min_length=1)]
-    """Several levels make one workload each; {connections} stands in the name."""
+    """Each level makes one workload; the name contains {connections}."""
     pipeline_depth: Count = 1
     is_persistent: bool = True
     http_version: Literal["1.0", "1.1"] = "1.1"
     target: Annotated[str, Meta(pattern=TARGET)] = "/"
     threads: Count | Literal["cores"] = 1
-    """Of the tool; "cores": one for each processor that the load has."""
+    """Threads of the tool; "cores" means one for each processor of the load."""
     requests_total: Annotated[int, Meta(ge=1)] | None = None
     duration_s: Seconds | None = None
     rate_per_s: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     timeout_s: Seconds = 5.0
     contestants: tuple[str, ...] = ()
     quick: tuple[int, ...] | None = None
-    """The levels that a quick race has; where nothing is said, the first one."""
+    """The levels of a quick race; by default the first one."""
 
 
 class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a file in `studies/` holds."""
+    """The content of a file in `studies/`."""
 
     title: str
     document: str
     content: str = "Hello, World!"
     content_repeated: Count = 1
-    """How often the content stands in an answer."""
+    """How often the content is repeated in a response."""
     rounds: Annotated[int, Meta(ge=1, le=ROUNDS_MAX)] = ROUNDS
     duration_s: Seconds = DURATION_S
     contestants: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -77,11 +77,11 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class WrongStudyError(Exception):
-    """What a study cannot be; the text is one line without the file's name."""
+    """An invalid study; the message is one line without the file's name."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A study and who takes part in it."""
+    """A study and the names of its contestants."""
 
     study: Study
     contestants: tuple[str, ...]
@@ -89,22 +89,22 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def names() -> list[str]:
-    """Name the studies that come with Bolide."""
+    """Return the names of the studies that come with Bolide."""
     return sorted(path.stem for path in STUDIES.glob("*.toml"))
 
 
 def load(name: str, load_cores: int = 1) -> Plan:
-    """Read a study by name, or a user's own by path, for a load on so many processors.
+    """Read a study by name or path, for a load generator with `load_cores` processors.
 
     Raises:
-        ConfigError: there is none, or its file is wrong.
+        ConfigError: it does not exist, or its file is invalid.
     """
     path = STUDIES / f"{name}.toml"
     if "/" in name or name.endswith(".toml"):
         path = Path(name)
     if not path.is_file():
         raise ConfigError(
-            f"no study {name!r}; there are {', '.join(names())}, or give a file's path"
+            f"no study {name!r}; there are {', '.join(names())}, or give the path of a file"
         )
     try:
         found = msgspec.toml.decode(path.read_bytes(), type=StudyFile)
@@ -125,10 +125,10 @@ def _plan(name: str, found: StudyFile, load_cores: int) -> Plan:
     )
     known = {each.name for each in workloads}
     if len(known) < len(workloads):
-        raise WrongStudyError("two workloads have one name")
+        raise WrongStudyError("two workloads have the same name")
     for figure in found.published:
         if figure.workload not in known:
-            raise WrongStudyError(f"a published figure of no workload, {figure.workload!r}")
+            raise WrongStudyError(f"a published figure refers to no workload: {figure.workload!r}")
     study = Study(
         name=name,
         title=found.title,
@@ -148,30 +148,32 @@ def _content(found: StudyFile) -> str:
             f"the content has {length:,} bytes, {CONTENT_BYTES_MAX:,} are allowed"
         )
     if "\0" in found.content:
-        raise WrongStudyError("the content holds a zero byte, which no variable can hold")
+        raise WrongStudyError(
+            "the content has a zero byte, which an environment variable cannot have"
+        )
     return found.content * found.content_repeated
 
 
 def _check(table: WorkloadTable, file: StudyFile, levels: tuple[int, ...]) -> None:
-    """Refuse what each field alone allows.
+    """Refuse what the fields allow one by one but not together.
 
     Raises:
-        WrongStudyError: it would be left out without a word.
+        WrongStudyError: part of the workload would be left out silently.
     """
     for name in table.contestants:
         if not any(fits(name, wanted) for wanted in file.contestants):
             raise WrongStudyError(
-                f"workload {table.name!r}: {name!r} is no contestant of the study"
+                f"workload {table.name!r}: {name!r} is not a contestant of the study"
             )
     for level in table.quick or ():
         if level not in levels:
             raise WrongStudyError(
-                f"workload {table.name!r}: quick has {level}, connections has not"
+                f"workload {table.name!r}: quick has {level}, which connections does not have"
             )
 
 
 def load_of(workload: Workload, url: str, content: bytes) -> Load:
-    """Put a workload in the tools' words."""
+    """Return a workload as a load for the tools."""
     return Load(
         url=url,
         connections=workload.connections,
@@ -221,7 +223,7 @@ def _expanded(
 
 
 def _refusal(workload: Workload) -> str:
-    """Say why its tool cannot make this load; empty: it can."""
+    """Return why its tool cannot generate this load; "" if it can."""
     try:
         content = (workload.content or "").encode()
         find(workload.tool).command(load_of(workload, "http://127.0.0.1:1/", content))
@@ -235,7 +237,7 @@ def _quick_s(workload: Workload) -> float:
 
 
 def _loads(workloads: Iterable[Workload]) -> dict[str, Workload]:
-    """Give the first workload of each load, by its name without the tool."""
+    """Return the first workload of each load, by its name without the tool."""
     found: dict[str, Workload] = {}
     for each in workloads:
         found.setdefault(each.name.removesuffix(f"-{each.tool}"), each)
@@ -243,9 +245,10 @@ def _loads(workloads: Iterable[Workload]) -> dict[str, Workload]:
 
 
 def shortened(study: Study, is_installed: Callable[[str], bool] | None) -> Study:
-    """Give a study for a quick race: one round, a second or three each, fewer workloads.
+    """Return a study for a quick race: one round, trials of one or three seconds, fewer workloads.
 
-    Each by one tool, the first of the workload's that is installed; None: by all of its tools.
+    Each workload uses the first of its tools that is installed; all of them if `is_installed` is
+    None.
     """
     quick = [each for each in study.workloads if each.is_quick]
     if is_installed is not None:
@@ -262,14 +265,16 @@ def shortened(study: Study, is_installed: Callable[[str], bool] | None) -> Study
 
 
 def lengthened(study: Study, rounds: int | None, duration_s: float | None) -> Study:
-    """Give a study with other rounds, or another time for each trial that has one.
+    """Return a study with another number of rounds, or another duration of its trials.
 
     Raises:
-        ConfigError: it is no time.
+        ConfigError: the duration is invalid.
     """
     if duration_s is not None:
         if not 0 < duration_s <= SECONDS_MAX:
-            raise ConfigError(f"--duration {duration_s:g} is no time up to {SECONDS_MAX:,} s")
+            raise ConfigError(
+                f"--duration {duration_s:g} is not above 0 and at most {SECONDS_MAX:,} s"
+            )
         workloads = tuple(
             msgspec.structs.replace(each, duration_s=duration_s) if each.duration_s else each
             for each in study.workloads
@@ -281,10 +286,10 @@ def lengthened(study: Study, rounds: int | None, duration_s: float | None) -> St
 def by_tools(
     study: Study, tools: Sequence[str], wanted: Sequence[str] = ("*",)
 ) -> tuple[Study, list[str]]:
-    """Give a study with its loads by these tools, and which wanted ones they cannot make.
+    """Return a study with its loads by these tools, and which wanted ones they cannot generate.
 
     Raises:
-        ConfigError: they can make no wanted one, or there is no tool of that name.
+        ConfigError: they can generate none, or a tool does not exist.
     """
     for tool in tools:
         if tool not in TOOLS:
@@ -300,18 +305,18 @@ def by_tools(
             elif any(fits(name, text) for text in wanted):
                 refused.append(f"{name} is left out: {reason}")
     if refused and not any(fits(each.name, text) for each in workloads for text in wanted):
-        raise ConfigError(f"nothing can be measured like that; {'; '.join(refused)}")
+        raise ConfigError(f"no workload can be measured; {'; '.join(refused)}")
     return with_workloads(study, workloads), refused
 
 
 def of_application(app: str, target: str) -> Study:
-    """Make the study of a user's own application: what it answers first is what is right.
+    """Return the study of a user's application, whose first response is the expected one.
 
     Raises:
-        ConfigError: no request can ask for this target.
+        ConfigError: the target is not valid in a request.
     """
     if not re.fullmatch(TARGET, target):
-        raise ConfigError(f"--path {target!r} is no path as it stands in a request, such as /a?b=1")
+        raise ConfigError(f"--path {target!r} is not a path as in a request, such as /a?b=1")
     levels = ((100, 1), (10, 1), (1000, 1))
     workloads = tuple(
         Workload(

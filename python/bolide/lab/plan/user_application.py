@@ -35,7 +35,7 @@ os._exit(0)
 """
 """Prints the interface. ASGI takes (scope, receive, send), WSGI (environ, start_response).
 
-It ends at once: threads that the module has started, or what it does at its exit, do not count.
+It exits at once, whatever threads or exit handlers the module has started.
 """
 ANSWER = re.compile(r"^bolide-race-interface:(\w*)$", re.MULTILINE)
 
@@ -54,12 +54,12 @@ def find(text: str, interface: str | None) -> UserApplication:
     """Import the application that `--app` names, as module:attribute, and detect its interface.
 
     Raises:
-        ConfigError: it cannot be imported, or is no application.
+        ConfigError: it cannot be imported, or is not an application.
     """
     module, _, attribute = text.partition(":")
     if not module.replace(".", "").replace("_", "").isalnum():
         raise ConfigError(
-            f"--app takes module:attribute, such as mysite.wsgi:application; not {text!r}"
+            f"--app needs module:attribute, such as mysite.wsgi:application; got {text!r}"
         )
     folder = Path.cwd()
     app = f"{module}:{attribute or 'app'}"
@@ -83,5 +83,5 @@ def find(text: str, interface: str | None) -> UserApplication:
         raise ConfigError(f"cannot import {app}: {lines[-1].strip()[:200]}")
     found = interface or answer[1]
     if not found:
-        raise ConfigError(f"{app} is no application; --interface asgi or wsgi says what it is")
+        raise ConfigError(f"{app} is not an application; if it is, give --interface asgi or wsgi")
     return UserApplication(app=app, interface=found, folder=folder)

@@ -1,1 +1,1 @@
-"""What a race writes down: the schema, the file, the machine, and whether a race may be resumed."""
+"""What a race records: the schema, the file, the machine, and whether a race may be resumed."""

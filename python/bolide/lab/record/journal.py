@@ -24,10 +24,10 @@ _decoder = msgspec.json.Decoder(Record)
 
 
 class Journal:
-    """The file that a running race writes, record by record, and no other race meanwhile."""
+    """The file that a running race writes, record by record, locked against other races."""
 
     def __init__(self, folder: Path) -> None:
-        """Open it for adding; what a race that was killed left behind its last whole line goes.
+        """Open it for appending; a partial last line, left by a race that was killed, is removed.
 
         Raises:
             ConfigError: the folder cannot be written, or another race writes it.
@@ -37,7 +37,7 @@ class Journal:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = (folder / FILE_NAME).open("ab", buffering=0)
         except (FileExistsError, NotADirectoryError):
-            raise ConfigError(f"cannot write {folder}: it is no folder") from None
+            raise ConfigError(f"cannot write {folder}: it is not a folder") from None
         except OSError as error:
             raise self._unwritable(error) from None
         try:
@@ -45,13 +45,13 @@ class Journal:
             _drop_half_line(folder / FILE_NAME)
         except BlockingIOError:
             self._file.close()
-            raise ConfigError(f"another race writes {folder}; name another --out") from None
+            raise ConfigError(f"another race is writing {folder}; name another --out") from None
         except OSError as error:
             self._file.close()
             raise self._unwritable(error) from None
 
     def write(self, record: Record) -> None:
-        """Add one line.
+        """Append one line.
 
         Raises:
             ConfigError: it cannot be written; the lines before it are kept.
@@ -74,17 +74,17 @@ class Journal:
 
 
 def _drop_half_line(path: Path) -> None:
-    """Cut off what a race that was killed while it wrote has left behind its last whole line."""
+    """Remove a partial last line, left by a race that was killed while it wrote."""
     content = path.read_bytes()
     if not content.endswith(b"\n"):
         os.truncate(path, content.rfind(b"\n") + 1)
 
 
 def raw(folder: Path) -> bytes:
-    """Give the lines of a race's folder; those that were packed with gzip as well.
+    """Return the results in a race's folder, also if they are compressed with gzip.
 
     Raises:
-        ConfigError: there are none, or they cannot be unpacked.
+        ConfigError: there are none, or they cannot be decompressed.
     """
     path, packed = folder / FILE_NAME, folder / f"{FILE_NAME}.gz"
     try:
@@ -98,10 +98,10 @@ def raw(folder: Path) -> bytes:
 
 
 def read(folder: Path) -> list[Record]:
-    """Read all records of a race's folder; a last line that was cut off is left out.
+    """Read all records of a race's folder; a partial last line is left out.
 
     Raises:
-        ConfigError: there is no such file, a line is no record, or it has another schema.
+        ConfigError: the file does not exist, a line is not a record, or has another schema.
     """
     path = folder / FILE_NAME
     found: list[Record] = []
@@ -109,7 +109,7 @@ def read(folder: Path) -> list[Record]:
         try:
             record: Any = _decoder.decode(line)
         except msgspec.MsgspecError as error:
-            raise ConfigError(f"{path}, line {number} is no record of a race: {error}") from None
+            raise ConfigError(f"{path}, line {number} is not a record of a race: {error}") from None
         if record.schema != SCHEMA:
             raise ConfigError(
                 f"{path}, line {number} has schema {record.schema}; this Bolide reads {SCHEMA}"

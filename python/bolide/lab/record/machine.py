@@ -33,18 +33,18 @@ SYSCTLS = (
     "net.ipv4.tcp_wmem",
     "kernel.randomize_va_space",
 )
-"""What the seeds' documents set, and what else the figures depend on."""
+"""What the studies' documents set, and what else the figures depend on."""
 
 BUILT_FOR_TESTS = "built for tests"
 
 BUSY_COLUMNS = (0, 1, 2, 5, 6)
-"""Of a line `cpuN` of /proc/stat, after its name: user, nice, system, irq, softirq."""
+"""Columns of a line `cpuN` of /proc/stat: user, nice, system, irq, softirq."""
 STEAL_COLUMN = 7
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def now() -> str:
-    """Give the time in UTC, ISO 8601."""
+    """Return the time in UTC, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -94,7 +94,7 @@ def _cpu_model() -> str | None:
 
 
 def _virtualisation() -> str | None:
-    """Name the hypervisor; "none" where the processor shows no sign of one."""
+    """Return the hypervisor's name; "none" if the processor shows no sign of one."""
     flags = _read("/proc/cpuinfo")
     if not flags:
         return None
@@ -114,17 +114,17 @@ def _bolide_version() -> str | None:
 
 
 def is_release_build() -> bool:
-    """Tell whether the Bolide that is raced was built for speed; it is asked as it is started."""
+    """Return whether the Bolide that is measured is a release build, by starting it."""
     words = [sys.executable, "-c", "from bolide._core import is_release_build as it; print(it)"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603 - itself
     return done.stdout.strip() == "True"
 
 
 class Counters:
-    """The kernel's counters at one moment, with the times of some processors."""
+    """The kernel's counters at one time, with the processor times of some processors."""
 
     def __init__(self, cpus: Iterable[int]) -> None:
-        """Read them."""
+        """Read the counters."""
         self._cpus = sorted(set(cpus))
         extended = _pairs(_read("/proc/net/netstat"), "TcpExt:")
         self.listen_overflows = extended.get("ListenOverflows")
@@ -141,7 +141,7 @@ class Counters:
         self.busy_s = sum(sum(columns[i] for i in BUSY_COLUMNS) for columns in times) / TICKS_PER_S
 
     def since(self, earlier: Counters) -> KernelDelta:
-        """Give by how much they rose."""
+        """Return by how much they have increased."""
         total_s = self._total_s - earlier._total_s
         passed_s = self._at_s - earlier._at_s
         waited_share = {
@@ -167,13 +167,13 @@ def _risen(earlier: int | None, later: int | None) -> int | None:
 
 
 def local_ports() -> int | None:
-    """Give how many ports outgoing connections to one address may have."""
+    """Return how many ports outgoing connections to one address may use."""
     words = (_sysctl("net.ipv4.ip_local_port_range") or "").split()
     return int(words[1]) - int(words[0]) + 1 if len(words) == 2 else None
 
 
 def _waited_s() -> dict[str, float]:
-    """Give how long some task has waited for each resource; {} where the kernel does not tell."""
+    """Return how long some task has waited for each resource; {} if the kernel has no PSI."""
     found = {}
     for name in ("cpu", "memory", "io"):
         some = re.search(r"^some .*total=(\d+)", _read(f"/proc/pressure/{name}"), re.MULTILINE)
@@ -183,7 +183,7 @@ def _waited_s() -> dict[str, float]:
 
 
 def _pairs(text: str, beginning: str) -> dict[str, int]:
-    """Read the two lines of names and of numbers that have one beginning."""
+    """Read the two lines, names and numbers, that start with the same word."""
     lines = [line.split()[1:] for line in text.splitlines() if line.startswith(beginning)]
     if len(lines) != 2:
         return {}

@@ -1,7 +1,7 @@
-"""Takes the machine's own folders out of what servers and tools say, before it is written down.
+"""Removes the machine's folders from the output of servers and tools before it is recorded.
 
-Last words of a server hold paths: of the trial's folder, of environments, of a home. Results are
-published, and say nothing of whoever ran them.
+The last output of a server has paths: the trial's folder, environments, a home. Results are
+published, and must not identify their author.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from bolide.lab.folders import APPS, LABORATORY, cache_folder
 from bolide.lab.record.schema import Trial
 
 TRIAL_PREFIX = "bolide-race-"
-"""What the name of a trial's folder begins with."""
+"""Prefix of the name of a trial's folder."""
 
 
 def redacted(trial: Trial, application: Path | None = None) -> Trial:
-    """Give the trial without paths in its failure and its evidence.
+    """Return the trial without paths in its failure and its evidence.
 
     `application` is the folder of the user's own application.
     """
@@ -36,12 +36,12 @@ def redacted(trial: Trial, application: Path | None = None) -> Trial:
 
 
 def redacted_text(text: str) -> str:
-    """Give a text without paths."""
+    """Return a text without paths."""
     return without_paths(text, _places(None))
 
 
 def without_paths(text: str, places: Mapping[str, str]) -> str:
-    """Write names in the place of folders; the deepest folder first, whole path segments only."""
+    """Replace folders by names; the deepest folder first, whole path segments only."""
     trials = re.escape(f"{tempfile.gettempdir()}/{TRIAL_PREFIX}")
     text = re.sub(rf"{trials}[\w-]+", "{folder}", text)
     for folder in sorted(places, key=len, reverse=True):
@@ -50,7 +50,7 @@ def without_paths(text: str, places: Mapping[str, str]) -> str:
 
 
 def _places(application: Path | None) -> dict[str, str]:
-    """Give the names of folders; where two are the same folder, the later name counts."""
+    """Return the names of folders; if two are the same folder, the later name applies."""
     named = [
         (Path.home(), "~"),
         (application, "{application}"),

@@ -1,4 +1,4 @@
-"""Whether a race may be written in a folder: in an empty one, or as the same race going on."""
+"""Whether a race may use a folder: an empty one, or that of the same race to resume."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ MACHINE = {
     "python": "Python",
     "bolide_version": "Bolide",
 }
-"""What a machine must have in common with its earlier self, and how that is called."""
+"""What must be the same about the machine for a race to be resumed, and its name."""
 
 
 def check_new(out: Path, *, resumes: bool) -> None:
-    """Refuse to write behind the results of another race.
+    """Refuse to append to the results of another race.
 
     Raises:
-        ConfigError: there are some, and nobody wants to go on with them.
+        ConfigError: there are results, and the race is not resumed.
     """
     path = out / journal.FILE_NAME
     if not resumes and path.exists() and path.stat().st_size:
         raise ConfigError(f"{out} has results already; add --resume, or name another --out")
     packed = path.with_name(f"{path.name}.gz")
     if packed.exists() and not path.exists():
-        raise ConfigError(f"{packed} is packed; gunzip it to go on, or name another --out")
+        raise ConfigError(f"{packed} is compressed; gunzip it to resume, or name another --out")
 
 
 def check_same(
@@ -38,7 +38,7 @@ def check_same(
     now: Sequence[Record],
     versions: Mapping[str, str | None],
 ) -> None:
-    """Refuse to mix what would not be one race: `now` is what a race tells before its trials.
+    """Refuse to mix two races: `now` has the records that a race writes before its trials.
 
     `versions` are those of the tools.
 
@@ -63,7 +63,7 @@ def check_same(
     known = {each.name for each in earlier if isinstance(each, Contestant)}
     added = ", ".join(sorted(field.keys() - known))
     if known and added:
-        raise _refusal(out, f"without {added}, which needs rounds of its own")
+        raise _refusal(out, f"without {added}, which would need its own rounds")
 
 
 def _refusal(out: Path, found: str) -> ConfigError:
@@ -71,7 +71,7 @@ def _refusal(out: Path, found: str) -> ConfigError:
 
 
 def _other_part(before: Machine, now: Machine) -> str:
-    """Say which part of a machine differs, and give the flag that would choose it."""
+    """Return which part of a machine differs, with the flag that selects it."""
     if before.server_cpus is not None:
         if before.seed != now.seed:
             return f"--seed {before.seed}"
@@ -84,7 +84,7 @@ def _other_part(before: Machine, now: Machine) -> str:
 
 
 def _other_contestant(before: Contestant, now: Contestant) -> str:
-    if before.state != now.state:  # in either direction: its rounds would be of two times
+    if before.state != now.state:  # in either direction: its rounds would be from different times
         return _changed(f"{now.name} was", before.state, now.state)
     if before.version != now.version:
         return _changed(now.name, before.version, now.version)

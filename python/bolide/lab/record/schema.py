@@ -20,7 +20,7 @@ Verdict: TypeAlias = Literal[
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="machine"):
-    """Where the race was run, and when it started (ISO 8601, UTC)."""
+    """The machine that the race was run on, and when it started (ISO 8601, UTC)."""
 
     schema: int = SCHEMA
     kernel: str | None
@@ -36,14 +36,14 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     distribution: str | None = None
     """As /etc/os-release names it."""
     server_cpus: tuple[int, ...] | None = None
-    """Processors that the race gave to the servers; None: it did not say."""
+    """Processors that the race gave to the servers; None if not recorded."""
     load_cpus: tuple[int, ...] | None = None
     seed: int | None = None
-    """Of the order of the trials."""
+    """Seed of the order of the trials."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of load by one tool; the name is unique in its study."""
+    """One kind of load by one tool; its name is unique in the study."""
 
     name: str
     tool: str
@@ -58,15 +58,15 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     rate_per_s: float | None = None
     timeout_s: float = 5.0
     content: str | None = None
-    """What each answer must hold; None: whatever the first one holds."""
+    """The expected content of each response; None means that of the first one."""
     contestants: tuple[str, ...] = ()
-    """Only these take part; empty: all of the study."""
+    """Contestants that run it; empty means all of the study."""
     is_quick: bool = False
-    """A quick race has it too."""
+    """Part of a quick race too."""
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure that the study's document gives; the note says what is odd about it."""
+    """A figure published in the study's document, with a note on its peculiarities."""
 
     contestant: str
     workload: str
@@ -74,9 +74,9 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     latency_ms: float | None = None
     note: str = ""
     does_not_hold: str = ""
-    """Why the figure is no result, "" if it is one."""
+    """Why the figure is invalid, "" if it is valid."""
     told_for: str = ""
-    """The document's workload, where a race has one like it in its place; else ""."""
+    """The document's workload, if the race has a similar one instead; else ""."""
 
     @property
     def origin(self) -> str:
@@ -85,7 +85,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="study"):
-    """What is measured in which way."""
+    """What is measured, and how."""
 
     schema: int = SCHEMA
     name: str
@@ -98,7 +98,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="st
 
 
 def asked_by(workload: Workload) -> tuple[object, ...]:
-    """Give what a workload asks of a server, whoever asks it and how long."""
+    """Return what a workload demands of a server, regardless of tool and duration."""
     return (
         workload.connections,
         workload.pipeline_depth,
@@ -111,9 +111,9 @@ def asked_by(workload: Workload) -> tuple[object, ...]:
 
 
 def with_workloads(study: Study, workloads: Iterable[Workload]) -> Study:
-    """Give a study with these workloads only, and the published figures of them.
+    """Return a study with these workloads only, and their published figures.
 
-    A figure whose workload is not among them goes to the first that is the same load.
+    A figure whose workload is not among them moves to the first workload with the same load.
     """
     kept = tuple(workloads)
     loads = {each.name: asked_by(each) for each in study.workloads}
@@ -130,7 +130,7 @@ def with_workloads(study: Study, workloads: Iterable[Workload]) -> Study:
 
 
 class Contestant(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="contestant"):
-    """A server with an application; `role` tells the machine's limit from the servers."""
+    """A server with an application; `role` tells the baseline of the machine from servers."""
 
     schema: int = SCHEMA
     name: str
@@ -157,7 +157,7 @@ class ServerUse(msgspec.Struct, frozen=True, kw_only=True):
 
     cpu_s: float | None = None
     cpu_share: float | None = None
-    """Of one processor: 2.0 is two whole ones."""
+    """Share of one processor: 2.0 means two whole processors."""
     rss_bytes_max: int | None = None
     pss_bytes_max: int | None = None
     context_switches: int | None = None
@@ -174,18 +174,18 @@ class GeneratorUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """By how much the kernel's counters rose; they are the whole network namespace's."""
+    """By how much the kernel's counters increased, for the whole network namespace."""
 
     listen_overflows: int | None = None
     listen_drops: int | None = None
     retransmits: int | None = None
     syncookies: int | None = None
     steal_share: float | None = None
-    """Of the time of the processors that the race used."""
+    """Share of the time of the processors that the race used."""
     time_wait: int | None = None
-    """Connections in TIME_WAIT; each that this load has left holds a port towards the server."""
+    """Connections in TIME_WAIT; each one from this load occupies a port towards the server."""
     waited_share: dict[str, float] | None = None
-    """Of the time, in which some task waited for "cpu", "memory" or "io" (pressure stall, PSI)."""
+    """Share of the time in which some task waited for "cpu", "memory" or "io" (PSI)."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="trial"):

@@ -1,7 +1,7 @@
-"""An axis of a chart: where a value stands, and the ticks.
+"""An axis of a chart: the positions of values, and the ticks.
 
-`assets/axis.js` does the same in the page for the contestants that its filter leaves, from the
-values that marks carry (`data-v`); a test holds the two to the same drawing.
+`assets/axis.js` does the same in the page for the contestants that the filter selects, from the
+values in the marks (`data-v`); a test compares the two.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from bolide.lab.report import quantity
 
 LOG_FROM = 30
-"""Values so many times apart stand on a logarithmic axis, where the scale is the fitting one."""
+"""Ratio of values from which on the fitting scale is logarithmic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Where values stand between two pixels; the unit is count, bytes, time (us) or share."""
+    """Maps values to pixels; the unit is count, bytes, time (us) or share."""
 
     start: float
     end: float
@@ -39,7 +39,7 @@ class Axis:
         scale: str = "linear",
         ticks_max: int = 8,
     ) -> Axis:
-        """Make the axis on which these values reach from one end to the other, in pixels."""
+        """Return the axis on which these values extend from one pixel to another."""
         known = [value for value in values if value is not None]
         positive = [value for value in known if value > 0]
         low, high, is_log = 0.0, max(known, default=0) or 1.0, False
@@ -52,14 +52,14 @@ class Axis:
         return cls(*ends, low, high, unit, scale, is_log, ticks_max)
 
     def at(self, value: float) -> float:
-        """Give the pixel of a value."""
+        """Return the pixel of a value."""
         share = value / self.high
         if self.is_log:
             share = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
         return self.start + (self.end - self.start) * share
 
     def ticks(self) -> list[float]:
-        """Give round values; of too many each second one."""
+        """Return round values; every second one if there are too many."""
         if self.is_log:
             found = log_ticks(self.low, self.high)
         elif self.unit == "bytes":
@@ -71,23 +71,23 @@ class Axis:
         return found
 
     def said(self, value: float) -> str:
-        """Write a value of the axis."""
+        """Return the label of a value."""
         return quantity.of_unit(value, self.unit)
 
     @property
     def data(self) -> dict[str, object]:
-        """What the page's script must know of it."""
+        """What the page's script needs to know about it."""
         found = {"from": self.start, "to": self.end, "unit": self.unit, "scale": self.scale}
         return {**found, "ticks": self.ticks_max}
 
 
 def values(*found: float) -> str:
-    """Give the attribute with the values of an element, in the order of its coordinates."""
+    """Return the attribute with the values of an element, in the order of its coordinates."""
     return f' data-v="{" ".join(f"{value:.6g}" for value in found)}"'
 
 
 def round_ticks(low: float, high: float) -> list[float]:
-    """Give three to six round values from `low` to `high`."""
+    """Return three to six round values from `low` to `high`."""
     if high <= low:
         return [low]
     raw = (high - low) / 4
@@ -98,13 +98,13 @@ def round_ticks(low: float, high: float) -> list[float]:
 
 
 def size_ticks(high: float) -> list[float]:
-    """Give round numbers of the unit that fits, from 0 to `high` bytes."""
+    """Return round numbers of a suitable unit, from 0 to `high` bytes."""
     step = next((step for step, _ in quantity.SIZES if high >= step), 1)
     return [tick * step for tick in round_ticks(0, high / step)]
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Give powers of ten from `low` to `high`, with some between them if they are few."""
+    """Return powers of ten from `low` to `high`, with some values between them if they are few."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     decades = math.log10(high / low)
     between = (1, 2, 5) if decades <= 2 else (1, 3) if decades <= 3 else (1,)

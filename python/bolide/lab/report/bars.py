@@ -13,10 +13,10 @@ WIDE, NARROW = 760, 360
 """Widths of a chart: for a screen, and for a phone."""
 TOP = 30
 LETTER_WIDTH = 6.9
-"""Of a label, on average; a bold one's letters are wider, and its names shorter."""
+"""Width of a letter on average; bold letters are wider, but bold names are shorter."""
 LETTERS_MAX = 40
 LENGTH_MIN = 1.5
-"""Of a bar, so that it is seen."""
+"""Minimum length of a bar, so that it is visible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +31,18 @@ class Row:
     low: float | None = None
     high: float | None = None
     said: str = ""
-    """What stands behind the bar, or instead of it."""
+    """The text after the bar, or instead of it."""
     title: str = ""
-    """What a pointer is told."""
+    """The tooltip."""
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """Where things stand in a chart of a width."""
+    """The layout of a chart of one width."""
 
     width: int
     letters: int
-    """Of the longest label."""
+    """Length of the longest label."""
 
     @classmethod
     def of(cls, width: int, rows: Sequence[Row]) -> _Frame:
@@ -62,7 +62,7 @@ class _Frame:
 
     @property
     def span_right(self) -> int:
-        """Where spans end: what is said of them is longer."""
+        """The right end of spans, whose texts are longer than those of bars."""
         return self.width - (132 if self.is_narrow else 150)
 
     @property
@@ -94,7 +94,7 @@ def _rows(frame: _Frame, rows: Sequence[Row], mark: Callable[[Row], str]) -> str
 
 
 def _grid(axis: Axis) -> str:
-    """Draw grid lines far below the chart, so that it can grow and shrink with its rows."""
+    """Draw grid lines far beyond the chart, so that it can grow and shrink with its rows."""
     return "".join(
         f'<g class="tick" transform="translate({axis.at(tick):.1f},0)">'
         f"{svg.line(0, TOP - 6, 0, 9999, 'grid')}"
@@ -104,7 +104,7 @@ def _grid(axis: Axis) -> str:
 
 
 def _said(axis: Axis, y: float, end: float, said: str, kind: str) -> str:
-    """Write what is said of a row behind its end."""
+    """Write the text of a row after its end."""
     return (
         f'<text x="{axis.at(end):.1f}" dx="8" y="{y:.1f}" class="{kind} said"{values(end)}>'
         f"{escape(said)}</text>"
@@ -126,7 +126,7 @@ def _drawing(frame: _Frame, label: str, axis: Axis, count: int, body: str) -> st
 
 
 def bars(rows: Sequence[Row], label: str, *, width: int = WIDE, unit: str = "count") -> str:
-    """Draw a bar from 0 for each row, with its interval; the ceiling's end goes through all."""
+    """Draw a bar from 0 for each row, with its interval; a line marks the ceiling in all rows."""
     frame = _Frame.of(width, rows)
     ends = (frame.left, frame.right)
     known = [value for row in rows for value in (row.value, row.high)]

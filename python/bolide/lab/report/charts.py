@@ -18,12 +18,12 @@ class Chart:
     """A chart in both widths."""
 
     key: str
-    """For a file's name."""
+    """Part of the file's name."""
     title: str
     wide: str
     narrow: str
     legend: tuple[tuple[str, str, str], ...] = ()
-    """Of lines: name, title and colour's class of each contestant."""
+    """The lines: name, title and class of the colour of each contestant."""
 
 
 METRICS: dict[str, tuple[str, str, Value]] = {
@@ -86,7 +86,7 @@ def _bars(result: Result, workload: str, key: str) -> Chart:
     title, unit, value = METRICS[key]
     figures = result.of(workload)
     rows = [_row(figure, _middle(value(figure)), unit) for figure in figures]
-    if key != "rate":  # the least is the best
+    if key != "rate":  # lower is better
         rows = [row for row in rows if row.kind != "ceiling"]
         rows.sort(key=lambda row: row.value if row.value is not None else float("inf"))
     return _both(key, title, lambda width: bars.bars(rows, title, width=width, unit=unit))

@@ -1,4 +1,4 @@
-"""The commands `bolide race report` and `bolide race compare`. They measure nothing."""
+"""The commands `bolide race report` and `bolide race compare`, which only read results."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ FOLDER = click.Path(path_type=Path)
 
 @click.command()
 @click.argument("folder", type=FOLDER, metavar="DIR")
-@click.option("--out", type=FOLDER, help="Where to write.  [default: DIR]")
-@click.option("--png", "is_png", is_flag=True, help="Write each picture as PNG too.")
+@click.option("--out", type=FOLDER, help="Folder to write to.  [default: DIR]")
+@click.option("--png", "is_png", is_flag=True, help="Also write each picture as PNG.")
 def report(folder: Path, out: Path | None, is_png: bool) -> None:
     """Write report.html, report.md and pictures of the race in DIR.
 
-    The page is one file that needs nothing else, and no request leaves it.
+    The page is one self-contained file and sends no request.
     """
     from bolide.lab.report import writing
 
@@ -34,14 +34,16 @@ def report(folder: Path, out: Path | None, is_png: bool) -> None:
 @click.command()
 @click.argument("before", type=FOLDER, metavar="A")
 @click.argument("after", type=FOLDER, metavar="B")
-@click.option("--only", multiple=True, metavar="NAME", help="Contestants; may be repeated.")
+@click.option(
+    "--only", multiple=True, metavar="NAME", help="Only this contestant; may be repeated."
+)
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 100),
     default=THRESHOLD * 100,
     show_default=True,
     metavar="PERCENT",
-    help="Smaller changes are no change.",
+    help="Treat smaller changes as no change.",
 )
 @click.option("--of-ceiling", "is_relative", is_flag=True, help="Compare shares of the ceiling.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -53,16 +55,16 @@ def compare(
     is_relative: bool,
     as_json: bool,
 ) -> None:
-    """Say what became faster or slower from race A to race B.
+    """Report what became faster or slower from race A to race B.
 
-    A change counts if its whole 95 % interval is on one side and its middle beyond the threshold.
-    Exit code: 0, or 1 if something is slower or fails, or 2 for a mistake.
+    A change counts if its whole 95 % interval is on one side and its middle exceeds the threshold.
+    The exit code is 1 if something is slower or fails, 2 for invalid arguments, otherwise 0.
     """
     from bolide.lab.report.writing import read
 
     found = changes(read(before), read(after), threshold=threshold / 100, is_relative=is_relative)
     if missing := set(only) - {each.contestant for each in found}:
-        raise ConfigError(f"the races have no {sorted(missing)[0]!r} in common")
+        raise ConfigError(f"the races do not have {sorted(missing)[0]!r} in common")
     found = [each for each in found if not only or each.contestant in only]
     if not found:
         raise ConfigError("the races have no contestant and workload in common")
@@ -106,7 +108,7 @@ def _page(found: list[Change]) -> list[str]:
         f"{counts}; geometric mean of B/A: {quantity.NONE if mean is None else f'{mean:.3f}'}",
     ]
     if any(each.verdict == UNKNOWN for each in found):
-        lines.append("unknown: an interval needs two rounds in each race")
+        lines.append("unknown: an interval needs at least two rounds in each race")
     return lines
 
 

@@ -1,7 +1,7 @@
-"""Two races of the same studies: faster, slower, or no change. It prints nothing.
+"""Compares two races of the same studies: faster, slower, or no change. It prints nothing.
 
-Rounds of different races are not paired; what can be taken out is the machine's own drift, where
-both races measured the ceiling: the ratio of ratios stands beside the plain one.
+Rounds of different races are not paired. If both races measured the ceiling, the drift of the
+machine can be removed: the ratio of ratios is given beside the plain one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bolide.lab.stats.interval import Interval
 from bolide.lab.stats.ratio import geometric_mean, unpaired
 
 THRESHOLD = 0.03
-"""A change below which nothing is called changed: what two equal races differ by."""
+"""The smallest relative change that is reported: equal races differ by less."""
 
 FASTER, SLOWER, SAME = "faster", "slower", "no change"
 FAILS, WORKS, UNKNOWN = "now fails", "now works", "unknown"
@@ -37,17 +37,17 @@ class Change:
 
     @property
     def is_bad(self) -> bool:
-        """Whether it is a step back."""
+        """Whether it is a regression."""
         return self.verdict in BAD
 
 
 def changes(
     before: Race, after: Race, *, threshold: float = THRESHOLD, is_relative: bool = False
 ) -> list[Change]:
-    """Compare what both races have.
+    """Compare what both races have measured.
 
-    `threshold` is a share (0.03 is 3 %). With `is_relative`, rates are first divided by the
-    ceiling's of the same round.
+    `threshold` is a share (0.03 is 3 %). With `is_relative`, rates are first divided by those of
+    the ceiling in the same round.
     """
     old = {result.study.name: result for result in before.results}
     found = []
@@ -90,7 +90,7 @@ def _values(result: Result, figure: Figure, is_relative: bool) -> list[float]:
 
 
 def _verdict(before: Figure, after: Figure, ratio: Interval | None, threshold: float) -> str:
-    """Call a change only what its whole interval says, and what is beyond the threshold."""
+    """Return the verdict: a change exceeds the threshold with its whole interval on one side."""
     if before.valid and not after.valid:
         return FAILS
     if after.valid and not before.valid:
@@ -105,5 +105,5 @@ def _verdict(before: Figure, after: Figure, ratio: Interval | None, threshold: f
 
 
 def overall(found: Iterable[Change]) -> float | None:
-    """Give the geometric mean of the ratios; None if there is none."""
+    """Return the geometric mean of the ratios; None if there is none."""
     return geometric_mean([each.ratio.middle for each in found if each.ratio])

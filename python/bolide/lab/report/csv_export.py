@@ -1,4 +1,4 @@
-"""Every figure of a race as comma-separated values: plain numbers, empty where unknown."""
+"""All figures of a race as comma-separated values: plain numbers, empty if unknown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COLUMNS = (
 
 
 def csv(race: Race) -> str:
-    """Write a line for each contestant at each workload."""
+    """Return the table, with a line for each contestant at each workload."""
     lines = [f"study,workload,contestant,{COLUMNS},verdict"]
     for result in race.results:
         for (workload, name), figure in result.figures.items():

@@ -12,9 +12,9 @@ from bolide.lab.report.axis import Axis, values
 from bolide.lab.report.bars import NARROW, WIDE
 
 LETTERS_MAX = 26
-"""Of a name at a line's end."""
+"""Longest name at a line's end."""
 NAME_PITCH = 15
-"""Pixels from one name to the next, at least."""
+"""Minimum distance of two names, in pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Series:
     name: str
     label: str
     kind: str
-    """Its colour's class."""
+    """Class of its colour."""
     points: Sequence[Point]
 
 
@@ -48,14 +48,14 @@ class _Frame:
 
     @classmethod
     def of(cls, width: int, count: int) -> _Frame:
-        """Lay out a chart of so many lines: each has its name beside it where there is room."""
+        """Lay out a chart of a number of lines, with their names beside them if there is room."""
         if width < 500:
             return cls(width, 60, width - 12, 26, 270)
         return cls(width, 62, width - 220, 26, max(370, 26 + count * NAME_PITCH))
 
 
 def lines(series: Sequence[Series], label: str, *, width: int = WIDE, unit: str = "count") -> str:
-    """Draw lines; connections stand on a logarithmic axis, values on one that fits them."""
+    """Draw lines; connections are on a logarithmic axis, values on a fitting one."""
     frame = _Frame.of(width, len(series))
     points = [point for each in series for point in each.points]
     if not points:
@@ -137,7 +137,7 @@ def _intervals(shown: list[Point], x_at: Callable[[float], float], axis: Axis) -
 
 
 def _names(frame: _Frame, series: Sequence[Series], axis: Axis) -> dict[str, str]:
-    """Name each line at its right end, names moved apart where lines end close together."""
+    """Name each line at its right end; names are moved apart if lines end close together."""
     ends = {each.name: shown[-1].y for each in series if (shown := _shown(each, axis))}
     order = sorted((each for each in series if each.name in ends), key=lambda s: -ends[s.name])
     places, last = [], -math.inf

@@ -1,4 +1,4 @@
-"""The report as Markdown: for a README, a ticket, a diff."""
+"""The report as Markdown: for a README, an issue, a diff."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from bolide.lab.report.table import Cell, Line, Table, league
 
 
 def render(race: Race, pictures: dict[str, dict[str, str]]) -> str:
-    """Write the report; `pictures` are files to show and what they show, by study."""
+    """Return the report; `pictures` are files to show and what they show, by study."""
     parts = [
         "# HTTP servers, side by side",
-        "Right answers only. Medians over rounds that were shuffled and interleaved, with 95 %"
-        " intervals. The ceiling is a responder that does not parse: this machine's limit.",
+        "Correct responses only. Medians over shuffled, interleaved rounds, with 95 %"
+        " intervals. The ceiling is a baseline: a fixed response without parsing.",
         _pairs(facts_of(race)),
     ]
     for result in race.results:
@@ -73,7 +73,7 @@ def _leagues(result: Result, group: Group) -> list[str]:
 
 
 def _levels(result: Result, group: Group) -> list[str]:
-    """Write tables over the levels, and none for each level."""
+    """Return tables over all levels, instead of one for each level."""
     found = []
     for caption, rows in study_tables.over_levels(result, group):
         found += [f"{caption}:", table(rows)]
@@ -82,7 +82,7 @@ def _levels(result: Result, group: Group) -> list[str]:
 
 
 def table(found: Table) -> str:
-    """Write a table; numbers stand at the right."""
+    """Return a table; numbers are right-aligned."""
     numeric = [
         any("num" in line.cells[n].kind for line in found.lines) for n in range(len(found.columns))
     ]

@@ -1,6 +1,6 @@
-"""The report as one HTML page that needs nothing else: no request leaves it.
+"""The report as one self-contained HTML page, which sends no request.
 
-Its policy forbids every request, so that a mistake cannot make one either.
+Its Content-Security-Policy forbids every request, so that a mistake cannot send one either.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FULL = ("rate", "latency")
 
 
 def render(race: Race, raw: bytes) -> str:
-    """Write the page; `raw` are the lines that it was made from, to be downloaded from it."""
+    """Return the page; `raw` are the results that it was made from, offered as a download."""
     colours = svg.classes(race.measured)
     style = (
         (ASSETS / "page.css").read_text()
@@ -63,15 +63,15 @@ def _head(race: Race) -> str:
     )
     return (
         "<header><h1>HTTP servers, side by side</h1>"
-        '<p class="quiet">Right answers only. Medians over rounds that were shuffled and'
-        " interleaved, with 95 % intervals. The ceiling is a responder that does not parse: this"
-        f' machine\'s limit.</p><dl class="facts">{facts}</dl>'
+        '<p class="quiet">Correct responses only. Medians over shuffled, interleaved rounds,'
+        " with 95 % intervals. The ceiling is a baseline: a fixed response without parsing."
+        f'</p><dl class="facts">{facts}</dl>'
         f'<nav class="studies" aria-label="Studies">{links}</nav></header>'
     )
 
 
 def facts_of(race: Race) -> list[tuple[str, str]]:
-    """Give what is to be known of the race at a glance."""
+    """Return the main facts about the race."""
     trials = [t for r in race.results for f in r.figures.values() for t in f.trials]
     lost = sum(not each.is_valid for each in trials)
     found = [
@@ -175,7 +175,7 @@ def _over_levels(result: Result, group: Group) -> str:
 
 
 def _legend(chart: charts.Chart) -> str:
-    """Name the lines of a chart, which have their names beside them only where there is room."""
+    """Return the legend of a chart's lines, which have names beside them only if there is room."""
     names = "".join(
         f'<span data-c="{escape(name)}">{svg.swatch(kind)}{escape(title)}</span>'
         for name, title, kind in chart.legend
@@ -184,7 +184,7 @@ def _legend(chart: charts.Chart) -> str:
 
 
 def table(found: Table) -> str:
-    """Write a table; its headings sort it."""
+    """Return a table that can be sorted by its headings."""
     numeric = [
         any("num" in line.cells[n].kind for line in found.lines) for n in range(len(found.columns))
     ]
@@ -265,7 +265,7 @@ def _machine(machine: Machine | None) -> str:
 
 
 def machine_rows(machine: Machine) -> list[tuple[str, str]]:
-    """Give what describes the machine, but for settings and limits."""
+    """Return the description of the machine, without settings and limits."""
     return [
         ("Processor", machine.cpu_model or "unknown"),
         ("Processors", quantity.count(machine.cpus)),

@@ -1,4 +1,4 @@
-"""Charts as files for a README: SVG always, PNG where `resvg-py` is installed."""
+"""Charts as files for a README: SVG, and PNG if `resvg-py` is installed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bolide.lab.report.summary import Group, Race, Result
 CHARTS = ("rate", "p99", "latency")
 """Which charts become files."""
 SCALE = 2
-"""Pixels of a PNG for each of the picture's own."""
+"""Pixels of a PNG per unit of the picture."""
 
 
 def write(race: Race, folder: Path, *, is_png: bool = False) -> dict[str, dict[str, str]]:
-    """Write the pictures of every study; give the SVG files and what they show, by study.
+    """Write the pictures of every study; return the SVG files and what they show, by study.
 
-    Of a load without any figure there is none.
+    A load without any figure has no picture.
 
     Raises:
         ConfigError: PNG is wanted, and the package that makes it is missing.

@@ -9,12 +9,12 @@ SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def count(value: float | None) -> str:
-    """Write 1234567.8 as 1,234,568."""
+    """Format 1234567.8 as 1,234,568."""
     return NONE if value is None else f"{value:,.0f}"
 
 
 def short(value: float | None) -> str:
-    """Write a count for an axis or a bar: 950, 1.2k, 165k, 3.9M."""
+    """Format a count for an axis or a bar: 950, 1.2k, 165k, 3.9M."""
     if value is None:
         return NONE
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -24,19 +24,19 @@ def short(value: float | None) -> str:
 
 
 def small(value: float | None) -> str:
-    """Write a ratio of counts, such as events per request: 12, 0.5, < 0.001."""
+    """Format a ratio of counts, such as events per request: 12, 0.5, < 0.001."""
     return "< 0.001" if value is not None and 0 < value < 0.001 else short(value)
 
 
 def _three(value: float) -> str:
-    """Write three digits at most, and none that is nought at the end."""
+    """Format with at most three digits, without trailing zeros."""
     if abs(value) >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}".removesuffix(".0") if abs(value) >= 9.995 else f"{value:.2g}"
 
 
 def time_us(value: float | None) -> str:
-    """Write microseconds in the unit that fits: 61 us, 1.2 ms, 3.1 s."""
+    """Format microseconds in a suitable unit: 61 us, 1.2 ms, 3.1 s."""
     if value is None:
         return NONE
     for size, unit in ((1e6, "s"), (1e3, "ms")):
@@ -46,7 +46,7 @@ def time_us(value: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """Write bytes: 512 B, 1.2 KiB, 38 MiB."""
+    """Format bytes: 512 B, 1.2 KiB, 38 MiB."""
     if value is None:
         return NONE
     for step, unit in SIZES:
@@ -56,7 +56,7 @@ def size(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """Write 0.4231 as 42 %, and what is small with a digit more."""
+    """Format 0.4231 as 42 %, and small values with one more digit."""
     if value is None:
         return NONE
     percent = value * 100
@@ -64,7 +64,7 @@ def share(value: float | None) -> str:
 
 
 def of_unit(value: float, unit: str) -> str:
-    """Write a value of an axis: count, bytes, time (microseconds) or share."""
+    """Format a value of an axis: count, bytes, time (microseconds) or share."""
     if unit == "bytes":
         return size(value)
     if unit == "share":
@@ -73,7 +73,7 @@ def of_unit(value: float, unit: str) -> str:
 
 
 def times(value: float | None) -> str:
-    """Write a ratio: 1.43x."""
+    """Format a ratio: 1.43x."""
     if value is None:
         return NONE
     digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
@@ -81,12 +81,12 @@ def times(value: float | None) -> str:
 
 
 def interval(found: Interval | None) -> str:
-    """Write the ends of an interval for a count; a dash where one value has none."""
+    """Format the ends of an interval of counts; a dash if there is only one value."""
     if found is None or found.low is None or found.high is None:
         return NONE
     return f"{count(found.low)}…{count(found.high)}"
 
 
 def cut(text: str, letters: int = 60) -> str:
-    """Cut a text where it gets long."""
+    """Truncate a long text."""
     return text if len(text) <= letters else text[: letters - 1].rstrip() + "…"

@@ -1,8 +1,8 @@
-"""A study in its document's own table: the published figure, ours beside it, both ratios.
+"""A study in the form of its document's table: published figure, our figure, both ratios.
 
-One of contestants that are published on two event loops has these as rows, all others have a row
-for each server and columns for each load. A group of many numbers of connections has a table of
-its own for each of five figures.
+If contestants are published on two event loops, the loops are rows. Otherwise there is a row for
+each server, with columns for each load. A group with many numbers of connections has a table for
+each of five figures.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from bolide.lab.report.summary import Figure, Group, Result
 from bolide.lab.report.table import Cell, Line, Table, interval, without_empty
 
 LOOPS = {"uvloop": "-uvloop", "asyncio": ""}
-"""How a contestant's name ends, by event loop."""
+"""Suffix of a contestant's name, by event loop."""
 LEVELS_MIN = 4
-"""Numbers of connections from which on a group is read over them."""
+"""Smallest number of levels of connections for which a group has tables over the levels."""
 _DIGITS = re.compile(r"[\d.,]+")
 
 
 def tables(result: Result) -> list[tuple[str, Table]]:
-    """Give the document's tables with their captions; none where nothing published was run."""
+    """Return the document's tables with captions; none if nothing published was run."""
     if _stems(result):
         return _loops(result)
     told = {each.workload for each in result.study.published}
@@ -33,7 +33,7 @@ def tables(result: Result) -> list[tuple[str, Table]]:
 
 
 def objections(result: Result) -> list[tuple[Published, str]]:
-    """Give the published figures that do not hold, with the name of their contestant."""
+    """Return the published figures that are invalid, with the name of their contestant."""
     titles = {each.name: each.title for each in result.contestants}
     return [
         (each, titles.get(each.contestant, each.contestant))
@@ -43,7 +43,7 @@ def objections(result: Result) -> list[tuple[Published, str]]:
 
 
 def remarks(result: Result) -> list[str]:
-    """Say which published figures cannot be compared with ours, and why."""
+    """Return which published figures cannot be compared with ours, and why."""
     found = []
     for workload in dict.fromkeys(each.workload for each in result.study.published):
         told = {
@@ -75,30 +75,30 @@ def remarks(result: Result) -> list[str]:
 
 
 def sentences(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Give what is to be said of published figures, by heading: whose it is ("": said), what."""
+    """Return remarks on published figures by heading: the contestant, "" if none, and the text."""
     lost = []
     for each, title in objections(result):
         rate = f"{quantity.count(each.requests_per_s)} requests/s"
         lost.append((title, f", {rate} ({each.origin}): {each.does_not_hold}"))
     found = {
-        "What does not hold, and why": lost,
+        "Invalid published figures": lost,
         "What cannot be compared": [("", each) for each in remarks(result)],
     }
     return [(heading, lines) for heading, lines in found.items() if lines]
 
 
 def _why(figure: Figure) -> str:
-    return figure.reasons[0] if figure.reasons else "no right answer"
+    return figure.reasons[0] if figure.reasons else "no correct response"
 
 
 def _by_load(result: Result, workloads: list[str]) -> Table:
-    """Make a row for each contestant, and columns for each load: theirs, ours, ratios."""
+    """Return a row for each contestant, with columns for each load: published, here, ratios."""
     columns, hints = ["contestant"], {}
     origins = {each.workload: each.origin for each in result.study.published}
     for each in workloads:
         columns += [f"{origins[each]}: published", f"{each}: here", "here/published", "of ceiling"]
         if _has_latency(result, each):
-            hints[f"{each}: here"] = "below it the mean latency, or p50 where that is said"
+            hints[f"{each}: here"] = "below it the mean latency, or p50 if marked so"
     lines = [
         Line([Cell(who.title, kind="who"), *_cells(result, who, workloads)], who.name)
         for who in _in_order(result)
@@ -108,7 +108,7 @@ def _by_load(result: Result, workloads: list[str]) -> Table:
 
 
 def _in_order(result: Result) -> list[Contestant]:
-    """Put the document's own servers first, as it lists them, then ours; the league has all."""
+    """Return the document's servers in its order, then ours; the league table has all."""
     order = list(dict.fromkeys(each.contestant for each in result.study.published))
     places = {name: place for place, name in enumerate(order)}
     found = [who for who in result.contestants if who.name in places or svg.place(who) == "ours"]
@@ -147,7 +147,7 @@ def _theirs_us(published: Published) -> float | None:
 
 
 def here(figure: Figure | None) -> Cell:
-    """Give our figure; a failure says so, and what was not run is a dash."""
+    """Return our figure: the failure if it failed, a dash if it was not run."""
     if figure is None:
         return Cell(quantity.NONE, None, "not run", "num quiet")
     if figure.rate is None:
@@ -158,7 +158,7 @@ def here(figure: Figure | None) -> Cell:
 
 
 def _ours(figure: Figure | None, *, has_latency: bool) -> Cell:
-    """Give our rate, and our latency below it where the document tells one."""
+    """Return our rate, with our latency below it if the document publishes one."""
     found = here(figure)
     if figure is None or figure.rate is None or not has_latency:
         return found
@@ -167,7 +167,7 @@ def _ours(figure: Figure | None, *, has_latency: bool) -> Cell:
 
 
 def _ours_us(figure: Figure) -> tuple[float | None, str]:
-    """Give a latency to set beside a document's, which are means, and which one it is."""
+    """Return the latency to compare with the document's, which are means, and its name."""
     mean = figure.latency_us.get("mean")
     p50 = figure.latency_us.get("p50")
     return (p50, "p50") if mean is None and p50 is not None else (mean, "mean")
@@ -212,16 +212,16 @@ BLOCKS: dict[str, Pick] = {
         quantity.count(figure.failed), figure.failed, kind="num bad" if figure.failed else "num"
     ),
 }
-"""The figures that have a table over levels, as in the study of WSGI servers."""
+"""The figures with a table over levels, as in the study of WSGI servers."""
 
 
 def has_levels(group: Group) -> bool:
-    """Tell whether a group has so many levels that tables over them are what one reads."""
+    """Return whether a group has enough levels for tables over them."""
     return len(group.workloads) >= LEVELS_MIN
 
 
 def over_levels(result: Result, group: Group) -> list[tuple[str, Table]]:
-    """Give a table for each of five figures, with a column for each number of connections."""
+    """Return a table for each of five figures, with a column for each number of connections."""
     if not has_levels(group):
         return []
     best = [figure.contestant for figure in result.of(group.workloads[0].name)]
@@ -247,7 +247,7 @@ def _level_cells(result: Result, name: str, group: Group, pick: Pick) -> list[Ce
 
 
 def failures(result: Result, group: Group) -> list[str]:
-    """Say of each contestant that failed at levels of a group at which, and why."""
+    """Return at which levels of a group each contestant failed, and why."""
     found = []
     for who in result.contestants:
         lost = [result.figures.get((each.name, who.name)) for each in group.workloads]
@@ -260,9 +260,9 @@ def failures(result: Result, group: Group) -> list[str]:
 
 
 def _loops(result: Result) -> list[tuple[str, Table]]:
-    """Make the 3 x 2 table for each load: the document's, and what is like it.
+    """Return the 3 x 2 table for each load: the document's, and similar ones.
 
-    That is, by another tool or with other threads.
+    Similar loads use another tool or another number of threads.
     """
     stems = _stems(result)
     titles = {each.name: each.title for each in result.contestants}
@@ -290,7 +290,7 @@ def _loops(result: Result) -> list[tuple[str, Table]]:
 
 
 def _stems(result: Result) -> list[str]:
-    """Give the contestants that the document has on both loops."""
+    """Return the contestants that the document has on both loops."""
     told = list(dict.fromkeys(each.contestant for each in result.study.published))
     return [name for name in told if f"{name}-uvloop" in told]
 

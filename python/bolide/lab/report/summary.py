@@ -1,6 +1,6 @@
-"""Figures of a race: its records, gathered by study, workload and contestant.
+"""The figures of a race: its records by study, workload and contestant.
 
-Medians over rounds, ratios of the same rounds, histograms added up. It writes nothing.
+It has medians over rounds, ratios of the same rounds, and merged histograms. It writes nothing.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ class Figure:
 
     @cached_property
     def valid(self) -> list[Trial]:
-        """The trials that measured something: at least one right answer, and no failure."""
+        """The trials with figures: no failure, and at least one correct response."""
         return [each for each in self.trials if each.is_valid and each.ok and each.requests_per_s]
 
     @cached_property
     def by_round(self) -> dict[int, float]:
-        """Right answers per second by round."""
+        """Correct responses per second by round."""
         return {each.round: each.requests_per_s for each in self.valid if each.requests_per_s}
 
     @cached_property
     def rate(self) -> Interval | None:
-        """Right answers per second: the median over rounds."""
+        """Correct responses per second: the median over rounds."""
         return median_interval(list(self.by_round.values()))
 
     @cached_property
     def latency_us(self) -> dict[str, float | None]:
-        """Percentiles of all rounds' answers together, since they cannot be averaged.
+        """Percentiles over the responses of all rounds, since percentiles cannot be averaged.
 
-        Where a tool gives no histograms to merge, they are those of the round in the middle.
+        If the tool has no histograms to merge, they are those of the median round.
         """
         valid = [each for each in self.valid if each.latency_us]
         if not valid:
@@ -64,7 +64,7 @@ class Figure:
 
     @cached_property
     def cpu_us_per_request(self) -> Interval | None:
-        """Processor time of the server's whole process tree for each right answer."""
+        """Processor time of the server's process tree per correct response."""
         used = [(each.server.cpu_share, each.seconds, each.ok) for each in self.valid]
         return median_interval(
             [share * seconds / ok * 1e6 for share, seconds, ok in used if share and seconds and ok]
@@ -72,7 +72,7 @@ class Figure:
 
     @cached_property
     def memory_bytes(self) -> int | None:
-        """The most memory of the process tree: shared pages once (PSS) where that is known."""
+        """Peak memory of the process tree: shared pages counted once (PSS) if known."""
         used = [each.server.pss_bytes_max or each.server.rss_bytes_max for each in self.valid]
         return max((each for each in used if each), default=None)
 
@@ -83,7 +83,7 @@ class Figure:
 
     @cached_property
     def switches_per_request(self) -> float | None:
-        """Context switches of the server's process tree for each right answer."""
+        """Context switches of the server's process tree per correct response."""
         return _median(_by(each.server.context_switches, each.ok) for each in self.valid)
 
     @cached_property
@@ -93,13 +93,13 @@ class Figure:
 
     @cached_property
     def generator_memory_bytes(self) -> int | None:
-        """The most memory of the generator in any round (RSS)."""
+        """Peak memory of the generator in any round (RSS)."""
         used = [each.generator.rss_bytes_max for each in self.valid]
         return max((each for each in used if each), default=None)
 
     @cached_property
     def generator_switches_per_request(self) -> float | None:
-        """Context switches of the generator for each right answer."""
+        """Context switches of the generator per correct response."""
         return _median(_by(each.generator.context_switches, each.ok) for each in self.valid)
 
     @cached_property
@@ -114,19 +114,19 @@ class Figure:
 
     @cached_property
     def failed(self) -> int | None:
-        """Failed requests of all rounds; None if no trial says."""
+        """Failed requests of all rounds; None if unknown."""
         known = [each.failed for each in self.trials if each.failed is not None]
         return sum(known) if known else None
 
     @cached_property
     def failed_share(self) -> float | None:
-        """Failed requests by all that ended."""
+        """Failed requests divided by all that ended."""
         total = sum((each.ok or 0) + (each.failed or 0) for each in self.trials)
         return None if self.failed is None or not total else self.failed / total
 
     @cached_property
     def verdict(self) -> str:
-        """What limited most of the valid rounds; of none: "failed", or what spoiled most."""
+        """What limited most valid rounds; without any, "failed" or what invalidated most."""
         if not self.valid and self.absence == "failed":
             return "failed"
         counts = Counter(each.verdict for each in self.valid or self.trials)
@@ -134,12 +134,12 @@ class Figure:
 
     @cached_property
     def absence(self) -> str:
-        """What stands in place of a rate: some failed, others ended, but with too many errors."""
+        """The text instead of a rate: some trials failed, others had too many errors."""
         return "failed" if any(each.failure for each in self.trials) else "no figure"
 
     @cached_property
     def marks(self) -> list[str]:
-        """What to know before leaning on the figure."""
+        """What to know before relying on the figure."""
         found = []
         if noise.is_unstable(list(self.by_round.values())):
             found.append("unstable")
@@ -152,7 +152,7 @@ class Figure:
 
     @cached_property
     def reasons(self) -> list[str]:
-        """Why trials failed, and the evidence of verdicts, each once."""
+        """Why trials failed, and the evidence of verdicts, without duplicates."""
         failures = [f"{t.failure.class_}: {t.failure.message}" for t in self.trials if t.failure]
         return list(dict.fromkeys([*failures, *(text for t in self.trials for text in t.evidence)]))
 
@@ -167,19 +167,19 @@ def _by(count: int | None, requests: int | None) -> float | None:
 
 
 def tool_title(name: str) -> str:
-    """Give a tool's name as people know it."""
+    """Return a tool's usual name."""
     return "bolide load" if name == "bolide" else name
 
 
 @dataclass(frozen=True)
 class Group:
-    """Workloads that differ in the number of connections alone, ascending."""
+    """Workloads that differ only in the number of connections, ascending."""
 
     workloads: Sequence[Workload]
 
     @property
     def title(self) -> str:
-        """Say what it is in a few words."""
+        """A short description."""
         first = self.workloads[0]
         words = [tool_title(first.tool)]
         levels = [each.connections for each in self.workloads]
@@ -200,7 +200,7 @@ class Group:
 
 @dataclass
 class Result:
-    """A study and what was measured of it."""
+    """A study and its figures."""
 
     study: Study
     figures: dict[tuple[str, str], Figure] = field(default_factory=dict)
@@ -208,12 +208,12 @@ class Result:
 
     @property
     def contestants(self) -> list[Contestant]:
-        """Who took part, in the order of the records."""
+        """The contestants that were measured, in the order of the records."""
         return list({f.contestant.name: f.contestant for f in self.figures.values()}.values())
 
     @property
     def groups(self) -> list[Group]:
-        """The workloads that were run, those that differ in their connections together."""
+        """The workloads that were run, grouped if they differ only in connections."""
         found: dict[Workload, list[Workload]] = {}
         measured = {name for name, _ in self.figures}
         for each in self.study.workloads:
@@ -223,26 +223,26 @@ class Result:
         return [Group(sorted(each, key=lambda w: w.connections)) for each in found.values()]
 
     def of(self, workload: str) -> list[Figure]:
-        """Give a workload's figures, the highest rate first, failures last."""
+        """Return a workload's figures, the highest rate first, failures last."""
         found = [figure for (name, _), figure in self.figures.items() if name == workload]
         return sorted(found, key=lambda each: -(each.rate.middle if each.rate else -1))
 
     def ceiling(self, workload: str) -> Figure | None:
-        """Give the responder that does not parse, if it was measured."""
+        """Return the figure of the ceiling, if it was measured."""
         for each in self.of(workload):
             if each.contestant.role == "ceiling" and each.rate:
                 return each
         return None
 
     def of_ceiling(self, figure: Figure) -> Interval | None:
-        """Give the ratio to the ceiling in the same rounds."""
+        """Return the ratio to the ceiling in the same rounds."""
         ceiling = self.ceiling(figure.workload.name)
         if ceiling is None or ceiling is figure:
             return None
         return paired(figure.by_round, ceiling.by_round)
 
     def published(self, workload: str, contestant: str) -> Published | None:
-        """Give the document's figure for a workload of any tool, if it has one."""
+        """Return the document's figure for a workload of any tool, if it has one."""
         for each in self.study.published:
             if (each.workload, each.contestant) == (workload, contestant):
                 return each
@@ -251,7 +251,7 @@ class Result:
 
 @dataclass
 class Race:
-    """Everything in a folder of results."""
+    """All results in a folder."""
 
     machine: Machine | None
     contestants: list[Contestant]
@@ -259,18 +259,18 @@ class Race:
 
     @property
     def measured(self) -> list[Contestant]:
-        """Contestants that took part in any study, in the order of the records."""
+        """Contestants that were measured in any study, in the order of the records."""
         names = {who.name for result in self.results for who in result.contestants}
         return [each for each in self.contestants if each.name in names]
 
     @property
     def absent(self) -> list[Contestant]:
-        """Contestants that took no part, and say why."""
+        """Contestants that were not measured, with the reason."""
         return [each for each in self.contestants if each.state != "ready"]
 
 
 def gather(records: Iterable[Record]) -> Race:
-    """Put records in order; of what is told twice the last one counts, a round too."""
+    """Group the records; of duplicates, also of rounds, the last one applies."""
     machine: Machine | None = None
     contestants: dict[str, Contestant] = {}
     studies: dict[str, Study] = {}

@@ -1,7 +1,7 @@
 """SVG without a library: elements as text, and the colours of both themes.
 
-Every colour is a class, so that one picture serves a light and a dark page; a picture on its own
-carries the rules with it. Classes, not variables: converters to PNG know no variables.
+Every colour is a class, so that one picture fits light and dark pages; a separate picture contains
+the rules. They are classes because converters to PNG do not support CSS variables.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bolide.lab.record.schema import Contestant
 FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif"
 
 OURS = (("#e8590c", "#ff8c42"), ("#b8860b", "#ffd166"), ("#c2255c", "#ff7096"))
-"""Ours, light and dark: native, ASGI, WSGI."""
+"""Colours of Bolide's contestants, light and dark: native, ASGI, WSGI."""
 CEILING = ("#868e96", "#8b949e")
 OTHERS = (
     ("#1c7ed6", "#58a6ff"),
@@ -30,7 +30,7 @@ OTHERS = (
     ("#7c5a2a", "#d2a679"),
 )
 DASHES = ("", "dashed", "dotted", "broken")
-"""Classes of lines whose colour is taken: the second, third and fourth of it."""
+"""Classes of dashes for the second, third and fourth line of a colour."""
 _PLAIN = {
     "text": ("#1f2328", "#e6edf3"),
     "quiet": ("#59636e", "#9198a1"),
@@ -40,20 +40,20 @@ _PLAIN = {
 
 
 _DATA = re.compile(r' data-v="[^"]*"')
-"""What only the page's script reads."""
+"""Attributes that only the page's script reads."""
 
 
 def place(contestant: Contestant) -> str:
-    """Give the kind of mark: ours, ceiling or other."""
+    """Return the kind of mark: ours, ceiling or other."""
     if contestant.role == "ceiling":
         return "ceiling"
     return "ours" if contestant.name.startswith("bolide") else "other"
 
 
 def classes(contestants: list[Contestant]) -> dict[str, str]:
-    """Give each contestant classes of a colour and a dash: a pair of its own in all of a report.
+    """Return classes of a colour and a dash for each contestant, the same in the whole report.
 
-    Pairs begin again after forty contestants that are not ours.
+    The pairs repeat after forty contestants that are not Bolide's.
     """
     ours = {"native": "o0", "asgi": "o1", "wsgi": "o2"}
     found: dict[str, str] = {}
@@ -73,7 +73,7 @@ def classes(contestants: list[Contestant]) -> dict[str, str]:
 
 
 def rules(*, is_dark: bool) -> str:
-    """Give the CSS rules of one theme."""
+    """Return the CSS rules of one theme."""
     n = int(is_dark)
     named = {f"c{i}": pair[n] for i, pair in enumerate(OTHERS)}
     named |= {f"o{i}": pair[n] for i, pair in enumerate(OURS)} | {"ce": CEILING[n]}
@@ -149,7 +149,7 @@ def drawing(width: float, height: float, label: str, body: str, **data: object) 
 
 
 def standalone(chart: str, title: str, note: str, *, is_png: bool = False) -> str:
-    """Make a chart a picture of its own: a title above, a note below, colours inside."""
+    """Return a chart as a separate picture, with a title, a note and its colours."""
     width, height = (float(each) for each in chart.split('viewBox="0 0 ')[1].split('"')[0].split())
     style = SHAPES + rules(is_dark=False)
     if not is_png:
@@ -164,5 +164,5 @@ def standalone(chart: str, title: str, note: str, *, is_png: bool = False) -> st
         f"{text(16, height + 58, note, 'quiet small')}"
     )
     whole = drawing(width, height + 68, title, body)
-    size = f' width="{width:.0f}" height="{height + 68:.0f}"'  # else a page stretches it
+    size = f' width="{width:.0f}" height="{height + 68:.0f}"'  # otherwise a page stretches it
     return whole.replace("<svg", f"<svg{size}", 1)

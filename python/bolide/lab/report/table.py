@@ -1,4 +1,4 @@
-"""The league table of a workload, as rows of cells that HTML and Markdown both write."""
+"""The league table of a workload, as rows of cells for HTML and Markdown."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from bolide.lab.stats.interval import Interval
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell: what it shows, what it is sorted by, what a pointer is told."""
+    """A cell: its text, its sort key, its tooltip."""
 
     text: str
     value: float | None = None
     title: str = ""
     kind: str = ""
-    """A class of the page: num, bad, mark, quiet."""
+    """CSS classes: num, bad, mark, quiet."""
     under: str = ""
     """A second, smaller line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A row; `name` is the contestant's that the filter knows, "" for none."""
+    """A row; `name` is the contestant's name for the filter, "" if none."""
 
     cells: list[Cell]
     name: str = ""
@@ -33,7 +33,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Headings and rows; `hints` explain headings, the note stands below."""
+    """Headings and rows; `hints` explain headings, the note is below the table."""
 
     columns: list[str]
     lines: list[Line]
@@ -55,37 +55,37 @@ LEAGUE = [
 ]
 
 HINTS = {
-    "requests/s": "right answers per second: the median over rounds, and its 95 % interval",
-    "of ceiling": "the ratio to the responder that does not parse, in the same rounds",
-    "p50": "of all rounds' answers together, where the tool gives histograms",
-    "p99": "of all rounds' answers together, where the tool gives histograms",
-    "max": "the longest of any round",
-    "CPU/request": "processor time of the server's whole process tree for each right answer",
-    "memory": "the most memory of the whole process tree, shared pages counted once (PSS)",
+    "requests/s": "correct responses per second: the median over rounds, and its 95 % interval",
+    "of ceiling": "the ratio to the fixed-response baseline in the same rounds",
+    "p50": "over the responses of all rounds, if the tool has histograms",
+    "p99": "over the responses of all rounds, if the tool has histograms",
+    "max": "the maximum of all rounds",
+    "CPU/request": "processor time of the server's process tree per correct response",
+    "memory": "peak memory of the process tree, shared pages counted once (PSS)",
     "errors": "failed requests of all rounds, by class",
     "limit": "what was busy: the server, the generator, or neither; noisy and unstable rounds."
-    " A pointer shows what both used",
+    " The tooltip shows what both used",
 }
 
 TOOL_LIMITED = (
-    "The tool was the limit of the ceiling: no server can show more with it. About 100 % of the"
-    " ceiling says that a server is not slower than the tool, and the order there says nothing."
+    "The tool limited the ceiling, so no server can appear faster with it. About 100 % of the"
+    " ceiling means that a server is not slower than the tool; the order there means nothing."
 )
 
 QUEUE_FULL = (
-    "The accept queue overflowed, so that clients waited outside while those inside were served the"
-    " faster (how often in a round):"
+    "The accept queue overflowed: some clients waited for a connection while the others were served"
+    " faster (overflows per round):"
 )
 
 
 def league(result: Result, workload: str) -> Table:
-    """Make the table of a workload, the highest rate first, failures last."""
+    """Return the table of a workload, the highest rate first, failures last."""
     lines = [_line(result, figure) for figure in result.of(workload)]
     return without_empty(Table(LEAGUE, lines, HINTS, _note(result, workload)))
 
 
 def _note(result: Result, workload: str) -> str:
-    """Say what to know of all figures, and of those of servers that let clients wait outside."""
+    """Return notes on all figures, and on servers whose accept queue overflowed."""
     ceiling = result.ceiling(workload)
     said = [TOOL_LIMITED] if ceiling and ceiling.verdict == "generator-bound" else []
     met = [each for each in result.of(workload) if each.rate]
@@ -96,7 +96,7 @@ def _note(result: Result, workload: str) -> str:
 
 
 def without_empty(table: Table) -> Table:
-    """Leave out columns in which every cell is a dash."""
+    """Remove columns in which every cell is a dash."""
     kept = [
         place
         for place in range(len(table.columns))
@@ -135,10 +135,10 @@ def _line(result: Result, figure: Figure) -> Line:
 
 
 def rate_cell(figure: Figure) -> Cell:
-    """Give right answers per second with their interval, or why there are none."""
+    """Return correct responses per second with their interval, or why there are none."""
     rate = figure.rate
     if rate is None:
-        why = figure.reasons[0] if figure.reasons else "no right answer"
+        why = figure.reasons[0] if figure.reasons else "no correct response"
         return Cell(figure.absence, None, why, "num bad", quantity.cut(why))
     by_round = ", ".join(quantity.count(value) for _, value in sorted(figure.by_round.items()))
     return Cell(
@@ -147,12 +147,12 @@ def rate_cell(figure: Figure) -> Cell:
 
 
 def interval(found: Interval) -> str:
-    """Give the ends of an interval for a second line; a single round has none."""
+    """Return the ends of an interval for a second line; a single round has none."""
     return "" if found.low is None else quantity.interval(found)
 
 
 def ceiling_cell(result: Result, figure: Figure) -> Cell:
-    """Give the share of the ceiling; the ceiling itself has none."""
+    """Return the share of the ceiling; the ceiling itself has none."""
     found = result.of_ceiling(figure)
     said = quantity.interval(found)
     title = "" if said == quantity.NONE or not found else _percent_interval(found.low, found.high)
@@ -164,9 +164,9 @@ def _percent_interval(low: float | None, high: float | None) -> str:
 
 
 def errors_cell(figure: Figure) -> Cell:
-    """Give failed requests and their classes; unknown is a dash, none is 0."""
+    """Return failed requests and their classes; unknown is a dash, none is 0."""
     if figure.failed is None:
-        return Cell(quantity.NONE, None, "the tool does not say", "num quiet")
+        return Cell(quantity.NONE, None, "the tool does not report it", "num quiet")
     if not figure.failed:
         return Cell("0", 0, "", "num quiet")
     classes = ", ".join(f"{quantity.count(n)} {name}" for name, n in figure.errors.most_common())
@@ -183,7 +183,7 @@ def _limit_cell(figure: Figure) -> Cell:
 
 
 def _uses(figure: Figure) -> list[str]:
-    """Say what server and generator used, as far as it is known."""
+    """Return what server and generator used, as far as known."""
     server = [
         (quantity.small(figure.switches_per_request), "context switches/request"),
         (quantity.share(figure.server_cpu), "of a processor"),

@@ -1,4 +1,4 @@
-"""A study's document on the terminal, when its race ends: its table, and what does not hold."""
+"""The table of a study's document on the terminal at the end of a race, with invalid figures."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bolide.lab.report.summary import Result
 from bolide.lab.report.table import Cell, Table
 
 STYLES = {"bad": "red", "struck": "strike", "quiet": "dim"}
-"""How kinds of cells look."""
+"""Styles of kinds of cells."""
 
 
 def of_document(result: Result) -> list[RenderableType]:
-    """Give the document's table and sentences on it; nothing if nothing published was run.
+    """Return the document's table and remarks on it; nothing if nothing published was run.
 
-    The report has all tables, with intervals and charts. Of several, the terminal has the first in
-    which something was measured.
+    The terminal shows only the first table in which something was measured. The report has all of
+    them, with intervals and charts.
     """
     told = {(each.workload, each.contestant) for each in result.study.published}
     if told.isdisjoint(result.figures):

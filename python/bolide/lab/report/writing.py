@@ -25,10 +25,10 @@ def read(folder: Path) -> Race:
 
 
 def write(folder: Path, out: Path, *, is_png: bool = False) -> list[Path]:
-    """Write the report of a race's folder; give the files that people open.
+    """Write the report of a race's folder; return the files to open.
 
     Raises:
-        ConfigError: there is nothing to report, or it cannot be written.
+        ConfigError: there is nothing to report, or the report cannot be written.
     """
     race = read(folder)
     raw = journal.raw(folder)

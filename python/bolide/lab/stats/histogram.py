@@ -1,4 +1,4 @@
-"""Histograms: rows of (greatest value, count). They are added up; percentiles never are."""
+"""Histograms: rows of (largest value, count). They can be added up; percentiles cannot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Rows = Sequence[tuple[float, int]]
 
 
 def merge(histograms: Iterable[Rows]) -> list[tuple[float, int]]:
-    """Add histograms up; their bounds need not be the same."""
+    """Add histograms up; their bounds may differ."""
     counts: dict[float, int] = {}
     for rows in histograms:
         for upper, count in rows:
@@ -23,10 +23,10 @@ def total(rows: Rows) -> int:
 
 
 def percentile(rows: Rows, share: float) -> float | None:
-    """Give the bound below or at which a share of the values lies: never too low.
+    """Return the bound at or below which a share of the values is; it is never too low.
 
-    The nearest rank (ceil(share * n)), as HdrHistogram and oha have it. None without a value, and
-    for a share that so few values cannot tell from their maximum: p99.9 needs a thousand.
+    It is the nearest rank (ceil(share * n)), as in HdrHistogram and oha. None without values, and
+    if there are too few values to distinguish the share from the maximum: p99.9 needs a thousand.
     """
     count = total(rows)
     if not count or count * (1 - share) < 1 - 1e-9:
@@ -41,7 +41,7 @@ def percentile(rows: Rows, share: float) -> float | None:
 
 
 def cumulative(rows: Rows) -> list[tuple[float, float]]:
-    """Give (greatest value, share of the values at most so great), ascending."""
+    """Return rows of (value, share of the values up to it), ascending."""
     count, reached, found = total(rows), 0, []
     for upper, each in sorted(rows):
         reached += each

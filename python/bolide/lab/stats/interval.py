@@ -1,4 +1,4 @@
-"""Medians over rounds, and how far they could lie from the truth."""
+"""Medians over rounds, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import final
 CONFIDENCE = 0.95
 RESAMPLES = 4000
 EXACT_MAX = 5
-"""Up to so many values every resample is looked at (5 ** 5 = 3125), none left to chance."""
+"""Up to this many values all resamples are computed (5 ** 5 = 3125), instead of random ones."""
 
 
 @final
@@ -27,11 +27,11 @@ class Interval:
     low: float | None
     high: float | None
     count: int
-    """Values that it was made from."""
+    """Number of values that it was computed from."""
 
     @property
     def relative_width(self) -> float | None:
-        """Half of the interval's width by its middle."""
+        """Half of the interval's width divided by its middle."""
         if self.low is None or self.high is None or not self.middle:
             return None
         return (self.high - self.low) / 2 / abs(self.middle)
@@ -52,9 +52,9 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def median_interval(values: Sequence[float]) -> Interval | None:
-    """Give the median with its percentile bootstrap interval (95 %); None without a value.
+    """Return the median with its percentile bootstrap interval (95 %); None without values.
 
-    The same values always give the same interval.
+    The same values always have the same interval.
     """
     if not values:
         return None
@@ -71,7 +71,7 @@ def median_interval(values: Sequence[float]) -> Interval | None:
 
 @cache
 def _middles(count: int) -> Counter[tuple[int, int]]:
-    """Count which two ranks (of an odd number: one, twice) a resample's median lies between.
+    """Count between which two ranks (of an odd number: one, twice) a resample's median is.
 
     It depends on the number of values alone.
     """
@@ -79,7 +79,7 @@ def _middles(count: int) -> Counter[tuple[int, int]]:
     if count <= EXACT_MAX:
         samples: Iterable[Sequence[int]] = product(ranks, repeat=count)
     else:
-        dice = random.Random(count)  # noqa: S311 - statistics, no secret
+        dice = random.Random(count)  # noqa: S311 - statistics, not a secret
         samples = (dice.choices(ranks, k=count) for _ in range(RESAMPLES))
     middle = (count - 1) // 2, count // 2
     found: Counter[tuple[int, int]] = Counter()

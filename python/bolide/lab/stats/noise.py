@@ -1,4 +1,4 @@
-"""Marks for figures not to be leaned on: spread over rounds, and values that stand apart."""
+"""Marks for unreliable figures: a wide spread over rounds, and outliers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from statistics import fmean, stdev
 from bolide.lab.stats.interval import quantile
 
 UNSTABLE_SHARE = 0.05
-"""A spread over rounds from which on a figure is called unstable (measuring: CV above 5 %)."""
+"""Spread over rounds above which a figure is unstable (coefficient of variation above 5 %)."""
 
 FENCE = 1.5
 FAR_FENCE = 3.0
 
 
 def variation(values: Sequence[float]) -> float | None:
-    """Give the coefficient of variation: the sample's standard deviation by its mean.
+    """Return the coefficient of variation: the sample's standard deviation divided by its mean.
 
     None for fewer than two values, or a mean of 0.
     """
@@ -31,7 +31,7 @@ def is_unstable(values: Sequence[float]) -> bool:
 
 
 def outliers(values: Sequence[float]) -> dict[int, str]:
-    """Label values beyond Tukey's fences "mild" or "severe", by place; none is ever dropped."""
+    """Label values outside Tukey's fences "mild" or "severe", by index; none is dropped."""
     if len(values) < 4:
         return {}
     ordered = sorted(values)

@@ -1,4 +1,4 @@
-"""Ratios of two contestants that ran in the same rounds, and of two races that did not."""
+"""Ratios of two contestants in the same rounds, and of two races."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bolide.lab.stats.interval import CONFIDENCE, RESAMPLES, Interval, median_in
 
 
 def paired(upper: Mapping[int, float], lower: Mapping[int, float]) -> Interval | None:
-    """Give the median ratio of the rounds that both have; what slowed a round slowed both.
+    """Return the median ratio over common rounds; what slowed a round slowed both values.
 
     None if there is no such round, or a value that is not above 0.
     """
@@ -22,7 +22,7 @@ def paired(upper: Mapping[int, float], lower: Mapping[int, float]) -> Interval |
 
 
 def unpaired(upper: Sequence[float], lower: Sequence[float]) -> Interval | None:
-    """Give the ratio of two medians whose values come from different races.
+    """Return the ratio of two medians whose values are from different races.
 
     None without values, or with one that is not above 0.
     """
@@ -32,7 +32,7 @@ def unpaired(upper: Sequence[float], lower: Sequence[float]) -> Interval | None:
     count = min(len(upper), len(lower))
     if count == 1:
         return Interval(middle, None, None, 1)
-    dice = random.Random(count)  # noqa: S311 - statistics, no secret
+    dice = random.Random(count)  # noqa: S311 - statistics, not a secret
     found = sorted(
         median(dice.choices(upper, k=len(upper))) / median(dice.choices(lower, k=len(lower)))
         for _ in range(RESAMPLES)
@@ -42,7 +42,7 @@ def unpaired(upper: Sequence[float], lower: Sequence[float]) -> Interval | None:
 
 
 def geometric_mean(values: Sequence[float]) -> float | None:
-    """Give the mean of ratios; None without a value, or with one that is not above 0."""
+    """Return the geometric mean of ratios; None without values, or if one is not above 0."""
     if not values or min(values) <= 0:
         return None
     return math.exp(math.fsum(math.log(value) for value in values) / len(values))

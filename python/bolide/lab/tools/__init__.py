@@ -1,9 +1,9 @@
-"""Load generators: how each is called, and what its output really says.
+"""Load generators: how each is started, and what its output really means.
 
-One file per tool; `load.py` has what goes in and comes out, `tool.py` what they share. No tool's
-headline is taken over: a rate counts right answers only, and what an output hides (error pages
-counted as success, samples left out, connections lost) stands in `Reading.remarks`. Nothing here
-starts a load; `race.py` does.
+There is one file per tool; `load.py` has their input and output, `tool.py` what they share. No
+headline of a tool is used as it is: a rate counts correct responses only, and what an output hides
+(error pages counted as success, dropped samples, lost connections) is in `Reading.remarks`. Nothing
+here starts a load; `bolide.lab.trial` does.
 """
 
 from bolide.lab.tools.ab import Ab
@@ -27,7 +27,7 @@ TOOLS: dict[str, Tool] = {
 
 
 def find(name: str) -> Tool:
-    """Give the tool of a name.
+    """Return the tool of a name.
 
     Raises:
         ToolError: there is none.

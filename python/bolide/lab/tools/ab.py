@@ -1,4 +1,4 @@
-"""ApacheBench 2.3: HTTP/1.0, one thread, and a page where error pages count as requests."""
+"""ApacheBench 2.3: HTTP/1.0, one thread, and a report that counts error pages as requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bolide.lab.tools.load import Load, Reading, latency
 from bolide.lab.tools.tool import Tool, ToolError, settle
 
 REQUESTS_PER_S_MAX = 400_000
-"""More than ab can do: what a run that ends by time needs room for."""
+"""More than ab can do; a run that ends by time allocates room for that many."""
 
 _CLASSES = {"Connect": "connect", "Receive": "reset", "Length": "length", "Exceptions": "exception"}
 
@@ -22,18 +22,16 @@ class Ab(Tool):
     version_pattern = r"Version (\S+)"
 
     def command(self, load: Load) -> list[str]:
-        """Give the command line.
+        """Return the command line.
 
-        `-r` goes on after a receive error, and `-e` writes percentiles in microseconds: the page
-        has whole milliseconds. ab opens that file itself, so a file as standard output must be
-        open for appending.
+        `-r` continues after a receive error. `-e` writes percentiles in microseconds, because the
+        page has whole milliseconds; ab opens that file itself, so a file as standard output must
+        be opened for appending.
 
         Raises:
-            ToolError: the load is pipelined, has a rate, or expects no 2xx.
+            ToolError: the load is pipelined, has a rate, or expects another status than 2xx.
         """
-        self.refuse(
-            load, "pipelining", "a rate", "more than one thread", "answers that are not 2xx"
-        )
+        self.refuse(load, "pipelining", "a rate", "more than one thread", "statuses other than 2xx")
         words = ["ab", "-r", "-q", "-s", str(math.ceil(load.timeout_s)), "-e", "/dev/stdout"]
         if load.is_persistent:
             words.append("-k")
@@ -45,7 +43,7 @@ class Ab(Tool):
         return [*words, "-c", str(load.connections), load.url]
 
     def read(self, stdout: str, stderr: str, exit_code: int, load: Load) -> Reading:
-        """Read the page, and the percentiles of `-e` where they stand among its lines."""
+        """Read the page, and the percentiles of `-e` among its lines."""
         page = _Page(stdout)
         if not page.has("Complete requests"):
             raise self._aborted(stdout, stderr, exit_code)
@@ -78,7 +76,7 @@ class Ab(Tool):
         )
 
     def _aborted(self, stdout: str, stderr: str, exit_code: int) -> ToolError:
-        """Say why a run has no page: ab stops at the eleventh failed connect, and at a silence."""
+        """Return why a run has no page: ab stops at the eleventh failed connect or a timeout."""
         done = re.search(r"Total of (\d+) requests completed", stdout + stderr)
         cause = re.search(r"^(apr_\w+: .*|.*[Tt]est aborted.*)$", stderr + stdout, re.MULTILINE)
         if not (done or cause):
@@ -88,7 +86,7 @@ class Ab(Tool):
 
 
 class _Page:
-    """The lines of the page by label, unknown ones left alone."""
+    """The lines of the page by label; unknown lines are ignored."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -108,7 +106,7 @@ class _Page:
         return default
 
     def seconds(self) -> float:
-        """Give the length of the run; the rate has more digits than the time."""
+        """Return the duration of the run, computed from the rate, which has more digits."""
         rate = self.number("Requests per second", 0)
         return (
             self.number("Complete requests") / rate if rate else self.number("Time taken for tests")
@@ -120,7 +118,7 @@ class _Page:
         return {name: int(count) for name, count in pairs if name in _CLASSES}
 
     def wrong_document(self, load: Load) -> str | None:
-        """Say that the first answer, which ab compares all others to, was not the expected one."""
+        """Report that the first response, to which ab compares all others, was unexpected."""
         length = re.match(r"(\d+) bytes", self.lines.get("Document Length", ""))
         if load.expected_content is None or not length:
             return None
@@ -128,14 +126,14 @@ class _Page:
         if int(length[1]) == expected:
             return None
         return (
-            f"the first answer had {int(length[1]):,} bytes of content, expected were {expected:,}:"
-            " ab takes the first as the template of all"
+            f"the first response had {int(length[1]):,} bytes of content instead of {expected:,}:"
+            " ab compares all others to it"
         )
 
     def remarks(self, load: Load) -> list[str]:
         said = []
         if self.failures().get("Length"):
-            said.append("ab counts an answer as failed (Length) if it is not as long as the first")
+            said.append("ab counts a response as failed (Length) if it is not as long as the first")
         kept, complete = self.number("Keep-Alive requests", 0), self.number("Complete requests")
         if load.is_persistent and kept < complete:
             said.append(
@@ -146,9 +144,9 @@ class _Page:
         return said
 
     def mean(self) -> float | None:
-        """Give the mean latency of the row Total, in ms, its fraction from the percentiles.
+        """Return the mean latency of the row Total, in ms, with a fraction from the percentiles.
 
-        "Time per request" is connections times seconds by requests, and no latency at all.
+        "Time per request" is connections times seconds divided by requests, which is not a latency.
         """
         found = re.search(r"^Total: +\d+ +(\d+)", self.text, re.MULTILINE)
         if not found:
@@ -160,7 +158,7 @@ class _Page:
         return min(max(between, whole - 0.5), whole + 0.5)
 
     def precise(self) -> dict[int, float]:
-        """Give the rows of `-e`: milliseconds with three decimals by percent, 0 to 100."""
+        """Return the rows of `-e`: milliseconds with three decimals, by percent from 0 to 100."""
         rows = re.findall(r"^(\d{1,3}),(\d+\.\d+)$", self.text, re.MULTILINE)
         return {int(percent): float(ms) for percent, ms in rows}
 
@@ -174,7 +172,7 @@ def _us(ms: float | None) -> float | None:
 
 
 def _histogram(rows: dict[int, float], complete: int) -> list[tuple[float, int]] | None:
-    """Turn percentiles into rows that hold a hundredth of the requests each."""
+    """Turn percentiles into rows of one hundredth of the requests each."""
     if not set(range(1, 101)) <= rows.keys():
         return None
     made: dict[float, int] = {}

@@ -1,4 +1,4 @@
-"""`bolide load`: checks every answer, so what it says is taken over as it is."""
+"""`bolide load`: checks every response, so its report is used as it is."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Bolide(Tool):
     name = "bolide"
 
     def version(self) -> str | None:
-        """Give the version of the interpreter's own bolide."""
+        """Return the version of bolide in this interpreter's environment."""
         return _version(sys.executable, ("-m", "bolide", "--version"), self.version_pattern)
 
     def command(self, load: Load) -> list[str]:
-        """Give the command line; it takes every load."""
+        """Return the command line; it can generate every load."""
         words = [sys.executable, "-m", "bolide", "load", load.url, "--json", "--quiet"]
         words += ["-c", str(load.connections), "-t", str(min(load.threads, load.connections))]
         words += ["--timeout", f"{load.timeout_s:g}s", "--pipeline", str(load.pipeline_depth)]
@@ -38,7 +38,7 @@ class Bolide(Tool):
         return words
 
     def _expecting(self, content: bytes) -> list[str]:
-        """Give the content itself where an argument can hold it, else only its length."""
+        """Return the content itself if it fits an argument, else only its length."""
         try:
             text = content.decode()
         except UnicodeDecodeError:

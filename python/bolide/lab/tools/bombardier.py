@@ -1,4 +1,4 @@
-"""bombardier: JSON, statuses by their hundreds, latency in microseconds."""
+"""bombardier: JSON, statuses by class (2xx, 3xx...), latency in microseconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Bombardier(Tool):
     name = "bombardier"
 
     def command(self, load: Load) -> list[str]:
-        """Give the command line.
+        """Return the command line.
 
         Raises:
             ToolError: the load is pipelined.
@@ -63,5 +63,5 @@ def _reading(result: dict[str, Any], load: Load) -> Reading:
             max=figures["max"],
         ),
         bytes_per_s=result["bytesRead"] / seconds if seconds else None,
-        remarks=["bombardier tells statuses apart by their hundreds only"],
+        remarks=["bombardier reports statuses by class (2xx, 3xx...) only"],
     )

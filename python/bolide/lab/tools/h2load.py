@@ -16,7 +16,7 @@ class H2load(Tool):
     name = "h2load"
 
     def command(self, load: Load) -> list[str]:
-        """Give the command line.
+        """Return the command line.
 
         Raises:
             ToolError: the load has a connection per request.
@@ -34,7 +34,7 @@ class H2load(Tool):
         return [*words, load.url]
 
     def read(self, stdout: str, stderr: str, exit_code: int, load: Load) -> Reading:
-        """Read the page; statuses are known by their hundreds only."""
+        """Read the page; statuses are known by class only."""
         finished = re.search(r"^finished in (\S+), \S+ req/s", stdout, re.MULTILINE)
         counts = re.search(
             r"^requests: .*?(\d+) done, .*?(\d+) errored, (\d+) timeout", stdout, re.MULTILINE
@@ -49,7 +49,7 @@ class H2load(Tool):
         answered = sum(statuses)
         bad = answered - statuses[load.expected_status // 100 - 2]
         errors = {"wrong_status": bad, "broken": int(counts[2]), "timeout": int(counts[3])}
-        remarks = ["h2load tells statuses apart by their hundreds only"]
+        remarks = ["h2load reports statuses by class (2xx, 3xx...) only"]
         traffic = re.search(
             r"^traffic: \S+ \((\d+)\) total, .*\((\d+)\) data", stdout, re.MULTILINE
         )

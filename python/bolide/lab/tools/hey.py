@@ -17,12 +17,12 @@ class Hey(Tool):
     name = "hey"
 
     def version(self) -> str | None:
-        """Give "unknown" where hey is installed: it has no option that tells."""
+        """Return "unknown" if hey is installed: it has no option for its version."""
         found = super().version()
         return found and "unknown"
 
     def command(self, load: Load) -> list[str]:
-        """Give the command line.
+        """Return the command line.
 
         Raises:
             ToolError: the load is pipelined.
@@ -41,7 +41,7 @@ class Hey(Tool):
         return [*words, load.url]
 
     def read(self, stdout: str, stderr: str, exit_code: int, load: Load) -> Reading:
-        """Read the page: what was answered is the sum over the statuses."""
+        """Read the page: the number of responses is the sum over the statuses."""
         total = re.search(r"^ +Total:\s+([\d.]+) secs", stdout, re.MULTILINE)
         if not total:
             raise self.unreadable(stdout, stderr, exit_code)

@@ -1,24 +1,24 @@
-"""What a tool is asked to do, and what it is understood to have said."""
+"""The load that a tool generates, and the reading of its output."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 Latency = dict[str, float | None]
-"""Microseconds by a name of FIGURES; None is what the tool did not say."""
+"""Microseconds by a name of FIGURES; None if the tool does not report it."""
 
 FIGURES = ("mean", "p50", "p90", "p99", "p99_9", "max")
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One load, in no tool's words."""
+    """One load, independent of the tool."""
 
     url: str
     """http://HOST:PORT/PATH"""
     connections: int = 100
     pipeline_depth: int = 1
-    """Requests under way on each connection."""
+    """Pipelined requests on each connection."""
     http_version: str = "1.1"
     is_persistent: bool = True
     """Whether a connection serves more than one request."""
@@ -31,37 +31,37 @@ class Load:
     """Open loop: requests due per second."""
     expected_status: int = 200
     expected_content: bytes | None = None
-    """None: any content is right."""
+    """The expected content; None accepts any."""
 
     @property
     def is_success_expected(self) -> bool:
-        """Whether a right answer is a 2xx."""
+        """Whether the expected status is 2xx."""
         return 200 <= self.expected_status <= 299
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one output says, once its traps are stepped around. None is unknown, never 0."""
+    """What one output means, after correction. None means unknown, never 0."""
 
     ok: int | None
-    """Right answers, as far as the tool can tell; a lower bound where it hides the number."""
+    """Correct responses, as far as the tool reports them; a lower bound if it hides the number."""
     failed: int | None
     errors: dict[str, int]
     """Failures by class; classes of one tool may overlap, so their sum can exceed `failed`."""
     requests_per_s: float | None
-    """Of right answers."""
+    """Rate of correct responses."""
     seconds: float | None
     latency_us: Latency | None = None
     histogram: list[tuple[float, int]] | None = None
-    """Rows of (greatest microseconds, count), ascending."""
+    """Rows of (largest latency in microseconds, count), ascending."""
     bytes_per_s: float | None = None
     generator_cpu_s: float | None = None
     remarks: list[str] = field(default_factory=list)
-    """The traps that this output fell into, one sentence each."""
+    """What is misleading in this output, one sentence each."""
 
 
 def latency(**figures: float | None) -> Latency | None:
-    """Fill a latency's missing figures with None; none at all is no latency."""
+    """Fill missing figures of a latency with None; return None if all are missing."""
     if all(value is None for value in figures.values()):
         return None
     return {name: figures.get(name) for name in FIGURES}

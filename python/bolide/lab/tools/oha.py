@@ -1,4 +1,4 @@
-"""oha: JSON whose success rate leaves out what was cut off at the end."""
+"""oha: JSON whose success rate leaves out requests that were aborted at the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Oha(Tool):
     name = "oha"
 
     def command(self, load: Load) -> list[str]:
-        """Give the command line.
+        """Return the command line.
 
         Raises:
             ToolError: the load is pipelined.
@@ -37,7 +37,7 @@ class Oha(Tool):
         return [*words, load.url]
 
     def read(self, stdout: str, stderr: str, exit_code: int, load: Load) -> Reading:
-        """Read the JSON; what was under way at the end is neither right nor failed."""
+        """Read the JSON; requests that were in flight at the end neither succeed nor fail."""
         report = self.parsed(stdout, stderr, exit_code)
         try:
             return _reading(report, load)

@@ -1,4 +1,4 @@
-"""What the tools share: how they are found, how they refuse, how a reading is settled."""
+"""What the tools share: finding them, refusing loads, completing a reading."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERSION_WAIT_S = 10
 
 
 class ToolError(Error):
-    """A load that a tool cannot make, or an output that cannot be read; the text is one line."""
+    """A load that a tool cannot generate, or an output that cannot be read, in one line."""
 
 
 class Tool(ABC):
@@ -28,19 +28,19 @@ class Tool(ABC):
     version_pattern = r"(\d+(?:\.\d+)+)"
 
     has_late_clock = False
-    """Whether requests count that were answered before its clock starts, where it has more threads
-    than processors."""
+    """Whether it counts responses from before its clock starts if it has more threads than
+    processors."""
 
     def version(self) -> str | None:
-        """Give the installed version; None if the tool is not installed."""
+        """Return the installed version; None if the tool is not installed."""
         return _version(self.name, self.version_arguments, self.version_pattern)
 
     @abstractmethod
     def command(self, load: Load) -> list[str]:
-        """Give the command line for a load.
+        """Return the command line for a load.
 
         Raises:
-            ToolError: the tool cannot make this load.
+            ToolError: the tool cannot generate this load.
         """
 
     @abstractmethod
@@ -48,14 +48,14 @@ class Tool(ABC):
         """Read what the tool printed.
 
         Raises:
-            ToolError: this is not the output of a finished run.
+            ToolError: this is not the output of a completed run.
         """
 
     def refuse(self, load: Load, *cannot: str) -> None:
         """Refuse what the tool cannot do: "pipelining", "a rate", "one request per connection"...
 
         Raises:
-            ToolError: the load asks for one of them.
+            ToolError: the load needs one of them.
         """
         asked = {
             "pipelining": load.pipeline_depth > 1,
@@ -65,23 +65,23 @@ class Tool(ABC):
             "a number of requests": load.requests_total is not None,
             "more than one thread": load.threads > 1,
             "HTTP/1.0": load.http_version == "1.0",
-            "answers that are not 2xx": not load.is_success_expected,
+            "statuses other than 2xx": not load.is_success_expected,
         }
         for what in cannot:
             if asked[what]:
                 raise ToolError(f"{self.name} cannot do {what}")
 
     def unreadable(self, stdout: str, stderr: str, exit_code: int) -> ToolError:
-        """Say what the tool printed instead of a result: the last line that says something."""
+        """Return an error with what the tool printed instead of a result: its last line."""
         lines = [line.strip() for line in (stderr or stdout).splitlines() if line.strip()]
         said = lines[-1][:200] if lines else "nothing"
-        return ToolError(f"{self.name} ended with {exit_code} and without a result: {said}")
+        return ToolError(f"{self.name} exited with {exit_code} and no result: {said}")
 
     def parsed(self, stdout: str, stderr: str, exit_code: int) -> dict[str, Any]:
-        """Read an output that is one JSON object, whatever stands before it.
+        """Read an output that ends with one JSON object, whatever precedes it.
 
         Raises:
-            ToolError: it is none.
+            ToolError: there is none.
         """
         try:
             found = json.loads(stdout[stdout.index("{") :])
@@ -117,17 +117,17 @@ def settle(
     bytes_per_s: float | None = None,
     remarks: list[str] | None = None,
 ) -> Reading:
-    """Make a reading of `total` answers, `bad` of them wrong, and `lost` requests without answer.
+    """Return a reading of `total` responses, `bad` of them wrong, and `lost` requests without one.
 
-    Latency goes unless some answers are right: how fast a page of errors came says nothing.
+    Latency is left out if no response is correct: the latency of an error page means nothing.
     """
     bad = min(bad, total)
     ok = total - bad
     said = list(remarks or [])
     if total and not ok:
-        said.append(f"{bad:,} of {total:,} answers were wrong or late: this is no throughput")
+        said.append(f"{bad:,} of {total:,} responses were wrong or late: this is not throughput")
     elif bad:
-        said.append(f"{bad:,} of {total:,} answers were wrong or late and are in no rate")
+        said.append(f"{bad:,} of {total:,} responses were wrong or late and are not in the rate")
     return Reading(
         ok=ok,
         failed=bad + lost,
@@ -142,10 +142,10 @@ def settle(
 
 
 def wrong_size(load: Load, size: float | None) -> str | None:
-    """Say that answers had not the expected content's size on average; None if nothing is wrong."""
+    """Report an unexpected average size of the contents; None if it is as expected."""
     if load.expected_content is None or size is None:
         return None
     expected = len(load.expected_content)
     if abs(size - expected) < 1:  # some tools round down
         return None
-    return f"contents had {size:,.0f} bytes on average, expected were {expected:,}"
+    return f"contents had {size:,.0f} bytes on average instead of {expected:,}"

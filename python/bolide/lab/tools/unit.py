@@ -1,4 +1,4 @@
-"""Numbers with the units that wrk and h2load print."""
+"""Numbers with units as wrk and h2load print them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ def time_us(text: str) -> float:
     """Read a time: 42us, 1.21ms, 3.10s, 1.00m, 2h. Microseconds.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is malformed.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s|m|h)", text)
     if not found:
-        raise ValueError(f"{text!r} is no time")
+        raise ValueError(f"{text!r} is not a time")
     return float(found[1]) * _TIMES_US[found[2]]
 
 
@@ -24,9 +24,9 @@ def size_bytes(text: str) -> float:
     """Read a size: 512B, 7.33MB, 1.2GB; each step is 1024.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is malformed.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)B", text)
     if not found:
-        raise ValueError(f"{text!r} is no size")
+        raise ValueError(f"{text!r} is not a size")
     return float(found[1]) * _SIZES[found[2]]

@@ -1,4 +1,4 @@
-"""webbench 1.5: a connection per request, no status, no latency, and failures in the speed."""
+"""webbench 1.5: a connection per request, no status, no latency, and a speed with failures."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from bolide.lab.tools.load import Load, Reading
 from bolide.lab.tools.tool import Tool, settle
 
 BYTES_MAX = 2**31
-"""Its counter is a signed 32-bit integer."""
+"""Its counter of bytes is a signed 32-bit integer."""
 
 
 class Webbench(Tool):
-    """webbench, and its forks that spell differently."""
+    """webbench and its forks, which print other spellings."""
 
     name = "webbench"
     version_pattern = r"(\d+\.\d+)"
 
     def command(self, load: Load) -> list[str]:
-        """Give the command line: HTTP/1.0, as the tool does by itself.
+        """Return the command line: HTTP/1.0, which is the tool's default.
 
         Raises:
             ToolError: webbench only opens a connection per request, for a time.
@@ -29,7 +29,7 @@ class Webbench(Tool):
         return ["webbench", "-c", str(load.connections), "-t", seconds, load.url]
 
     def read(self, stdout: str, stderr: str, exit_code: int, load: Load) -> Reading:
-        """Read the two lines; the exit code is the last child's page count and says nothing."""
+        """Read the two lines; the exit code is the last child's page count and means nothing."""
         speed = re.search(r"Speed ?= ?(\d+) pages/min, (-?\d+) bytes/sec", stdout)
         counts = re.search(r"Requests: (\d+) su\w+, (\d+) failed", stdout)
         ran = re.search(r"running (\d+) sec", stdout)
@@ -37,11 +37,11 @@ class Webbench(Tool):
             raise self.unreadable(stdout, stderr, exit_code)
         seconds = float(ran[1]) if ran else float(load.duration_s or 10)
         succeeded, failed, per_s = int(counts[1]), int(counts[2]), int(speed[2])
-        remarks = ["webbench looks at no status and no content: a page of errors succeeds"]
+        remarks = ["webbench checks neither status nor content: error pages count as success"]
         if failed:
-            remarks.append("webbench adds failures to its speed; here they are in no rate")
+            remarks.append("webbench's speed includes failures; they are not in this rate")
         if re.search(r"childrens? died", stdout + stderr):
-            remarks.append("some of webbench's processes died: the sums are short")
+            remarks.append("some of webbench's processes died: the sums are too low")
         is_wrapped = per_s < 0 or _wrapped(load, succeeded, per_s * seconds)
         if is_wrapped:
             remarks.append("webbench's byte counter wrapped at 2 GiB")
@@ -57,6 +57,6 @@ class Webbench(Tool):
 
 
 def _wrapped(load: Load, pages: int, read_bytes: float) -> bool:
-    """Whether fewer bytes were counted than the contents alone must have had."""
+    """Whether fewer bytes were counted than the contents alone have."""
     least = pages * len(load.expected_content or b"")
     return least > read_bytes and least > BYTES_MAX // 2

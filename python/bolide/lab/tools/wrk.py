@@ -1,7 +1,7 @@
-"""wrk 4: counts error pages as requests, and late answers as requests without a latency.
+"""wrk 4: counts error pages as requests, and late responses as requests without a latency.
 
-`wrk.lua` beside this file sends batches of pipelined requests and prints the results as one line of
-JSON. Output without that line is read too: someone else's run has only the page.
+`wrk.lua` sends batches of pipelined requests and prints the results as one line of JSON. Output
+without that line, from runs without the script, is read too.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class Wrk(Tool):
 
     name = "wrk"
     has_late_clock = True
-    """It starts when all threads are made; on few processors the first ones work until then."""
+    """Its clock starts when all threads exist; on few processors the first ones run before that."""
     version_arguments = ("-v",)
     version_pattern = r"wrk (?:debian/)?(\d\S*)"
 
     def command(self, load: Load) -> list[str]:
-        """Give the command line.
+        """Return the command line.
 
         Raises:
             ToolError: the load has a rate or a number of requests, or expects no 2xx.
         """
-        self.refuse(load, "a rate", "a number of requests", "HTTP/1.0", "answers that are not 2xx")
+        self.refuse(load, "a rate", "a number of requests", "HTTP/1.0", "statuses other than 2xx")
         threads = min(load.threads, load.connections)
         words = [
             "wrk",
@@ -76,16 +76,18 @@ def _remarks(run: dict[str, Any], load: Load) -> list[str]:
     errors, said = run["errors"], []
     if errors["connect"]:
         said.append(
-            f"{errors['connect']:,} connections could not be opened; wrk does not try again,"
+            f"{errors['connect']:,} connections could not be opened; wrk does not retry,"
             f" so it measured with {max(0, load.connections - errors['connect']):,}"
         )
     if errors["timeout"]:
         said.append(
-            f"{errors['timeout']:,} answers came after {load.timeout_s:g} s: wrk counts them as"
-            " requests and leaves them out of the latency, which is cut off there"
+            f"{errors['timeout']:,} responses arrived after {load.timeout_s:g} s: wrk counts them"
+            " as requests but leaves them out of the latency, which ends there"
         )
     if load.pipeline_depth > 1:
-        said.append(f"wrk times a batch of {load.pipeline_depth} requests, not each")
+        said.append(
+            f"wrk measures the latency of batches of {load.pipeline_depth} requests, not of each"
+        )
     return said
 
 
@@ -116,7 +118,7 @@ def _from_page(stdout: str) -> dict[str, Any] | None:
     speed = float(rate[1]) if rate else 0.0
     ranks = dict(re.findall(rf"^ +(\d+)% +{_TIME}$", stdout, re.MULTILINE))
     row = re.search(rf"^ +Latency +{_TIME} +{_TIME} +{_TIME}", stdout, re.MULTILINE)
-    # Of pipelined runs wrk prints 0.00us where it lost count: unknown, not nothing.
+    # In pipelined runs wrk prints 0.00us if it lost count: unknown, not zero.
     figures = {
         f"p{rank}": time_us(ranks[rank])
         for rank in ("50", "90", "99")

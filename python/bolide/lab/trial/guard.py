@@ -1,9 +1,9 @@
-"""Keeps one server: everything that it starts ends with it, whatever happens to the race.
+"""Guards one server: ends everything that it started, whatever happens to the race.
 
-Run as a program, `guard.py CPUS COMMAND...`, with nothing but the standard library. It adopts every
-process that the command leaves behind (PR_SET_CHILD_SUBREAPER), so its descendants are the server,
-all of it, also where that makes itself a daemon. When its standard input ends - the race said so,
-or was itself killed - it ends them all, those that do not listen to TERM by KILL.
+It runs as a program, `guard.py CPUS COMMAND...`, and uses only the standard library. It adopts
+every orphan of the command (PR_SET_CHILD_SUBREAPER), so its descendants are the whole server, also
+if that becomes a daemon. When its standard input ends, because the race closed it or was killed, it
+ends all of them: by TERM, then by KILL.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PATIENCE_S = 1.0
 LOOK_S = 0.02
 EXIT_CANNOT_START = 127
 FILE_BYTES_MAX = 1 << 30
-"""How much may be written to one file: a server that fills its log must not fill the disk."""
+"""Largest size of a file: a server that floods its log must not fill the disk."""
 
 
 def descendants(pid: int) -> Iterator[int]:
@@ -44,7 +44,7 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command until it ends or standard input does; give its exit code."""
+    """Run the command until it or standard input ends; return its exit code."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     os.sched_setaffinity(0, {int(cpu) for cpu in arguments[0].split(",")})
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _wait(child: int) -> int:
-    """Wait until the race wants the end, or nothing of the server is left."""
+    """Wait until standard input ends, or no process of the server is left."""
     code = 0
     poll = select.poll()
     poll.register(0, select.POLLIN)
@@ -75,7 +75,7 @@ def _wait(child: int) -> int:
         for pid, status in _ended():
             if pid == child:
                 code = os.waitstatus_to_exitcode(status)
-                code = 128 - code if code < 0 else code  # as a shell tells of a signal
+                code = 128 - code if code < 0 else code  # as a shell reports a signal
         if not any(descendants(os.getpid())):
             return code
         if any(fd == 0 for fd, _ in poll.poll()):
@@ -85,7 +85,7 @@ def _wait(child: int) -> int:
 
 
 def _ended() -> Iterator[tuple[int, int]]:
-    """Yield the children that have ended, and how."""
+    """Yield the children that have ended, with their status."""
     with suppress(ChildProcessError):
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             yield found

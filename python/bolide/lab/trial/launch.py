@@ -1,4 +1,4 @@
-"""How a contestant is started: its command, its files and its variables, all filled in."""
+"""Starts a contestant: its command, files and variables, with placeholders replaced."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bolide.lab.trial.process import Process
 
 @dataclass(frozen=True)
 class Place:
-    """Where one start takes place."""
+    """The folder, address and processors of one start."""
 
     folder: Path
     address: tuple[str, int]
@@ -26,10 +26,10 @@ class Place:
 
 
 def command(contestant: Contestant, values: Mapping[str, str]) -> list[str]:
-    """Give its command line; a program without a path is looked for.
+    """Return its command line, with the full path of its program.
 
     Raises:
-        ConfigError: it has a placeholder that there is none of.
+        ConfigError: it has an unknown placeholder.
     """
     words = [fill(word, values) for word in contestant.entry.command]
     if "/" not in words[0]:
@@ -40,7 +40,7 @@ def command(contestant: Contestant, values: Mapping[str, str]) -> list[str]:
 def values(
     contestant: Contestant, workload: Workload, place: Place, application: UserApplication | None
 ) -> dict[str, str]:
-    """Give what the placeholders stand for."""
+    """Return the values of the placeholders."""
     python = environments.python_of(contestant)
     content = workload.content or ""
     return {
@@ -68,7 +68,7 @@ def variables(
     filled: Mapping[str, str],
     application: UserApplication | None,
 ) -> dict[str, str]:
-    """Give the environment variables that it is started with, beside the inherited ones."""
+    """Return its environment variables, besides the inherited ones."""
     entry = contestant.entry
     found = {
         "RACE_CONTENT": workload.content or "",
@@ -91,7 +91,7 @@ def start(
     """Write its files and start it.
 
     Raises:
-        ConfigError: it has a placeholder that there is none of.
+        ConfigError: it has an unknown placeholder.
     """
     filled = values(contestant, workload, place, application)
     for name, text in contestant.files.items():

@@ -1,4 +1,4 @@
-"""Starts a server or a tool on chosen processors, and ends all of it."""
+"""Starts a server or a tool on chosen processors, and ends all its processes."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ LOG_LINES = 4
 LOG_TAIL_BYTES = 4096
 LINE_SHOWN_MAX = 300
 HIDDEN = ("PYTHON", "BOLIDE_", "VIRTUAL_ENV", "GUNICORN_", "GRANIAN_", "UWSGI_")
-"""Beginnings of variables that a server does not inherit: they would change what is measured."""
+"""Prefixes of variables that a server does not inherit: they would change what is measured."""
 
 STEERING = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[^\n -~\u00a0-\U0010ffff]")
-"""Colours and control characters, which a server writes for a terminal of its own."""
+"""Colours and control characters, which a server writes for a terminal."""
 SIGNALLED = {128 + number for number in signal.valid_signals()}
 LOCAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class NotReadyError(Exception):
-    """A server that did not start; the text says what it wrote."""
+    """A server that did not start; the message has its output."""
 
 
 class Process:
@@ -48,12 +48,12 @@ class Process:
         variables: Mapping[str, str],
         errors: Path | None = None,
     ) -> None:
-        """Start it. Its standard output goes to the log, its errors too or to a file of theirs."""
+        """Start it. Standard output goes to the log, standard error too or to its own file."""
         self._log = log
         reader, self._keep = os.pipe()
         try:
             log.write_bytes(b"")
-            # A command that opens /dev/stdout itself, as ab does, then writes behind, not over it.
+            # A command that opens /dev/stdout itself, as ab does, must append, not overwrite.
             with log.open("ab") as output, (errors or log).open("ab") as other:
                 self._guard = subprocess.Popen(  # noqa: S603 - what the race is about
                     [
@@ -78,16 +78,16 @@ class Process:
             os.close(reader)
 
     def pids(self) -> list[int]:
-        """Give the processes of the command: all that it started and that lives."""
+        """Return the living processes of the command, with all that it started."""
         return list(guard.descendants(self._guard.pid))
 
     @property
     def exit_code(self) -> int | None:
-        """The command's exit code; None while anything of it lives."""
+        """The command's exit code; None while any of its processes lives."""
         return self._guard.poll()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for its end, but no longer than that, without waking in between."""
+        """Wait until it ends or the time is over, without waking up in between."""
         if self._guard.poll() is not None:
             return
         end = os.pidfd_open(self._guard.pid)
@@ -97,13 +97,13 @@ class Process:
             os.close(end)
 
     def end_told(self) -> str:
-        """Say how it ended: by which signal or with which exit code, and its last words."""
+        """Return how it ended: signal or exit code, and its last output."""
         code = self.exit_code or 0
         by = f"by {signal.Signals(code - 128).name}" if code in SIGNALLED else f"with {code}"
         return f"ended {by}: {self.last_words() or 'it wrote nothing'}"
 
     def last_words(self) -> str:
-        """Give the last lines that it wrote, as one, without what steers a terminal."""
+        """Return its last lines of output as one line, without control sequences."""
         with self._log.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
             text = STEERING.sub("", log.read().decode(errors="replace"))
@@ -111,10 +111,10 @@ class Process:
         return " / ".join(line[:LINE_SHOWN_MAX] for line in lines[-LOG_LINES:])
 
     def wait_ready(self, address: tuple[str, int], timeout_s: float = READY_S_MAX) -> None:
-        """Wait until a connection is accepted.
+        """Wait until it accepts a connection.
 
         Raises:
-            NotReadyError: it ended, or nothing listens when the time is over.
+            NotReadyError: it ended, or does not listen in time.
         """
         give_up = time.monotonic() + timeout_s
         while time.monotonic() < give_up:
@@ -128,7 +128,7 @@ class Process:
         raise NotReadyError(f"does not listen after {timeout_s:g} s: {self.last_words()}")
 
     def end(self) -> None:
-        """End it, and everything it started."""
+        """End it and everything that it started."""
         if self._keep >= 0:
             os.close(self._keep)
             self._keep = -1
@@ -153,7 +153,7 @@ def _inherited() -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Find a port that nothing listens on, below those that outgoing connections take.
+    """Find a free port below those of outgoing connections.
 
     Raises:
         NotReadyError: none was found.

@@ -1,9 +1,9 @@
 """Samples what processes use, ten times a second, while a trial runs.
 
-It works beside what it watches, so it reads /proc itself, as little of it as does: processor times
-and resident memory in each sample; the proportional share of memory (PSS), for which the kernel
-walks over all pages, and new processes once a second; context switches, a file for each thread, at
-both ends. A process that ends between two samples keeps what was last seen of it.
+It runs beside what it measures, so it reads as little of /proc as possible: processor times and
+resident memory in each sample; new processes and the proportional share of memory (PSS), for which
+the kernel visits all pages, once a second; context switches, a file for each thread, at the start
+and the end. A process that ends between two samples counts with its last values.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from bolide.lab.record.schema import GeneratorUse, ServerUse
 INTERVAL_S = 0.1
 PSS_EVERY = 10
 LIST_EVERY = 10
-"""Samples between two looks for new processes."""
+"""Samples between two searches for new processes."""
 
 FIRST_LOOKS = 3
-"""A tool starts its threads in these, so each of them looks for new ones."""
+"""Number of first samples that search for new threads: a tool starts them then."""
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -33,10 +33,10 @@ _SWITCHES = re.compile(rb"^(?:non)?voluntary_ctxt_switches:\t(\d+)", re.MULTILIN
 
 
 class ServerSampler:
-    """Watches a server's whole process tree, between `with` and the block's end.
+    """Samples a server's whole process tree during a `with` block.
 
-    Whoever waits in the block has it look ten times a second: a thread of its own would wake up
-    once more for each sample, on the processor of the load.
+    The code in the block calls it ten times a second: a thread of its own would cost another
+    wake-up per sample, on the processor of the load.
     """
 
     def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
@@ -50,7 +50,7 @@ class ServerSampler:
         self._pss_bytes_max: int | None = None
         self._processes_max = 0
         self._samples: list[tuple[float, float]] = []
-        """Moments, and what all processes had used until then in seconds."""
+        """Times, and the processor time that all processes had used until then, in seconds."""
         self._looks = 0
 
     def __enter__(self) -> ServerSampler:
@@ -65,9 +65,10 @@ class ServerSampler:
         self._count_switches()
 
     def use(self, seconds: float | None = None) -> ServerUse:
-        """Give what was used in the time of the block.
+        """Return what was used during the block.
 
-        The share is that of the busiest `seconds` of it: the load is not there all the time.
+        The processor share is that of its busiest `seconds`, because the load does not last for all
+        of it.
         """
         if not self._cpu_last_s:
             return ServerUse()
@@ -91,7 +92,7 @@ class ServerSampler:
             self._look_at_memory()
 
     def _find(self, *, is_first: bool = False) -> None:
-        """Take up new processes; one that is there at the start has used time already."""
+        """Add new processes; those that exist at the start have already used time."""
         for pid in self._pids():
             if pid in self._watched:
                 continue
@@ -102,14 +103,14 @@ class ServerSampler:
                     self._switches_first[pid] = _switches(pid)
 
     def _look(self) -> None:
-        """Read all of them; whoever has ended is watched no longer, its time still counts."""
+        """Read all processes; those that have ended are dropped, their time still counts."""
         rss_bytes = 0
         for pid, stat in list(self._watched.items()):
             rss = 0
             with suppress(OSError):
                 self._cpu_last_s[pid], rss = stat.read()
             rss_bytes += rss
-            if not rss:  # also one that nobody has waited for yet: its memory is gone
+            if not rss:  # also a zombie: its memory is gone
                 del self._watched[pid]
         self._rss_bytes_max = max(self._rss_bytes_max, rss_bytes)
         self._processes_max = max(self._processes_max, len(self._watched))
@@ -121,7 +122,7 @@ class ServerSampler:
             return
         try:
             pss_bytes = sum(_pss_bytes(pid) for pid in self._watched)
-        except OSError:  # gone just now, or another user's: no sum is better than half of one
+        except OSError:  # just ended, or another user's: no sum is better than a partial one
             return
         self._pss_bytes_max = max(self._pss_bytes_max or 0, pss_bytes)
 
@@ -132,7 +133,7 @@ class ServerSampler:
 
 
 class ThreadSampler:
-    """Watches the threads of a load generator, the busiest of which may be the limit."""
+    """Samples the threads of a load generator, the busiest of which may be the limit."""
 
     def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
         self._pids = pids
@@ -154,14 +155,14 @@ class ThreadSampler:
             rss = 0
             for thread, stat in threads.items():
                 with suppress(OSError):
-                    cpu_s, rss = stat.read()  # every thread tells the memory of its process
+                    cpu_s, rss = stat.read()  # every thread reports the memory of its process
                     self._first.setdefault(thread, (now, cpu_s))
                     self._last[thread] = (now, cpu_s)
             rss_bytes += rss
         self._rss_bytes_max = max(self._rss_bytes_max, rss_bytes)
 
     def _find(self) -> None:
-        """Take up new threads, and count context switches: a file for each thread, too."""
+        """Add new threads, and count context switches, which also takes a file per thread."""
         for pid in self._pids():
             with suppress(OSError):
                 known = self._threads.setdefault(pid, {})
@@ -171,7 +172,7 @@ class ThreadSampler:
                 self._switches[pid] = _switches(pid)
 
     def use(self, told_cpu_s: float | None) -> GeneratorUse:
-        """Give what was used when the threads were last seen, or the time that the tool tells."""
+        """Return what the threads had used when last seen, or the time that the tool reports."""
         cpu_s = max(told_cpu_s or 0.0, sum(cpu_s for _, cpu_s in self._last.values()))
         return GeneratorUse(
             cpu_s=round(cpu_s, 3) if cpu_s else None,
@@ -181,7 +182,7 @@ class ThreadSampler:
         )
 
     def busiest_share(self) -> float | None:
-        """Give the share of its time in which the busiest thread ran; None if nothing was seen."""
+        """Return the share of time in which the busiest thread ran; None if none was seen."""
         shares = []
         for thread, (until, cpu_s) in self._last.items():
             since, before_s = self._first[thread]
@@ -193,9 +194,9 @@ class ThreadSampler:
 def busiest_share(
     samples: Sequence[tuple[float, float]], seconds: float | None = None
 ) -> float | None:
-    """Give the greatest share of a processor over a window of so many seconds, or of all samples.
+    """Return the largest share of a processor in any window of `seconds`, or in all samples.
 
-    Samples are moments and processor seconds until then; None where they are no span of time.
+    Samples are times with the processor seconds until then; None if they span no time.
     """
     if len(samples) < 2 or samples[-1][0] <= samples[0][0]:
         return None
@@ -213,16 +214,16 @@ def busiest_share(
 
 
 class _Stat:
-    """A process's or thread's file `stat` (proc_pid_stat(5)), kept open: opening costs most."""
+    """The file `stat` of a process or thread (proc_pid_stat(5)), kept open: opening is slow."""
 
     def __init__(self, folder: str) -> None:
         self._file = os.open(f"{folder}/stat", os.O_RDONLY)
 
     def read(self) -> tuple[float, int]:
-        """Give processor seconds and resident bytes.
+        """Return processor seconds and resident bytes.
 
         Raises:
-            OSError: it is gone.
+            OSError: the process has ended.
         """
         fields = os.pread(self._file, 1024, 0).rpartition(b")")[2].split()
         if len(fields) < 22:

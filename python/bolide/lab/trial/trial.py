@@ -1,4 +1,4 @@
-"""One trial: a contestant is started, proved right, warmed up, loaded and ended."""
+"""One trial: a contestant is started, verified, warmed up, loaded and ended."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from bolide.lab.trial.launch import Place, start
 from bolide.lab.trial.process import NotReadyError, Process, free_port
 from bolide.lab.trial.sampler import INTERVAL_S, ServerSampler, ThreadSampler
 from bolide.lab.trial.verdict import Observation, judge
-from bolide.lab.trial.verify import Proof, WrongAnswerError, verify
+from bolide.lab.trial.verify import Proof, WrongResponseError, verify
 
 HOST = "127.0.0.1"
 WARM_UP_CONNECTIONS_MAX = 100
 TOOL_SLACK_S = 30.0
 TOTAL_S_MAX = 120.0
-"""How long a load of a number of requests may take."""
+"""Time limit for a load with a fixed number of requests."""
 
 
 class HangError(Exception):
@@ -39,7 +39,7 @@ class HangError(Exception):
 
 
 class DeadError(Exception):
-    """A server that ended, or no longer answers, after its load."""
+    """A server that ended, or no longer responds, after its load."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Conditions:
     ready_s_max: float = 20.0
     slack_s: float = TOOL_SLACK_S
     versions: dict[str, str | None] = field(default_factory=dict)
-    """Of the tools."""
+    """Versions of the tools."""
 
 
 def run(slot: Slot, conditions: Conditions) -> Trial:
@@ -66,7 +66,7 @@ def run(slot: Slot, conditions: Conditions) -> Trial:
         trial = _Run(slot, conditions, started_at, command).trial()
     except NotReadyError as error:
         failure = Failure("start", str(error))
-    except WrongAnswerError as error:
+    except WrongResponseError as error:
         failure = Failure(error.kind, str(error))
     except HangError as error:
         failure = Failure("hang", str(error))
@@ -86,7 +86,7 @@ def failed(
     started_at: str | None = None,
     command: Sequence[str] = (),
 ) -> Trial:
-    """Give the record of a trial that has no figures."""
+    """Return the record of a trial without figures."""
     return Trial(
         **_head(slot, conditions, started_at or now(), [*command]),
         is_valid=False,
@@ -126,7 +126,7 @@ class _Run:
     def trial(self) -> Trial:
         with tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX, ignore_cleanup_errors=True) as name:
             folder = Path(name)
-            folder.chmod(0o755)  # a server that lays root down reads in it
+            folder.chmod(0o755)  # a server that drops root's privileges reads in it
             address = (HOST, free_port())
             place = Place(folder, address, self._conditions.server_cpus)
             with start(
@@ -150,7 +150,7 @@ class _Run:
         return load_of(self._workload, f"http://{address[0]}:{address[1]}{target}", proof.content)
 
     def _warm_up(self, load: Load, folder: Path) -> None:
-        """Let it warm up by our own tool, which ends in time whatever the server does."""
+        """Warm it up with our own tool, which ends in time whatever the server does."""
         short = Load(
             url=load.url,
             connections=min(load.connections, WARM_UP_CONNECTIONS_MAX),
@@ -192,11 +192,11 @@ class _Run:
         server: Process | None = None,
         sampler: ServerSampler | None = None,
     ) -> tuple[str, str, int, ThreadSampler]:
-        """Run a load generator to its end.
+        """Run a load generator until it ends.
 
         Raises:
-            HangError: it does not come to one.
-            DeadError: the server has ended first.
+            HangError: it does not end in time.
+            DeadError: the server ended first.
         """
         limit_s = (load.duration_s if load.requests_total is None else None) or TOTAL_S_MAX
         limit_s += load.timeout_s + self._conditions.slack_s
@@ -230,7 +230,7 @@ class _Run:
     def _check_alive(self, server: Process, address: tuple[str, int]) -> None:
         try:
             self._verified(address, _single(self._workload))
-        except WrongAnswerError as error:
+        except WrongResponseError as error:
             words = f"; it {server.end_told()}" if server.exit_code is not None else ""
             raise DeadError(f"after the load: {error}{words}") from None
 
@@ -283,7 +283,7 @@ class _Run:
 
 
 def _own_cpu_s(cpus: set[int]) -> float:
-    """Give what the tools that have ended used, and this process if it runs on these processors."""
+    """Return what ended tools used, and this process if it runs on these processors."""
     whose = [resource.RUSAGE_CHILDREN]
     if os.sched_getaffinity(0) <= cpus:
         whose.append(resource.RUSAGE_SELF)

@@ -1,4 +1,4 @@
-"""Says of a trial who was the limit, and what puts its figure in doubt, with the evidence."""
+"""The verdict on a trial: what limited it, and what puts its figure in doubt, with evidence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bolide.lab.record.schema import GeneratorUse, KernelDelta, ServerUse, Verdi
 
 SERVER_SHARE_MIN = 0.9
 WORK_SHARE_MAX = 1.05
-"""Of the tool's time; beyond it the server has worked before the clock started, or behind it."""
+"""Share of the tool's time; above it the server worked before or after the tool's clock ran."""
 GENERATOR_SHARE_MIN = 0.85
 ERROR_SHARE_MAX = 0.0001
 STEAL_SHARE_MAX = 0.01
@@ -33,27 +33,27 @@ class Observation:
     server: ServerUse
     server_cpus: int
     has_late_clock: bool
-    """Whether the tool counts requests from before its clock starts: with more threads than it has
-    processors for (`Tool`)."""
+    """Whether the tool counts requests from before its clock starts, as some do with more threads
+    than processors (`Tool`)."""
     generator: GeneratorUse
     kernel: KernelDelta
     local_ports: int | None
-    """Ports that the tool's connections may have."""
+    """Ports that the tool's connections may use."""
     others_share: float | None
     """Share of the race's processors that neither server nor generator used."""
 
 
 def judge(seen: Observation) -> tuple[Verdict, list[str]]:
-    """Give the verdict, and every sentence that led to it or that goes against the figure."""
+    """Return the verdict, and every sentence that supports it or puts the figure in doubt."""
     evidence = [*_limits(seen), *_noise(seen), *_queues(seen)]
     total = seen.ok + seen.failed
     if no_figure := _stalled(seen) or _impossible(seen):
         return "errors", [no_figure, *evidence]
     if not total:
-        return "errors", ["no request was answered", *evidence]
+        return "errors", ["no request got a response", *evidence]
     if not seen.ok or seen.failed / total > ERROR_SHARE_MAX:
         classes = ", ".join(f"{name} {count:,}" for name, count in seen.errors.items() if count)
-        return "errors", [f"{seen.failed:,} of {total:,} answers failed: {classes}", *evidence]
+        return "errors", [f"{seen.failed:,} of {total:,} responses failed: {classes}", *evidence]
     if _noise(seen):
         return "noisy", evidence
     if (seen.generator.cpu_share or 0) >= GENERATOR_SHARE_MIN:
@@ -94,34 +94,34 @@ def _queues(seen: Observation) -> list[str]:
         found.append(f"the kernel sent {seen.kernel.syncookies:,} SYN cookies")
     held, ports = seen.kernel.time_wait, seen.local_ports
     if held and ports and held > PORTS_SHARE_MAX * ports:
-        found.append(f"{held:,} connections in TIME_WAIT held ports, of which there are {ports:,}")
+        found.append(f"{held:,} connections in TIME_WAIT occupied ports, of {ports:,}")
     return found
 
 
 def _stalled(seen: Observation) -> str:
-    """Tell the stall of keep-alive: an answer or two on each connection, then silence."""
+    """Detect a stall of keep-alive: one or two responses on each connection, then silence."""
     is_idle = (seen.server.cpu_share or 1.0) < 0.1 * seen.server_cpus
     is_timed = seen.workload.duration_s is not None and seen.seconds >= 1.0
     if seen.workload.is_persistent and is_timed and is_idle and seen.workload.rate_per_s is None:
         answered = (seen.ok + seen.failed) / seen.workload.connections
         if answered <= STALLED_REQUESTS * seen.workload.pipeline_depth:
-            return f"stalled: {answered:.1f} answers on each connection, and an idle server"
+            return f"stalled: {answered:.1f} responses on each connection, and an idle server"
     return ""
 
 
 def _impossible(seen: Observation) -> str:
-    """Tell that a tool counts what was answered before its clock started."""
+    """Detect that a tool counts responses from before its clock started."""
     worked_s = seen.server.cpu_s or 0.0
     if not seen.has_late_clock or worked_s <= WORK_SHARE_MAX * seen.server_cpus * seen.seconds:
         return ""
     return (
-        f"{seen.workload.tool} tells of {seen.seconds:.1f} s, in which the server cannot have"
+        f"{seen.workload.tool} reports {seen.seconds:.1f} s, in which the server cannot have"
         f" worked {worked_s:.1f} s on {_processors(seen.server_cpus)}: the rate is too high"
     )
 
 
 def _little(seen: Observation) -> list[str]:
-    """Hold concurrency against rate times latency, which must agree in a closed loop."""
+    """Compare concurrency with rate times latency, which must agree in a closed loop."""
     if not (seen.requests_per_s and seen.latency_mean_us) or seen.workload.rate_per_s:
         return []
     if seen.workload.pipeline_depth > 1 or not seen.workload.is_persistent:

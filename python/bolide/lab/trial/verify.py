@@ -1,7 +1,7 @@
-"""Proves that a contestant answers right, before it is measured.
+"""Verifies the responses of a contestant before it is measured.
 
-Raw sockets and a small strict reader of answers: a client library would repair what is to be found.
-RFC 9112 is the measure. What makes a figure wrong is an error; what one should only know is a
+It uses raw sockets and a small strict parser, because a client library would hide errors. The
+standard is RFC 9112. What would make a figure wrong is an error; what is only worth knowing is a
 remark.
 """
 
@@ -29,13 +29,13 @@ CLOSING_S = 0.5
 UNKNOWN_TARGET = "/bolide-race-knows-no-such-path"
 LINE_BYTES_MAX = 65536
 CONNECTION_BYTES_MAX = 64 << 20
-"""So much is read from one connection: an answer without an end must come to one."""
+"""Most bytes read from one connection, so that an endless response ends."""
 SHOWN_BYTES = 40
 STATUS = re.compile("[1-5][0-9]{2}")
 
 
-class WrongAnswerError(Exception):
-    """An answer that must not be measured; `kind` is its class in the results."""
+class WrongResponseError(Exception):
+    """A response that must not be measured; `kind` is its class in the results."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -43,8 +43,8 @@ class WrongAnswerError(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A whole answer."""
+class Response:
+    """A complete response."""
 
     status: int
     fields: dict[str, str]
@@ -53,37 +53,37 @@ class Answer:
 
 @dataclass(frozen=True)
 class Proof:
-    """What the answers were like."""
+    """What was observed about the responses."""
 
     content: bytes
     remarks: tuple[str, ...]
 
 
 class _Bounded(io.RawIOBase):
-    """A connection's bytes: all by a moment, and not more than a budget."""
+    """Reads from a connection until a deadline, and at most a number of bytes."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._left_bytes = CONNECTION_BYTES_MAX
         self.give_up = 0.0
-        """When it is too late (monotonic)."""
+        """The deadline (monotonic)."""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, into: WriteableBuffer) -> int:
-        """Read some.
+        """Read what has arrived.
 
         Raises:
-            TimeoutError: nothing came by then.
-            WrongAnswerError: too much has come.
+            TimeoutError: nothing arrived before the deadline.
+            WrongResponseError: too much has arrived.
         """
         self._connection.settimeout(max(0.001, self.give_up - time.monotonic()))
         count = self._connection.recv_into(into)
         self._left_bytes -= count
         if self._left_bytes < 0:
             message = f"more than {CONNECTION_BYTES_MAX >> 20} MiB without an end"
-            raise WrongAnswerError("endless", message)
+            raise WrongResponseError("endless", message)
         return count
 
 
@@ -96,36 +96,36 @@ class _Client:
         self._reader = io.BufferedReader(self._bounded)
 
     def send(self, *pieces: bytes) -> None:
-        """Send the pieces, apart from each other.
+        """Send the pieces separately.
 
         Raises:
-            WrongAnswerError: an answer came before the last piece was sent.
+            WrongResponseError: a response arrived before the last piece was sent.
         """
         self._socket.settimeout(PATIENCE_S)
         for number, piece in enumerate(pieces):
             if number and select.select([self._socket], [], [], SPLIT_PAUSE_S)[0]:
-                raise WrongAnswerError("guessed", "answered before the request was whole")
+                raise WrongResponseError("guessed", "responded before the request was complete")
             self._socket.sendall(piece)
 
-    def answer(self) -> Answer:
-        """Read one answer, which must be whole in time."""
+    def response(self) -> Response:
+        """Read one response, which must be complete in time."""
         self._bounded.give_up = time.monotonic() + PATIENCE_S
-        return read_answer(self._reader)
+        return read_response(self._reader)
 
     def end(self) -> tuple[bytes, bool]:
-        """Give what comes before the other side closes, and whether it does so soon."""
+        """Return what arrives before the other side closes, and whether it closes soon."""
         return self._rest(CLOSING_S)
 
     def unasked(self) -> bytes:
-        """Say that no request follows, and give what comes all the same.
+        """Shut down the sending side, and return what still arrives.
 
-        The other side may keep its half open (RFC 9112 9.6), so this does not wait for its end.
+        The other side may keep its half open (RFC 9112 section 9.6), so this does not wait for it.
         """
         self._socket.shutdown(socket.SHUT_WR)
         return self._rest(UNASKED_S)[0]
 
     def _rest(self, wait_s: float) -> tuple[bytes, bool]:
-        """Give what comes in a time, and whether the other side closes in it."""
+        """Return what arrives within a time, and whether the other side closes within it."""
         self._bounded.give_up = time.monotonic() + wait_s
         found = b""
         try:
@@ -146,20 +146,20 @@ class _Client:
 def verify(
     address: tuple[str, int], workload: Workload, entry: Entry, *, is_users: bool = False
 ) -> Proof:
-    """Prove the answers to a workload's request right.
+    """Verify the responses to a workload's request.
 
     `is_users`: the user's own application is served, which may respond to every path.
 
     Raises:
-        WrongAnswerError: one is wrong, or none comes.
+        WrongResponseError: one is wrong, or none arrives.
     """
     try:
         return _Verification(address, workload, entry, is_users).run()
     except TimeoutError:
-        message = f"no answer within {PATIENCE_S:g} s"
-        raise WrongAnswerError("no_answer", message) from None
+        message = f"no response within {PATIENCE_S:g} s"
+        raise WrongResponseError("no_answer", message) from None
     except OSError as error:
-        raise WrongAnswerError("connection", f"the connection failed: {error}") from None
+        raise WrongResponseError("connection", f"the connection failed: {error}") from None
 
 
 class _Verification:
@@ -199,102 +199,105 @@ class _Verification:
         return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
     def _one(self) -> bytes:
-        """Ask once, and let the other side close where it has to."""
+        """Send one request, and check that the other side closes if it must."""
         with _Client(self._address) as client:
             client.send(self._request(is_persistent=False))
-            answer = client.answer()
-            self._check(answer, self._expected)
+            response = client.response()
+            self._check(response, self._expected)
             behind, is_closed = client.end() if self._entry.closes else (b"", True)
             if behind:
-                raise WrongAnswerError(
-                    "unexpected_bytes", f"{behind[:SHOWN_BYTES]!r} behind the answer"
+                raise WrongResponseError(
+                    "unexpected_bytes", f"{behind[:SHOWN_BYTES]!r} after the response"
                 )
         if not is_closed:
-            self._remarks.append("keeps a connection open that it was asked to close")
-        if "date" not in answer.fields:
+            self._remarks.append("keeps a connection open despite Connection: close")
+        if "date" not in response.fields:
             self._remarks.append("sends no Date")
-        if "transfer-encoding" in answer.fields:
+        if "transfer-encoding" in response.fields:
             self._remarks.append("sends its content in chunks")
-        return answer.content
+        return response.content
 
     def _several(self, content: bytes) -> None:
         with _Client(self._address) as client:
             for _ in range(REPEATED):
                 client.send(self._request())
-                self._check(client.answer(), content)
+                self._check(client.response(), content)
             if behind := client.unasked():
-                raise WrongAnswerError(
-                    "unexpected_bytes", f"{behind[:SHOWN_BYTES]!r} behind the last answer"
+                raise WrongResponseError(
+                    "unexpected_bytes", f"{behind[:SHOWN_BYTES]!r} after the last response"
                 )
 
     def _pipelined(self, content: bytes) -> None:
-        """Send three at once, the one in the middle with an answer of its own."""
+        """Send three requests at once, of which the second has another response."""
         middle = UNKNOWN_TARGET if self._has_paths else self._target
         with _Client(self._address) as client:
             client.send(self._request() + self._request(middle) + self._request())
-            self._check(client.answer(), content)
-            answer = client.answer()
-            if self._has_paths and answer.status != 404:
-                raise WrongAnswerError(
-                    "order", f"of three pipelined requests the second got {answer.status}, not 404"
+            self._check(client.response(), content)
+            response = client.response()
+            if self._has_paths and response.status != 404:
+                raise WrongResponseError(
+                    "order",
+                    f"of three pipelined requests the second got {response.status}, not 404",
                 )
-            self._check(client.answer(), content)
+            self._check(client.response(), content)
 
     def _split(self, content: bytes) -> None:
-        """Send a request cut in its fields, which must do; and one cut in its first line."""
+        """Send a request split in its fields, which must work, and one split in its first line."""
         request = self._request(is_persistent=False)
         self._in_two(request, request.index(b"\r\n") + 7, content)
         try:
             self._in_two(request, 4, content)
-        except (WrongAnswerError, OSError):
-            self._remarks.append("refuses a request line that comes in two pieces")
+        except (WrongResponseError, OSError):
+            self._remarks.append("refuses a request line that arrives in two pieces")
 
     def _in_two(self, request: bytes, cut: int, content: bytes) -> None:
         with _Client(self._address) as client:
             client.send(request[:cut], request[cut:])
-            self._check(client.answer(), content)
+            self._check(client.response(), content)
 
     def _unknown(self) -> None:
         with _Client(self._address) as client:
             client.send(self._request(UNKNOWN_TARGET, is_persistent=False))
-            answer = client.answer()
-        if answer.status != 404:
-            raise WrongAnswerError("wrong_status", f"{answer.status} for an unknown path, not 404")
+            response = client.response()
+        if response.status != 404:
+            raise WrongResponseError(
+                "wrong_status", f"{response.status} for an unknown path, not 404"
+            )
 
-    def _check(self, answer: Answer, expected: bytes | None) -> None:
-        if answer.status != 200:
-            raise WrongAnswerError("wrong_status", f"status {answer.status}, not 200")
-        found = answer.content
+    def _check(self, response: Response, expected: bytes | None) -> None:
+        if response.status != 200:
+            raise WrongResponseError("wrong_status", f"status {response.status}, not 200")
+        found = response.content
         if self._entry.role == "ceiling" and expected is not None:
             expected = found if len(found) == len(expected) else expected
         if expected is not None and found != expected:
-            first = "" if self._expected is not None else "; each request must get the same"
-            raise WrongAnswerError(
+            first = "" if self._expected is not None else "; all responses must be the same"
+            raise WrongResponseError(
                 "wrong_body",
                 f"{len(found)} bytes {found[:SHOWN_BYTES]!r}, "
                 f"not {len(expected)} bytes {expected[:SHOWN_BYTES]!r}{first}",
             )
 
 
-def read_answer(reader: BinaryIO) -> Answer:
-    """Read one answer whose end its head tells; without that, up to the end of the connection.
+def read_response(reader: BinaryIO) -> Response:
+    """Read one response, to the end given by its head or to the end of the connection.
 
     Raises:
-        WrongAnswerError: it is cut short, or is none.
+        WrongResponseError: it is truncated or malformed.
     """
     line = _line(reader)
     words = line.split(None, 2)
     if len(words) < 2 or not words[0].startswith("HTTP/1.") or not STATUS.fullmatch(words[1]):
-        raise WrongAnswerError("malformed", f"{line[:SHOWN_BYTES]!r} is no status line")
+        raise WrongResponseError("malformed", f"{line[:SHOWN_BYTES]!r} is not a status line")
     fields: dict[str, str] = {}
     while line := _line(reader):
         name, colon, value = line.partition(":")
         if not colon:
-            raise WrongAnswerError("malformed", f"{line[:SHOWN_BYTES]!r} is no field line")
+            raise WrongResponseError("malformed", f"{line[:SHOWN_BYTES]!r} is not a field line")
         if name.lower() in ("content-length", "transfer-encoding") and name.lower() in fields:
-            raise WrongAnswerError("malformed", f"{name} stands there twice")
+            raise WrongResponseError("malformed", f"{name} appears twice")
         fields[name.lower()] = value.strip()
-    return Answer(int(words[1]), fields, _content(reader, fields))
+    return Response(int(words[1]), fields, _content(reader, fields))
 
 
 def _content(reader: BinaryIO, fields: dict[str, str]) -> bytes:
@@ -304,7 +307,7 @@ def _content(reader: BinaryIO, fields: dict[str, str]) -> bytes:
         return reader.read()
     length = fields["content-length"]
     if not (length.isascii() and length.isdecimal()):
-        raise WrongAnswerError("malformed", f"Content-Length: {length[:SHOWN_BYTES]}")
+        raise WrongResponseError("malformed", f"Content-Length: {length[:SHOWN_BYTES]}")
     return _exactly(reader, int(length[:20]))
 
 
@@ -314,8 +317,8 @@ def _chunks(reader: BinaryIO) -> bytes:
         line = _line(reader)
         digits = line.partition(";")[0].rstrip()
         if not re.fullmatch("[0-9A-Fa-f]{1,16}", digits):
-            message = f"{line[:SHOWN_BYTES]!r} is no chunk size"
-            raise WrongAnswerError("malformed", message)
+            message = f"{line[:SHOWN_BYTES]!r} is not a chunk size"
+            raise WrongResponseError("malformed", message)
         size = int(digits, 16)
         if not size:
             while _line(reader):
@@ -327,17 +330,17 @@ def _chunks(reader: BinaryIO) -> bytes:
 
 def _exactly(reader: BinaryIO, length: int) -> bytes:
     if length > CONNECTION_BYTES_MAX:
-        message = f"{length:,} bytes of content are said to come"
-        raise WrongAnswerError("endless", message)
+        message = f"{length:,} bytes of content are announced"
+        raise WrongResponseError("endless", message)
     content = reader.read(length)
     if len(content) < length:
         message = f"closed after {len(content)} of {length} bytes of content"
-        raise WrongAnswerError("early_eof", message)
+        raise WrongResponseError("early_eof", message)
     return content
 
 
 def _line(reader: BinaryIO) -> str:
     line = reader.readline(LINE_BYTES_MAX)
     if not line.endswith(b"\n"):
-        raise WrongAnswerError("early_eof", "closed before the end of an answer")
+        raise WrongResponseError("early_eof", "closed before the end of a response")
     return line.rstrip(b"\r\n").decode("latin-1")
