@@ -51,6 +51,22 @@ async def wait(request: Request, milliseconds: int) -> str:
     return f"waited {milliseconds}"
 
 
+together: list[asyncio.Future[None]] = []
+
+
+@app.get("/together/{count:int}")
+async def meet(request: Request, count: int) -> str:
+    """Respond when that many requests are being handled at once."""
+    here = asyncio.get_running_loop().create_future()
+    together.append(here)
+    if len(together) == count:
+        for each in together:
+            each.set_result(None)
+        together.clear()
+    await here
+    return "together"
+
+
 @app.get("/stream/{parts:int}")
 def stream(request: Request, parts: int) -> Iterator[bytes]:
     """Stream parts of 1000 bytes."""

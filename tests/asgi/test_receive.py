@@ -208,7 +208,7 @@ def test_17_two_receives_at_once_have_a_message_each(server: Server, seen: Seen)
         wait_until(lambda: seen("two") == before + 1)
         client.send(b"content")
         wait_until(lambda: seen("two first") == ["http.request"])
-    wait_until(lambda: seen("two then") == ["http.disconnect"], patience_s=1)
+    wait_until(lambda: seen("two then") == ["http.disconnect"])
 
 
 @pytest.mark.parametrize("way", ["silent", "begun"])

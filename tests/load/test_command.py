@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from support.server import Server, command
+from support.worker import stopped
 
 Load = Callable[..., tuple[int, str, str]]
 
@@ -71,6 +73,15 @@ def report(done: tuple[int, str, str], code: int = 0) -> dict[str, Any]:
     assert (done[0], done[2]) == (code, "")
     found: dict[str, Any] = json.loads(done[1])
     return found
+
+
+def due(found: dict[str, Any]) -> int:
+    """Return how many requests were due in a run in which none failed.
+
+    How many of them have their responses in time depends on the machine.
+    """
+    assert found["failed"] == 0 and found["ok"] > 0
+    return int(found["ok"] + found["unfinished"])
 
 
 WAYS: list[tuple[str, ...]] = [
@@ -254,36 +265,38 @@ def test_an_interrupt_ends_with_the_report(
 def test_an_open_loop_shows_a_frozen_server_in_its_tail(
     counting: Server, started: Callable[..., LoadProcess]
 ) -> None:
-    """The server stands still for 1 s of 4: a quarter of the requests was due meanwhile."""
-    (worker,) = counting.workers()
-    plan = ("-d", "4", "--rate", "1000", "-c", "20", "--json")
+    """The worker is stopped: what was due meanwhile waits, as long as it was stopped at least."""
+    plan = ("-d", "5", "--rate", "1000", "-c", "20", "--json")
     run = started(f"{counting.urls[0]}/page/a", *plan)
     run.wait_line(r"^\d\.\d s ")
-    subprocess.run(["kill", "-STOP", str(worker)], check=True)
-    run.wait_line(r"^\d\.\d s ")
-    subprocess.run(["kill", "-CONT", str(worker)], check=True)
+    with stopped(counting):
+        begin = time.monotonic()
+        for _ in range(2):  # the first may have been written before the worker was stopped
+            run.wait_line(r"^\d\.\d s ")
+        frozen_us = (time.monotonic() - begin) * 1e6
     assert run.wait() == 0
     found = json.loads(run.page)
     corrected, uncorrected = found["latency_us"], found["uncorrected_latency_us"]
-    assert found["failed"] == 0 and found["ok"] == pytest.approx(4000, abs=50)
-    assert corrected["p90"] > 400_000 and corrected["p99"] > 700_000
-    assert uncorrected["p90"] < 200_000
-    assert uncorrected["max"] > 700_000
-    frozen = [second for second in found["per_second"] if second["max_us"] > 500_000]
-    assert frozen
+    assert found["failed"] == 0 and found["ok"] + found["unfinished"] == 5000
+    # Of 5 s, the longest tenth was due within 0.5 s; only 20 requests were sent and waited.
+    assert corrected["p90"] > frozen_us - 600_000
+    assert corrected["p99"] > frozen_us - 200_000
+    assert uncorrected["p90"] < corrected["p90"]
+    assert uncorrected["max"] > frozen_us - 200_000
+    assert any(second["max_us"] > frozen_us / 2 for second in found["per_second"])
 
 
 def test_rate_and_stages_offer_what_they_say(counting: Server, load: Load) -> None:
     url = f"{counting.urls[0]}/page/a"
     found = report(load(url, "-d", "500ms", "--rate", "500", "--json", "--quiet"))
-    assert found["ok"] == pytest.approx(250, abs=3)
-    assert found["offered_per_s"] == pytest.approx(500, rel=0.01)
+    assert due(found) == 250
+    assert found["offered_per_s"] * found["seconds"] == pytest.approx(250)
     found = report(load(url, "--stages", "250ms:400,500ms:800", "--json", "--quiet"))
-    assert found["ok"] == pytest.approx(100 + 300, abs=10)
+    assert due(found) == pytest.approx(100 + 300, abs=1)
     found = report(
         load(url, "--ramp-up", "500ms", "--rate", "400", "-d", "500ms", "--json", "--quiet")
     )
-    assert found["ok"] == pytest.approx(100 + 200, abs=10)
+    assert due(found) == pytest.approx(100 + 200, abs=1)
 
 
 def test_stages_can_begin_and_end_with_nothing(counting: Server, load: Load) -> None:
@@ -324,7 +337,7 @@ def test_a_reader_that_has_gone_changes_no_exit_code(
 
 @pytest.mark.parametrize(
     ("redirection", "says"),
-    [(">/dev/full", "No space left on device"), (">&-", "standard output is closed; see > FILE")],
+    [(">/dev/full", "No space left on device"), (">&-", "standard output is closed")],
 )
 @pytest.mark.parametrize("name", ["load", "doctor"])
 def test_a_page_that_cannot_be_printed_is_one_line(
@@ -335,8 +348,10 @@ def test_a_page_that_cannot_be_printed_is_one_line(
     done = subprocess.run(
         ["/bin/sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=20
     )
-    what = "the report" if name == "load" else "what was found"
-    assert (done.returncode, done.stderr) == (3, f"bolide: error: cannot print {what}: {says}\n")
+    what = "the report" if name == "load" else "the findings"
+    assert done.returncode == 3
+    assert done.stderr.startswith(f"bolide: error: cannot print {what}: {says}")
+    assert done.stderr.count("\n") == 1
 
 
 def test_connections_can_climb(counting: Server, load: Load) -> None:
