@@ -94,15 +94,15 @@ def run(
     with Journal(options.out) as journal:
         earlier = read(options.out)
         described = _described(options)
-        told: list[schema.Record] = [described, study]
-        told += [describe(each, states[each.name], study) for each in field]
-        resume.check_same(options.out, earlier, told, versions)
+        opening: list[schema.Record] = [described, study]
+        opening += [describe(each, states[each.name], study) for each in field]
+        resume.check_same(options.out, earlier, opening, versions)
         done = {_key_of(each) for each in earlier if isinstance(each, Trial)}
         if machine.BUILT_FOR_TESTS in (described.bolide_version or ""):
             display.note(
                 "this Bolide was built for tests and is slower than a release (make setup)"
             )
-        for record in told:
+        for record in opening:
             if record not in earlier:
                 journal.write(record)
         order = slots(ready, study.workloads, study.rounds, options.seed)
@@ -110,11 +110,11 @@ def run(
         display.start(left, len(order) - len(left))
         with _off_the_server(options):
             is_whole = _trials(left, conditions, journal, display)
-        _tell_noise(order, options.out, display)
+        _warn_of_noise(order, options.out, display)
         return is_whole
 
 
-def _tell_noise(order: Sequence[Slot], folder: Path, display: Display) -> None:
+def _warn_of_noise(order: Sequence[Slot], folder: Path, display: Display) -> None:
     """Warn that the machine is busy if too many trials stayed noisy."""
     latest = {_key_of(each): each.verdict for each in read(folder) if isinstance(each, Trial)}
     noisy = sum(verdict == "noisy" for verdict in latest.values())

@@ -61,12 +61,12 @@ def _ended(folder: Path, *command: str, **variables: str) -> Iterator[Process]:
 def test_a_signal_is_named(tmp_path: Path) -> None:
     script = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
     with _ended(tmp_path, sys.executable, "-c", script) as process:
-        assert process.end_told() == "ended by SIGSEGV: it wrote nothing"
+        assert process.end_reason() == "ended by SIGSEGV: it wrote nothing"
 
 
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     with _ended(tmp_path, "/nonsense/server") as process:
-        assert process.end_told() == "ended with 127: /nonsense/server: No such file or directory"
+        assert process.end_reason() == "ended with 127: /nonsense/server: No such file or directory"
 
 
 def test_variables_that_steer_servers_are_not_inherited(

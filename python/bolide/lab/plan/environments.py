@@ -74,8 +74,8 @@ def examine(contestant: Contestant) -> Status:
             return Status("cannot run here", f"{what}: {setup.missing}")
         return Status("needs set-up", f"{what} ({apt_line([contestant])})")
     if setup.interpreter and _interpreter(setup.interpreter) is None:
-        mend = f"pyenv install {setup.interpreter}"
-        return Status("cannot run here", f"no CPython {setup.interpreter} ({mend})")
+        fix = f"pyenv install {setup.interpreter}"
+        return Status("cannot run here", f"no CPython {setup.interpreter} ({fix})")
     if _is_made(contestant):
         return Status("ready", version=_version(contestant))
     failed = folder_of(contestant) / FAILED

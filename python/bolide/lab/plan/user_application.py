@@ -37,7 +37,7 @@ os._exit(0)
 
 It exits at once, whatever threads or exit handlers the module has started.
 """
-ANSWER = re.compile(r"^bolide-race-interface:(\w*)$", re.MULTILINE)
+INTERFACE = re.compile(r"^bolide-race-interface:(\w*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,11 @@ def find(text: str, interface: str | None) -> UserApplication:
         )
     except subprocess.TimeoutExpired:
         raise ConfigError(f"importing {module} takes more than {IMPORT_S_MAX} s") from None
-    answer = ANSWER.search(done.stdout)
-    if done.returncode or answer is None:
+    match = INTERFACE.search(done.stdout)
+    if done.returncode or match is None:
         lines = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
         raise ConfigError(f"cannot import {app}: {lines[-1].strip()[:200]}")
-    found = interface or answer[1]
+    found = interface or match[1]
     if not found:
         raise ConfigError(f"{app} is not an application; if it is, give --interface asgi or wsgi")
     return UserApplication(app=app, interface=found, folder=folder)

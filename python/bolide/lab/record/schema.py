@@ -130,7 +130,7 @@ def with_workloads(study: Study, workloads: Iterable[Workload]) -> Study:
 
 
 class Contestant(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="contestant"):
-    """A server with an application; `role` tells the baseline of the machine from servers."""
+    """A server with an application; `role` distinguishes the baseline from servers."""
 
     schema: int = SCHEMA
     name: str

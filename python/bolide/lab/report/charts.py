@@ -68,15 +68,17 @@ def _both(key: str, title: str, draw: Callable[[int], str]) -> Chart:
 def _over_levels(result: Result, group: Group, key: str, colours: dict[str, str]) -> Chart:
     title, unit, value = METRICS[key]
     series = []
-    for who in result.contestants:
+    for contestant in result.contestants:
         points = []
         for each in group.workloads:
-            figure = result.figures.get((each.name, who.name))
+            figure = result.figures.get((each.name, contestant.name))
             found = _middle(value(figure)) if figure and (figure.valid or key == "errors") else None
             if found:
                 points.append(lines.Point(each.connections, found.middle, found.low, found.high))
         if points:
-            series.append(lines.Series(who.name, who.title, colours[who.name], points))
+            series.append(
+                lines.Series(contestant.name, contestant.title, colours[contestant.name], points)
+            )
     legend = tuple((each.name, each.label, each.kind) for each in series)
     drawn = _both(key, title, lambda width: lines.lines(series, title, width=width, unit=unit))
     return replace(drawn, legend=legend)
@@ -93,24 +95,37 @@ def _bars(result: Result, workload: str, key: str) -> Chart:
 
 
 def _row(figure: Figure, value: Interval | None, unit: str) -> Row:
-    who = figure.contestant
+    contestant = figure.contestant
     if value is None:
         why = figure.reasons[0] if figure.reasons and not figure.valid else "not measured"
-        return Row(who.name, who.title, svg.place(who), None, said=quantity.cut(why, 48))
+        return Row(
+            contestant.name,
+            contestant.title,
+            svg.place(contestant),
+            None,
+            said=quantity.cut(why, 48),
+        )
     said = quantity.of_unit(value.middle, unit)
-    about = f"{who.title}: {said}"
+    about = f"{contestant.title}: {said}"
     if value.low is not None and value.high is not None:
         ends = (quantity.of_unit(value.low, unit), quantity.of_unit(value.high, unit))
         about += f" ({ends[0]} to {ends[1]} in {value.count} rounds)"
     return Row(
-        who.name, who.title, svg.place(who), value.middle, value.low, value.high, said, about
+        contestant.name,
+        contestant.title,
+        svg.place(contestant),
+        value.middle,
+        value.low,
+        value.high,
+        said,
+        about,
     )
 
 
 def _latency(result: Result, workload: str) -> Chart:
     found = []
     for figure in result.of(workload):
-        latency, who = figure.latency_us, figure.contestant
+        latency, contestant = figure.latency_us, figure.contestant
         p50, p99 = latency.get("p50"), latency.get("p99")
         middle = p50 or latency.get("mean")
         said = (
@@ -120,18 +135,24 @@ def _latency(result: Result, workload: str) -> Chart:
         )
         if middle is None:
             said = "not measured"
-        row = Row(who.name, who.title, svg.place(who), middle, said=said, title=_told(figure))
+        row = Row(
+            contestant.name,
+            contestant.title,
+            svg.place(contestant),
+            middle,
+            said=said,
+            title=_tooltip(figure),
+        )
         found.append(Span(row, p99, latency.get("max")))
     found.sort(key=lambda span: span.row.value or float("inf"))
     title = "Latency: p50, p99, maximum"
     return _both("latency", title, lambda width: bars.spans(found, title, width=width))
 
 
-def _told(figure: Figure) -> str:
+def _tooltip(figure: Figure) -> str:
     latency = figure.latency_us
-    told = [
+    latencies = [
         f"{rank} {quantity.time_us(latency.get(rank))}" for rank in ("p50", "p90", "p99", "p99_9")
     ]
-    return (
-        f"{figure.contestant.title}: {', '.join(told)}, max {quantity.time_us(latency.get('max'))}"
-    )
+    longest = quantity.time_us(latency.get("max"))
+    return f"{figure.contestant.title}: {', '.join(latencies)}, max {longest}"

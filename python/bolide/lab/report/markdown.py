@@ -58,7 +58,7 @@ def _study(result: Result, pictures: dict[str, str]) -> list[str]:
     for caption, rows in study_tables.tables(result):
         found += [f"{caption}:", table(rows)] if caption else [table(rows)]
     for heading, lines in study_tables.sentences(result):
-        said = [f"- **{who}**{text}" if who else f"- {text}" for who, text in lines]
+        said = [f"- **{name}**{text}" if name else f"- {text}" for name, text in lines]
         found += [f"{heading}:", "\n".join(said)]
     return found
 

@@ -123,8 +123,10 @@ def _filter(race: Race, colours: dict[str, str]) -> str:
     )
 
 
-def _searchable(who: Contestant) -> str:
-    return f"{who.name} {who.title} {who.interface} {who.language}".lower()
+def _searchable(contestant: Contestant) -> str:
+    return (
+        f"{contestant.name} {contestant.title} {contestant.interface} {contestant.language}".lower()
+    )
 
 
 def _study(place: int, result: Result, colours: dict[str, str]) -> str:
@@ -221,8 +223,8 @@ def _document(result: Result) -> str:
     said = ""
     for heading, lines in study_tables.sentences(result):
         rows = (
-            f"<li>{f'<b>{escape(who)}</b>' if who else ''}{escape(text)}</li>"
-            for who, text in lines
+            f"<li>{f'<b>{escape(name)}</b>' if name else ''}{escape(text)}</li>"
+            for name, text in lines
         )
         said += f'<h4>{heading}</h4><ul class="objections">{"".join(rows)}</ul>'
     return (

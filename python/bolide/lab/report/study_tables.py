@@ -27,8 +27,8 @@ def tables(result: Result) -> list[tuple[str, Table]]:
     """Return the document's tables with captions; none if nothing published was run."""
     if _stems(result):
         return _loops(result)
-    told = {each.workload for each in result.study.published}
-    workloads = [w.name for group in result.groups for w in group.workloads if w.name in told]
+    reported = {each.workload for each in result.study.published}
+    workloads = [w.name for group in result.groups for w in group.workloads if w.name in reported]
     return [("", _by_load(result, workloads))] if workloads else []
 
 
@@ -46,12 +46,12 @@ def remarks(result: Result) -> list[str]:
     """Return which published figures cannot be compared with ours, and why."""
     found = []
     for workload in dict.fromkeys(each.workload for each in result.study.published):
-        told = {
+        rates = {
             each.contestant: each.requests_per_s
             for each in result.study.published
             if each.workload == workload and each.requests_per_s is not None
         }
-        figures = [result.figures.get((workload, name)) for name in told]
+        figures = [result.figures.get((workload, name)) for name in rates]
         met = [each for each in figures if each]
         failed = [each for each in met if not each.valid]
         if len(failed) == len(met) > 1 and len({_DIGITS.sub("", _why(each)) for each in met}) == 1:
@@ -61,7 +61,7 @@ def remarks(result: Result) -> list[str]:
             )
             continue
         found += [
-            f"{each.contestant.title}: {quantity.count(told[each.contestant.name])} requests/s are"
+            f"{each.contestant.title}: {quantity.count(rates[each.contestant.name])} requests/s are"
             f" published for {workload}; here it has no figure ({_why(each)})"
             for each in failed
         ]
@@ -100,8 +100,11 @@ def _by_load(result: Result, workloads: list[str]) -> Table:
         if _has_latency(result, each):
             hints[f"{each}: here"] = "below it the mean latency, or p50 if marked so"
     lines = [
-        Line([Cell(who.title, kind="who"), *_cells(result, who, workloads)], who.name)
-        for who in _in_order(result)
+        Line(
+            [Cell(contestant.title, kind="who"), *_cells(result, contestant, workloads)],
+            contestant.name,
+        )
+        for contestant in _in_order(result)
     ]
     run = [each for each in lines if any(cell.text != quantity.NONE for cell in each.cells[1:])]
     return without_empty(Table(columns, run, hints))
@@ -111,8 +114,12 @@ def _in_order(result: Result) -> list[Contestant]:
     """Return the document's servers in its order, then ours; the league table has all."""
     order = list(dict.fromkeys(each.contestant for each in result.study.published))
     places = {name: place for place, name in enumerate(order)}
-    found = [who for who in result.contestants if who.name in places or svg.place(who) == "ours"]
-    return sorted(found, key=lambda who: places.get(who.name, len(places)))
+    found = [
+        contestant
+        for contestant in result.contestants
+        if contestant.name in places or svg.place(contestant) == "ours"
+    ]
+    return sorted(found, key=lambda contestant: places.get(contestant.name, len(places)))
 
 
 def _has_latency(result: Result, workload: str) -> bool:
@@ -121,10 +128,13 @@ def _has_latency(result: Result, workload: str) -> bool:
     )
 
 
-def _cells(result: Result, who: Contestant, workloads: list[str]) -> list[Cell]:
+def _cells(result: Result, contestant: Contestant, workloads: list[str]) -> list[Cell]:
     found = []
     for name in workloads:
-        published, figure = result.published(name, who.name), result.figures.get((name, who.name))
+        published, figure = (
+            result.published(name, contestant.name),
+            result.figures.get((name, contestant.name)),
+        )
         has_latency = _has_latency(result, name)
         found += [_theirs(published, has_latency=has_latency)]
         found += [_ours(figure, has_latency=has_latency), _ratio(figure, published)]
@@ -227,8 +237,8 @@ def over_levels(result: Result, group: Group) -> list[tuple[str, Table]]:
     best = [figure.contestant for figure in result.of(group.workloads[0].name)]
     names = {each.name for each in group.workloads}
     there = {name for workload, name in result.figures if workload in names}
-    order = list(dict.fromkeys(who.name for who in [*best, *result.contestants]))
-    titles = {who.name: who.title for who in result.contestants}
+    order = list(dict.fromkeys(contestant.name for contestant in [*best, *result.contestants]))
+    titles = {contestant.name: contestant.title for contestant in result.contestants}
     columns = ["contestant", *(f"{each.connections:,}" for each in group.workloads)]
     found = []
     for title, pick in BLOCKS.items():
@@ -249,13 +259,13 @@ def _level_cells(result: Result, name: str, group: Group, pick: Pick) -> list[Ce
 def failures(result: Result, group: Group) -> list[str]:
     """Return at which levels of a group each contestant failed, and why."""
     found = []
-    for who in result.contestants:
-        lost = [result.figures.get((each.name, who.name)) for each in group.workloads]
+    for contestant in result.contestants:
+        lost = [result.figures.get((each.name, contestant.name)) for each in group.workloads]
         failed = [each for each in lost if each and each.rate is None]
         if failed:
             levels = ", ".join(f"{each.workload.connections:,}" for each in failed)
             what = "failed" if failed[0].absence == "failed" else "has no figure"
-            found.append(f"{who.title} {what} at {levels} connections: {_why(failed[0])}")
+            found.append(f"{contestant.title} {what} at {levels} connections: {_why(failed[0])}")
     return found
 
 
@@ -291,8 +301,8 @@ def _loops(result: Result) -> list[tuple[str, Table]]:
 
 def _stems(result: Result) -> list[str]:
     """Return the contestants that the document has on both loops."""
-    told = list(dict.fromkeys(each.contestant for each in result.study.published))
-    return [name for name in told if f"{name}-uvloop" in told]
+    reported = list(dict.fromkeys(each.contestant for each in result.study.published))
+    return [name for name in reported if f"{name}-uvloop" in reported]
 
 
 def _stem_title(title: str) -> str:

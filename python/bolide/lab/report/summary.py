@@ -260,7 +260,7 @@ class Race:
     @property
     def measured(self) -> list[Contestant]:
         """Contestants that were measured in any study, in the order of the records."""
-        names = {who.name for result in self.results for who in result.contestants}
+        names = {contestant.name for result in self.results for contestant in result.contestants}
         return [each for each in self.contestants if each.name in names]
 
     @property

@@ -109,7 +109,7 @@ def without_empty(table: Table) -> Table:
 def _line(result: Result, figure: Figure) -> Line:
     name, kind = figure.contestant.name, svg.place(figure.contestant)
     about = [figure.contestant.interface, figure.contestant.version or ""]
-    who = Cell(
+    title = Cell(
         figure.contestant.title,
         title=figure.contestant.settings,
         kind="who",
@@ -122,7 +122,7 @@ def _line(result: Result, figure: Figure) -> Line:
     ]
     cpu = figure.cpu_us_per_request
     cells = [
-        who,
+        title,
         rate_cell(figure),
         ceiling_cell(result, figure),
         *times,
@@ -194,8 +194,8 @@ def _uses(figure: Figure) -> list[str]:
         (quantity.size(figure.generator_memory_bytes), "of memory"),
     ]
     found = []
-    for who, uses in (("server", server), ("generator", generator)):
+    for user, uses in (("server", server), ("generator", generator)):
         known = [f"{value} {what}" for value, what in uses if value != quantity.NONE]
         if known:
-            found.append(f"{who}: {', '.join(known)}")
+            found.append(f"{user}: {', '.join(known)}")
     return found

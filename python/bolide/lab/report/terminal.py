@@ -23,15 +23,15 @@ def of_document(result: Result) -> list[RenderableType]:
     The terminal shows only the first table in which something was measured. The report has all of
     them, with intervals and charts.
     """
-    told = {(each.workload, each.contestant) for each in result.study.published}
-    if told.isdisjoint(result.figures):
+    published = {(each.workload, each.contestant) for each in result.study.published}
+    if published.isdisjoint(result.figures):
         return []
     tables = study_tables.tables(result)
     caption, first = next((each for each in tables if _has_figures(each[1])), tables[0])
     title = f"As the document has it: {caption}" if caption else "As the document has it"
     found: list[RenderableType] = [Text(), _grid(first, title)]
     for heading, lines in study_tables.sentences(result):
-        found += [Text(f"\n{heading}:"), *(Text(f"- {who}{text}") for who, text in lines)]
+        found += [Text(f"\n{heading}:"), *(Text(f"- {name}{text}") for name, text in lines)]
     return found
 
 

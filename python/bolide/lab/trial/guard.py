@@ -94,13 +94,13 @@ def _ended() -> Iterator[tuple[int, int]]:
 def _end() -> None:
     """End all descendants."""
     started = time.monotonic()
-    told: set[int] = set()
+    signalled: set[int] = set()
     while living := set(descendants(os.getpid())):
         is_patient = time.monotonic() - started < PATIENCE_S
-        for pid in living - told if is_patient else living:
+        for pid in living - signalled if is_patient else living:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM if is_patient else signal.SIGKILL)
-        told |= living
+        signalled |= living
         list(_ended())
         time.sleep(LOOK_S)
 

@@ -96,7 +96,7 @@ class Process:
         finally:
             os.close(end)
 
-    def end_told(self) -> str:
+    def end_reason(self) -> str:
         """Return how it ended: signal or exit code, and its last output."""
         code = self.exit_code or 0
         by = f"by {signal.Signals(code - 128).name}" if code in SIGNALLED else f"with {code}"
@@ -119,7 +119,7 @@ class Process:
         give_up = time.monotonic() + timeout_s
         while time.monotonic() < give_up:
             if self.exit_code is not None:
-                raise NotReadyError(self.end_told())
+                raise NotReadyError(self.end_reason())
             try:
                 with socket.create_connection(address, timeout=1.0):
                     return

@@ -171,7 +171,7 @@ class _Run:
             after, wall_s = Counters(cpus), time.monotonic() - since
             own_s = _own_cpu_s(cpus) - own_s
         if server.exit_code is not None:
-            raise DeadError(f"under load it {server.end_told()}")
+            raise DeadError(f"under load it {server.end_reason()}")
         reading = tool.read(stdout, stderr, code, load)
         use = sampler.use(reading.seconds)
         others_s = after.busy_s - before.busy_s - (use.cpu_s or 0) - own_s
@@ -216,7 +216,7 @@ class _Run:
                 if sampler is not None:
                     sampler.look()
                 if server is not None and server.exit_code is not None:
-                    raise DeadError(f"under load it {server.end_told()}")
+                    raise DeadError(f"under load it {server.end_reason()}")
                 if time.monotonic() > give_up:
                     raise HangError(f"{self._workload.tool} has not ended after {limit_s:.0f} s")
                 process.wait(INTERVAL_S)
@@ -231,7 +231,7 @@ class _Run:
         try:
             self._verified(address, _single(self._workload))
         except WrongResponseError as error:
-            words = f"; it {server.end_told()}" if server.exit_code is not None else ""
+            words = f"; it {server.end_reason()}" if server.exit_code is not None else ""
             raise DeadError(f"after the load: {error}{words}") from None
 
     def _record(

@@ -204,10 +204,10 @@ class _Verification:
             client.send(self._request(is_persistent=False))
             response = client.response()
             self._check(response, self._expected)
-            behind, is_closed = client.end() if self._entry.closes else (b"", True)
-            if behind:
+            surplus, is_closed = client.end() if self._entry.closes else (b"", True)
+            if surplus:
                 raise WrongResponseError(
-                    "unexpected_bytes", f"{behind[:SHOWN_BYTES]!r} after the response"
+                    "unexpected_bytes", f"{surplus[:SHOWN_BYTES]!r} after the response"
                 )
         if not is_closed:
             self._remarks.append("keeps a connection open despite Connection: close")
@@ -222,9 +222,9 @@ class _Verification:
             for _ in range(REPEATED):
                 client.send(self._request())
                 self._check(client.response(), content)
-            if behind := client.unasked():
+            if surplus := client.unasked():
                 raise WrongResponseError(
-                    "unexpected_bytes", f"{behind[:SHOWN_BYTES]!r} after the last response"
+                    "unexpected_bytes", f"{surplus[:SHOWN_BYTES]!r} after the last response"
                 )
 
     def _pipelined(self, content: bytes) -> None:
