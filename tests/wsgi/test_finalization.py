@@ -19,15 +19,15 @@ class Unfinished(EmbeddingProgram):
 @pytest.mark.parametrize("where", ["call", "computing", "block", "close", "file"])
 def test_it_does_not_abort_the_process(where: str) -> None:
     """CPython up to 3.13 ends its thread in the middle, which must not unwind frames of Rust."""
-    guest = Unfinished([where], APPLICATIONS)
+    program = Unfinished([where], APPLICATIONS)
     try:
-        guest.wait_ready()
-        with guest.connect() as client:
+        program.wait_ready()
+        with program.connect() as client:
             client.send(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
             with suppress(ConnectionError):
                 client.read_to_end()
-        assert guest.wait() == 0, guest.errors
-        assert "finalized" in guest.errors
-        assert "Traceback" not in guest.errors
+        assert program.wait() == 0, program.errors
+        assert "finalized" in program.errors
+        assert "Traceback" not in program.errors
     finally:
-        guest.close()
+        program.close()

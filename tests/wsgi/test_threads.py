@@ -309,17 +309,17 @@ def wait_until_refused(server: Server) -> None:
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 @pytest.mark.parametrize("threads", ["1", "8"])
-def test_a_guest_ends_with_its_loop(loop: str, threads: str) -> None:
-    guest = EmbeddingProgram([threads, loop], APPLICATIONS)
+def test_an_embedding_program_ends_with_its_loop(loop: str, threads: str) -> None:
+    program = EmbeddingProgram([threads, loop], APPLICATIONS)
     try:
-        guest.wait_ready()
-        with guest.connect() as client:
+        program.wait_ready()
+        with program.connect() as client:
             assert client.get("/hello").status == 200
-            guest.signal(signal.SIGTERM)
+            program.signal(signal.SIGTERM)
             assert client.is_closed()
-        assert guest.wait() == 0
+        assert program.wait() == 0
     finally:
-        guest.close()
+        program.close()
 
 
 def test_new_connections_do_not_keep_an_old_one_waiting(start: Start) -> None:
