@@ -142,7 +142,18 @@ def test_options_of_the_server() -> None:
     assert options.pop("access_log_format") == "combined"
     assert options.pop("eager_tasks") is True
     assert (options.pop("threads"), options.pop("workers")) == (8, 1)
+    options.pop("spool_directory")
     assert options.keys() == {name for name, *_ in _core.settings()}
+
+
+def test_where_responses_are_spooled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/fast")
+    assert settle({}).server_options(None)["spool_directory"] == "/fast"
+    monkeypatch.delenv("TMPDIR")
+    assert settle({}).server_options(None)["spool_directory"] == "/var/tmp"  # noqa: S108
+    assert settle({"spool_directory": "off"}).server_options(None)["spool_directory"] is None
+    given = settle({"spool_directory": "/srv/spool"})
+    assert given.server_options(None)["spool_directory"] == "/srv/spool"
 
 
 def test_words_are_separated_by_commas_or_given_as_a_list() -> None:

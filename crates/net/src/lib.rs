@@ -5,6 +5,7 @@
 //! for another kernel is one more file with the same six functions.
 
 mod clock;
+mod files;
 mod fork;
 mod last_resort;
 mod lifeline;
@@ -21,6 +22,7 @@ mod transport;
 mod waker;
 
 pub use clock::{Clock, precise_ns};
+pub use files::{descriptors_max, temporary_file};
 pub use fork::{has_forked, watch_forks};
 pub use last_resort::{report, report_panics};
 pub use lifeline::follow;

@@ -6,6 +6,7 @@ mod memory;
 mod siblings;
 
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -349,7 +350,12 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
             *number = value.extract()?;
         } else if !matches!(
             name.as_str(),
-            "access_log" | "access_log_format" | "eager_tasks" | "threads" | "workers"
+            "access_log"
+                | "access_log_format"
+                | "eager_tasks"
+                | "spool_directory"
+                | "threads"
+                | "workers"
         ) {
             return Err(PyValueError::new_err(format!(
                 "the server has no option {name}"
@@ -366,7 +372,12 @@ fn placement_of(options: &Bound<'_, PyDict>) -> PyResult<Placement> {
         None => Ok(1),
     };
     let workers: usize = number("workers")?;
+    let spool_directory = match options.get_item("spool_directory")? {
+        Some(path) => path.extract::<Option<PathBuf>>()?.map(Arc::from),
+        None => None,
+    };
     Ok(Placement {
+        spool_directory,
         threads: number("threads")?,
         is_multiprocess: workers > 1,
     })

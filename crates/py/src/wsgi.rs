@@ -18,9 +18,11 @@ mod log;
 mod outbox;
 mod pool;
 mod reports;
+mod spool;
 mod thread;
 mod unclosed;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -37,6 +39,7 @@ pub(crate) use self::hidden_loop::HiddenLoop;
 use self::inline::Inline;
 use self::input::Input;
 use self::pool::{Intake, Pool, Taken};
+use self::spool::Spooling;
 use self::thread::Thread;
 use crate::ffi;
 use crate::run::exchanges::Exchanges;
@@ -87,7 +90,7 @@ impl WsgiApp {
     /// Handles requests until [`WsgiApp::close`].
     fn run_thread(&self, py: Python<'_>) -> PyResult<()> {
         let (pool, placement) = self.serving()?;
-        match Thread::new(py, self, pool, *placement)? {
+        match Thread::new(py, self, pool, placement)? {
             Some(thread) => thread.run(py),
             None => return Err(thread::too_many()),
         }
@@ -115,12 +118,14 @@ impl WsgiApp {
 }
 
 /// Where an application runs, and in how many threads and processes.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Placement {
     /// Number of threads that call it; if one, it is the reactor's.
     pub(crate) threads: usize,
     /// Other processes may call it too.
     pub(crate) is_multiprocess: bool,
+    /// Where responses are spooled that clients do not read; `None` for nowhere.
+    pub(crate) spool_directory: Option<Arc<Path>>,
 }
 
 impl WsgiApp {
@@ -140,7 +145,7 @@ impl WsgiApp {
     fn constants<'py>(
         &self,
         py: Python<'py>,
-        placement: Placement,
+        placement: &Placement,
     ) -> PyResult<Bound<'py, PyDict>> {
         let constants = PyDict::new(py);
         let set = |key: &str, value: Bound<'py, PyAny>| {
@@ -194,7 +199,8 @@ impl Wsgi {
         config: &Config,
     ) -> PyResult<Wsgi> {
         let calls = if placement.threads > 1 {
-            let pool = Arc::new(Pool::new(placement.threads, &exchanges)?);
+            let spooling = Spooling::new(placement.spool_directory.clone(), &config.limits);
+            let pool = Arc::new(Pool::new(placement.threads, &exchanges, spooling)?);
             let serving = (Arc::clone(&pool), placement);
             if app.get().serving.set(serving).is_err() {
                 let message = "this application is served by another server already";
@@ -205,7 +211,7 @@ impl Wsgi {
             };
             Calls::Pooled(Intake::new(pool, config), limits)
         } else {
-            Calls::Inline(Box::new(Inline::new(app, placement, &exchanges)?))
+            Calls::Inline(Box::new(Inline::new(app, &placement, &exchanges)?))
         };
         Ok(Wsgi {
             runner: Runner::new(exchanges),

@@ -34,7 +34,7 @@ impl App for Sends {
             ..Response::default()
         };
         let part = FilePart {
-            file: self.file.try_clone().expect("a free descriptor"),
+            file: self.file.try_clone().expect("a free descriptor").into(),
             offset: 0,
             length: self.length,
         };

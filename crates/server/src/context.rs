@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use net::Clock;
 use net::memory::{append, copy};
+use net::{Clock, descriptors_max};
 
 use crate::access_log::{AccessLog, LogRecord};
 use crate::app::shortage::Shortages;
@@ -17,6 +17,9 @@ use crate::timeouts::Timeouts;
 const OUT_KEPT_BYTES: usize = 1 << 20;
 /// A part of at least this size replaces an empty send buffer instead of being copied into it.
 pub(crate) const MOVED_BYTES_MIN: usize = 16 * 1024;
+
+/// A connection may have at most one request in work for so many descriptors of the process.
+const DESCRIPTORS_PER_EXCHANGE: u64 = 64;
 
 /// Limits, time, and the buffers of the pass.
 pub(crate) struct Context {
@@ -46,12 +49,15 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn new(
-        (limits, timeouts): (Limits, Timeouts),
+        (mut limits, timeouts): (Limits, Timeouts),
         stamp: Stamp,
         log: Option<AccessLog>,
         clock: Clock,
         mailbox: Arc<Mailbox>,
     ) -> Context {
+        // Each request in work may wait with a file open: one connection gets a small part of the descriptors.
+        let pipelined_max = (descriptors_max() / DESCRIPTORS_PER_EXCHANGE).max(1);
+        limits.pipelined_exchanges_max = limits.pipelined_exchanges_max.min(pipelined_max);
         Context {
             limits,
             head_limits: limits.head(),

@@ -23,6 +23,10 @@ settings! {
             "Maximum requests that wait for a thread to call a WSGI application; one more gets 503. Idle connections do not count.";
         whole_content_bytes_max: 1048576, "bytes",
             "Maximum length of content that is read completely before a thread calls a WSGI application, so that a slow upload occupies no thread. The application reads longer content as it arrives. Chunked content is always read first.";
+        spool_bytes_max: 67108864, "bytes",
+            "The part of one WSGI response that is written to a temporary file if its client does not read it and another request needs its thread; beyond it the thread waits for the client. 64 MiB holds most downloads.";
+        spool_total_bytes_max: 1073741824, "bytes",
+            "All such files of one worker together; beyond it threads wait for their clients. Sixteen of the largest.";
         connections_max: 16384, "count",
             "Maximum open connections of one worker. One more waits for a worker that has room; if all are full, it gets 503 and is closed.";
     }

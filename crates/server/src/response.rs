@@ -1,6 +1,7 @@
 //! A response, or a part of one, in owned memory.
 
 use std::fs::File;
+use std::sync::Arc;
 
 /// The content of a 503 for a request or response that there is no memory for.
 pub(crate) const NO_MEMORY: &str = "The server has no memory for this now; try again shortly.";
@@ -56,7 +57,7 @@ impl Response {
 #[derive(Debug)]
 pub struct FilePart {
     /// The file, open for reading. It is closed when the part has been sent or dropped.
-    pub file: File,
+    pub file: Arc<File>,
     /// Start of the part in the file.
     pub offset: u64,
     /// Length of the part in bytes. If the file has fewer, the connection is truncated.

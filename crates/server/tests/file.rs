@@ -25,7 +25,7 @@ fn file(name: &str, content: &[u8]) -> File {
 
 fn part(name: &str, content: &[u8]) -> FilePart {
     FilePart {
-        file: file(name, content),
+        file: file(name, content).into(),
         offset: 0,
         length: content.len() as u64,
     }
@@ -40,7 +40,7 @@ fn hollow(name: &str, length: u64) -> FilePart {
     let file = file(name, b"");
     file.set_len(length).expect("a file of this length");
     FilePart {
-        file,
+        file: file.into(),
         offset: 0,
         length,
     }
@@ -335,7 +335,7 @@ fn a_file_that_cannot_be_read_truncates_the_connection() {
     let mut client = server.connect();
     let id = begin(&mut server, &client, Some(4));
     let part = FilePart {
-        file: File::from(std::os::fd::OwnedFd::from(writer)),
+        file: File::from(std::os::fd::OwnedFd::from(writer)).into(),
         offset: 0,
         length: 4,
     };
@@ -355,7 +355,7 @@ fn a_file_that_sendfile_does_not_send_is_read() {
     let mut client = server.connect();
     let id = begin(&mut server, &client, Some(content.len() as u64));
     let part = FilePart {
-        file: File::open(path).expect("it can be opened"),
+        file: File::open(path).expect("it can be opened").into(),
         offset: 0,
         length: content.len() as u64,
     };
@@ -492,4 +492,25 @@ fn a_file_that_its_client_reads_at_once_leaves_others_their_turn() {
     }
     // At most one turn of 1 MiB before each wait, one after it, and the first.
     assert!(passes > 10, "{passes} passes");
+}
+
+#[test]
+fn no_request_starts_while_one_before_it_waits_with_a_file() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    let requests = 9;
+    for _ in 0..requests {
+        server.worker.app.files.push(big("pipelined"));
+    }
+    client.send(&get("/file").repeat(requests));
+    server.settle();
+    // How long the responses are is not known before the first ones.
+    let first = server.worker.app.called.len();
+    assert!(first <= 4, "{first} files are open");
+    drain(&mut server, &mut client, 3 * BIG_BYTES);
+    let later = server.worker.app.called.len();
+    assert!(later <= first + 3, "{later} after {first}");
+    drain(&mut server, &mut client, (requests as u64 - 3) * BIG_BYTES);
+    assert_eq!(server.worker.app.called.len(), requests);
+    assert!(!is_open("pipelined"));
 }

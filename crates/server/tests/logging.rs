@@ -46,7 +46,7 @@ fn the_bytes_of_a_file_are_those_that_were_sent() {
         server.post(id, Command::Begin(head));
         server.post(id, Command::Write(b"part".into()));
         let part = FilePart {
-            file: File::open(path).expect("it can be opened"),
+            file: File::open(path).expect("it can be opened").into(),
             offset: 0,
             length,
         };

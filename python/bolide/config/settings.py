@@ -144,6 +144,15 @@ class Settings:
         "wait. Means nothing to other applications.",
         unit="count",
     )
+    spool_directory: str = row(
+        "auto",
+        Text("PATH"),
+        PROCESSES,
+        "Directory of temporary files for WSGI responses that clients do not read while other "
+        "requests need their threads. auto is $TMPDIR or, if that is not set, /var/tmp, because "
+        '/tmp is often memory; "off" lets threads wait for their clients. On by default, because '
+        "otherwise as many clients as there are threads can stop a worker.",
+    )
     loop: str = row(
         "asyncio",
         Choice(("asyncio", "uvloop", "auto")),
@@ -199,6 +208,13 @@ class Settings:
             return (Address(path=self.uds),)
         return self.bind or (Address(self.host, self.port),)
 
+    @property
+    def spool_path(self) -> str | None:
+        """The directory of spool files; None for none."""
+        if self.spool_directory == "auto":
+            return os.environ.get("TMPDIR") or "/var/tmp"  # noqa: S108 - files without names
+        return None if self.spool_directory == "off" else self.spool_directory
+
     def server_options(self, access_log_fd: int | None) -> dict[str, Any]:
         """Return what `_core.Server` takes."""
         return {
@@ -207,6 +223,7 @@ class Settings:
             "access_log": access_log_fd,
             "access_log_format": self.access_log_format,
             "eager_tasks": self.eager_tasks,
+            "spool_directory": self.spool_path,
             "threads": self.threads,
             "workers": self.workers,
         }

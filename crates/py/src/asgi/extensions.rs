@@ -178,7 +178,7 @@ fn whole(path: &Path) -> PyResult<FilePart> {
     let file = File::open(path)?;
     let length = regular(&file.metadata()?, &name)?;
     Ok(FilePart {
-        file,
+        file: file.into(),
         offset: 0,
         length,
     })
@@ -203,7 +203,7 @@ fn part_of(message: &Bound<'_, PyDict>) -> PyResult<FilePart> {
         _ => rest,
     };
     Ok(FilePart {
-        file,
+        file: file.into(),
         offset,
         length,
     })

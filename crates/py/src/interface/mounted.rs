@@ -82,7 +82,7 @@ impl Mounted {
         let (py, own) = (app.py(), app.get());
         let mut all = Vec::with_capacity(own.mounts.len());
         for (prefix, guest) in &own.mounts {
-            let guest = Guest::of(guest.bind(py), exchanges, placement, config)?;
+            let guest = Guest::of(guest.bind(py), exchanges, placement.clone(), config)?;
             let prefix = segments(prefix.as_bytes()).map(<[u8]>::to_vec).collect();
             all.push(Mount { prefix, guest });
         }

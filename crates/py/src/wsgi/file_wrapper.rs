@@ -68,7 +68,7 @@ impl FileWrapper {
             return read(object, length as usize).map(|content| Some(Remains::Read(content)));
         }
         Ok(Some(Remains::Unread(FilePart {
-            file,
+            file: file.into(),
             offset,
             length,
         })))

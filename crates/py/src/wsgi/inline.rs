@@ -55,7 +55,7 @@ enum Whole {
 impl Inline {
     pub(super) fn new(
         app: &Bound<'_, WsgiApp>,
-        placement: Placement,
+        placement: &Placement,
         exchanges: &Arc<Exchanges>,
     ) -> PyResult<Inline> {
         let (py, own) = (app.py(), app.get());

@@ -8,6 +8,8 @@ use pyo3::prelude::*;
 use server::{Command, ExchangeId, OwnedHead, Response};
 
 use super::outbox::Outbox;
+use super::reports::Reports;
+use super::spool::{Spool, Spooling, Writer};
 use crate::run::exchanges::{Exchanges, STREAM_AHEAD_BYTES};
 
 /// One thread's connection to the reactor. The thread waits in it, detached from the interpreter; the reactor only ever changes its state.
@@ -16,6 +18,8 @@ pub(super) struct Lane {
     changed: Condvar,
     outbox: Arc<Outbox>,
     exchanges: Arc<Exchanges>,
+    spooling: Arc<Spooling>,
+    reports: Arc<Reports>,
 }
 
 #[derive(Default)]
@@ -35,6 +39,24 @@ struct State {
     /// Content that has arrived and was not taken.
     content: Vec<u8>,
     has_content_ended: bool,
+    /// The thread waits until the client has read.
+    waits_for_client: bool,
+    /// Another request needs the thread: what the client does not read is spooled.
+    is_urged: bool,
+    /// Holds all that the client has not read after what was posted before it.
+    spool: Option<Spool>,
+    /// Nothing more can be spooled: the thread has to wait for the client.
+    is_spool_full: bool,
+}
+
+/// Where a part of the response goes.
+enum Way {
+    /// The client has disconnected, or the request is over.
+    Nowhere,
+    /// To the reactor.
+    Direct,
+    /// To the spool file, after what it contains.
+    Spooled(Writer),
 }
 
 impl State {
@@ -43,11 +65,26 @@ impl State {
     fn is_over(&self) -> bool {
         self.is_gone || (self.is_discarding && self.has_peer_ended)
     }
+
+    fn way_of(&self, id: ExchangeId) -> Way {
+        match &self.spool {
+            _ if self.is_over() || self.id != Some(id) => Way::Nowhere,
+            Some(spool) => Way::Spooled(spool.writer()),
+            None => Way::Direct,
+        }
+    }
 }
 
 impl Lane {
-    pub(super) fn new(outbox: Arc<Outbox>, exchanges: Arc<Exchanges>) -> Lane {
+    pub(super) fn new(
+        outbox: Arc<Outbox>,
+        exchanges: Arc<Exchanges>,
+        spooling: Arc<Spooling>,
+        reports: Arc<Reports>,
+    ) -> Lane {
         Lane {
+            spooling,
+            reports,
             state: Mutex::default(),
             changed: Condvar::new(),
             outbox,
@@ -67,7 +104,9 @@ impl Lane {
 
     /// The thread has finished the request.
     pub(super) fn end(&self) {
-        self.state().id = None;
+        let mut state = self.state();
+        state.id = None;
+        state.spool = None;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -89,38 +128,107 @@ impl Lane {
         self.post(id, Command::BeginOpen(response));
     }
 
-    /// Sends a part of the response, and waits while the client is too far behind.
+    /// Sends a part of the response. Waits while the client is too far behind, unless another request needs this thread.
     ///
     /// # Errors
     /// The disconnection, when the client has disconnected.
     pub(super) fn write(&self, py: Python<'_>, id: ExchangeId, part: Vec<u8>) -> PyResult<()> {
-        let (is_gone, is_far_ahead) = {
-            let mut state = self.state();
-            state.ahead_bytes += part.len();
-            (
-                state.is_over() || state.id != Some(id),
-                state.ahead_bytes >= STREAM_AHEAD_BYTES,
-            )
+        let way = self.state().way_of(id);
+        let is_open = match way {
+            Way::Nowhere => false,
+            Way::Direct => !self.post_part(id, part) || py.detach(|| self.wait_for_client()),
+            Way::Spooled(writer) => py.detach(|| self.spool(id, &writer, part)),
         };
-        if is_gone {
-            return Err(self.exchanges.disconnection(py));
-        }
-        if !part.is_empty() {
-            self.post(id, Command::Write(part));
-        }
-        self.outbox.notify();
-        if !is_far_ahead {
-            return Ok(());
-        }
-        let is_open = py.detach(|| {
-            let waits =
-                |state: &mut State| !state.is_gone && state.ahead_bytes >= STREAM_AHEAD_BYTES;
-            !self.wait_while(waits).is_gone
-        });
         match is_open {
             true => Ok(()),
             false => Err(self.exchanges.disconnection(py)),
         }
+    }
+
+    /// Posts a part. Returns whether the client is too far behind now.
+    fn post_part(&self, id: ExchangeId, part: Vec<u8>) -> bool {
+        let is_far_ahead = {
+            let mut state = self.state();
+            state.ahead_bytes += part.len();
+            state.ahead_bytes >= STREAM_AHEAD_BYTES
+        };
+        if !part.is_empty() {
+            self.post(id, Command::Write(part));
+        }
+        self.outbox.notify();
+        is_far_ahead
+    }
+
+    /// Waits until the client has read everything or, if another request needs this thread, opens a spool file. Returns false if the client
+    /// has disconnected.
+    fn wait_for_client(&self) -> bool {
+        loop {
+            self.state().waits_for_client = true;
+            let mut state = self.wait_while(|state| {
+                let is_spooled = state.is_urged && !state.is_spool_full;
+                !state.is_gone && state.ahead_bytes >= STREAM_AHEAD_BYTES && !is_spooled
+            });
+            state.waits_for_client = false;
+            if state.is_gone || state.ahead_bytes < STREAM_AHEAD_BYTES {
+                return !state.is_gone;
+            }
+            drop(state);
+            let spool = self.spooling.begin(&self.reports);
+            let mut state = self.state();
+            if state.ahead_bytes >= STREAM_AHEAD_BYTES {
+                state.is_spool_full = spool.is_none();
+                state.spool = spool;
+                if state.spool.is_some() {
+                    return true;
+                }
+            }
+        }
+    }
+
+    /// Writes a part to the spool file. Waits until the client has read everything if the file is full. Returns false if the client has
+    /// disconnected.
+    fn spool(&self, id: ExchangeId, writer: &Writer, part: Vec<u8>) -> bool {
+        let is_written = self.spooling.write(writer, &part, &self.reports);
+        let mut state = self.state();
+        if let (true, Some(spool)) = (is_written, &mut state.spool) {
+            // As long as there is a spool file, the client has not read everything, and `writable` posts this part.
+            spool.wrote(part.len());
+            return !state.is_over();
+        }
+        state.is_spool_full = !is_written;
+        drop(state);
+        let is_gone = self
+            .wait_while(|state| !state.is_gone && state.spool.is_some())
+            .is_gone;
+        !is_gone && (!self.post_part(id, part) || self.wait_for_client())
+    }
+
+    /// Posts what is in the spool file and was not posted. The caller holds the lock, so the parts stay in order.
+    fn post_spooled(&self, state: &mut State, id: ExchangeId) {
+        if let Some(part) = state.spool.as_mut().and_then(Spool::take_unposted) {
+            state.ahead_bytes = usize::try_from(part.length).unwrap_or(usize::MAX);
+            self.outbox.post(id, Command::WriteFile(part));
+        }
+    }
+
+    /// Posts the rest of the spool file, because something else follows.
+    pub(super) fn end_spool(&self, id: ExchangeId) {
+        let mut state = self.state();
+        self.post_spooled(&mut state, id);
+        state.spool = None;
+    }
+
+    /// Notifies the thread that another request needs it. Returns whether it only waits for its client, and therefore spools.
+    pub(super) fn urge(&self) -> bool {
+        let mut state = self.state();
+        if state.id.is_none() || state.is_spool_full {
+            return false;
+        }
+        if state.waits_for_client && !state.is_urged {
+            state.is_urged = true;
+            self.changed.notify_all();
+        }
+        state.is_urged
     }
 
     /// Waits for a part of the content; `None` at the end.
@@ -186,7 +294,16 @@ impl Lane {
 
     /// The client has everything.
     pub(super) fn writable(&self, id: ExchangeId) -> bool {
-        self.change(id, |state| state.ahead_bytes = 0)
+        self.change(id, |state| {
+            state.ahead_bytes = 0;
+            self.post_spooled(state, id);
+            if state.ahead_bytes == 0 {
+                // The whole file was sent.
+                state.spool = None;
+                state.is_spool_full = false;
+                state.is_urged = false;
+            }
+        })
     }
 
     /// The client has ended its sending side.

@@ -20,6 +20,7 @@ use server::{Command, Config, ExchangeId, OwnedHead, Response};
 use super::lane::Lane;
 use super::outbox::Outbox;
 use super::reports::Reports;
+use super::spool::Spooling;
 use crate::run::exchanges::Exchanges;
 
 /// If no job is taken for this long while some are queued, more threads are woken.
@@ -27,7 +28,9 @@ const STALL: Duration = Duration::from_micros(500);
 /// How long the reactor waits for its threads before it checks whether they take jobs, or have posted responses without waking it.
 const LOOK_MS: u64 = 1;
 /// How late a queued request may be refused.
-const LATE_MS: u64 = 100;
+const LATE_MS: u64 = 20;
+/// If no thread has taken a job for this long, threads that only wait for their clients spool.
+const SPOOL_AFTER: Duration = Duration::from_millis(5);
 /// Responses that a thread posts before it wakes a waiting reactor.
 const RESPONSES_PER_WAKE: usize = 16;
 
@@ -51,7 +54,8 @@ pub(super) struct Pool {
     /// Number of lanes that have a thread.
     taken_lanes: AtomicUsize,
     pub(super) outbox: Arc<Outbox>,
-    pub(super) reports: Reports,
+    pub(super) reports: Arc<Reports>,
+    spooling: Arc<Spooling>,
     /// For the log.
     pub(super) handler_timeout_ms: u64,
 }
@@ -72,9 +76,21 @@ impl Pool {
     ///
     /// # Errors
     /// When the process has no free descriptor.
-    pub(super) fn new(threads: usize, exchanges: &Arc<Exchanges>) -> io::Result<Pool> {
+    pub(super) fn new(
+        threads: usize,
+        exchanges: &Arc<Exchanges>,
+        spooling: Spooling,
+    ) -> io::Result<Pool> {
+        let (spooling, reports) = (Arc::new(spooling), Arc::<Reports>::default());
         let outbox = Arc::new(Outbox::new(exchanges.mailbox(), net::Waker::new()?));
-        let lane = || Arc::new(Lane::new(Arc::clone(&outbox), Arc::clone(exchanges)));
+        let lane = || {
+            Arc::new(Lane::new(
+                Arc::clone(&outbox),
+                Arc::clone(exchanges),
+                Arc::clone(&spooling),
+                Arc::clone(&reports),
+            ))
+        };
         Ok(Pool {
             queue: Mutex::new(Queue {
                 jobs: VecDeque::new(),
@@ -87,7 +103,8 @@ impl Pool {
             lanes: (0..threads).map(|_| lane()).collect(),
             taken_lanes: AtomicUsize::new(0),
             outbox,
-            reports: Reports::default(),
+            reports,
+            spooling,
             handler_timeout_ms: exchanges.handler_timeout_ms,
         })
     }
@@ -330,9 +347,22 @@ impl Intake {
             queue.progress = now;
         }
         self.state = queue.state();
+        let is_stalled = now.saturating_duration_since(queue.progress) >= SPOOL_AFTER;
         drop(queue);
+        if self.state.jobs > 0 && self.state.available == 0 && is_stalled {
+            self.urge();
+        }
         for _ in 0..wanted {
             self.pool.arrived.notify_one();
+        }
+    }
+
+    /// Every thread is busy: of those that only wait for their clients, as many as there are requests are to spool.
+    #[cold]
+    fn urge(&self) {
+        if self.pool.spooling.is_on() {
+            let spooling = self.pool.lanes.iter().filter(|lane| lane.urge());
+            let _ = spooling.take(self.state.jobs).count();
         }
     }
 

@@ -30,6 +30,8 @@ pub(super) struct Counts {
     pub(super) short_file: String,
     /// Requests and responses that there was no memory for.
     pub(super) shortage: Option<Shortage>,
+    /// Why responses cannot be written to temporary files.
+    pub(super) spool_failure: Option<String>,
     /// Heads of requests whose views did not respond in time.
     pub(super) late_views: Vec<OwnedHead>,
     /// More of them.
@@ -88,7 +90,10 @@ impl Reports {
 impl Counts {
     fn is_empty(&self) -> bool {
         let counted = self.full + self.late + self.short_files;
-        counted == 0 && self.late_views.is_empty() && self.shortage.is_none()
+        counted == 0
+            && self.late_views.is_empty()
+            && self.shortage.is_none()
+            && self.spool_failure.is_none()
     }
 
     /// The message about files that were shorter than announced.

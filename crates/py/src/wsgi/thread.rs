@@ -39,7 +39,7 @@ impl Thread {
         py: Python<'_>,
         app: &WsgiApp,
         pool: &Arc<Pool>,
-        placement: Placement,
+        placement: &Placement,
     ) -> PyResult<Option<Thread>> {
         let Some(lane) = pool.lane() else {
             return Ok(None);
@@ -145,6 +145,7 @@ impl Thread {
             .and_then(|returned| match returned {
                 Returned::Whole(content) => self.post_whole(py, call, job.id, content.as_bytes()),
                 Returned::File(remains) => {
+                    self.lane.end_spool(job.id);
                     let post = |command| self.lane.post(job.id, command);
                     call.post_file(py, *remains, post)?;
                     Ok(Whole::Complete)
@@ -160,6 +161,7 @@ impl Thread {
             Whole::Complete => ending.is_short,
             Whole::Short => true,
             Whole::No => {
+                self.lane.end_spool(job.id);
                 self.lane.post(job.id, Command::Finish);
                 ending.is_short
             }
@@ -255,6 +257,9 @@ pub(super) fn report(py: Python<'_>, pool: &Pool) {
                     counts.full
                 ),
             );
+        }
+        if let Some(failure) = &counts.spool_failure {
+            log::warning(py, failure);
         }
         if let Some(shortage) = &counts.shortage {
             log_shortage(py, shortage);

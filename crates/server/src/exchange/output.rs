@@ -51,6 +51,12 @@ impl Output {
         self.bytes.capacity() + files + after
     }
 
+    /// Bytes of files that are not sent.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        let bytes = |sum: u64, (part, _): &(FilePart, Vec<u8>)| sum.saturating_add(part.length);
+        self.files.iter().fold(0, bytes)
+    }
+
     pub(crate) fn has_file(&self) -> bool {
         !self.files.is_empty()
     }
@@ -80,7 +86,7 @@ mod tests {
 
     fn part(length: u64) -> FilePart {
         FilePart {
-            file: File::open("/dev/null").expect("it is everywhere"),
+            file: File::open("/dev/null").expect("it is everywhere").into(),
             offset: 0,
             length,
         }

@@ -198,7 +198,7 @@ impl H1 {
         };
         has_room
             && is_safe
-            && self.queue.iter().all(|queued| queued.is_safe)
+            && self.queue.iter().all(Queued::may_be_overtaken)
             && waiting_bytes() < limits.send_buffer_bytes_max
     }
 

@@ -57,14 +57,15 @@ impl H1 {
             turn.app.abort(id, Abort::Refused);
         }
         let response_bytes = queued.exchange.out.held_bytes() as u64;
+        let file_bytes = queued.exchange.out.file_bytes();
         let is_persistent = queued.is_persistent();
         if queued.ends_with_connection() {
             turn.link.guard(true);
         }
         if queued.exchange.is_ended() {
             turn.context.note_response(response_bytes);
-            self.window
-                .note_response(response_bytes, &turn.context.limits);
+            let bytes = response_bytes.saturating_add(file_bytes);
+            self.window.note_response(bytes, &turn.context.limits);
             self.release_content(turn, id, is_persistent);
         }
         if !is_persistent {

@@ -76,6 +76,11 @@ impl Queued {
 }
 
 impl Queued {
+    /// Whether a request after it may start before its response has been sent. A file that waits holds a descriptor: one at a time.
+    pub(super) fn may_be_overtaken(&self) -> bool {
+        self.is_safe && !self.exchange.out.has_file()
+    }
+
     /// Whether the connection stays open after its response.
     pub(super) fn is_persistent(&self) -> bool {
         self.encoding.framing.persistent && self.exchange.progress != Progress::Cut

@@ -3,6 +3,7 @@
 //! Posted commands are executed as far as that does not call the application. The next pass does the rest.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use super::{Worker, panicked};
 use crate::app::{Abort, App, Outcome, Pulled, Request};
@@ -44,10 +45,8 @@ impl App for Postponed {
     fn writable(&mut self, _: ExchangeId) {}
 
     fn file_was_short(&mut self, id: ExchangeId, part: &FilePart) {
-        // Without a descriptor for it, it is not logged.
-        if let Ok(file) = part.file.try_clone() {
-            self.short.push((id, FilePart { file, ..*part }));
-        }
+        let file = Arc::clone(&part.file);
+        self.short.push((id, FilePart { file, ..*part }));
     }
 
     fn abort(&mut self, id: ExchangeId, why: Abort) {

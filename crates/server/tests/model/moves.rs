@@ -220,7 +220,7 @@ impl ModelApp<'_> {
         let offset = render::response_offset(it.conversation, it.number) + it.written;
         if self.note_written(index, bytes) {
             let part = FilePart {
-                file: render::response_file(),
+                file: render::response_file().into(),
                 offset: offset as u64,
                 length: bytes as u64,
             };
@@ -231,7 +231,7 @@ impl ModelApp<'_> {
     fn write_short_file(&mut self, index: usize) {
         self.exchanges[index].awaits_writable = true;
         let part = FilePart {
-            file: render::response_file(),
+            file: render::response_file().into(),
             offset: 2 * render::PATTERN_BYTES as u64,
             length: 1,
         };
