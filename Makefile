@@ -1,4 +1,4 @@
-# Every command a contributor needs. PYTHON picks the interpreter, each has an environment of its own:
+# Every command that a contributor needs. PYTHON selects the interpreter; each has its own environment:
 #   make test PYTHON=python3.13
 PYTHON ?= python3
 PROFILE ?= release
@@ -63,7 +63,7 @@ fix: $(DEPS) ## Format, and repair what the linters can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(CORE) ## Measure against the machine's limit and other servers (benches/README.md)
+bench: $(CORE) ## Compare with a fixed-response baseline and other servers (benches/README.md)
 	$(BIN)/python benches/run.py
 
 race: $(CORE) ## A quick race of Bolide and the Python servers that install from wheels

@@ -1,7 +1,7 @@
-"""The smallest application, and what a handler can return.
+"""A small application that shows what a handler can return.
 
 Run it:  bolide serve examples/hello.py:app
-Ask it:  curl http://127.0.0.1:8000/users/42
+Try it:  curl http://127.0.0.1:8000/users/42
 """
 
 import asyncio
@@ -34,7 +34,7 @@ async def add(request: Request) -> Any:
 
 @app.get("/countdown")
 async def countdown(request: Request) -> AsyncIterator[str]:
-    """Send a line every second; each leaves when it is yielded: curl -N ...:8000/countdown."""
+    """Send a line every second, each as soon as it is yielded: curl -N ...:8000/countdown."""
     for number in range(3, 0, -1):
         yield f"{number}\n"
         await asyncio.sleep(1)

@@ -20,7 +20,7 @@ MISTAKES = [
     (["serve", "shapes"], "shapes has no attribute 'app'; did you mean shapes:api?"),
     (["serve", "shapes:holder"], "shapes:holder is neither a bolide.App nor an ASGI or WSGI a"),
     (["serve", "shapes:App"], "shapes:App is the class App, not an application; name an insta"),
-    (["serve", "shapes:create"], "shapes:create can be called without arguments, as no applic"),
+    (["serve", "shapes:create"], "shapes:create can be called without arguments, so it is not"),
     (["serve", "shapes:api", "--factory"], "shapes:api is a bolide.web.app.App, not a factory; "),
     (["serve", "shapes:api", "--interface", "asgi"], "shapes:api is a bolide.web.app.App, not wh"),
     (["serve", "shapes:api", "--root-path", "/a"], "shapes:api is a bolide.App, which takes no "),

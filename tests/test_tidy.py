@@ -150,13 +150,9 @@ UNEDITED = (
     "python/bolide/_core.pyi",
     "python/bolide/config/",
     "python/bolide/doctor/",
-    "python/bolide/errors.py",
-    "python/bolide/interface/",
     "python/bolide/lab/",
     "python/bolide/load/",
     "python/bolide/server/",
-    "python/bolide/start.py",
-    "python/bolide/web/",
 )
 """Paths whose language has not been edited yet; each line is removed when it has."""
 

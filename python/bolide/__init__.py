@@ -1,8 +1,8 @@
 """Bolide: a Python web server and micro-framework with a Rust core.
 
-An application needs `App` and, now and then, `Response` and `HTTPError`; `run` or the command
-`bolide serve` serves it. The framework is in `bolide.web`; the server's shell is imported when it
-starts. Where to read next: ARCHITECTURE.md.
+An application needs `App`, and sometimes `Response` and `HTTPError`. `run` or the command `bolide
+serve` serves it. The framework is in `bolide.web`; the server is imported when it starts. Read
+ARCHITECTURE.md next.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is big, or needs asyncio, for those who ask for it: most applications do not."""
+    """Import on first use what is large or needs asyncio: most applications do not use it."""
     if name == "Server":
         from bolide.server.embedded import Server
 

@@ -7,7 +7,7 @@ from typing import NoReturn
 def main() -> NoReturn:
     """Run the command.
 
-    Until it can handle an interrupt, one ends the process without a traceback.
+    Until the command can handle an interrupt, one ends the process without a traceback.
     """
     is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_default:

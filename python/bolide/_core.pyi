@@ -56,7 +56,7 @@ is_release_build: bool
 """False for a core that was built for tests, which is slower."""
 
 def settings() -> list[tuple[str, str, int, str, str]]:
-    """Give every limit and timeout: name, kind ("limit" or "timeout"), default, unit, help."""
+    """Return every limit and timeout: name, kind ("limit" or "timeout"), default, unit, help."""
 
 def ceiling(host: str, port: int, size: int, seconds: float | None = None) -> int:
     """Respond without parsing for `seconds`, or until a signal; give how many responses.
@@ -135,10 +135,10 @@ class Load:
         """End the run early; the report covers the time until there."""
 
     def progress(self) -> str:
-        """Give as a JSON object what it is doing, and what has come since the last call."""
+        """Return as a JSON object what it is doing, and what has come since the last call."""
 
     def report(self) -> str:
-        """Give as a JSON object what came of it.
+        """Return as a JSON object what came of it.
 
         Raises:
             RuntimeError: It has not ended.
@@ -189,7 +189,7 @@ class Request:
         """The parameters of the path by name, converted."""
 
     def field_lines(self) -> list[tuple[str, str]]:
-        """Give every field line in order: name in lower case, value as Latin-1 text."""
+        """Return every field line in order: name in lower case, value as Latin-1 text."""
 
     @property
     def cache(self) -> dict[str, Any]:
@@ -215,7 +215,7 @@ class Request:
         """
 
     def read(self) -> bytes:
-        """Give the whole content; in `def` handlers only."""
+        """Return the whole content; in `def` handlers only."""
 
     def receive(self) -> Awaitable[bytes | None]:
         """Await the next part of the content, None at its end.
@@ -332,7 +332,7 @@ def follow(fd: int, grace_ms: int) -> None:
     """
 
 def selector(server: Server) -> BaseSelector:
-    """Give the server's reactor as a selector for `asyncio.SelectorEventLoop`."""
+    """Return the server's reactor as a selector for `asyncio.SelectorEventLoop`."""
 
 @final
 class AsgiApp:
@@ -447,7 +447,7 @@ class Server:
         """Bind it to the running loop; without our selector the loop watches `fileno()`."""
 
     def fileno(self) -> int:
-        """Give the epoll descriptor: readable when a pass is due."""
+        """Return the epoll descriptor: readable when a pass is due."""
 
     def poll(self) -> None:
         """Run one pass without waiting."""
@@ -456,7 +456,7 @@ class Server:
         """Stop accepting, close idle connections, end every other with its next response."""
 
     def running_tasks(self) -> list[asyncio.Task[Any]]:
-        """Give the tasks of handlers that have not ended, whether they responded or not."""
+        """Return the tasks of handlers that have not ended, whether they responded or not."""
 
     def on_drained(self, callback: Callable[[], Any]) -> None:
         """Call back once when a drain is asked for, and no connection and no handler is left."""

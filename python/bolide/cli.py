@@ -1,7 +1,7 @@
 """The command `bolide`: serve, load, race, ceiling, doctor.
 
-A user's mistake is one line on standard error and exit code 2. The flags of `serve` are made from
-the option table in `settings.py`; this file declares none of them.
+A user's mistake results in one line on standard error and exit code 2. The flags of `serve` are
+generated from the option table in `settings.py`; this file declares none of them.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ LAZY = {
 
 
 class ServeCommand(click.Command):
-    """A command whose help lists the options of the table under their groups."""
+    """A command whose help lists the options of the table by group."""
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each group of options as a section of its own."""
+        """Write each group of options as its own section."""
         groups = {option.name: option.group for option in table()}
         sections: dict[str, list[tuple[str, str]]] = {group: [] for group in groups.values()}
         for parameter in self.get_params(context):
@@ -55,7 +55,7 @@ class ServeCommand(click.Command):
 
 
 def _click_option(option: Option) -> click.Option:
-    """Make a flag of a row; `settings.resolve` reads and checks its value, not click."""
+    """Create the flag of a row; `settings.resolve`, not click, parses and checks its value."""
     help_text = f"{option.help} [{default_text(option)}; {option.variable}]"
     if isinstance(option.kind, Switch) and not option.kind.metavar:
         names = f"{option.flag}/{option.flag.replace('--', '--no-', 1)}"
@@ -79,10 +79,11 @@ def command() -> None:
 
 
 def _serve(target: str, config: str | None, **given: Any) -> None:
-    """Serve the application that TARGET names: module:app, file.py:app, or without :app.
+    """Serve the application TARGET: module:app or file.py:app. `:app` is the default attribute.
 
-    Options also come from BOLIDE_* variables and from bolide.toml or [tool.bolide] in
-    pyproject.toml. TERM or INT lets requests in flight finish, then stops; a second one stops now.
+    Options can also be set by BOLIDE_* variables, and in bolide.toml or [tool.bolide] of
+    pyproject.toml. TERM or INT stops the server after requests in flight have finished; a second
+    signal stops it at once.
     """
     from bolide.server import logs, supervisor
 
@@ -123,7 +124,7 @@ command.add_command(
     "--seconds", type=click.FloatRange(0, SECONDS_MAX), default=None, help="Stop after this time."
 )
 def ceiling(host: str, port: int, size: int, seconds: float | None) -> None:
-    """Respond without parsing: the limit of this machine that no server passes."""
+    """Serve one fixed response without parsing requests: a baseline for this machine."""
     where = Address(host, port)
     click.echo(f"responding without parsing on http://{where}", err=True)
     try:
@@ -134,7 +135,7 @@ def ceiling(host: str, port: int, size: int, seconds: float | None) -> None:
 
 
 def main(arguments: Sequence[str] | None = None, *, handles_interrupt: bool = False) -> NoReturn:
-    """Run the command and exit; with `handles_interrupt`, INT raises KeyboardInterrupt here."""
+    """Run the command and exit; with `handles_interrupt`, INT raises KeyboardInterrupt."""
     try:
         if handles_interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,8 +1,8 @@
 """The exceptions of Bolide's Python side.
 
-Every exception that Bolide itself raises on purpose derives from `Error`, so a caller can tell ours
-from anybody else's. This module imports nothing of the package: the command line, the server's
-shell and the micro-framework all stand on it.
+Every exception that Bolide itself raises deliberately derives from `Error`, so that a caller can
+distinguish ours from others. This module imports nothing of the package: the command line, the
+server and the micro-framework all depend on it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ __all__ = [
     "reason_phrase",
 ]
 
-# RFC 9110 §15.5 renamed these; `http.HTTPStatus` follows only from Python 3.13 on.
+# RFC 9110 §15.5 renamed these; `http.HTTPStatus` has the new names since Python 3.13.
 _RENAMED = {
     413: "Content Too Large",
     414: "URI Too Long",
@@ -29,7 +29,7 @@ _RENAMED = {
 
 
 def reason_phrase(status: int) -> str:
-    """Give the registered name of a status code, "" for an unregistered one.
+    """Return the registered name of a status code, or "" if it is not registered.
 
     RFC 9110 §15.
     """
@@ -42,15 +42,15 @@ def reason_phrase(status: int) -> str:
 
 
 class Error(Exception):
-    """The base of every exception that Bolide raises on purpose."""
+    """The base class of every exception that Bolide raises deliberately."""
 
 
 class ConfigError(Error):
-    """A mistake of the user's that one line can name; the command line prints it."""
+    """A user's mistake, described in one line, which the command line prints."""
 
 
 class StartupError(Error):
-    """The application's startup failed, or its worker ended; `details` is a traceback or empty."""
+    """The application's startup failed, or its worker exited; `details` is a traceback or empty."""
 
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(message)
@@ -58,26 +58,26 @@ class StartupError(Error):
 
 
 class RegistrationError(ConfigError, ValueError):
-    """A route, an error handler or a hook that an application cannot have; the text says why."""
+    """A route, an error handler or a hook that is not valid; the text says why."""
 
 
 class SignatureError(RegistrationError, TypeError):
-    """A handler whose parameters do not fit what it would be called with."""
+    """A handler whose parameters do not match the arguments that it would be called with."""
 
 
 class ClientDisconnected(Error, ConnectionError):  # noqa: N818 - the event's name, as in ASGI's http.disconnect
-    """The client went away before its request was read or its response was sent."""
+    """The client disconnected before its request was read or its response was sent."""
 
 
 class HTTPError(Error):
     """An error that a handler raises in order to respond with a status.
 
-    `status` is an int from 400 to 599, `message` the sentence for the client ("" when there is
-    none) and `headers` the extra field lines of the response as pairs, ready for
-    `Response(headers=...)`.
+    `status` is an int from 400 to 599, `message` a sentence for the client ("" if there is none),
+    and `headers` are additional header fields of the response as pairs, as `Response(headers=...)`
+    takes them.
 
     Raises:
-        ValueError: the status is not one of an error.
+        ValueError: the status is not from 400 to 599.
     """
 
     status: int
@@ -98,6 +98,6 @@ class HTTPError(Error):
         super().__init__(self.status, self.message, self.headers)
 
     def __str__(self) -> str:
-        """Give the default response's text: "404 Not Found", and the message if there is one."""
+        """Return the text of the default response: "404 Not Found", and the message if any."""
         title = f"{self.status} {reason_phrase(self.status)}".rstrip()
         return f"{title}: {self.message}" if self.message else title

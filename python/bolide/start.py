@@ -1,7 +1,7 @@
-"""The two ways to start a server from Python: `run` with processes, `serve` inside a running loop.
+"""Two ways to start a server from Python: `run` with processes, `serve` inside a running loop.
 
-The server's machinery, and asyncio, is imported when one of them is called, not when an application
-is defined. `bolide.Server`, in `server/embedded.py`, is `serve` as an object.
+The server and asyncio are imported when one of them is called, not when an application is defined.
+`bolide.Server`, in `server/embedded.py`, is `serve` as an object.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from bolide.errors import ConfigError
 
 
 def run(app: Any, *, config: str | None = None, **settings: Any) -> None:
-    """Serve an application, or the one that a target like "module:app" names, until told to stop.
+    """Serve an application until a signal stops it.
 
-    It starts the same supervisor and workers as `bolide serve`, and takes the same options as
-    keywords. With an application object, each worker has a copy of what this process has imported.
+    `app` is an application object or a target such as "module:app". This starts the same supervisor
+    and workers as `bolide serve`, and accepts the same options as keywords. With an application
+    object, each worker gets a copy of what this process has imported.
 
     Raises:
-        ConfigError: an option is not valid, an address is taken, or this is no place to start.
+        ConfigError: an option is not valid, an address is in use, or a server cannot be started
+            here.
         StartupError: the application's startup raised in a worker, or the worker died.
-        SystemExit: a second signal cut the stop short; the code is 1.
+        SystemExit: a second signal interrupted the shutdown; the code is 1.
     """
     import asyncio
 
@@ -53,11 +55,11 @@ def run(app: Any, *, config: str | None = None, **settings: Any) -> None:
 async def serve(app: Any, *, config: str | None = None, **settings: Any) -> None:
     """Serve an application inside the running loop until this is cancelled; then drain and stop.
 
-    It starts no process, handles no signal and leaves logging as it is. A second cancellation
-    closes what has not finished. To learn when it is ready and where, use `bolide.Server`.
+    This does not start processes, handle signals or configure logging. A second cancellation closes
+    what has not finished. To know when and where the server is ready, use `bolide.Server`.
 
     Raises:
-        ConfigError: an option is not valid or belongs to `run`, or an address is taken.
+        ConfigError: an option is not valid or belongs to `run`, or an address is in use.
         StartupError: the application's startup raised.
     """
     from bolide.server.embedded import Server

@@ -111,11 +111,20 @@ NEITHER = "app is neither a bolide.App nor an ASGI or WSGI application but "
 MISTAKES = [
     (Asgi2, "app is an application of ASGI 2, whose callable takes only a scope; wrap it with"),
     (asgi_2, "app is an application of ASGI 2, whose callable takes only a scope; wrap it with"),
-    (Asgi, "app is the class Asgi, not an application; name an instance of it, or give --factory"),
-    (Wsgi, "app is the class Wsgi, not an application; name an instance of it, or give --factory"),
-    (type, "app is the class type, whose parameters cannot be read; say what it is with --interf"),
-    (create_app, "app can be called without arguments, as no application can; if it makes the "),
-    (wrapper, "app takes any number of arguments; say what it is with --interface asgi or "),
+    (
+        Asgi,
+        "app is the class Asgi, not an application; name an instance of it, or use --factory to",
+    ),
+    (
+        Wsgi,
+        "app is the class Wsgi, not an application; name an instance of it, or use --factory to",
+    ),
+    (
+        type,
+        "app is the class type, whose parameters cannot be read; set the interface with --interf",
+    ),
+    (create_app, "app can be called without arguments, so it is not an application; if it c"),
+    (wrapper, "app takes any number of arguments; set the interface with --interface asgi or "),
     (of_two, f"{NEITHER}the function of_two(environ, start_response)"),
     (of_four, f"{NEITHER}the function of_four(a, b, c, d)"),
     (keyword_only, f"{NEITHER}the function keyword_only(scope, receive, send)"),
@@ -207,7 +216,7 @@ MOUNT_MISTAKES = [
         lambda *arguments: None,
         "auto",
         "what is mounted at /a takes any number of arguments; "
-        'say what it is with interface="asgi" or interface="wsgi"',
+        'set the interface with interface="asgi" or interface="wsgi"',
     ),
     (
         wsgi,

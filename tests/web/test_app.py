@@ -309,13 +309,13 @@ def test_a_bad_route_is_refused_when_it_is_declared(path: str, reason: str) -> N
 
 
 def test_a_handler_that_does_not_fit_is_refused_when_it_is_declared() -> None:
-    with pytest.raises(SignatureError, match=r"'name', which the pattern /\{id\} does not give"):
+    with pytest.raises(SignatureError, match=r"'name', which the pattern /\{id\} does not have"):
         App().get("/{id}")(lambda request, name: "")
 
 
 @pytest.mark.parametrize(
     ("methods", "reason"),
-    [("GET", r"is a list, not a str: \['GET'\]"), ([], "no methods"), (["G T"], "no token")],
+    [("GET", r"is a list, not a str: \['GET'\]"), ([], "no methods"), (["G T"], "not a token")],
 )
 def test_bad_methods_are_refused(methods: Any, reason: str) -> None:
     with pytest.raises(RegistrationError, match=reason):

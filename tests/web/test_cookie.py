@@ -83,13 +83,15 @@ def test_a_cookie_is_deleted_by_an_end_in_the_past() -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a=b", "a;b", "é", "a\r\n"])
 def test_a_name_that_is_no_token_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="is no cookie name"):
+    with pytest.raises(ValueError, match="is not a cookie name"):
         set_cookie(name, "1")
 
 
 @pytest.mark.parametrize("value", ["a b", 'a"', "a,b", "a;b", "a\\b", "é", "a\r\nb", "\x7f"])
 def test_a_value_with_other_characters_than_cookie_octets_is_refused(value: str) -> None:
-    with pytest.raises(ValueError, match="the value of cookie a has a character .*percent-encode"):
+    with pytest.raises(
+        ValueError, match="the value of cookie a contains an invalid character: percent-encode"
+    ):
         set_cookie("a", value)
 
 

@@ -280,7 +280,9 @@ def test_a_key_has_one_handler() -> None:
 
 
 def test_an_error_handler_is_for_something() -> None:
-    with pytest.raises(RegistrationError, match="the error handler .*<lambda> is for nothing"):
+    with pytest.raises(
+        RegistrationError, match="the error handler .*<lambda> has no exception class or status"
+    ):
         App().error_handler()(lambda request, error: "")
 
 

@@ -24,12 +24,12 @@ async def asgi(scope: Any, receive: Any, send: Any) -> None:
         ("/a/", "the prefix '/a/' of a mount has an empty segment; "),
         ("//", "the prefix '//' of a mount has an empty segment; "),
         ("/a//b", "the prefix '/a//b' of a mount has an empty segment; "),
-        ("/{a}", "the prefix '/{a}' of a mount is literal and decoded: "),
-        ("/%61", "the prefix '/%61' of a mount is literal and decoded: "),
-        ("/a?", "the prefix '/a?' of a mount is literal and decoded: "),
-        ("/a#", "the prefix '/a#' of a mount is literal and decoded: "),
-        ("/a b", "the prefix '/a b' of a mount is literal and decoded: "),
-        ("/a\0", "the prefix '/a\\x00' of a mount is literal and decoded: "),
+        ("/{a}", "the prefix '/{a}' of a mount must be literal and decoded"),
+        ("/%61", "the prefix '/%61' of a mount must be literal and decoded"),
+        ("/a?", "the prefix '/a?' of a mount must be literal and decoded"),
+        ("/a#", "the prefix '/a#' of a mount must be literal and decoded"),
+        ("/a b", "the prefix '/a b' of a mount must be literal and decoded"),
+        ("/a\0", "the prefix '/a\\x00' of a mount must be literal and decoded"),
         ("/taken", "something is mounted at /taken already"),
     ],
 )
@@ -46,7 +46,7 @@ def test_an_interface_that_is_none_is_refused() -> None:
     app: Any = App()
     with pytest.raises(RegistrationError) as error:
         app.mount("/a", asgi, interface="native")
-    says = "the mount at /a has the interface 'native'; give 'auto', 'asgi' or 'wsgi'"
+    says = "the mount at /a has the interface 'native'; use 'auto', 'asgi' or 'wsgi'"
     assert str(error.value) == says
 
 

@@ -75,9 +75,9 @@ def test_the_names_of_a_pattern(pattern: str, names: list[str]) -> None:
         ("", "must begin with a slash"),
         ("a", "must begin with a slash"),
         (None, "must begin with a slash"),
-        ("/{a", "has a brace that belongs to no parameter"),
-        ("/a}", "has a brace that belongs to no parameter"),
-        ("/{{a}}", "has a brace that belongs to no parameter"),
+        ("/{a", "has a brace without a parameter"),
+        ("/a}", "has a brace without a parameter"),
+        ("/{{a}}", "has a brace without a parameter"),
         ("/{}", "without a proper name"),
         ("/{:int}", "without a proper name"),
         ("/{a b}", "without a proper name"),
@@ -142,13 +142,13 @@ def test_an_async_generator_is_called_through_a_coroutine() -> None:
 @pytest.mark.parametrize(
     ("handler", "reason"),
     [
-        (lambda: None, "takes no request"),
-        (lambda *, request: None, "takes no request"),
-        (lambda **kwargs: None, "takes no request"),
+        (lambda: None, "does not take the request"),
+        (lambda *, request: None, "does not take the request"),
+        (lambda **kwargs: None, "does not take the request"),
         (lambda id: None, "'id' as its first parameter, which is the request"),
-        (lambda r, name: None, "takes 'name', which the pattern /{id} does not give"),
-        (lambda r, *, name: None, "takes 'name', which the pattern /{id} does not give"),
-        (lambda r, a=1, id=2, /: None, "takes 'id' by position behind one"),
+        (lambda r, name: None, "takes 'name', which the pattern /{id} does not have"),
+        (lambda r, *, name: None, "takes 'name', which the pattern /{id} does not have"),
+        (lambda r, a=1, id=2, /: None, "takes 'id' by position after one"),
         (1, "the handler 1 of /{id} is not callable"),
     ],
 )
@@ -161,7 +161,7 @@ def test_a_refusal_names_handler_parameter_and_pattern() -> None:
     with pytest.raises(TypeError) as caught:
         bind(plain, "/users/{name}")
     assert str(caught.value) == (
-        f"the handler {__name__}.plain takes 'id', which the pattern /users/{{name}} does not give"
+        f"the handler {__name__}.plain takes 'id', which the pattern /users/{{name}} does not have"
     )
 
 

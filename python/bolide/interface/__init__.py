@@ -1,9 +1,9 @@
-"""The interfaces that an application may speak: which one it is, and what the server holds of it.
+"""The interfaces of applications: detects which one an application has, and adapts it.
 
-`recognition.py` tells them apart; each interface but the native one, which is `bolide.web`, has a
-module that gives an application its lifespan and the core what it serves. `mounted.py` does it for
-a native application with others below its prefixes. `bolide.server.lifespan` runs the startup and
-shutdown of any.
+`recognition.py` detects the interface. Each interface except the native one, which is `bolide.web`,
+has a module that runs an application's lifespan and returns what the core serves. `mounted.py` does
+so for a native application with others mounted on it. `bolide.server.lifespan` runs the startup and
+shutdown of all of them.
 """
 
 from bolide.interface.recognition import Application, application

@@ -1,4 +1,4 @@
-"""An ASGI application as the server holds it: its lifespan, and what the core serves."""
+"""An ASGI application: its lifespan, and what the core serves."""
 
 from __future__ import annotations
 
@@ -25,25 +25,26 @@ _VERSIONS: Final = {"version": "3.0", "spec_version": "2.0"}
 
 
 FAILED_S: Final = 1.0
-"""How long an application that said that its startup failed is waited for, to say why."""
+"""Seconds to wait, after an application reports that its startup failed, for its exception."""
 
 
 LAST_WORDS_S: Final = 1.0
-"""How long an application whose startup is over is waited for, to take notice of that."""
+"""Seconds to wait for an application whose startup was cancelled to end."""
 
 
 class LifespanError(Error):
-    """The application said that its startup or its shutdown failed.
+    """The application reported that its startup or its shutdown failed.
 
-    Its cause is the exception that the application raised then, if it gave no reason itself.
+    The cause is the exception that the application raised then, if it gave no reason itself.
     """
 
 
 class AsgiApplication:
     """A callable of ASGI 3.
 
-    One that raises when it is asked about its lifespan, or returns, has none: it is served without.
-    One that raises after it has received the startup probably has one that fails, so that is said.
+    An application that raises when it is called for its lifespan, or returns, has no lifespan and
+    is served without one. An application that raises after it has received the startup event
+    probably has a lifespan that fails, so this is logged.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class AsgiApplication:
         self._from_app: asyncio.Queue[Message | None] = asyncio.Queue()
 
     def core(self) -> _core.AsgiApp:
-        """Give what the core serves."""
+        """Return what the core serves."""
         return _core.AsgiApp(
             self._app,
             as_coroutine=_as_coroutine,
@@ -77,7 +78,7 @@ class AsgiApplication:
         """Run the lifespan up to the end of the startup.
 
         Raises:
-            LifespanError: the application says that it failed.
+            LifespanError: the application reports that it failed.
         """
         self._task = asyncio.create_task(self._run(), name="lifespan")
         try:
@@ -94,7 +95,7 @@ class AsgiApplication:
         """Run the rest of the lifespan.
 
         Raises:
-            LifespanError: the application says that it failed.
+            LifespanError: the application reports that it failed.
         """
         if self._task is None or self._task.done():
             return
@@ -106,7 +107,7 @@ class AsgiApplication:
             await self._task
 
     async def _startup_error(self, message: str) -> LifespanError:
-        """Give the exception that says why the startup failed."""
+        """Return the exception that says why the startup failed."""
         if message or self._task is None:
             return LifespanError(message or "no reason given")
         await asyncio.wait({self._task}, timeout=FAILED_S)
@@ -119,7 +120,7 @@ class AsgiApplication:
         return error
 
     async def _ask(self, kind: str) -> Message | None:
-        """Send an event; give the reply, or None when the application has ended without one."""
+        """Send an event; return the reply, or None if the application ended without one."""
         self._to_app.put_nowait({"type": kind})
         return await self._from_app.get()
 

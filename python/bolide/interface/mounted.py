@@ -1,8 +1,8 @@
-"""A native application with others mounted on it, as the server holds them together.
+"""A native application together with the applications that are mounted on it.
 
-The native application's startup comes first, for it may open what the others use; they follow in
-the order in which they were mounted. The shutdowns run the other way round. Where a startup fails,
-those that had ended are followed by their shutdowns before the server gives up.
+The native application's startup runs first, because it may open what the others use. The others
+follow in the order in which they were mounted. The shutdowns run in reverse order. If a startup
+fails, the shutdowns of those that had completed run before the server gives up.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MountedApplication:
         self._started: list[tuple[str, App | AsgiApplication | WsgiApplication]] = []
 
     def core(self) -> _core.MountedApp:
-        """Give what the core serves."""
+        """Return what the core serves."""
         mounts = [(prefix, app.core()) for prefix, app in self._mounts]
         return _core.MountedApp(self._native.core(), mounts)
 
@@ -42,7 +42,7 @@ class MountedApplication:
         """Run every startup, one after the other.
 
         Raises:
-            LifespanError: one of the mounted applications says that it failed.
+            LifespanError: one of the mounted applications reports that it failed.
             Exception: whatever a startup hook of the native one raises.
         """
         for prefix, app in [("", self._native), *self._mounts]:
@@ -57,7 +57,7 @@ class MountedApplication:
             self._started.append((prefix, app))
 
     async def shutdown(self) -> None:
-        """Run the shutdown of each that was started; what one raises does not keep the others."""
+        """Run the shutdown of each that was started, even if one of them raises."""
         while self._started:
             prefix, app = self._started.pop()
             try:

@@ -1,8 +1,8 @@
-"""Tells which interface an application speaks, and makes of it what the server holds.
+"""Detects the interface of an application, and wraps it accordingly.
 
-An application is known by what it can be called with: ASGI 3 by (scope, receive, send), WSGI by
-(environ, start_response). It is not called to find out. Where its parameters do not tell, the
-option `interface` must.
+An application is recognized by its parameters: (scope, receive, send) for ASGI 3, (environ,
+start_response) for WSGI. It is not called. If the parameters are ambiguous, the option `interface`
+must be set.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Application: TypeAlias = App | MountedApplication | Mountable
 Interface = Literal["native", "asgi", "wsgi"]
 ARGUMENTS = {"asgi": 3, "wsgi": 2}
 OPTION, ARGUMENT = "--interface {}", 'interface="{}"'
-"""How it is said what something speaks: to the command, and to `App.mount`."""
+"""How an interface is set: for the command, and for `App.mount`."""
 LIKELY_NAMES = ("application", "api", "asgi", "wsgi", "asgi_app", "wsgi_app")
-"""What functions are called that are applications; any object that can be called may be one."""
+"""Typical names of functions that are applications; other callables may have any name."""
 
 
 def application(found: Any, name: str, settings: Settings) -> Application:
-    """Return what was found as an application of the interface that is set or recognised.
+    """Wrap what was found as an application of the interface that is set or detected.
 
     Raises:
-        ConfigError: it is something else, or an option does not fit it.
+        ConfigError: it is not such an application, or an option does not apply to it.
     """
     interface = settings.interface
     if interface == "auto":
@@ -56,7 +56,7 @@ def application(found: Any, name: str, settings: Settings) -> Application:
 
 
 def _with_mounts(native: App, extensions: Sequence[str]) -> MountedApplication:
-    """Make the applications that are mounted what the server holds."""
+    """Wrap the applications that are mounted."""
     mounts = [(mount.prefix, _mounted(mount, extensions)) for mount in native.mounts]
     return MountedApplication(native, mounts)
 
@@ -75,10 +75,10 @@ def _mounted(mount: Mount, extensions: Sequence[str]) -> Mountable:
 
 
 def recognize(found: Any, name: str, spelling: str = OPTION) -> Interface:
-    """Find out which interface a thing speaks.
+    """Detect the interface of an object.
 
     Raises:
-        ConfigError: none, or nobody can tell.
+        ConfigError: it has none, or it is ambiguous.
     """
     if isinstance(found, App):
         return "native"
@@ -88,7 +88,7 @@ def recognize(found: Any, name: str, spelling: str = OPTION) -> Interface:
     if signature is None:
         raise ConfigError(
             f"{name} is {described(found)}, whose parameters cannot be read; "
-            f"say what it is with {_either(spelling)}"
+            f"set the interface with {_either(spelling)}"
         )
     counts = [count for count in range(4) if _can_be_called(signature, count)]
     required = counts[0] if counts else None
@@ -104,18 +104,18 @@ def recognize(found: Any, name: str, spelling: str = OPTION) -> Interface:
 
 
 def is_likely_application(found: Any, name: str) -> bool:
-    """Tell whether something in a module is probably meant to be served."""
+    """Return whether something in a module is probably an application."""
     try:
         if isinstance(found, type) or (inspect.isroutine(found) and name not in LIKELY_NAMES):
             return False
         recognize(found, name)
-    except Exception:  # a proxy of a framework's may raise anything when it is looked at
+    except Exception:  # a framework's proxy object may raise anything when it is inspected
         return False
     return True
 
 
 def described(found: object) -> str:
-    """Say what a thing is."""
+    """Describe an object in an error message."""
     if isinstance(found, ModuleType):
         return f"the module {found.__name__}"
     if isinstance(found, type):
@@ -128,7 +128,7 @@ def described(found: object) -> str:
 
 
 def is_coroutine_function(found: Any) -> bool:
-    """Tell whether calling it is sure to give a coroutine; of a plain function nobody knows."""
+    """Return whether a call certainly returns a coroutine; a plain function might, too."""
     while isinstance(found, functools.partial):
         found = found.func
     function = found if inspect.isroutine(found) else type(found).__call__
@@ -136,7 +136,7 @@ def is_coroutine_function(found: Any) -> bool:
 
 
 def is_callable_without_arguments(found: Any) -> bool:
-    """Tell whether a factory can be called; one that hides its parameters is taken at its word."""
+    """Return whether a factory can be called; true if its parameters cannot be read."""
     signature = _signature(found)
     return signature is None or _can_be_called(signature, 0)
 
@@ -146,10 +146,10 @@ def _either(spelling: str) -> str:
 
 
 def _refuse_unfit(found: Any, name: str, interface: str, spelling: str = OPTION) -> None:
-    """Refuse what cannot be of the interface that is set."""
+    """Reject what cannot have the interface that is set."""
     if isinstance(found, App) != (interface == "native"):
-        mend = "leave --interface out"
-        raise ConfigError(f"{name} is {described(found)}, not what --interface says; {mend}")
+        remedy = "leave --interface out"
+        raise ConfigError(f"{name} is {described(found)}, not what --interface says; {remedy}")
     count = ARGUMENTS.get(interface)
     if count is None:
         return
@@ -162,7 +162,7 @@ def _refuse_unfit(found: Any, name: str, interface: str, spelling: str = OPTION)
 
 
 def _refuse_wrong_class(found: Any, name: str, spelling: str, method: str) -> None:
-    """Refuse a class unless its instances are what calling an application gives."""
+    """Reject a class unless its instances are what calling an application returns."""
     if isinstance(found, type) and not hasattr(found, method):
         _refuse(found, name, spelling)
 
@@ -170,22 +170,24 @@ def _refuse_wrong_class(found: Any, name: str, spelling: str, method: str) -> No
 def _refuse(
     found: Any, name: str, spelling: str, signature: inspect.Signature | None = None
 ) -> NoReturn:
-    """Say what a thing is that is no application, and what was probably meant."""
+    """Reject what is not an application, with a hint at what was probably meant."""
     if signature is not None and _takes_any_number(signature):
         raise ConfigError(
-            f"{name} takes any number of arguments; say what it is with {_either(spelling)}"
+            f"{name} takes any number of arguments; set the interface with {_either(spelling)}"
         )
     if isinstance(found, type) and not _is_asgi_2(found, signature):
-        mend = "name an instance of it, or give --factory to have it made"
-        raise ConfigError(f"{name} is {described(found)}, not an application; {mend}")
+        remedy = "name an instance of it, or use --factory to create one"
+        raise ConfigError(f"{name} is {described(found)}, not an application; {remedy}")
     if signature is not None and _is_asgi_2(found, signature):
         raise ConfigError(
             f"{name} is an application of ASGI 2, whose callable takes only a scope; "
             "wrap it with asgiref.compatibility.guarantee_single_callable"
         )
     if inspect.isroutine(found) and signature is not None and _can_be_called(signature, 0):
-        mend = "if it makes the application, give --factory"
-        raise ConfigError(f"{name} can be called without arguments, as no application can; {mend}")
+        remedy = "if it creates the application, use --factory"
+        raise ConfigError(
+            f"{name} can be called without arguments, so it is not an application; {remedy}"
+        )
     raise ConfigError(
         f"{name} is neither a bolide.App nor an ASGI or WSGI application but {described(found)}"
     )
@@ -200,7 +202,7 @@ def _is_asgi_2(found: Any, signature: inspect.Signature | None) -> bool:
 
 
 def _signature(found: Any) -> inspect.Signature | None:
-    """Read the parameters; None if nobody can."""
+    """Return the signature, or None if it cannot be read."""
     try:
         return inspect.signature(found)
     except (TypeError, ValueError):
@@ -208,7 +210,7 @@ def _signature(found: Any) -> inspect.Signature | None:
 
 
 def _can_be_called(signature: inspect.Signature, count: int) -> bool:
-    """Tell whether so many positional arguments fit."""
+    """Return whether a call with that many positional arguments is possible."""
     try:
         signature.bind(*[None] * count)
     except TypeError:

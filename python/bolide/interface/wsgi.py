@@ -1,4 +1,4 @@
-"""A WSGI application as the server holds it, and where its `wsgi.errors` goes."""
+"""A WSGI application, its threads, and the stream `wsgi.errors`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["ErrorLog", "WsgiApplication"]
 
 Callback = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 LAST_WORDS_S: Final = 0.5
-"""What threads have at the end: their requests are over, so only a view that waits needs longer."""
+"""Seconds for threads to end at shutdown: only a view that still waits needs longer."""
 UNFINISHED_MAX: Final = 65_536
-"""Characters of an unfinished line that are held; beyond it they are logged as they are."""
+"""Characters of an unfinished line that are held; a longer one is logged as it is."""
 
 
 class WsgiApplication:
     """A callable of PEP 3333, and the threads that call it.
 
-    With one thread it is the server's own, and none is started here.
+    With one thread, the server's own thread calls it, and none is started here.
     """
 
     def __init__(self, app: Callback, *, root_path: str = "") -> None:
@@ -35,7 +35,7 @@ class WsgiApplication:
         self._threads: list[threading.Thread] = []
 
     def core(self) -> _core.WsgiApp:
-        """Give what the core serves."""
+        """Return what the core serves."""
         return self._core
 
     async def startup(self) -> None:
@@ -46,7 +46,7 @@ class WsgiApplication:
             self._start(self._core.run_thread, f"bolide-{number + 1}")
 
     async def shutdown(self) -> None:
-        """End the threads; one whose view does not return is left behind, the process may end."""
+        """End the threads; one whose view does not return does not keep the process alive."""
         self._core.close()
         end = time.monotonic() + LAST_WORDS_S
         for thread in self._threads:
@@ -59,9 +59,10 @@ class WsgiApplication:
 
 
 class ErrorLog(io.TextIOBase):
-    """A text stream of which each line becomes an error in the log.
+    """A text stream; each of its lines is logged as an error.
 
-    What a thread has written of a line is its own until the line, or a `flush()`, ends it.
+    An unfinished line belongs to the thread that writes it, and is logged at its end or by
+    `flush()`.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -69,11 +70,11 @@ class ErrorLog(io.TextIOBase):
         self._own = threading.local()
 
     def writable(self) -> bool:
-        """Tell that it takes text."""
+        """Return True: the stream accepts text."""
         return True
 
     def write(self, text: str, /) -> int:
-        """Take text; log the lines that it ends.
+        """Write text; log the lines that it completes.
 
         Raises:
             TypeError: it is not a str.
@@ -89,7 +90,7 @@ class ErrorLog(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Log the line that is not finished."""
+        """Log the unfinished line."""
         unfinished = getattr(self._own, "unfinished", "")
         if unfinished:
             self._own.unfinished = ""

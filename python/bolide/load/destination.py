@@ -99,7 +99,7 @@ def _local(urls: tuple[str, ...], target: str, proxy: str) -> Destination:
 
 
 def _internet(url: str) -> tuple[str, int, tuple[str, int]]:
-    """Give host, port, and the target with its weight."""
+    """Return host, port, and the target with its weight."""
     plain, weight = _without_weight(url)
     try:
         parts = urlsplit(plain)
@@ -143,7 +143,7 @@ def _proxy(text: str) -> tuple[str, int]:
 
 
 def _listening(name: str, port: int, url: str) -> str:
-    """Give the first address of a name that takes a connection."""
+    """Return the first address of a name that takes a connection."""
     try:
         with socket.create_connection((name, port), CONNECT_S) as probe:
             return str(Address(*probe.getpeername()[:2]))

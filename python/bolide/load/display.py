@@ -82,7 +82,7 @@ class Block:
         self._drawn = 0
 
     def _back(self) -> str:
-        """Give the sequence that moves to the block's first line."""
+        """Return the sequence that moves to the block's first line."""
         return f"\x1b[{self._drawn}A\r" if self._drawn else ""
 
 
@@ -97,7 +97,7 @@ def drawable(text: str, stream: TextIO) -> str:
 
 
 def choose(stream: TextIO, is_quiet: bool) -> Quiet | Lines | Block:
-    """Give the display that fits where it is shown."""
+    """Return the display that fits where it is shown."""
     if is_quiet:
         return Quiet()
     return Block(stream) if stream.isatty() else Lines(stream)
@@ -138,7 +138,7 @@ def _place(progress: dict[str, Any]) -> str:
 
 
 def _interval_latency(progress: dict[str, Any]) -> dict[str, float]:
-    """Give the latencies since the last time, none where there was no response."""
+    """Return the latencies since the last time, none where there was no response."""
     latency: dict[str, float] = progress["interval_latency_us"] or {}
     return latency if progress["interval_requests_per_s"] else {}
 

@@ -13,7 +13,7 @@ Rows = Sequence[Sequence[float]]
 
 
 def quantile_us(rows: Rows, share: float) -> float | None:
-    """Give the latency that a share (0 to 1) of all does not exceed, None without any."""
+    """Return the latency that a share (0 to 1) of all does not exceed, None without any."""
     wanted = share * sum(row[1] for row in rows)
     seen = 0.0
     for upper_us, count in rows:
@@ -24,7 +24,7 @@ def quantile_us(rows: Rows, share: float) -> float | None:
 
 
 def share_between(rows: Rows, lower_us: float, upper_us: float) -> float | None:
-    """Give the share (0 to 1) of latencies within bounds, None without any."""
+    """Return the share (0 to 1) of latencies within bounds, None without any."""
     total = sum(row[1] for row in rows)
     if not total:
         return None

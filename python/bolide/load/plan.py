@@ -47,7 +47,7 @@ def build(options: Options, destination: Destination) -> Plan:
 
 
 def length_s(plan: Plan) -> float | None:
-    """Give the seconds that a run is to take without its warm-up, None where a count ends it."""
+    """Return the seconds that a run is to take without its warm-up, None where a count ends it."""
     if plan.get("stages"):
         return float(sum(each["duration_s"] for each in plan["stages"]))
     duration_s: float | None = plan.get("duration_s")

@@ -14,7 +14,7 @@ _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 
 def requests(options: Options, destination: Destination) -> list[dict[str, Any]]:
-    """Give the plan's requests: one for each URL, or those of the request file.
+    """Return the plan's requests: one for each URL, or those of the request file.
 
     Raises:
         ConfigError: two options contradict each other, or a file cannot be read.

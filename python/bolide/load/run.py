@@ -33,10 +33,10 @@ class Engine(Protocol):
         """End the run early."""
 
     def progress(self) -> str:
-        """Give what happened since the last call, as JSON."""
+        """Return what happened since the last call, as JSON."""
 
     def report(self) -> str:
-        """Give the report, as JSON."""
+        """Return the report, as JSON."""
 
 
 class Display(Protocol):

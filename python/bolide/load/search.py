@@ -56,11 +56,11 @@ class Search:
     interrupted: Trial | None = None
 
     def at(self, rate_per_s: float) -> list[Trial]:
-        """Give the trials at a rate."""
+        """Return the trials at a rate."""
         return [each for each in self.trials if each.rate_per_s == rate_per_s]
 
     def holds(self, rate_per_s: float) -> bool | None:
-        """Tell whether a rate holds, None while its trials contradict each other."""
+        """Return whether a rate holds, None while its trials contradict each other."""
         trials = self.at(rate_per_s)
         held = sum(trial.holds for trial in trials)
         if any(trial.is_hopeless for trial in trials) or len(trials) - held > 1:
@@ -83,7 +83,7 @@ class Search:
         return max(candidates, key=lambda each: each.rate_per_s, default=None)
 
     def next_rate(self, start_per_s: float) -> float | None:
-        """Give the rate to try next, None when nothing is left to learn."""
+        """Return the rate to try next, None when nothing is left to learn."""
         if not self.trials:
             return start_per_s
         last, held, failed = self.trials[-1], self.held, self.failed
@@ -190,7 +190,7 @@ def result_text(search: Search) -> list[str]:
 
 
 def as_data(search: Search) -> dict[str, Any]:
-    """Give the search for JSON: what was found, how sure it is, and every trial."""
+    """Return the search for JSON: what was found, how sure it is, and every trial."""
     return {
         "condition": search.threshold.text,
         "rate_per_s": search.held.rate_per_s if search.held else None,
@@ -221,7 +221,7 @@ def _sureness(search: Search) -> str:
 
 
 def _times_held(search: Search) -> tuple[int, int]:
-    """Give how many trials at the rate that was found held, and how many there were."""
+    """Return how many trials at the rate that was found held, and how many there were."""
     trials = search.at(search.held.rate_per_s) if search.held else []
     return sum(trial.holds for trial in trials), len(trials)
 

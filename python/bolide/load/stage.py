@@ -33,7 +33,7 @@ def read(text: str) -> list[dict[str, Any]]:
 
 
 def climb(duration_s: float, rate: float | None, connections: int) -> dict[str, Any]:
-    """Give the stage that climbs evenly from nearly nothing to a rate or to connections."""
+    """Return the stage that climbs evenly from nearly nothing to a rate or to connections."""
     if rate is not None:
         return {"duration_s": duration_s, "start_rate_per_s": 0.0, "rate_per_s": rate}
     return {"duration_s": duration_s, "start_connections": 1, "connections": connections}

@@ -65,7 +65,7 @@ class Threshold:
         return self.metric in LATENCIES
 
     def value(self, report: Report) -> float | None:
-        """Give what the report has, None where nothing was measured."""
+        """Return what the report has, None where nothing was measured."""
         if self.is_latency:
             found = (report["latency_us"] or {}).get(self.metric)
             return found if report["ok"] else None
@@ -121,7 +121,7 @@ def read(text: str, option: str = "--require") -> Threshold:
 
 
 def _metric(name: str) -> str | None:
-    """Give the report's word for a name, None for an unknown one."""
+    """Return the report's word for a name, None for an unknown one."""
     name = {"errors": "failed", "rate": "requests_per_s"}.get(name, name.replace("p99.", "p99_"))
     known = (*LATENCIES, *COUNTS, *RATES, *SHARES, *CLASSES)
     return name if name in known else None

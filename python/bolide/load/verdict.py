@@ -27,12 +27,12 @@ LAG_US = 1_000.0
 
 
 def has_responses(report: Report) -> bool:
-    """Tell whether the server responded to anything at all."""
+    """Return whether the server responded to anything at all."""
     return bool(report["ok"] or any(report["statuses"].values()))
 
 
 def is_generator_bound(report: Report, is_sleepless: bool = False) -> bool:
-    """Tell whether the generator's busiest thread had no time left.
+    """Return whether the generator's busiest thread had no time left.
 
     A thread that never sleeps is always busy, so that this cannot be told of it.
     """
@@ -40,7 +40,7 @@ def is_generator_bound(report: Report, is_sleepless: bool = False) -> bool:
 
 
 def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
-    """Give every warning that fits, the gravest first."""
+    """Return every warning that fits, the gravest first."""
     found = [
         _nothing(report),
         _failures(report, plan),

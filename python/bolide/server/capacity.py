@@ -77,10 +77,10 @@ def _descriptors(settings: Settings) -> str:
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return ""
     if hard == resource.RLIM_INFINITY or hard >= needed:
-        mend = f"`ulimit -n {needed}`"
+        remedy = f"`ulimit -n {needed}`"
     else:
-        mend = f"LimitNOFILE={needed} in systemd's unit or nofile in limits.conf"
+        remedy = f"LimitNOFILE={needed} in systemd's unit or nofile in limits.conf"
     return (
         f"a worker may have {soft} open files, too few for --connections-max {connections_max}; "
-        f"raise it ({mend}) or lower that; `bolide doctor` says more"
+        f"raise it ({remedy}) or lower that; `bolide doctor` says more"
     )

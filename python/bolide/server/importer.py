@@ -54,8 +54,8 @@ def load(target: str, settings: Settings) -> Application:
         missing = "application" if place else "module"
         raise ConfigError(f"{target!r} names no {missing}; give MODULE:APP or FILE.py:APP")
     if attributes.endswith(")"):
-        mend = f"give {target.partition('(')[0]} --factory"
-        raise ConfigError(f"{target!r} is a call; {mend}, which calls it without arguments")
+        remedy = f"give {target.partition('(')[0]} --factory"
+        raise ConfigError(f"{target!r} is a call; {remedy}, which calls it without arguments")
     _put_first(os.getcwd())
     is_file = place.endswith(".py") or os.sep in place
     module = _import_file(place) if is_file else _import_module(place)
@@ -94,11 +94,13 @@ def _made(factory: Any, name: str) -> object:
     if not callable(factory) or isinstance(factory, App):
         raise ConfigError(f"{name} is {described(factory)}, not a factory; leave --factory out")
     if is_coroutine_function(factory):
-        mend = "make the application in a plain function, and what it awaits in its startup"
-        raise ConfigError(f"{name} is a coroutine function, which cannot be a factory; {mend}")
+        remedy = "make the application in a plain function, and what it awaits in its startup"
+        raise ConfigError(f"{name} is a coroutine function, which cannot be a factory; {remedy}")
     if not is_callable_without_arguments(factory):
-        mend = "leave --factory out if it is an application, else wrap it in a function without any"
-        raise ConfigError(f"{name} needs arguments, and a factory is called without; {mend}")
+        remedy = (
+            "leave --factory out if it is an application, else wrap it in a function without any"
+        )
+        raise ConfigError(f"{name} needs arguments, and a factory is called without; {remedy}")
     try:
         return factory()
     except (Exception, SystemExit) as error:

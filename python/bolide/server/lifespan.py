@@ -44,7 +44,7 @@ def _headline(message: str) -> tuple[str, str]:
 
 
 def _details(error: BaseException | None) -> str:
-    """Give the traceback without the frame that is ours."""
+    """Return the traceback without the frame that is ours."""
     if error is None:
         return ""
     import traceback

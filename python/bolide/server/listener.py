@@ -177,7 +177,7 @@ def _make_way(address: Address) -> None:
 
 
 def _is_bound(path: str) -> bool:
-    """Tell whether a process has bound a socket to that name, which may not listen yet."""
+    """Return whether a process has bound a socket to that name, which may not listen yet."""
     try:
         lines = UNIX_SOCKETS.read_text(errors="surrogateescape").splitlines()[1:]
     except OSError:  # another system, or no /proc: nothing is known to be there

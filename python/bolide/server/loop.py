@@ -54,7 +54,7 @@ def new(name: str, server: _core.Server) -> asyncio.AbstractEventLoop:
 
 
 def has_own_selector(name: str) -> bool:
-    """Tell whether the loop waits in the server's reactor, or watches it as one descriptor."""
+    """Return whether the loop waits in the server's reactor, or watches it as one descriptor."""
     return name == "asyncio"
 
 

@@ -51,7 +51,7 @@ class StandardError(io.RawIOBase):
         """Whether a thread may write what waits; otherwise it is left to the next `retry`."""
 
     def fileno(self) -> int:
-        """Give the descriptor of standard error itself."""
+        """Return the descriptor of standard error itself."""
         return self._fd
 
     def writable(self) -> bool:
@@ -141,7 +141,7 @@ class StandardError(io.RawIOBase):
         self._outlet, self._close_outlet = _outlet(self._fd)
 
     def finish(self) -> None:
-        """Give the reader a moment to take what waits."""
+        """Return the reader a moment to take what waits."""
         end = time.monotonic() + LAST_WORDS_S
         while not self.retry() and time.monotonic() < end:
             time.sleep(RETRY_S / 10)
@@ -170,7 +170,7 @@ class StandardError(io.RawIOBase):
 
 
 def _outlet(fd: int) -> tuple[Callable[[bytes], int], Callable[[], None]]:
-    """Give what writes to a descriptor, or raises BlockingIOError; and what closes that."""
+    """Return what writes to a descriptor, or raises BlockingIOError; and what closes that."""
     mode = os.fstat(fd).st_mode
     if stat.S_ISSOCK(mode):
         reached = socket.socket(fileno=os.dup(fd))
@@ -247,7 +247,7 @@ def _redirect(before: TextIO, after: TextIO) -> None:
 
 
 def installed() -> StandardError | None:
-    """Give the stream that `install` has put in place."""
+    """Return the stream that `install` has put in place."""
     return _installed
 
 

@@ -111,7 +111,7 @@ def _startup_failed(report_fd: int, error: ConfigError | StartupError | SystemEx
 
 
 def drain_s(graceful_s: float) -> float:
-    """Give the part of the graceful time that requests in flight have."""
+    """Return the part of the graceful time that requests in flight have."""
     shutdown_s = max(SHUTDOWN_SHARE * graceful_s, SHUTDOWN_S_MIN)
     return graceful_s - min(shutdown_s, graceful_s / 2)
 

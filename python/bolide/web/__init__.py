@@ -1,9 +1,9 @@
 """The micro-framework: an `App` with routes, and handlers that return plain values.
 
-It stands on `bolide._core` and `bolide.errors` alone and imports nothing of the server's shell. The
-test client is not imported here, since a serving process has no use for it: `from
-bolide.web.testclient import TestClient`. The interface is specified in docs/native-api.md; start
-reading at `app.py`.
+It imports only `bolide._core` and `bolide.errors`, nothing of the server or the command. The test
+client is not imported here, because a serving process does not need it: `from
+bolide.web.testclient import TestClient`. docs/native-api.md specifies the interface; start reading
+at `app.py`.
 """
 
 from bolide.errors import ClientDisconnected, HTTPError

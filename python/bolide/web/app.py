@@ -1,9 +1,9 @@
 """`App`: the routes, error handlers, hooks and mounts of a native application.
 
-An `App` is a register and nothing more: it hands each route to the core when it is declared, and
-the core routes, calls and responds. Read `routing.py` for what a handler is called with,
-`failure.py` for what happens when one fails, `request.py` and `response.py` for what it takes and
-gives, `mounting.py` for where another application may be mounted.
+An `App` is only a registry: it passes each route to the core when it is declared, and the core
+routes requests, calls handlers and sends responses. Read `routing.py` for the arguments of a
+handler, `failure.py` for what happens when one fails, `request.py` and `response.py` for what it
+receives and returns, and `mounting.py` for where another application may be mounted.
 """
 
 import inspect
@@ -33,7 +33,7 @@ _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 §9.1: token
 class App:
     """A native application.
 
-    `state` is a namespace of the application's own, the same for every request of a worker.
+    `state` is a namespace for the application's use, shared by all requests of a worker.
     """
 
     state: SimpleNamespace
@@ -55,16 +55,16 @@ class App:
         )
 
     def core(self) -> _core.NativeApp:
-        """Give the core's side of this application, for a server; always the same object."""
+        """Return the core's part of this application, for a server; always the same object."""
         return self._native
 
     def add_route(
         self, path: str, handler: Callable[..., Any], methods: Iterable[str] = ("GET",)
     ) -> None:
-        """Have a handler serve the methods of a path pattern, from now on.
+        """Register a handler for the methods of a path pattern.
 
-        `path` is literal but for `{name}`, `{name:int}` and, as the last segment, `{name:path}`.
-        GET serves HEAD too unless HEAD has a route of its own.
+        `path` is literal except for `{name}`, `{name:int}` and, as the last segment, `{name:path}`.
+        A GET route also serves HEAD unless HEAD has its own route.
 
         Raises:
             RegistrationError: the pattern or a method is malformed, or the route exists.
@@ -85,10 +85,10 @@ class App:
                 raise RegistrationError(f"{describe(handler)}: {error}") from None
 
     def route(self, path: str, methods: Iterable[str] = ("GET",)) -> Callable[[H], H]:
-        """Decorate a handler: `add_route` with the function below.
+        """Decorate a handler, as `add_route` registers it.
 
         Raises:
-            RegistrationError, SignatureError: when decorating, as `add_route` does.
+            RegistrationError, SignatureError: when decorating, as `add_route`.
         """
 
         def decorate(handler: H) -> H:
@@ -98,7 +98,7 @@ class App:
         return decorate
 
     def get(self, path: str) -> Callable[[H], H]:
-        """Decorate the handler of GET, and of HEAD unless that has its own; see `route`."""
+        """Decorate the handler of GET, and of HEAD unless it has its own; see `route`."""
         return self.route(path, ("GET",))
 
     def head(self, path: str) -> Callable[[H], H]:
@@ -126,20 +126,20 @@ class App:
         return self.route(path, ("OPTIONS",))
 
     def mount(self, prefix: str, application: Any, *, interface: MountInterface = "auto") -> None:
-        """Have an ASGI or WSGI application serve the paths at and below a prefix.
+        """Mount an ASGI or WSGI application at a prefix; it serves all paths at and below it.
 
-        A path that a route of this application matches is the route's, whatever its method; of
-        several prefixes the longest wins, and "/" takes what is left. What the application is, is
-        found out when this one is served.
+        Routes of this application take precedence, whatever the method. If several prefixes match,
+        the longest wins; "/" matches everything else. With "auto", the interface is detected when
+        this application is served.
 
         Raises:
-            RegistrationError: the prefix or the interface is none, something is mounted there, the
-                application is an `App`, or this one has been started.
+            RegistrationError: the prefix or the interface is not valid, something is mounted there
+                already, the application is an `App`, or this one has been started.
         """
         mount = checked(Mount(prefix, application, interface))
         if isinstance(application, App):
-            mend = "add its routes to this one"
-            raise RegistrationError(f"a bolide.App cannot be mounted (at {prefix}); {mend}")
+            remedy = "add its routes to this one"
+            raise RegistrationError(f"a bolide.App cannot be mounted (at {prefix}); {remedy}")
         if prefix in self._mounts:
             raise RegistrationError(f"something is mounted at {prefix} already")
         if self._is_started:
@@ -148,20 +148,21 @@ class App:
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
-        """What is mounted, in order."""
+        """The mounted applications, in order."""
         return tuple(self._mounts.values())
 
     def error_handler(self, *keys: ErrorKey) -> Callable[[E], E]:
-        """Decorate the handler of errors: of exception classes with their subclasses, of statuses.
+        """Decorate an error handler for exception classes (and their subclasses) or statuses.
 
         A status is an int from 400 to 599, "4xx" or "5xx". The handler is called with the request
-        and the exception, an `HTTPError` for a status, may be async, and returns what any handler
-        may. It is for what handlers raise and for the router's 404 and 405. The most specific class
-        wins; a status stands where `HTTPError` does, before "4xx" and "5xx", and those before
-        `HTTPError` itself. `Exception`, 500 and "5xx" are for exceptions without another handler.
+        and the exception (an `HTTPError` for a status). It may be async, and returns what any
+        handler may. It handles what handlers raise, and the router's 404 and 405. The most specific
+        class wins. Statuses rank as `HTTPError` does: first the status, then "4xx" or "5xx", then
+        `HTTPError` itself. `Exception`, 500 and "5xx" handle exceptions that no other handler does.
 
         Raises:
-            RegistrationError: when decorating: another key, one that has a handler, or none.
+            RegistrationError: when decorating: a key is not valid or has a handler, or there is
+                none.
             SignatureError: when decorating: the handler cannot take two arguments.
         """
 
@@ -185,7 +186,7 @@ class App:
         return hook
 
     def on_shutdown(self, hook: H) -> H:
-        """Decorate a function to run behind the last request, in reverse order of declaration.
+        """Decorate a function to run after the last request, in reverse order of declaration.
 
         It may be async and may take the application. It runs once in every worker process.
 
@@ -200,14 +201,14 @@ class App:
         """Run the startup hooks; for the worker that serves this application.
 
         Raises:
-            Exception: whatever a hook raises; the hooks behind it do not run.
+            Exception: whatever a hook raises; the hooks after it do not run.
         """
         self._is_started = True
         for hook in self._startup:
             await self._run(hook)
 
     async def shutdown(self) -> None:
-        """Run every shutdown hook; one that raises is logged and does not keep the others."""
+        """Run every shutdown hook; an exception is logged, and the other hooks still run."""
         self._is_started = False
         for hook in reversed(self._shutdown):
             try:
@@ -222,10 +223,10 @@ class App:
 
 
 def _checked_methods(methods: Iterable[str], path: str) -> list[str]:
-    """Give the methods in upper case, each once.
+    """Return the methods in upper case, without duplicates.
 
     Raises:
-        RegistrationError: there is none, or one is no token.
+        RegistrationError: there is none, or one is not a token.
     """
     if isinstance(methods, str):
         raise RegistrationError(f"methods of {path} is a list, not a str: [{methods!r}]")
@@ -234,7 +235,7 @@ def _checked_methods(methods: Iterable[str], path: str) -> list[str]:
         raise RegistrationError(f"the route {path} has no methods")
     for name in names:
         if not _METHOD.fullmatch(name):
-            raise RegistrationError(f"the route {path} has a method {name!r}, which is no token")
+            raise RegistrationError(f"the route {path} has a method {name!r}, which is not a token")
     return names
 
 
@@ -256,7 +257,7 @@ def _check_hook(hook: Callable[..., Any]) -> None:
 
 
 def _takes_app(hook: Callable[..., Any]) -> bool:
-    """Tell whether a hook takes the application: by its one needed parameter, or one named app."""
+    """Return whether a hook takes the application: a required parameter, or one named app."""
     try:
         parameters = list(inspect.signature(hook).parameters.values())
     except (TypeError, ValueError):

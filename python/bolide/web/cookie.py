@@ -1,7 +1,7 @@
-"""Cookies: a lenient reading of what clients send, a strict writing of what we send.
+"""Cookies: reads leniently what clients send, and writes strictly.
 
-RFC 6265 asks for both: §5.4 for the request's field, whose content is whatever some server once
-set, and §4.1.1 for ours.
+RFC 6265 requires both: §5.4 for the request's field, whose content is whatever some server once
+set, and §4.1.1 for the response's.
 """
 
 import re
@@ -22,11 +22,11 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def parse_cookies(values: Iterable[str]) -> dict[str, str]:
-    """Read the values of a request's cookie field lines into names and values.
+    """Parse the values of a request's cookie field lines into names and values.
 
-    Of two cookies with one name the first counts: a client lists the more specific path first (RFC
-    6265 §5.4). Quotes around a value are dropped, nothing is decoded, and a part without "=" is
-    passed over.
+    If two cookies have the same name, the first wins: a client lists the more specific path first
+    (RFC 6265 §5.4). Quotes around a value are dropped, nothing is decoded, and a part without "="
+    is skipped.
     """
     cookies: dict[str, str] = {}
     for value in values:
@@ -55,26 +55,24 @@ def cookie_value(
 ) -> str:
     """Write the value of a set-cookie field line.
 
-    RFC 6265 §4.1.1; `max_age` is in seconds; `same_site` is that of its successor's draft, which
-    ties "none" to `secure`.
+    RFC 6265 §4.1.1. `max_age` is in seconds. `same_site` is defined in the draft of its successor,
+    which allows "none" only with `secure`.
 
     Raises:
-        ValueError: name, value or an attribute has a character that it cannot have, `expires` has
-            no time zone, or same_site "none" comes without `secure`.
+        ValueError: name, value or an attribute contains an invalid character, `expires` has no time
+            zone, or same_site is "none" without `secure`.
     """
     if not _NAME.fullmatch(name):
         raise ValueError(
-            f"{name!r} is no cookie name: it takes letters, digits and !#$%&'*+-.^_`|~ only"
+            f"{name!r} is not a cookie name: only letters, digits and !#$%&'*+-.^_`|~ are allowed"
         )
     if not _OCTETS.fullmatch(value):
         raise ValueError(
-            f"the value of cookie {name} has a character that it cannot have: "
+            f"the value of cookie {name} contains an invalid character: "
             f"percent-encode it ({value!r})"
         )
     if same_site == "none" and not secure:
-        raise ValueError(
-            f"cookie {name} with same_site='none' is refused by clients: add secure=True"
-        )
+        raise ValueError(f"clients reject cookie {name} with same_site='none': add secure=True")
     parts = [f"{name}={value}"]
     if max_age is not None:
         parts.append(f"Max-Age={int(max_age)}")
@@ -103,5 +101,5 @@ def _imf_fixdate(moment: datetime) -> str:
             "a cookie's expires needs a time zone: datetime.now(UTC), not datetime.now()"
         )
     utc = moment.astimezone(UTC)
-    day, month = _DAYS[utc.weekday()], _MONTHS[utc.month - 1]  # strftime's follow the locale
+    day, month = _DAYS[utc.weekday()], _MONTHS[utc.month - 1]  # strftime depends on the locale
     return f"{day}, {utc.day:02} {month} {utc.year:04} {utc:%H:%M:%S} GMT"

@@ -1,8 +1,8 @@
-"""What the response is when a handler fails, or when the router finds none.
+"""The response when a handler fails, or when the router finds none.
 
 The core calls `FailureTable.respond` with an exception and `FailureTable.respond_to_status` with a
-status of its own; either gives a value to send, as a handler would. Nothing of a traceback ever
-reaches the client: it goes to the logger "bolide.error", once.
+status of the router. Both return a value to send, as a handler would. The client never sees a
+traceback: it is logged once, by the logger "bolide.error".
 """
 
 import inspect
@@ -34,15 +34,17 @@ class FailureTable:
         self._handlers: dict[type[BaseException] | int | str, ErrorHandler] = {}
 
     def add(self, handler: ErrorHandler, *keys: ErrorKey) -> None:
-        """Register the handler of every key, or of none.
+        """Register a handler for all of the keys, or for none of them.
 
         A key is an exception class, a status from 400 to 599, or "4xx" or "5xx".
 
         Raises:
-            RegistrationError: a key is none of them or has a handler, or there is no key.
+            RegistrationError: a key is not valid or has a handler, or there is no key.
         """
         if not keys:
-            raise RegistrationError(f"the error handler {describe(handler)} is for nothing")
+            raise RegistrationError(
+                f"the error handler {describe(handler)} has no exception class or status"
+            )
         for key in keys:
             if not _is_key(key):
                 raise RegistrationError(
@@ -55,11 +57,11 @@ class FailureTable:
         self._handlers.update(dict.fromkeys(keys, handler))
 
     def respond(self, request: _core.Request, error: BaseException) -> Any:
-        """Give what to send for an exception: a value, or a coroutine that gives it.
+        """Return what to send for an exception: a value, or a coroutine that returns it.
 
-        An exception that nobody expected is logged: one without a handler, or with none but that of
-        `Exception` or of status 500. When the handler fails too, both are logged and the response
-        is a plain 500; when it gives what cannot be sent, the core logs that and responds so.
+        An unexpected exception is logged: one that has no handler, or only that of `Exception` or
+        of status 500. If the handler fails too, both exceptions are logged and the response is a
+        plain 500. If it returns something that cannot be sent, the core logs that and sends 500.
         """
         handler, is_expected = self._find(error)
         if not is_expected:
@@ -73,7 +75,7 @@ class FailureTable:
         return value
 
     def respond_to_status(self, request: _core.Request, status: int, allow: str) -> Any:
-        """Give what to send for a status that the router decided; `allow` is for 405, else "".
+        """Return what to send for a status from the router; `allow` is "" except for 405.
 
         RFC 9110 §15.5.6: a 405 lists the methods in its Allow field.
         """
@@ -81,10 +83,10 @@ class FailureTable:
         return self.respond(request, HTTPError(status, headers=headers))
 
     def _find(self, error: BaseException) -> tuple[ErrorHandler | None, bool]:
-        """Find the most specific handler, and whether it says that the error was expected.
+        """Find the most specific handler, and whether it means that the error was expected.
 
-        The handlers of statuses stand where `HTTPError` is in the order of classes; an `HTTPError`
-        is a response, so the search for one ends there and does not reach that of `Exception`.
+        The handlers of statuses rank where `HTTPError` is in the order of classes. An `HTTPError`
+        is a response, so its search ends there and does not reach the handler of `Exception`.
         """
         handlers = self._handlers
         for cls in type(error).__mro__:
@@ -94,7 +96,7 @@ class FailureTable:
                 break
             if cls in handlers:
                 return handlers[cls], True
-        if isinstance(error, ClientDisconnected):  # nobody is left to read a response
+        if isinstance(error, ClientDisconnected):  # there is no client to read a response
             return None, False
         return self._first(Exception, 500, "5xx"), False
 
@@ -132,9 +134,10 @@ async def _finish(
 def _respond_second(
     request: _core.Request, second: Exception, first: BaseException | None
 ) -> Response:
-    """Respond for an error handler that raised; `first` is what it was called for, if not logged.
+    """Return the response for an error handler that raised.
 
-    An `HTTPError` is how a handler of any kind chooses a status; everything else is a failure.
+    `first` is the exception that it was called for, None if that is logged already. Any handler may
+    raise `HTTPError` to choose a status; every other exception is a failure.
     """
     if isinstance(second, HTTPError):
         try:
@@ -148,7 +151,7 @@ def _respond_second(
 
 
 def _log(request: _core.Request, error: BaseException) -> None:
-    """Log an exception with its request; what could end a line or colour a terminal is escaped."""
+    """Log an exception with its request; control characters in the path are escaped."""
     method, path = request.method, repr(request.path)[1:-1]
     if isinstance(error, ClientDisconnected):
         _logger.debug("%s %s: the client disconnected", method, path)

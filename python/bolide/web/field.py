@@ -24,8 +24,8 @@ _CHARSET = re.compile(r';[ \t]*charset="?([^\s;"]+)', re.IGNORECASE)  # RFC 9110
 
 
 def header_pairs(headers: FieldLines) -> dict[str, str] | Iterable[tuple[str, str]]:
-    """Give what the core takes for `headers`: a dict, or pairs."""
-    if type(headers) is dict:  # before the slower question for any mapping
+    """Return `headers` as the core accepts them: a dict, or pairs."""
+    if type(headers) is dict:  # before the slower check for any mapping
         return headers
     if isinstance(headers, MultiDict):
         return headers.multi_items()
@@ -33,7 +33,7 @@ def header_pairs(headers: FieldLines) -> dict[str, str] | Iterable[tuple[str, st
 
 
 def charset_of(content_type: str) -> str | None:
-    """Give the charset parameter of a content type, None when it has none."""
+    """Return the charset parameter of a content type, None if it has none."""
     found = _CHARSET.search(content_type)
     return found[1] if found else None
 
@@ -43,20 +43,20 @@ def content_type_line(content_type: str) -> bytes:
     """Encode the content-type line of bytes.
 
     Raises:
-        TypeError, ValueError: as `_core.field_line` does.
+        TypeError, ValueError: as `_core.field_line`.
     """
     return field_line("Content-Type", content_type)
 
 
 @lru_cache(maxsize=256)
 def text_type_line(content_type: str) -> bytes:
-    """Encode the content-type line of text, which leaves as UTF-8.
+    """Encode the content-type line of text, which is sent as UTF-8.
 
-    A `text/*` type without a charset is given that one.
+    A `text/*` type without a charset gets charset=utf-8.
 
     Raises:
-        TypeError: as `field_line` does.
-        ValueError: as `field_line` does, or the type names another charset.
+        TypeError: as `field_line`.
+        ValueError: as `field_line`, or the type names another charset.
     """
     line = field_line("Content-Type", content_type)
     charset = charset_of(content_type)

@@ -1,6 +1,6 @@
-"""What is mounted below a prefix of a native application, and where it may be.
+"""What is mounted below a prefix of a native application, and which prefixes are valid.
 
-A mounted application is kept as it was given: what it is finds out who serves it.
+A mounted application is stored as it is: its interface is detected when it is served.
 """
 
 import re
@@ -26,23 +26,23 @@ class Mount:
 
 
 def checked(mount: Mount) -> Mount:
-    """Give a mount back whose prefix and interface can be what they are.
+    """Return a mount after checking its prefix and interface.
 
     Raises:
-        RegistrationError: one of them cannot.
+        RegistrationError: one of them is not valid.
     """
     prefix = mount.prefix
     if not isinstance(prefix, str) or not prefix.startswith("/"):
         raise RegistrationError(f"the prefix {prefix!r} of a mount must begin with a slash")
     if prefix != "/" and "" in prefix[1:].split("/"):
-        mend = "'/a/b' for one, '/' for all that no route takes"
-        raise RegistrationError(f"the prefix {prefix!r} of a mount has an empty segment; {mend}")
+        remedy = "use '/a/b', or '/' for every path without a route"
+        raise RegistrationError(f"the prefix {prefix!r} of a mount has an empty segment; {remedy}")
     if _NOT_LITERAL.search(prefix):
-        rule = "is literal and decoded: no parameter, %, ?, # or space"
+        rule = "must be literal and decoded, without a parameter, %, ?, # or space"
         raise RegistrationError(f"the prefix {prefix!r} of a mount {rule}")
     if mount.interface not in get_args(MountInterface):
         expected = "'auto', 'asgi' or 'wsgi'"
         raise RegistrationError(
-            f"the mount at {prefix} has the interface {mount.interface!r}; give {expected}"
+            f"the mount at {prefix} has the interface {mount.interface!r}; use {expected}"
         )
     return mount

@@ -1,7 +1,7 @@
 """Read-only mappings in which a name can have several values: a query, a header section.
 
-`mapping[name]` gives the first value, `getall(name)` every one, `multi_items()` all pairs in their
-order. Iteration, `len` and `items()` see each name once, as with any mapping.
+`mapping[name]` is the first value, `getall(name)` returns every value, and `multi_items()` all
+pairs in order. Iteration, `len` and `items()` include each name once, as with any mapping.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +10,7 @@ __all__ = ["Headers", "MultiDict"]
 
 
 class MultiDict(Mapping[str, str]):
-    """A read-only mapping of names to one or more values, in the order of their arrival."""
+    """A read-only mapping of names to one or more values, in the order in which they arrived."""
 
     __slots__ = ("_first", "_pairs")
 
@@ -20,14 +20,14 @@ class MultiDict(Mapping[str, str]):
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         self._pairs = list(pairs)
         first = dict(self._pairs)
-        if len(first) != len(self._pairs):  # a name came twice: dict() kept its last value
+        if len(first) != len(self._pairs):  # a name occurs twice: dict() kept its last value
             first = {}
             for name, value in self._pairs:
                 first.setdefault(name, value)
         self._first = first
 
     def __getitem__(self, name: str) -> str:
-        """Give the first value of a name.
+        """Return the first value of a name.
 
         Raises:
             KeyError: there is no such name.
@@ -35,7 +35,7 @@ class MultiDict(Mapping[str, str]):
         return self._first[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names, each once, in the order of their first arrival."""
+        """Iterate over the names, each once, in the order in which they first arrived."""
         return iter(self._first)
 
     def __len__(self) -> int:
@@ -43,24 +43,24 @@ class MultiDict(Mapping[str, str]):
         return len(self._first)
 
     def getall(self, name: str) -> list[str]:
-        """Give every value of a name in order; an empty list when there is none."""
+        """Return every value of a name in order; an empty list if there is none."""
         return [value for key, value in self._pairs if key == name]
 
     def multi_items(self) -> list[tuple[str, str]]:
-        """Give all pairs in order, duplicates included."""
+        """Return all pairs in order, duplicates included."""
         return list(self._pairs)
 
     def __repr__(self) -> str:
-        """Show the pairs as they came."""
+        """Show the pairs in order."""
         return f"{type(self).__name__}({self._pairs!r})"
 
 
 class Headers(MultiDict):
-    """A header section; field names compare without regard to case.
+    """A header section; field names are case-insensitive.
 
-    A field whose value is a list may come in several lines (RFC 9110 §5.3): `",
-    ".join(headers.getall("accept"))` combines them. Names are kept in lower case, as HTTP/2 and the
-    core have them.
+    A field whose value is a list may be spread over several lines (RFC 9110 §5.3): `",
+    ".join(headers.getall("accept"))` combines them. Names are stored in lower case, as in HTTP/2
+    and in the core.
     """
 
     __slots__ = ()
@@ -69,10 +69,10 @@ class Headers(MultiDict):
         super().__init__((name.lower(), value) for name, value in pairs)
 
     def __getitem__(self, name: str) -> str:
-        """Give the first value of a field.
+        """Return the first value of a field.
 
         Raises:
-            KeyError: there is no such field line; the key is the name as it was asked for.
+            KeyError: there is no such field line; the key is the name that was passed.
         """
         try:
             return self._first[name.lower()]
@@ -80,9 +80,9 @@ class Headers(MultiDict):
             raise KeyError(name) from None
 
     def __contains__(self, name: object) -> bool:
-        """Tell whether there is a field line of this name."""
+        """Return whether there is a field line of this name."""
         return isinstance(name, str) and name.lower() in self._first
 
     def getall(self, name: str) -> list[str]:
-        """Give the value of each field line of this name in order; an empty list for none."""
+        """Return the value of each field line of this name in order; an empty list if none."""
         return super().getall(name.lower())

@@ -1,11 +1,12 @@
-"""`Request`: what a handler is called with.
+"""`Request`: the first argument of a handler.
 
-The core decodes each part of a request when it is first asked for; this class adds the parts that
-are easier in Python and keeps each in `self.cache`, which is empty for every new request.
+The core decodes each part of a request on first use. This class adds the parts that are easier in
+Python, and keeps each in `self.cache`, which is empty for every new request.
 
-The content is read in one of two ways. A `def` handler is called when the whole content is there,
-so `body()`, `text()` and `json()` give the value. An `async def` handler is called when the head is
-there; the same methods give awaitables, and `stream()` gives the parts as they arrive.
+The content is read in one of two ways. A `def` handler is called when the whole content has
+arrived, so `body()`, `text()` and `json()` return the value. An `async def` handler is called when
+the head has arrived: the same methods return awaitables, and `stream()` yields the parts as they
+arrive.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -26,8 +27,8 @@ __all__ = ["Request"]
 T = TypeVar("T")
 
 _decode_json = msgspec.json.Decoder().decode
-# Names of the WHATWG's Encoding Standard. A list, for Python's look-up imports a module and keeps
-# an entry for each unknown name, and knows encodings that are not the web's, some of them slow.
+# Names of the WHATWG's Encoding Standard. Python's own lookup would import a module and cache an
+# entry for each unknown name, and accepts encodings that the web does not use, some of them slow.
 _CHARSETS = frozenset(
     ["utf-8", "utf8", "utf-16", "utf-16le", "utf-16be", "us-ascii", "ascii", "latin1"]
     + [f"iso-8859-{part}" for part in (*range(1, 9), 10, 11, 13, 14, 15, 16)]
@@ -38,32 +39,32 @@ _CHARSETS = frozenset(
 
 
 class Request(_core.Request):
-    """One request; the core makes it, an application only reads it."""
+    """One request. The core creates it; an application only reads it."""
 
     __slots__ = ()
 
     @property
     def headers(self) -> Headers:
-        """The header section; the first value by `[name]`, every one by `getall(name)`."""
+        """The header section: `[name]` is the first value, `getall(name)` returns all."""
         return self._kept("headers", lambda: Headers(self.field_lines()))
 
     @property
     def query(self) -> MultiDict:
-        """The query's names and values, decoded as a form's; blank values are kept.
+        """The query's names and values, decoded like a form's; blank values are kept.
 
-        The first value by `[name]`, every one by `getall(name)`. Octets that are not UTF-8 give
+        `[name]` is the first value, `getall(name)` returns all. Octets that are not UTF-8 become
         U+FFFD.
         """
         return self._kept("query", lambda: _parse_query(self.query_string))
 
     @property
     def cookies(self) -> dict[str, str]:
-        """The client's cookies as they were sent; of two with one name the first."""
+        """The client's cookies as they were sent; if a name occurs twice, its first value."""
         return self._kept("cookies", lambda: parse_cookies(self.headers.getall("cookie")))
 
     @property
     def content_type(self) -> str | None:
-        """The content-type field's value with its parameters; None when there is none."""
+        """The content-type field's value with its parameters; None if there is none."""
         return self.headers.get("content-type")
 
     @property
@@ -75,45 +76,46 @@ class Request(_core.Request):
 
     @property
     def state(self) -> SimpleNamespace:
-        """A namespace of this request's own, for what an application wants to keep with it."""
+        """A namespace for what an application wants to store with this request."""
         return self._kept("state", SimpleNamespace)
 
     def body(self) -> Any:
-        """Give the content: bytes in a `def` handler, an awaitable of bytes in an async one.
+        """Return the content: bytes in a `def` handler, an awaitable of bytes in an async one.
 
         Raises:
-            ClientDisconnected: async only: the client went away before the content was complete.
-            RuntimeError: async only: `stream()` was begun, or another task is reading.
+            ClientDisconnected: async only: the client disconnected before the content was complete.
+            RuntimeError: async only: `stream()` was started, or another task is reading.
         """
         return self._content(_as_bytes)
 
     def text(self) -> Any:
-        """Give the content as a str, as `body()` does; the charset is the content type's or UTF-8.
+        """Return the content as a str, in the content type's charset or UTF-8; see `body()`.
 
         Raises:
-            HTTPError: 400 for octets that are not of the charset, 415 for an unknown charset.
-            ClientDisconnected, RuntimeError: as `body()` does.
+            HTTPError: 400 for octets that are not valid in the charset, 415 for an unknown charset.
+            ClientDisconnected, RuntimeError: as `body()`.
         """
         return self._content(_as_text)
 
     def json(self) -> Any:
-        """Give the value that the content says in JSON (RFC 8259), as `body()` does.
+        """Return the value of the content, decoded from JSON (RFC 8259); see `body()`.
 
-        Each call decodes anew, so the value is the caller's to change.
+        Each call decodes again, so the caller may change the value.
 
         Raises:
-            HTTPError: 400 for a content that is not JSON.
-            ClientDisconnected, RuntimeError: as `body()` does.
+            HTTPError: 400 for content that is not JSON.
+            ClientDisconnected, RuntimeError: as `body()`.
         """
         return self._content(_as_json)
 
     def stream(self) -> AsyncIterator[bytes]:
-        """Give the content part by part as it arrives; in async handlers only, and once.
+        """Iterate over the content part by part as it arrives; in async handlers only, and once.
 
-        The client is slowed down while no part is asked for. After `body()` it is one part.
+        While the handler does not ask for a part, the client is slowed down. After `body()` there
+        is one part.
 
         Raises:
-            ClientDisconnected: while iterating: the client went away before the end.
+            ClientDisconnected: while iterating: the client disconnected before the end.
             RuntimeError: in a `def` handler; while iterating: the content was streamed before.
         """
         if not self.is_async:
@@ -137,7 +139,7 @@ class Request(_core.Request):
         cache = self.cache
         if "body" not in cache:
             self._begin_reading("body()")
-            # Parts stay when this is cancelled, by asyncio.timeout() say: the next call goes on.
+            # If this is cancelled, by asyncio.timeout() for example, the next call keeps the parts.
             parts: list[bytes] = cache.setdefault("parts", [])
             try:
                 while (part := await self.receive()) is not None:
@@ -163,7 +165,9 @@ class Request(_core.Request):
         """Claim the content for one reader: `body()` while it reads, `stream()` for good."""
         earlier = self.cache.get("reader")
         if earlier is not None:
-            raise RuntimeError(f"{reader} cannot read the content: {earlier} has begun to")
+            raise RuntimeError(
+                f"{reader} cannot read the content: {earlier} has started to read it"
+            )
         self.cache["reader"] = reader
 
 
@@ -178,7 +182,7 @@ def _as_bytes(_request: Request, content: bytes) -> bytes:
 def _as_text(request: Request, content: bytes) -> str:
     charset = (charset_of(request.content_type or "") or "utf-8").lower()
     if charset not in _CHARSETS:
-        raise HTTPError(415, f"the charset {charset!r} is not known")
+        raise HTTPError(415, f"the charset {charset!r} is not supported")
     try:
         return content.decode(charset)
     except UnicodeError:

@@ -1,6 +1,6 @@
-"""`Response`: a status and field lines, for when a plain value says too little.
+"""`Response`: content with a status and header fields, for when a plain value is not enough.
 
-The core constructs and keeps it; what is rare or for convenience is here.
+The core constructs and stores it; rare cases and conveniences are here.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -26,23 +26,25 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 class Response(_core.Response):
     """A response to a request.
 
-    Takes at most one of `body` (bytes, a str as with `text`, or an (async) iterable of bytes and
-    str, which is streamed), `text` (a str, sent as UTF-8) and `json` (anything msgspec encodes);
-    none of them means no content. `status` is 200 to 599. `headers` is a mapping or pairs;
-    duplicates are kept. `content_type` replaces the type that goes with the content:
-    application/octet-stream, text/plain with charset=utf-8, or application/json.
-    A response without an iterator in it may be returned any number of times.
+    Pass at most one of `body` (bytes, a str as with `text`, or an (async) iterable of bytes and
+    str, which is streamed), `text` (a str, sent as UTF-8) and `json` (anything that msgspec
+    encodes). Without any of them the response has no content. `status` is 200 to 599. `headers` is
+    a mapping or pairs; duplicates are kept. `content_type` replaces the default type of the
+    content: application/octet-stream, text/plain with charset=utf-8, or application/json.
+    A response whose body is not an iterator may be returned any number of times.
 
     Raises:
-        TypeError: more than one content, or one that cannot be sent; a header that is not a str.
-        ValueError: a status out of range, or a header that is malformed or the server's to set.
+        TypeError: there is more than one content, the content cannot be sent, or a header is not a
+            str.
+        ValueError: the status is out of range, or a header is malformed or set by the server
+            itself.
     """
 
     __slots__ = ()
 
     @classmethod
     def redirect(cls, location: str, status: int = 302, headers: FieldLines | None = None) -> Self:
-        """Make a redirection to a URI reference; what a URI cannot have in it is percent-encoded.
+        """Create a redirect to a URI reference; characters invalid in a URI are percent-encoded.
 
         RFC 9110 §15.4, §10.2.2. `status` is 301, 302, 303, 307 or 308.
 
@@ -50,14 +52,14 @@ class Response(_core.Response):
             ValueError: another status, or `headers` as in `Response`.
         """
         if status not in _REDIRECTS:
-            raise ValueError(f"a redirection has status 301, 302, 303, 307 or 308, not {status!r}")
+            raise ValueError(f"a redirect has status 301, 302, 303, 307 or 308, not {status!r}")
         response = cls(status=status, headers=headers)
         response.add_header("Location", quote(location, safe=":/%#?=@[]!$&'()*+,;~"))
         return response
 
     @property
     def headers(self) -> Headers:
-        """The field lines as they will be sent, without those that the server adds."""
+        """The header fields as they will be sent, without those that the server adds."""
         lines = self.raw_headers.decode("latin-1").split("\r\n")[:-1]
         pairs = (line.partition(": ") for line in lines)
         return Headers((name, value) for name, _, value in pairs)
@@ -77,11 +79,11 @@ class Response(_core.Response):
     ) -> None:
         """Add a cookie for the client to keep.
 
-        RFC 6265 §4.1. `max_age` is in seconds and wins over `expires`, which needs a time zone;
-        without both, the cookie ends with the client's session.
+        RFC 6265 §4.1. `max_age` is in seconds and takes precedence over `expires`, which needs a
+        time zone. Without either, the cookie expires with the client's session.
 
         Raises:
-            ValueError: a character that a cookie cannot have, or attributes that clients refuse.
+            ValueError: a character is not valid in a cookie, or clients reject the attributes.
         """
         line = cookie_value(
             name,
@@ -106,10 +108,10 @@ class Response(_core.Response):
         http_only: bool = False,
         same_site: SameSite | None = "lax",
     ) -> None:
-        """Ask the client to drop a cookie; path and domain must be those it was set with.
+        """Ask the client to delete a cookie; path and domain must be those it was set with.
 
         Raises:
-            ValueError: as `set_cookie` does.
+            ValueError: as `set_cookie`.
         """
         self.set_cookie(
             name,
@@ -123,13 +125,13 @@ class Response(_core.Response):
         )
 
     def __getstate__(self) -> tuple[Any, ...]:
-        """Give what a copy is made of; an iterator is shared by both."""
+        """Return the state for a copy; both share an iterator."""
         lines = self.raw_headers.decode("latin-1").split("\r\n")[:-1]
         pairs = [line.partition(": ")[::2] for line in lines]
         return self.body, self.status, pairs, getattr(self, "__dict__", None)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        """Make a copy of `__getstate__`'s; its field lines are checked again."""
+        """Restore the state of `__getstate__`; the header fields are checked again."""
         body, status, pairs, attributes = state
         Response.__init__(self, None, headers=pairs)
         self.body, self.status = body, status
@@ -137,14 +139,14 @@ class Response(_core.Response):
             setattr(self, name, value)
 
     def __repr__(self) -> str:
-        """Show the status, the type of the content and its size if known."""
+        """Show the status, the type of the content, and its size if known."""
         body = self.body
         size = f" of {len(body)} bytes" if isinstance(body, bytes) else ""
         return f"<Response {self.status}: {type(body).__name__}{size}>"
 
 
 def _sendable(body: Any) -> Body:
-    """Give bytes or an iterator for what was passed as the body and is neither bytes nor a str.
+    """Convert a body that is neither bytes nor a str to bytes or an iterator.
 
     Raises:
         TypeError: it is neither bytes-like nor an iterable of parts.

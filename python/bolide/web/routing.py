@@ -1,7 +1,7 @@
-"""What a handler is called with, found out once, when it is registered.
+"""The arguments of a handler, determined once, when it is registered.
 
-The core matches paths and reads patterns in full (crates/server/src/router.rs); this module only
-takes a pattern's names and fits them to the handler's parameters, so that a call needs no look-up.
+The core matches paths and parses patterns in full (crates/server/src/router.rs). This module only
+matches a pattern's names with the handler's parameters, so that a call needs no lookup.
 """
 
 import functools
@@ -33,18 +33,18 @@ class Binding:
 
 
 def parameter_names(pattern: str) -> list[str]:
-    """Give the names of a pattern's parameters, in order.
+    """Return the names of a pattern's parameters, in order.
 
-    Types, conflicts and the rest of the grammar are the core's to check.
+    The core checks types, conflicts and the rest of the grammar.
 
     Raises:
-        RegistrationError: the pattern is no str that begins with a slash, a brace is left over, or
-            a name is no Python identifier.
+        RegistrationError: the pattern is not a str that starts with a slash, a brace is unmatched,
+            or a name is not a Python identifier.
     """
     if not isinstance(pattern, str) or not pattern.startswith("/"):
         raise RegistrationError(f"the pattern {pattern!r} must begin with a slash")
     if {"{", "}"} & set(_SEGMENT.sub("", pattern)):
-        raise RegistrationError(f"the pattern {pattern!r} has a brace that belongs to no parameter")
+        raise RegistrationError(f"the pattern {pattern!r} has a brace without a parameter")
     names = _SEGMENT.findall(pattern)
     for name in names:
         if not name.isidentifier():
@@ -55,16 +55,16 @@ def parameter_names(pattern: str) -> list[str]:
 
 
 def bind(handler: Callable[..., Any], pattern: str) -> Binding:
-    """Fit a pattern's parameters to a handler's.
+    """Match a pattern's parameters with a handler's.
 
     The handler's first parameter is the request. The others are matched by name and may be
-    positional or keyword-only; one that takes `**kwargs` gets the rest by keyword. A parameter of
-    the pattern that the handler does not name stays in `request.path_params`.
+    positional or keyword-only; a handler with `**kwargs` gets the rest by keyword. A parameter of
+    the pattern that the handler does not name is only in `request.path_params`.
 
     Raises:
         RegistrationError: the pattern is malformed.
         SignatureError: the handler is not callable, does not take a request, or needs a parameter
-            that the pattern does not give.
+            that the pattern does not have.
     """
     names = parameter_names(pattern)
     own, parameters = _signatures(handler, pattern)
@@ -72,7 +72,7 @@ def bind(handler: Callable[..., Any], pattern: str) -> Binding:
     positional, keyword = _distribute(handler, pattern, names, parameters[1:])
     kinds = {parameter.kind for parameter in own}
     if inspect.Parameter.VAR_KEYWORD in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
-        # A wrapper such as wrapper(request, **kwargs): its own positions say what it takes.
+        # A wrapper such as wrapper(request, **kwargs): it takes what its own positions declare.
         taken = [parameter.name for parameter in own[1:] if parameter.kind in _POSITIONAL]
         if positional[: len(taken)] == taken:
             positional, keyword = taken, positional[len(taken) :] + keyword
@@ -84,12 +84,12 @@ def bind(handler: Callable[..., Any], pattern: str) -> Binding:
 
 
 def is_async_callable(function: Any) -> bool:
-    """Tell whether calling gives a coroutine, seen through `partial`, `__call__` and `wraps`."""
+    """Return whether a call returns a coroutine, also through `partial`, `__call__` and `wraps`."""
     return _is_any(function, inspect.iscoroutinefunction)
 
 
 def describe(function: Any) -> str:
-    """Give a function's name for a message: `package.module.name`, or its repr if it has none."""
+    """Return a function's name for a message: `package.module.name`, or its repr if it has none."""
     target = function
     while isinstance(target, functools.partial):
         target = target.func
@@ -113,7 +113,7 @@ def _is_any(function: Any, test: Callable[[Any], bool]) -> bool:
 
 
 def _generator_call(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a coroutine function of an async generator function, as the core expects of async."""
+    """Turn an async generator function into a coroutine function, which the core expects."""
 
     @functools.wraps(handler)
     async def call(*args: Any, **kwargs: Any) -> Any:
@@ -123,16 +123,16 @@ def _generator_call(handler: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _signatures(handler: Callable[..., Any], pattern: str) -> tuple[Parameters, Parameters]:
-    """Give the handler's own parameters, and those to match names with.
+    """Return the handler's own parameters, and those whose names are matched.
 
-    The two differ for a wrapper with `*args` or `**kwargs` that was made with `functools.wraps`.
+    The two differ for a wrapper with `*args` or `**kwargs` that uses `functools.wraps`.
     """
     try:
         own = list(inspect.signature(handler, follow_wrapped=False).parameters.values())
         if any(parameter.kind in _OPEN for parameter in own):
             return own, list(inspect.signature(handler).parameters.values())
     except (TypeError, ValueError):
-        what = "has no signature to read" if callable(handler) else "is not callable"
+        what = "has no readable signature" if callable(handler) else "is not callable"
         raise SignatureError(f"the handler {handler!r} of {pattern} {what}") from None
     return own, own
 
@@ -143,13 +143,13 @@ def _check_first(
     first = parameters[0] if parameters else None
     if first is None or first.kind not in (*_POSITIONAL, inspect.Parameter.VAR_POSITIONAL):
         raise SignatureError(
-            f"the handler {describe(handler)} of {pattern} takes no request: "
+            f"the handler {describe(handler)} of {pattern} does not take the request: "
             "make it the first parameter"
         )
     if first.name in names:
         raise SignatureError(
             f"the handler {describe(handler)} of {pattern} has {first.name!r} as its first "
-            "parameter, which is the request: put one called request before it"
+            "parameter, which is the request: add a parameter `request` before it"
         )
 
 
@@ -169,7 +169,7 @@ def _distribute(
             if parameter.default is inspect.Parameter.empty:
                 raise SignatureError(
                     f"the handler {describe(handler)} takes {parameter.name!r}, which the "
-                    f"pattern {pattern} does not give"
+                    f"pattern {pattern} does not have"
                 )
             has_gap = True
         elif parameter.kind in _POSITIONAL and not has_gap:
@@ -177,7 +177,7 @@ def _distribute(
         elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             raise SignatureError(
                 f"the handler {describe(handler)} of {pattern} takes {parameter.name!r} by "
-                "position behind one that the pattern does not give"
+                "position after one that the pattern does not have"
             )
         else:
             keyword.append(parameter.name)

@@ -10,14 +10,14 @@ __all__ = ["stream_async"]
 
 
 async def stream_async(stream: "_core.Stream", parts: AsyncIterable[Any]) -> None:
-    """Send every part in order, then close the iterator; it is closed whatever happens.
+    """Send every part in order, then close the iterator, even after an error.
 
-    Back-pressure: the next part is asked for only when the one before was accepted, and `send`
-    waits while the client does not read. Empty parts are passed over, since an empty chunk would
-    end the content (RFC 9112 §7.1).
+    Back-pressure: the next part is requested only after the previous one was accepted, and `send`
+    waits while the client does not read. Empty parts are skipped, because an empty chunk would end
+    the content (RFC 9112 §7.1).
 
     Raises:
-        ClientDisconnected: the client went away.
+        ClientDisconnected: the client disconnected.
         TypeError: a part is neither bytes nor str.
         Exception: whatever the iterator raises.
     """

@@ -1,10 +1,10 @@
 """`TestClient`: calls an application through the real server, without a port.
 
 Inside `with`, a thread runs an asyncio loop on the core's own reactor, as a worker does. Each call
-opens a connection of its own, a pair of sockets of which the server adopts one end, and speaks
-HTTP/1.1 over it, so that routing, framing, limits and errors are those of a served application.
-Redirections are not followed and cookies are not kept from call to call. What is mounted on the
-application is not called: below its prefix the response is a 501 that says so.
+opens its own connection (a socket pair, one end of which the server adopts) and speaks HTTP/1.1
+over it, so that routing, framing, limits and errors are those of a served application. Redirects
+are not followed, and cookies are not kept between calls. Mounted applications are not called: below
+their prefix the response is a 501 that says so.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Result:
         return self.content.decode(charset_of(self.headers.get("content-type", "")) or "utf-8")
 
     def json(self) -> Any:
-        """Give the value that the content says in JSON.
+        """Return the value of the content, decoded from JSON.
 
         Raises:
             ValueError: the content is not JSON.
@@ -58,12 +58,12 @@ class Result:
 class TestClient:
     """Calls an application from a test: `with TestClient(app) as client: client.get("/")`.
 
-    Entering runs the startup hooks, leaving the shutdown hooks; calls work only in between, from
-    any thread. `options` are settings of the server by name (docs/settings.md), its defaults being
-    those of `bolide serve`. `timeout_s` bounds each wait for the server, in seconds.
+    Entering runs the startup hooks, and leaving the shutdown hooks. Calls work only in between,
+    from any thread. `options` are settings of the server by name (docs/settings.md), with the
+    defaults of `bolide serve`. `timeout_s` limits each wait for the server, in seconds.
     """
 
-    __test__ = False  # pytest: a class to use in tests, not one of them
+    __test__ = False  # pytest: this class is not a test itself
 
     def __init__(
         self, app: App, *, options: Mapping[str, Any] | None = None, timeout_s: float = 10.0
@@ -93,7 +93,7 @@ class TestClient:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close every connection, run the shutdown hooks and end the server."""
+        """Close every connection, run the shutdown hooks and stop the server."""
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.stop()
@@ -111,15 +111,15 @@ class TestClient:
     ) -> Result:
         """Send one request and read its response to the end.
 
-        `path` may hold a query, to which `params` are added; what a request target cannot have in
-        it is percent-encoded. `json` is a value to send as JSON; `content` is sent as it is, a str
-        as UTF-8 and an iterable in chunks.
+        `path` may contain a query, to which `params` are added. Characters that are not valid in a
+        request target are percent-encoded. `json` is a value to send as JSON. `content` is sent as
+        it is, a str as UTF-8 and an iterable in chunks.
 
         Raises:
             RuntimeError: outside of `with`.
             TypeError: both json and content are given.
             TimeoutError: the server did not respond in time.
-            http.client.HTTPException: the connection was closed within the response, say.
+            http.client.HTTPException: the response is not valid, for example cut short.
         """
         fields = _request_fields(headers, cookies)
         body: Any = content.encode() if isinstance(content, str) else content
@@ -175,7 +175,7 @@ class TestClient:
 
 
 class _Connection(http.client.HTTPConnection):
-    """The standard library's client over a socket that is there already."""
+    """The standard library's client over an existing socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__("testserver")
@@ -184,7 +184,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 class _Worker:
-    """The thread with the server in it; every call of the core's happens there."""
+    """The thread that runs the server; the core is only called there."""
 
     def __init__(self, app: App, options: Mapping[str, Any]) -> None:
         self._app = app
@@ -214,7 +214,7 @@ class _Worker:
         self._thread.join()
 
     def connect(self) -> socket.socket:
-        """Give our end of a new connection; closing the other one is left to the server."""
+        """Return our end of a new connection; the server closes the other one."""
         ours, theirs = socket.socketpair()
         adopted: Future[None] = Future()
 
@@ -242,7 +242,7 @@ class _Worker:
                 raise
             self._ready.set_exception(error)
         finally:
-            # Here, since the core's objects belong to the thread that made them.
+            # Here, because the core's objects belong to the thread that created them.
             self.__dict__.pop("_server", None)
 
     async def _serve(self) -> None:
@@ -257,7 +257,7 @@ class _Worker:
 
 
 def _core_of(app: App) -> _core.NativeApp | _core.MountedApp:
-    """Give what the core serves: the application, and a refusal wherever something is mounted."""
+    """Return what the core serves: the application, with a refusal for each mounted one."""
     mounts = [(mount.prefix, _refusal(mount.prefix)) for mount in app.mounts]
     return _core.MountedApp(app.core(), mounts) if mounts else app.core()
 
@@ -290,7 +290,7 @@ def _server_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def _exchange(
     connection: _Connection, method: str, target: str, body: Any, fields: dict[str, str]
 ) -> Result:
-    # A server that refuses a content responds before it has read it all: the response still counts.
+    # A server that rejects content responds before it has read it all: the response still counts.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         connection.request(method, target, body, fields)
     response = connection.getresponse()
@@ -298,7 +298,7 @@ def _exchange(
 
 
 def _request_fields(headers: Pairs | None, cookies: Mapping[str, str] | None) -> dict[str, str]:
-    """Combine the values of each field name, as RFC 9110 §5.3 lets a sender do."""
+    """Combine the values of each field name, as RFC 9110 §5.3 allows a sender to do."""
     fields: dict[str, str] = {}
     for name, value in headers.items() if isinstance(headers, Mapping) else headers or ():
         name = name.lower()

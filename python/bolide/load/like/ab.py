@@ -75,7 +75,7 @@ def read(words: list[str]) -> Options:
 
 
 def _method(given: Given) -> str:
-    """Give the method that the options name or mean.
+    """Return the method that the options name or mean.
 
     Raises:
         ConfigError: they mean several.
@@ -88,7 +88,7 @@ def _method(given: Given) -> str:
 
 
 def _headers(given: Given) -> list[str]:
-    """Give the field lines that ab sends, its own first."""
+    """Return the field lines that ab sends, its own first."""
     own = {"User-Agent": "ApacheBench/2.3", "Accept": "*/*"}
     named = {line.partition(":")[0].strip().lower() for line in given.all("-H")}
     lines = [f"{name}: {value}" for name, value in own.items() if name.lower() not in named]

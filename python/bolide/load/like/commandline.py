@@ -53,19 +53,19 @@ class Given:
     url: str
 
     def has(self, name: str) -> bool:
-        """Tell whether an option was given."""
+        """Return whether an option was given."""
         return any(each == name for each, _ in self.pairs)
 
     def all(self, name: str) -> list[str]:
-        """Give every value of an option."""
+        """Return every value of an option."""
         return [value for each, value in self.pairs if each == name]
 
     def text(self, name: str, default: str = "") -> str:
-        """Give the last value of an option."""
+        """Return the last value of an option."""
         return (self.all(name) or [default])[-1]
 
     def count(self, name: str, default: int) -> int:
-        """Give a whole number from 1 on.
+        """Return a whole number from 1 on.
 
         Raises:
             ConfigError: it is none.
@@ -78,7 +78,7 @@ class Given:
         return int(found)
 
     def seconds(self, name: str) -> float | None:
-        """Give a duration above zero in seconds, None if it was not given.
+        """Return a duration above zero in seconds, None if it was not given.
 
         Raises:
             ConfigError: it is none.

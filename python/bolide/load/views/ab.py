@@ -41,7 +41,7 @@ def page(result: RunResult) -> str:
 
 
 def _head(result: RunResult) -> Iterator[tuple[str, str]]:
-    """Give labels and values; a pair without a label is a line of its own."""
+    """Return labels and values; a pair without a label is a line of its own."""
     report = result.report
     yield "Server Software", report["server_software"].partition(" ")[0]
     yield "Server Hostname", result.destination.name
@@ -76,7 +76,7 @@ def _counts(result: RunResult) -> Iterator[tuple[str, str]]:
 
 
 def _kept_alive(result: RunResult) -> int:
-    """Give how many responses left their connection open: all but one for each one opened again."""
+    """Return how many responses kept their connection open: one less per reopened connection."""
     opened: int = result.report["connections_opened"]
     first: int = result.plan["connections"]
     return max(0, result.responses - max(0, opened - first))
@@ -98,7 +98,7 @@ def _rates(result: RunResult) -> Iterator[tuple[str, str]]:
 
 
 def _sent_bytes(result: RunResult) -> int:
-    """Give the bytes of all requests that were sent, heads and contents."""
+    """Return the bytes of all requests that were sent, heads and contents."""
     request = result.plan["requests"][0]
     lines = [("Host", request["host"]), *request["field_lines"]]
     lines.append(("Content-Length", str(len(request["content"]))))
@@ -133,7 +133,7 @@ def _connection_times(result: RunResult) -> list[str]:
 
 
 def _times(result: RunResult) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Give the times of whole requests, of connects, and of what is between."""
+    """Return the times of whole requests, of connects, and of what is between."""
     total = result.report["latency_us"]
     connect = dict.fromkeys(total, 0.0)
     if not result.plan["is_persistent"] and result.report["connect_latency_us"]:
@@ -157,7 +157,7 @@ def percentiles_csv(result: RunResult) -> str:
 
 
 def _served_within(result: RunResult, share: int) -> float:
-    """Give the microseconds within which a percentage was served."""
+    """Return the microseconds within which a percentage was served."""
     total = result.report["latency_us"]
     exact = {0: "min", 100: "max"}.get(share, f"p{share}")
     if exact in total:
@@ -169,7 +169,7 @@ def _served_within(result: RunResult, share: int) -> float:
 
 
 def _known(total: dict[str, Any]) -> list[tuple[str, float]]:
-    """Give the percentiles that the report itself holds, by name and percentage."""
+    """Return the percentiles that the report itself holds, by name and percentage."""
     names = [name for name in total if name.startswith("p")]
     return [(name, float(name[1:].replace("_", "."))) for name in names]
 

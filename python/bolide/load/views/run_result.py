@@ -19,11 +19,11 @@ class RunResult:
     destination: Destination
 
     def errors(self, *classes: str) -> int:
-        """Give how many requests failed in one of the classes."""
+        """Return how many requests failed in one of the classes."""
         return sum(self.report["errors"].get(name, 0) for name in classes)
 
     def statuses_from(self, lowest: int, end: int = 600) -> int:
-        """Give how many responses had a status from `lowest` to below `end`."""
+        """Return how many responses had a status from `lowest` to below `end`."""
         counts = self.report["statuses"].items()
         return sum(count for status, count in counts if lowest <= int(status) < end)
 
