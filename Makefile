@@ -11,6 +11,7 @@ endif
 BIN := $(VENV)/bin
 RELEASE := .venv-release$(patsubst .venv%,%,$(VENV))
 AUDIT := .venv-audit$(patsubst .venv%,%,$(VENV))
+BUILD := $(VENV)/.build
 DEPS := $(VENV)/.deps
 CORE := $(VENV)/.core-$(PROFILE)
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
@@ -30,7 +31,7 @@ export PIP_QUIET := 1
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(CORE) ## Create .venv with every tool and the built core (PYTHON=python3.12, PROFILE=dev)
+setup: $(DEPS) $(CORE) ## Create .venv with every tool and the built core (PYTHON=python3.12, PROFILE=dev)
 
 run: $(CORE) ## Serve examples/hello.py on 127.0.0.1:8000
 	@echo "Serving examples/hello.py on http://127.0.0.1:8000 (Ctrl-C stops it)"
@@ -50,7 +51,7 @@ audit: $(DEPS) $(AUDIT)/.deps ## Licenses and known vulnerabilities of what Boli
 	@PATH="$(CURDIR)/$(AUDIT)/bin:$$PATH" $(BIN)/python release/audit.py \
 	  "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" $(AUDITED)
 
-lint: $(CORE)
+lint: $(DEPS) $(CORE)
 	cargo fmt --all --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -63,26 +64,26 @@ fix: $(DEPS) ## Format, and repair what the linters can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(CORE) ## Compare with a fixed-response baseline and other servers (benches/README.md)
+bench: $(DEPS) $(CORE) ## Compare with a fixed-response baseline and other servers (benches/README.md)
 	$(BIN)/python benches/run.py
 
-race: $(CORE) ## A quick race of Bolide and the Python servers that install from wheels
+race: $(DEPS) $(CORE) ## A quick race of Bolide and the Python servers that install from wheels
 	$(BIN)/bolide race setup $(RACERS)
 	@out=race-results/$$(date +%Y%m%d-%H%M%S) \
 	  && $(BIN)/bolide race pipelining --workload single-bolide --rounds 2 --duration 1 \
 	    --only "ceiling bolide-* $(RACERS)" --out $$out \
 	  && $(BIN)/bolide race report $$out
 
-compat: $(CORE) ## Run another server's ASGI checks against this one (SERVE="--loop uvloop")
+compat: $(DEPS) $(CORE) ## Run another server's ASGI checks against this one (SERVE="--loop uvloop")
 	$(BIN)/python compat/run.py $(SERVE)
 
-suites: $(CORE) ## Run Starlette's and Django's own test suites against a live server
+suites: $(DEPS) $(CORE) ## Run Starlette's and Django's own test suites against a live server
 	$(BIN)/python compat/suites/run.py
 
-applications: $(CORE) ## Compare whole applications on this server, uvicorn and gunicorn (ONLY="on_gradio")
+applications: $(DEPS) $(CORE) ## Compare whole applications on this server, uvicorn and gunicorn (ONLY="on_gradio")
 	$(BIN)/python compat/applications/run.py $(ONLY)
 
-docs: $(CORE) ## Write docs/settings.md from the option table, and the reports of docs/results
+docs: $(DEPS) $(CORE) ## Write docs/settings.md from the option table, and the reports of docs/results
 	$(BIN)/python -m bolide.config.reference > docs/settings.md
 	@set -e; for folder in docs/results/*/; do $(BIN)/bolide race report "$$folder"; done
 
@@ -109,9 +110,14 @@ needs:
 	@command -v cc >/dev/null \
 	  || { echo "make: Bolide needs a C compiler as 'cc' to link its core; install gcc or clang" >&2; exit 1; }
 
-$(DEPS): pyproject.toml | needs
+# What building and running need; tests and tools come with $(DEPS).
+$(BUILD): pyproject.toml | needs
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --group build
+	@touch $@
+
+$(DEPS): $(BUILD)
 	$(BIN)/python -m pip install --group dev --group frameworks
 	@touch $@
 
@@ -133,6 +139,6 @@ $(AUDIT)/.deps: pyproject.toml | needs
 	$(AUDIT)/bin/python -m pip install --group audit
 	@touch $@
 
-$(CORE): $(SOURCES) $(DEPS)
+$(CORE): $(SOURCES) $(BUILD)
 	$(BIN)/maturin develop --quiet $(if $(filter release,$(PROFILE)),--release,--profile $(PROFILE))
 	@rm -f $(VENV)/.core-* && touch $@

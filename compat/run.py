@@ -1,9 +1,10 @@
 """Runs the ASGI checks of gunicorn's source distribution against `bolide serve`.
 
-They are somebody else's: fetched from the package registry, unpacked into .compat/ beside this
-folder, and run there unchanged, with the frameworks that they name in a virtual environment of
-their own. `plugin.py` tells them where the servers are. Arguments go to `bolide serve`:
-`make compat SERVE="--loop uvloop"`. The exit code is 1 if a check failed or nothing could be run.
+They are somebody else's: fetched from the package registry, unpacked into the user's cache
+(`environment.py`), and run there unchanged, with the frameworks that they name in a virtual
+environment of their own. `plugin.py` tells them where the servers are. Arguments go to
+`bolide serve`: `make compat SERVE="--loop uvloop"`. The exit code is 1 if a check failed or
+nothing could be run.
 """
 
 from __future__ import annotations
@@ -14,10 +15,8 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import threading
 import time
-import venv
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,10 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import environment
+
 HERE = Path(__file__).parent
-PACKAGE = HERE.parent / "python"
-CACHE = HERE.parent / ".compat"
-PYTHON = CACHE / "venv" / "bin" / "python"
+PACKAGE, CACHE = environment.PACKAGE, environment.CACHE
 READY = re.compile(rb"serving \S+ on http://127\.0\.0\.1:(\d+)")
 START_MAX_S, STOP_MAX_S, CHECKS_MAX_S = 30, 30, 900
 
@@ -38,6 +37,7 @@ REQUIREMENTS = [
     *("litestar>=2.20,<3", "blacksheep>=2.4,<3", "uvloop>=0.21", "click>=8.1,<9", "msgspec>=0.19"),
     *("pytest>=9,<10", "pytest-asyncio>=1,<2", "httpx[http2]>=0.28,<1", "websockets>=15"),
 ]
+PYTHON = environment.interpreter("checks", REQUIREMENTS)
 NEEDS = {
     "websocket_connect": "WebSocket",
     "ws_client": "WebSocket",
@@ -79,8 +79,7 @@ SUITES = [
 def main() -> int:
     """Run every suite and print its figures."""
     begun = time.monotonic()
-    CACHE.mkdir(exist_ok=True)
-    make_environment()
+    environment.make("checks", REQUIREMENTS)
     source = distribution()
     print(f"checks of {source.name}, with {versions()}", flush=True)
     is_good = [run(suite, source / "tests" / "docker" / suite.folder) for suite in SUITES]
@@ -88,37 +87,17 @@ def main() -> int:
     return 0 if all(is_good) else 1
 
 
-def make_environment() -> None:
-    """Make the virtual environment, unless it has what is required."""
-    done = CACHE / "venv" / "requirements.txt"
-    wanted = "\n".join(REQUIREMENTS)
-    if not done.exists() or done.read_text() != wanted:
-        print(f"installing the frameworks into {CACHE.name}/venv", flush=True)
-        venv.create(CACHE / "venv", with_pip=True, clear=True)
-        pip("install", *REQUIREMENTS)
-        done.write_text(wanted)
-
-
 def distribution() -> Path:
     """Fetch and unpack gunicorn's newest source distribution; the last one if there is no way."""
     try:
-        pip("download", "--no-deps", "--no-binary", ":all:", "--dest", str(CACHE), "gunicorn")
+        options = ("--no-deps", "--no-binary", ":all:", "--dest", str(CACHE))
+        environment.pip(PYTHON, "download", *options, "gunicorn")
     except subprocess.CalledProcessError:
         print("compat: the registry does not answer; taking what was fetched before")
     archives = sorted(CACHE.glob("gunicorn-*.tar.gz"), key=lambda path: path.stat().st_mtime)
     if not archives:
         sys.exit("compat: gunicorn's source distribution could not be fetched")
-    folder = CACHE / archives[-1].name.removesuffix(".tar.gz")
-    if not folder.exists():
-        with tarfile.open(archives[-1]) as archive:
-            archive.extractall(CACHE, filter="data")
-    return folder
-
-
-def pip(*arguments: str) -> None:
-    """Run pip of the environment."""
-    quiet = ("--quiet", "--disable-pip-version-check")
-    subprocess.run([PYTHON, "-m", "pip", *quiet, *arguments], check=True)
+    return environment.unpack(archives[-1])
 
 
 def versions() -> str:

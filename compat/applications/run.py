@@ -2,8 +2,9 @@
 
 `make applications` runs it. Each on_NAME.py beside this file is an application (`app`, and `wsgi`
 if it has that too) with a function `observe(url)` that uses it and gives what it saw. Both run in a
-virtual environment of their own, in .compat/, for what they require is large. A browser is used
-where Chromium is installed. Names as arguments choose some; the exit code is 1 if anything differs.
+virtual environment of their own in the user's cache (`environment.py`), for what they require is
+large. A browser is used where Chromium is installed. Names as arguments choose some; the exit code
+is 1 if anything differs.
 """
 
 from __future__ import annotations
