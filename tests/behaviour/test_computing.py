@@ -26,7 +26,7 @@ def ask(server: Server, target: str) -> Connection:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("what", ["parts", "lengthy", "waits"])
+@pytest.mark.parametrize("what", ["parts", "lengthy", "waits", "thread"])
 def test_each_part_of_an_asgi_application_arrives_before_it_goes_on(
     serving: Serving, way: str, path: Path, let_go: LetGo, stage: str, what: str
 ) -> None:
@@ -82,7 +82,7 @@ def test_an_interim_response_arrives_before_the_application_goes_on(
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("what", ["trailers", "file"])
+@pytest.mark.parametrize("what", ["trailers", "file", "long_file"])
 def test_a_trailer_section_and_a_file_arrive_before_the_application_goes_on(
     serving: Serving, way: str, path: Path, let_go: LetGo, stage: str, what: str
 ) -> None:
@@ -91,7 +91,9 @@ def test_a_trailer_section_and_a_file_arrive_before_the_application_goes_on(
         before = client.get("/").json()["background"]
         fields = "Host: test\r\nTE: trailers\r\nConnection: TE"
         client.send(f"GET /?{what},{stage},{way},{path} HTTP/1.1\r\n{fields}\r\n\r\n".encode())
-        if what == "file":
+        if what == "long_file":
+            assert len(client.read().content) == 5_000_000
+        elif what == "file":
             assert client.read().content.startswith(b'"""An ASGI application')
         else:
             client.read_until(b"0\r\na: b\r\n\r\n")
@@ -116,6 +118,36 @@ def test_what_precedes_the_end_of_the_content_arrives_before_the_application_goe
             client.read_until(b"0\r\n\r\n")
         client.send(b"123456789")
         assert client.get("/").status == 200
+
+
+@pytest.mark.parametrize("what", ["parts", "lengthy", "waits", "hint", "background", "behind"])
+def test_what_an_eager_task_sends_arrives_before_it_goes_on(
+    serving: Serving, way: str, path: Path, let_go: LetGo, what: str
+) -> None:
+    server = serving("computing/eager.py")
+    parts = {"hint": (b"103 ",), "background": (b"whole",)}.get(what, (b"one", b"two"))
+    with ask(server, f"/?{what},first,{way},{path}") as client:
+        for content in parts:
+            client.read_until(content)
+            if what != "behind" or content == b"two":
+                let_go()
+        if what == "hint":
+            client.read_until(b"hinted")
+        elif what not in ("lengthy", "background"):
+            client.read_until(b"0\r\n\r\n")
+        assert client.get("/").status == 200
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_response_without_content_does_not_wait_for_its_client(
+    serving: Serving, stage: str
+) -> None:
+    server = serving("computing/asgi.py")
+    with server.connect() as client:
+        before = client.get("/").json()["background"]
+        client.send(f"HEAD /?discarded,{stage},, HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+        assert client.read("HEAD").status == 200
+        assert client.get("/").json()["background"] == before + 1
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -192,10 +192,16 @@ impl Asgi {
         self.scopes.give_back(scope);
         // Nothing was sent yet, and nothing is written at once.
         arguments.call.get().first_step_ends(py, responder)?;
-        let call = arguments.call.clone_ref(py);
-        let running = Box::new(Running { call });
-        if let Some(task) = self.runner.begin_task(py, coroutine, running)? {
-            let call = arguments.call.get();
+        let running = Box::new(Running {
+            call: arguments.call.clone_ref(py),
+        });
+        let call = arguments.call.get();
+        // The task of an eager factory takes its first step here.
+        call.open(py, |_| {})?;
+        let runner = &self.runner;
+        let begin = || runner.begin_task(py, coroutine, running);
+        let task = runner.exchanges.lend_unnamed(py, responder, begin);
+        if let Some(task) = task.inspect_err(|_| call.close(py))? {
             let before = call.open(py, |open| open.task.replace(task))?;
             drop(before);
         }

@@ -108,7 +108,7 @@ impl Selector {
     fn serve(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let server = self.server.get();
         let Some(mut worker) = server.free_worker() else {
-            server.exchanges.reenter();
+            server.exchanges.reenter(py);
             return self.wait_inside(py, timeout);
         };
         let hidden = worker.app.hide_loop(py)?;

@@ -137,6 +137,11 @@ impl Server {
             .exchanges
             .event_loop
             .set(py, event_loop.clone().unbind());
+        let _ = server.exchanges.thread.set(std::thread::current().id());
+        let modules = py.import("sys")?.getattr("modules")?;
+        if modules.contains("nest_asyncio")? || modules.contains("nest_asyncio2")? {
+            server.exchanges.expect_reentry();
+        }
         if !own_selector {
             let poll = slf.getattr("poll")?;
             event_loop.call_method1("add_reader", (server.fileno(), &poll))?;
@@ -154,7 +159,7 @@ impl Server {
     fn poll(&self, py: Python<'_>) -> PyResult<()> {
         let Some(mut worker) = self.free_worker() else {
             // A handler runs the loop: the pass that called it handles everything when it returns.
-            self.exchanges.reenter();
+            self.exchanges.reenter(py);
             return Ok(());
         };
         let is_resting = self.memory().wait_ends();

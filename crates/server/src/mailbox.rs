@@ -51,6 +51,8 @@ pub struct Mailbox {
     commands: Mutex<Vec<(ExchangeId, Command)>>,
     /// Output was posted since the mail was last taken.
     has_output: AtomicBool,
+    /// A pass has ended that left output to the next one.
+    has_left_output: AtomicBool,
 }
 
 impl Mailbox {
@@ -63,8 +65,11 @@ impl Mailbox {
         commands.push((id, command));
     }
 
-    /// Whether nothing is posted.
+    /// Whether nothing is posted, and the last pass has left nothing that a socket may take.
     pub fn is_empty(&self) -> bool {
+        if self.has_left_output.load(Ordering::Relaxed) {
+            return false;
+        }
         let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         commands.is_empty()
     }
@@ -73,6 +78,16 @@ impl Mailbox {
     #[inline]
     pub(crate) fn has_output(&self) -> bool {
         self.has_output.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the pass leaves output to the next one.
+    pub(crate) fn leaves_output(&self) {
+        self.has_left_output.store(true, Ordering::Relaxed);
+    }
+
+    /// Whoever sends between two passes looks for that output now.
+    pub(crate) fn finds_output(&self) {
+        self.has_left_output.store(false, Ordering::Relaxed);
     }
 
     /// Returns commands that were taken and could not be executed, ahead of everything that was posted since.

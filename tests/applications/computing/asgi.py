@@ -5,6 +5,7 @@ The query string is `WHAT,STAGE,WAY,PATH`.
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 from until import keep, let_go
@@ -138,6 +139,38 @@ async def file(send: Any, way: str, path: str) -> None:
     SEEN["background"] += 1
 
 
+async def long_file(send: Any, way: str, path: str) -> None:
+    """Keep the thread after a file that takes several turns."""
+    file = Path(f"{path}.long")
+    file.write_bytes(b"." * 5_000_000)
+    await send(START)
+    await send({"type": "http.response.pathsend", "path": str(file)})
+    let_go(way, path)
+    SEEN["background"] += 1
+
+
+async def thread(send: Any, way: str, path: str) -> None:
+    """Send from a loop in another thread, and keep that thread after each part."""
+
+    async def send_parts() -> None:
+        for content in (b"one", b"two"):
+            await part(send, content)
+            let_go(way, path)
+
+    await send(START)
+    await asyncio.get_running_loop().run_in_executor(None, asyncio.run, send_parts())
+    await part(send, b"", more=False)
+
+
+async def discarded(send: Any, way: str, path: str) -> None:
+    """Stream more than a buffer holds."""
+    await send(START)
+    for _ in range(5):
+        await part(send, b"." * 20_000)
+    await part(send, b"", more=False)
+    SEEN["background"] += 1
+
+
 async def another(send: Any, way: str, path: str) -> None:
     """Wait until another request sends the response."""
     WAITING["send"] = send
@@ -158,6 +191,6 @@ KINDS = {
     each.__name__: each
     for each in (
         *(seen, parts, lengthy, short, fails, keeps, waits, background, behind),
-        *(hint, trailers, file, another, sends),
+        *(hint, trailers, file, long_file, thread, discarded, another, sends),
     )
 }

@@ -499,7 +499,12 @@ impl AsgiCall {
             return Ok(None);
         }
         self.leave_first_step(py)?;
-        self.exchanges.wait_to_write(py, self.id(py)?).map(Some)
+        let id = self.id(py)?;
+        // A response without content does not wait for the client.
+        match self.exchanges.change(id, |open| open.is_discarding) {
+            Some(true) => self.posted(py, None),
+            _ => self.exchanges.wait_to_write(py, id).map(Some),
+        }
     }
 }
 

@@ -273,7 +273,10 @@ impl Calls {
         responder: &mut Responder,
     ) -> Outcome {
         let handler = self.handler_of(py, subject);
-        let task = self.runner.begin_task(py, coroutine, handler);
+        let runner = &self.runner;
+        // The task of an eager factory takes its first step here.
+        let begin = || runner.begin_task(py, coroutine, handler);
+        let task = runner.exchanges.lend_unnamed(py, responder, begin);
         self.continues(py, subject, task, responder)
     }
 

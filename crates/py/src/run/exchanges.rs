@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
@@ -12,11 +13,15 @@ use server::{Command, ExchangeId, Mailbox, Responder};
 
 use super::awaitable::{LoopTurn, Ready, Writing};
 use super::left_out::LeftOut;
+use super::log::log_warning;
 use super::parts::ResponseParts;
 use super::running::RunningTasks;
 use super::watch::{Moment, Watch};
 use crate::ffi::{self, LentResponder};
 
+/// Logged once.
+const REENTERED: &str = "a handler runs the event loop, and no connection is served until it has ended; \
+    import nest_asyncio before the server starts, or use --eager-tasks off";
 /// Number of bytes by which a streamed response may be ahead of its peer.
 pub(crate) const STREAM_AHEAD_BYTES: usize = 65_536;
 /// Time that an application has to end what it still sends, after a disconnection was reported to it.
@@ -109,6 +114,8 @@ pub(crate) struct Exchanges {
     pub(super) disconnected: Py<PyAny>,
     exchanges: Mutex<HashMap<ExchangeId, OpenExchange>>,
     pub(crate) event_loop: PyOnceLock<Py<PyAny>>,
+    /// The thread of that loop.
+    pub(crate) thread: OnceLock<ThreadId>,
     /// Wakes a reactor that does not own the loop; `None` if every iteration of the loop passes through the reactor anyway.
     wake: Mutex<Option<Py<PyAny>>>,
     wake_is_due: AtomicBool,
@@ -140,6 +147,7 @@ impl Exchanges {
             disconnected,
             exchanges: Mutex::default(),
             event_loop: PyOnceLock::new(),
+            thread: OnceLock::new(),
             wake: Mutex::default(),
             wake_is_due: AtomicBool::new(false),
             left_out: LeftOut::new(),
@@ -230,6 +238,10 @@ impl Exchanges {
 
     /// Makes sure that the reactor runs a pass soon.
     fn wake_reactor(&self, py: Python<'_>) {
+        let current = std::thread::current().id();
+        if self.thread.get().is_some_and(|own| *own != current) {
+            return self.wake_loop(py);
+        }
         if self.wake_is_due.load(Ordering::Relaxed) {
             return;
         }
@@ -240,6 +252,19 @@ impl Exchanges {
         // A closed loop sends nothing any more.
         let is_due = event_loop.call_method1(py, "call_soon", (wake,)).is_ok();
         self.wake_is_due.store(is_due, Ordering::Relaxed);
+    }
+
+    /// Wakes the loop from another thread.
+    #[cold]
+    fn wake_loop(&self, py: Python<'_>) {
+        let Some(event_loop) = self.event_loop.get(py) else {
+            return;
+        };
+        let wake = self.wake().as_ref().map(|wake| wake.clone_ref(py));
+        // Each iteration of the reactor's own loop is a pass, so there any callback will do.
+        let callback = wake.unwrap_or_else(|| py.get_type::<PyAny>().into_any().unbind());
+        // A closed loop sends nothing any more.
+        let _ = event_loop.call_method1(py, "call_soon_threadsafe", (callback,));
     }
 
     /// The mailbox, for threads that post without the interpreter.
@@ -267,9 +292,18 @@ impl Exchanges {
         self.wake_is_due.store(false, Ordering::Relaxed);
     }
 
-    /// The loop runs inside a handler: from now on each request has a task of its own, in which the nested loop serves too.
-    pub(crate) fn reenter(&self) {
+    /// The application is likely to run the loop inside a handler: from now on each request has a task of its own, in which the nested loop
+    /// serves too.
+    pub(crate) fn expect_reentry(&self) {
         self.is_reentered.store(true, Ordering::Relaxed);
+    }
+
+    /// The loop runs inside a handler, which was not expected the first time.
+    #[cold]
+    pub(crate) fn reenter(&self, py: Python<'_>) {
+        if !self.is_reentered.swap(true, Ordering::Relaxed) {
+            log_warning(py, REENTERED);
+        }
     }
 
     /// The application has set a factory of tasks, or asyncio's debug mode.

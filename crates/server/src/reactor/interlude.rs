@@ -59,6 +59,7 @@ impl<A: App> Worker<A> {
     /// true if sockets did not accept everything: the function may then be called again before that pass.
     pub fn send_posted(&mut self) -> bool {
         let mut commands = Vec::new();
+        self.context.mailbox.finds_output();
         self.context.mailbox.take(&mut commands);
         self.context.clock.tick();
         let mut left: Vec<(ExchangeId, Command)> = Vec::new();

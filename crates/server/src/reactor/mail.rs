@@ -83,9 +83,11 @@ impl<A: App> Worker<A> {
         for id in touched.iter().skip(first) {
             if let Some(key) = self.find(*id) {
                 self.with_connection(key, |connection, context, app, _| {
-                    // Its own turn follows.
-                    connection.send_written(context, app);
-                    Fate::Open
+                    match connection.send_written(context, app) {
+                        // Its own turn follows.
+                        Fate::Again => Fate::Open,
+                        fate => fate,
+                    }
                 });
             }
         }

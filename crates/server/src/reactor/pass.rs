@@ -61,7 +61,23 @@ impl<A: App> Worker<A> {
         if self.accepting.is_due(self.context.clock.now_ms()) {
             self.resume();
         }
+        if !self.turns.is_empty() {
+            self.leave_output();
+        }
         is_foreign_ready
+    }
+
+    /// Leaves output of connections that wait for another turn to [`Worker::send_posted`], in case the next pass is late.
+    #[cold]
+    fn leave_output(&mut self) {
+        for id in &self.turns {
+            let connection = self.connections.get(id.key as usize);
+            let has_unsent = connection.is_some_and(|it| it.id() == *id && it.has_unsent());
+            if has_unsent && !self.unsent.contains(id) {
+                self.unsent.push(*id);
+                self.context.mailbox.leaves_output();
+            }
+        }
     }
 
     /// Whether everything that had arrived when the wait ended has been read. Until then no peer is late. After some passes with more to
