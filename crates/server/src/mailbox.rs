@@ -85,7 +85,7 @@ impl Mailbox {
         self.has_left_output.store(true, Ordering::Relaxed);
     }
 
-    /// Whoever sends between two passes looks for that output now.
+    /// Notes that [`crate::Worker::send_posted`] looks for that output now.
     pub(crate) fn finds_output(&self) {
         self.has_left_output.store(false, Ordering::Relaxed);
     }
