@@ -24,7 +24,7 @@ MISTAKES = [
     (["serve", "shapes:api", "--factory"], "shapes:api is a bolide.web.app.App, not a factory; "),
     (["serve", "shapes:api", "--interface", "asgi"], "shapes:api is a bolide.web.app.App, not wh"),
     (["serve", "shapes:api", "--root-path", "/a"], "shapes:api is a bolide.App, which takes no "),
-    (["serve", "basic", "--root-path", "a/"], "--root-path: 'a/' is no path prefix; give one lik"),
+    (["serve", "basic", "--root-path", "a/"], "--root-path: 'a/' is not a path prefix; give one l"),
     (["serve", "nothing.py"], "no file nothing.py in "),
     (["serve", ":app"], "':app' names no module; give MODULE:APP or FILE.py:APP"),
     (["serve", "basic", "--port", "http"], "--port: 'http' is not a whole number; give 0 to 65535"),
@@ -34,7 +34,7 @@ MISTAKES = [
     ),
     (
         ["serve", "basic", "--bind", "::1:80"],
-        "--bind: '::1:80' holds '::1:80', which needs brac",
+        "--bind: '::1:80' contains '::1:80', which needs brac",
     ),
     (["serve", "basic", "--prot", "1"], "No such option '--prot'"),
     (["serve", "basic", "--access-log", "/none/x"], "cannot write the access log /none/x: No such"),

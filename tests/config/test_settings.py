@@ -76,7 +76,7 @@ def test_nearest_says_where_to_listen() -> None:
 
 
 def test_two_places_at_once_are_refused() -> None:
-    with pytest.raises(ConfigError, match="host/port and bind both say where to listen"):
+    with pytest.raises(ConfigError, match="host/port and bind both set where to listen"):
         settle({"port": 1, "bind": "h:1"})
 
 
@@ -107,7 +107,7 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
         "",
         "BOLIDE_PORT: 'tcp://10.0.0.1:80' is not a whole",
     ),
-    ({}, {"BOLIDE_BIND": "h"}, "", "BOLIDE_BIND: 'h' holds 'h', which names no port"),
+    ({}, {"BOLIDE_BIND": "h"}, "", "BOLIDE_BIND: 'h' contains 'h', which names no port"),
     ({}, {"BOLIDE_WROKERS": "2"}, "", "BOLIDE_WROKERS: no such option; did you mean workers?"),
     ({}, {}, 'port = "x"', "port in bolide.toml: 'x' is not a whole number"),
     ({}, {}, "prot = 1", "prot in bolide.toml: no such option; did you mean port?"),
@@ -162,5 +162,5 @@ def test_words_are_separated_by_commas_or_given_as_a_list() -> None:
     for given in ("zerocopysend, pathsend", ["pathsend", "zerocopysend", "pathsend"], both):
         assert settle({"asgi_extensions": given}).asgi_extensions == both
     for given in ("websend", ["pathsend", ["zerocopysend"]], 1):
-        with pytest.raises(ConfigError, match="is not made of the choices"):
+        with pytest.raises(ConfigError, match="is not one of the choices"):
             settle({"asgi_extensions": given})

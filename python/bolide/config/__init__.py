@@ -1,1 +1,1 @@
-"""Options: one table that flags, variables, files and keywords are made from, and their values."""
+"""Options: one table from which flags, variables, keys and keywords derive, and their values."""

@@ -9,29 +9,30 @@ FORMS = "HOST:PORT, [IPV6]:PORT or unix:PATH"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One address to listen on: a UNIX socket's `path`, or without one `host` and `port`."""
+    """One address to listen on: the `path` of a UNIX socket, or `host` and `port`."""
 
     host: str = ""
     port: int = 0
     path: str = ""
 
     def __str__(self) -> str:
-        """Write the address the way `parse` reads it."""
+        """Return the address in the form that `parse` reads."""
         if self.path:
             return f"unix:{self.path}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """What a person opens, or names to a client."""
+        """The address in the form that browsers and clients accept."""
         return str(self) if self.path else f"http://{self}"
 
 
 def parse(text: str) -> Address:
-    """Read one address.
+    """Parse one address.
 
     Raises:
-        ValueError: with the end of a sentence that begins with the text.
+        ValueError: the text is not an address; the message continues a sentence that starts with
+            the text.
     """
     if text.startswith("unix:"):
         path = text.removeprefix("unix:")
@@ -48,5 +49,5 @@ def parse(text: str) -> Address:
     if not host:
         raise ValueError(f"names no host; give {FORMS} (0.0.0.0 for every IPv4 address)")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
-        raise ValueError("has no port from 0 to 65535 behind its last colon (0 = any free port)")
+        raise ValueError("has no port from 0 to 65535 after its last colon (0 = any free port)")
     return Address(host, int(port))

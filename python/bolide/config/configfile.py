@@ -13,9 +13,9 @@ PROJECT_FILE = "pyproject.toml"
 
 
 def read(named: str | None) -> tuple[str, Mapping[str, Any]]:
-    """Return where the options were found and what they are; nothing found is no mistake.
+    """Return where the options were found, and the options; both are empty without a file.
 
-    `named` is the path that the operator gave; without it the current folder is searched.
+    `named` is the path that the user gave; without it, the current folder is searched.
 
     Raises:
         ConfigError: the file cannot be read or is not TOML.

@@ -1,7 +1,7 @@
-"""What the value of an option may be, and how it is read from text or a native value.
+"""The types of option values, and how they are parsed from text or a native value.
 
-A kind knows nothing of where a value came from; `settings.py` adds that. `parse` raises
-`ValueError` with the end of a sentence that begins with the value: "is not a whole number; ...".
+A kind does not know where a value came from; `settings.py` adds that. `parse` raises `ValueError`
+with the end of a sentence that starts with the value: "is not a whole number; ...".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Kind(Protocol):
 
     @property
     def metavar(self) -> str:
-        """The word that stands for a value in the help text."""
+        """The placeholder for a value in the help text."""
         ...
 
     def parse(self, value: object) -> object:
@@ -31,7 +31,7 @@ class Kind(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A whole number within bounds; both ends are allowed."""
+    """A whole number from `minimum` to `maximum`, both included."""
 
     minimum: int
     maximum: int | None = None
@@ -39,7 +39,7 @@ class Number:
     metavar: str = "N"
 
     def parse(self, value: object) -> int:
-        """Read a whole number."""
+        """Parse a whole number."""
         number = value if isinstance(value, int) and not isinstance(value, bool) else None
         if isinstance(value, str):
             number = int(value) if _is_whole(value) else None
@@ -56,12 +56,12 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A number of processes, or "auto": one for each processor that this process may use."""
+    """A number of processes, or "auto" for one per processor that this process may use."""
 
     metavar: str = "N|auto"
 
     def parse(self, value: object) -> int:
-        """Read a number of processes."""
+        """Parse a number of processes."""
         if value == "auto":
             return len(os.sched_getaffinity(0))
         return Number(1, 1024, 'or "auto": one for each processor').parse(value)
@@ -71,13 +71,13 @@ class Count:
 class Switch:
     """On or off.
 
-    With a `metavar` the flag takes a value; without, there is a second flag that switches it off.
+    With a `metavar` the flag takes a value; without one, a second flag switches it off.
     """
 
     metavar: str = ""
 
     def parse(self, value: object) -> bool:
-        """Read a truth value."""
+        """Parse a truth value."""
         if isinstance(value, bool):
             return value
         word = str(value).lower()
@@ -100,7 +100,7 @@ class Choice:
         return "|".join(self.words)
 
     def parse(self, value: object) -> str:
-        """Read one of the words."""
+        """Parse one of the words."""
         if isinstance(value, str) and value in self.words:
             return value
         raise ValueError(f"is not one of the choices; give {' or '.join(self.words)}")
@@ -108,7 +108,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Any of a few words; as text they are separated by commas."""
+    """Any of a few words; text separates them by commas."""
 
     words: tuple[str, ...]
 
@@ -118,30 +118,30 @@ class Choices:
         return ",".join(self.words)
 
     def parse(self, value: object) -> tuple[str, ...]:
-        """Read words, and give each once in the order of the choices."""
+        """Parse words; return each once, in the order of the choices."""
         if isinstance(value, str):
             value = [part.strip() for part in value.split(",") if part.strip()]
         if not isinstance(value, list | tuple) or any(each not in self.words for each in value):
-            raise ValueError(f"is not made of the choices; give {' or '.join(self.words)}, or both")
+            raise ValueError(f"is not one of the choices; give {' or '.join(self.words)}, or both")
         return tuple(word for word in self.words if word in value)
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Any text that is not empty, or the empty one where that means "not set"."""
+    """Text that is not empty, unless empty text means "not set"."""
 
     metavar: str
     may_be_empty: bool = False
 
     def parse(self, value: object) -> str:
-        """Read text."""
+        """Parse text."""
         if not isinstance(value, str | os.PathLike):
             raise ValueError(f"is not text; give {self.metavar.lower()}")
         text = os.fspath(value)
         if not text and not self.may_be_empty:
             raise ValueError(f"is empty; give {self.metavar.lower()}")
         if "\0" in text:
-            raise ValueError(f"holds a NUL character; give {self.metavar.lower()} without")
+            raise ValueError(f"contains a NUL character; give {self.metavar.lower()} without one")
         return text
 
 
@@ -152,21 +152,21 @@ class PathPrefix:
     metavar: str = "/PATH"
 
     def parse(self, value: object) -> str:
-        """Read a prefix."""
+        """Parse a prefix."""
         text = Text("PATH", may_be_empty=True).parse(value)
         if text and (not text.startswith("/") or text.endswith("/") or set(text) & set("?#")):
-            raise ValueError("is no path prefix; give one like /shop, or leave it out for none")
+            raise ValueError("is not a path prefix; give one like /shop, or leave it out for none")
         return text
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where to listen, any number of times; as text the addresses are separated by commas."""
+    """Any number of addresses to listen on; text separates them by commas."""
 
     metavar: str = "ADDRESS"
 
     def parse(self, value: object) -> tuple[address.Address, ...]:
-        """Read addresses."""
+        """Parse addresses."""
         if isinstance(value, str):
             value = [part.strip() for part in value.split(",") if part.strip()]
         if not isinstance(value, list | tuple):
@@ -180,7 +180,7 @@ def _one_address(value: object) -> address.Address:
     try:
         return address.parse(str(value))
     except ValueError as error:
-        raise ValueError(f"holds {value!r}, which {error}") from None
+        raise ValueError(f"contains {value!r}, which {error}") from None
 
 
 def _is_whole(text: str) -> bool:

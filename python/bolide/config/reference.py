@@ -13,17 +13,17 @@ This page is for people who look up an option: its name, default, unit and reaso
 
 <!-- Written by `make docs` from the options in python/bolide/config/settings.py; do not edit. -->
 
-Each option can be set in four places. The first of them that sets it wins:
+Each option can be set in four places. If several set it, the first in this list wins:
 
 1. a flag of `bolide serve` (`--keep-alive-timeout-ms 5000`) or a keyword of `bolide.run` and
    `bolide.serve` (`keep_alive_timeout_ms=5000`);
 2. an environment variable (`BOLIDE_KEEP_ALIVE_TIMEOUT_MS=5000`);
-3. the configuration file: `bolide.toml` in the current folder, else the table `[tool.bolide]` of
-   `pyproject.toml` there, else none; `--config PATH` or `BOLIDE_CONFIG` names another file;
+3. the configuration file: `bolide.toml` in the current folder, or else the table `[tool.bolide]` of
+   `pyproject.toml` there; `--config PATH` or `BOLIDE_CONFIG` names another file;
 4. its default.
 
 The addresses are one setting: `bind`, `uds`, or `host` and `port`. The first place that sets any of
-them decides all of them. Each name of a limit or timeout ends in its unit. A timeout of 0 is off.
+them determines all of them. The name of a limit or timeout ends in its unit. A timeout of 0 is off.
 """
 
 TABLE_HEAD = "| option | value | default | meaning |\n| --- | --- | --- | --- |\n"
@@ -42,7 +42,7 @@ def render() -> str:
 
 
 def default_text(option: Option) -> str:
-    """Write a default with its unit, for people."""
+    """Format a default with its unit."""
     if isinstance(option.default, bool):
         return "on" if option.default else "off"
     if option.default in ("", ()):

@@ -4,8 +4,8 @@ The command's flags, the `BOLIDE_*` variables, the configuration file, the keywo
 and docs/settings.md derive from it. The limits and timeouts are rows too, but their names, defaults
 and reasons come from the Rust core (`_core.settings()`), which enforces them.
 
-What is nearer to the moment of the start wins: flag or keyword, variable, file, default.
-Where the file is found and read: `configfile.py`. What values may be: `option.py`.
+Precedence: flag or keyword, variable, file, default. `configfile.py` finds and reads the file,
+`option.py` parses values.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PREFIX = "BOLIDE_"
 APPLICATION, LISTENING, PROCESSES = "Application", "Listening", "Processes"
 LOGGING, RESPONDING = "Logging", "Responding"
 CORE_NUMBER_MAX = 2**40
-"""A tebibyte, or 35 years in milliseconds: more than anyone means, and sums of it fit 64 bits."""
+"""A tebibyte, or 35 years in milliseconds: more than anyone needs, and sums fit into 64 bits."""
 CORE_GROUPS = {"limit": "Limits", "timeout": "Timeouts"}
 Channel = Literal["flag", "keyword"]
 
@@ -72,35 +72,35 @@ def row(default: object, kind: Kind, group: str, help: str, *, unit: str = "") -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The value of every option, checked."""
+    """The validated value of every option."""
 
     interface: str = row(
         "auto",
         Choice(("auto", "native", "asgi", "wsgi")),
         APPLICATION,
-        "What the application speaks; auto tells it by its parameters.",
+        "Interface of the application; auto detects it from the parameters of its callable.",
     )
     factory: bool = row(
         False,
         Switch(),
         APPLICATION,
-        "The target is called without arguments and gives the application; a target without a "
-        "colon means its `create_app` then.",
+        "Treat the target as a factory: call it without arguments to get the application. The "
+        "default attribute is then `create_app`.",
     )
     root_path: str = row(
         "",
         PathPrefix(),
         APPLICATION,
-        "Path below which a proxy serves the application, whether it takes it off before it passes "
-        "a request on or not: root_path of ASGI, SCRIPT_NAME of WSGI.",
+        "URL prefix under which a proxy serves the application, stripped by the proxy or not: "
+        "root_path of ASGI, SCRIPT_NAME of WSGI.",
     )
     asgi_extensions: tuple[str, ...] = row(
         (),
         Choices(("pathsend", "zerocopysend")),
         APPLICATION,
-        "Extensions that ASGI applications may send files with, so that the kernel does; separated "
-        "by commas. Only where no middleware reads, changes or counts the content of responses: it "
-        "does not see what is sent this way (docs/compatibility.md).",
+        "Extensions with which ASGI applications may let the kernel send files; separated by "
+        "commas. Enable them only if no middleware reads, changes or counts the content of "
+        "responses, because it does not see files sent this way (docs/compatibility.md).",
     )
     host: str = row(
         "127.0.0.1",
@@ -115,21 +115,21 @@ class Settings:
         "",
         Text("PATH", may_be_empty=True),
         LISTENING,
-        "UNIX socket to listen on in place of host and port.",
+        "UNIX socket to listen on instead of host and port.",
     )
     bind: tuple[Address, ...] = row(
         (),
         Addresses(),
         LISTENING,
-        "Addresses to listen on in place of host and port: HOST:PORT, [IPV6]:PORT or unix:PATH. "
+        "Addresses to listen on instead of host and port: HOST:PORT, [IPV6]:PORT or unix:PATH. "
         "The flag may be repeated; the variable separates them by commas.",
     )
     backlog: int = row(
         2048,
         Number(1, 65535),
         LISTENING,
-        "Connections that wait to be accepted. Holds a burst while the workers are busy; the "
-        "kernel cuts it to net.core.somaxconn.",
+        "Connections that may wait to be accepted. Absorbs a burst while the workers are busy; the "
+        "kernel limits it to net.core.somaxconn.",
         unit="count",
     )
     workers: int = row(
@@ -139,9 +139,9 @@ class Settings:
         8,
         Number(1, 1024),
         PROCESSES,
-        "Threads of each worker that call a WSGI application, so that one slow view does not stop "
+        "Threads per worker that call a WSGI application, so that one slow view does not block "
         "its worker. 1 calls it on the server's own thread, which is fastest for views that never "
-        "wait. Means nothing to other applications.",
+        "wait. WSGI only.",
         unit="count",
     )
     spool_directory: str = row(
@@ -158,52 +158,51 @@ class Settings:
         Choice(("asyncio", "uvloop", "auto")),
         PROCESSES,
         "Event loop for coroutines. asyncio runs on the server's own reactor and needs no second "
-        "one; uvloop takes up to a quarter less processor time for an application's own timers "
-        "and streams (benches/README.md), so auto takes it where it is installed. "
-        "WSGI applications are served on asyncio's.",
+        "one. uvloop uses up to a quarter less processor time for an application's own timers "
+        "and streams (benches/README.md), so auto selects it if it is installed. "
+        "WSGI applications always use asyncio's.",
     )
     eager_tasks: bool = row(
         True,
         Switch("on|off"),
         PROCESSES,
-        "Coroutines take their first step in a task that requests share, which costs less than one "
-        "for each. Off gives every request a task of its own from the start, "
-        "made by the loop's create_task, for debugging and for libraries that depend on it "
-        "([asyncio.md](asyncio.md)).",
+        "Run the first step of each coroutine in a task that requests share, which costs less than "
+        "a task per request. Off creates a task for every request with the loop's create_task, for "
+        "debugging and for libraries that depend on it ([asyncio.md](asyncio.md)).",
     )
     graceful_timeout_ms: int = row(
         25000,
         Number(1),
         PROCESSES,
-        "From the first TERM or INT to the end of the last worker: requests in flight may finish "
-        "until 9/10 of it (150 ms before its end at the latest, half of it at least), the "
-        "application's shutdown has the rest. Below the 30 s after which Kubernetes kills.",
+        "Time allowed for shutdown after the first TERM or INT. Requests in flight get the first "
+        "nine tenths, the application's shutdown the rest (at least 150 ms, but at most half). "
+        "Less than the 30 s after which Kubernetes kills.",
         unit="milliseconds",
     )
     log_level: str = row(
         "info",
         Choice(("debug", "info", "warning", "error", "critical")),
         LOGGING,
-        "Least important message that is written to standard error.",
+        "Lowest level of messages that are written to standard error.",
     )
     access_log: str = row(
         "off",
         Text("PATH"),
         LOGGING,
-        'File that gets one line for each request; "-" for standard output, "off" for none.',
+        'File to which one line per request is appended; "-" for standard output, "off" for none.',
     )
     access_log_format: str = row(
-        "combined", Choice(("combined", "json")), LOGGING, "Form of a line of the access log."
+        "combined", Choice(("combined", "json")), LOGGING, "Format of the access log."
     )
     server_header: bool = row(
-        True, Switch(), RESPONDING, "Send the field `Server: bolide` with each response."
+        True, Switch(), RESPONDING, "Send the header field `Server: bolide` with each response."
     )
     core: Mapping[str, int] = field(default_factory=dict)
     """The limits and timeouts by name, for the Rust core."""
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """Where to listen."""
+        """The addresses to listen on."""
         if self.uds:
             return (Address(path=self.uds),)
         return self.bind or (Address(self.host, self.port),)
@@ -216,7 +215,7 @@ class Settings:
         return None if self.spool_directory == "off" else self.spool_directory
 
     def server_options(self, access_log_fd: int | None) -> dict[str, Any]:
-        """Return what `_core.Server` takes."""
+        """Return the options of `_core.Server`."""
         return {
             **self.core,
             "server_header": self.server_header,
@@ -231,7 +230,7 @@ class Settings:
 
 @cache
 def table() -> tuple[Option, ...]:
-    """Return every option, in the order in which it is shown."""
+    """Return every option, in the order of the documentation."""
     ours = [
         Option(row.name, row.metadata["kind"], row.default, **_described(row.metadata))
         for row in fields(Settings)
@@ -247,11 +246,11 @@ def resolve(
     config: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Settle every option from what was given, the environment, the file and the defaults.
+    """Determine every option from what was given, the environment, the file and the defaults.
 
     Raises:
         ConfigError: a value is not valid, or an option does not exist; the text names the option,
-            the value, where it comes from and what to write in its place.
+            the value, where it comes from and how to fix it.
     """
     environ = os.environ if environ is None else environ
     where, from_file = configfile.read(config or environ.get(PREFIX + "CONFIG"))
@@ -278,13 +277,13 @@ def resolve(
 
 
 def _addresses(layers: list[Any]) -> dict[str, Any]:
-    """Let the nearest layer that says where to listen say all of it; drop what farther ones say."""
+    """Take all addresses from the first layer that sets any; drop those of the other layers."""
     ways = ("host", "port"), ("uds",), ("bind",)
     for _, given in layers:
         said = [way for way in ways if any(given.get(name) not in (None, "", ()) for name in way)]
         if len(said) > 1:
             names = " and ".join("/".join(way) for way in said)
-            raise ConfigError(f"{names} both say where to listen; give only one of them")
+            raise ConfigError(f"{names} both set where to listen; give only one of them")
         if said:
             defaults: dict[str, Any] = {"uds": "", "bind": ()}
             return {name: value for name, value in defaults.items() if (name,) not in said}
@@ -292,7 +291,7 @@ def _addresses(layers: list[Any]) -> dict[str, Any]:
 
 
 def _refuse_mistyped(environ: Mapping[str, str]) -> None:
-    """Refuse a variable that is nearly one of ours; any other name may be the application's own."""
+    """Reject a variable whose name is nearly one of ours; others may be the application's own."""
     ours = {option.variable for option in table()} | {PREFIX + "CONFIG"}
     for variable in environ:
         if variable.startswith(PREFIX) and variable not in ours:
@@ -302,7 +301,7 @@ def _refuse_mistyped(environ: Mapping[str, str]) -> None:
 
 
 def _near(name: str, cutoff: float = 0.6) -> str:
-    """Say which option was probably meant."""
+    """Return a hint at the option that was probably meant, or ""."""
     from difflib import get_close_matches
 
     found = get_close_matches(name, [option.name for option in table()], n=1, cutoff=cutoff)
@@ -318,7 +317,7 @@ def _checked(option: Option, value: object, source: str) -> object:
 
 
 def _said(name: str, layer: str, where: str = "") -> str:
-    """Name an option the way it was given."""
+    """Return an option's name as it was given."""
     if layer == "flag":
         return "--" + name.replace("_", "-")
     if layer == "variable":
@@ -331,7 +330,7 @@ def _described(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _core_option(name: str, kind: str, default: int, unit: str, help: str) -> Option:
-    """Make a row of a number that the core enforces; only a timeout can be switched off."""
+    """Create the row of a number that the core enforces; only a timeout can be switched off."""
     least, note = (0, "0 = off") if kind == "timeout" else (1, "")
     number = Number(least, CORE_NUMBER_MAX, note)
     return Option(name, number, default, CORE_GROUPS[kind], help, unit)
