@@ -150,7 +150,6 @@ UNEDITED = (
     "python/bolide/doctor/",
     "python/bolide/lab/",
     "python/bolide/load/",
-    "python/bolide/server/",
 )
 """Paths whose language has not been edited yet; each line is removed when it has."""
 

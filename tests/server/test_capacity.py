@@ -38,8 +38,8 @@ def test_limits_that_can_be_met_say_nothing(machine: pytest.MonkeyPatch) -> None
 
 def test_backlog_that_is_cut(machine: pytest.MonkeyPatch) -> None:
     assert capacity.shortfalls(settings(4097)) == [
-        "the kernel cuts the backlog of 4097 to 4096; raise it (sysctl -w "
-        "net.core.somaxconn=4097) or lower --backlog; `bolide doctor` says more"
+        "the kernel limits the backlog of 4097 to 4096; raise it (sysctl -w "
+        "net.core.somaxconn=4097) or lower --backlog; see `bolide doctor`"
     ]
 
 
@@ -55,7 +55,7 @@ def test_too_few_descriptors(machine: pytest.MonkeyPatch, hard: int, mend: str) 
     machine.setattr(resource, "getrlimit", lambda _: (1064, hard))
     assert capacity.shortfalls(settings(connections_max=1001)) == [
         "a worker may have 1064 open files, too few for --connections-max 1001; raise it "
-        f"({mend}) or lower that; `bolide doctor` says more"
+        f"({mend}) or lower that; see `bolide doctor`"
     ]
 
 

@@ -107,10 +107,10 @@ def test_every_address_is_said(tmp_path: Path) -> None:
 
 
 def test_a_target_is_served(tmp_path: Path) -> None:
-    (tmp_path / "shop.py").write_text("import bolide\napp = bolide.App()\n")
+    (tmp_path / "target.py").write_text("import bolide\napp = bolide.App()\n")
 
     async def main() -> None:
-        async with bolide.Server("shop.py:app", port=0) as server:
+        async with bolide.Server("target.py:app", port=0) as server:
             assert (await ask(server.addresses[0])).startswith(b"HTTP/1.1 404 ")
 
     run(main())
@@ -379,7 +379,7 @@ def test_a_server_serves_once() -> None:
         server = bolide.Server(Shop().app, port=0)
         async with server:
             pass
-        with pytest.raises(RuntimeError, match="was started before: make another one"):
+        with pytest.raises(RuntimeError, match="was started before: create another one"):
             await server.start()
 
     run(main())

@@ -97,7 +97,7 @@ FACTORY_MISTAKES = [
     ("needy", True, "shop:needy needs arguments, and a factory is called without; "),
     ("waits", True, "shop:waits is a coroutine function, which cannot be a factory; "),
     ("fails", True, "calling shop:fails failed: ZeroDivisionError: division by zero"),
-    ("nothing", True, "what shop:nothing makes is neither a bolide.App nor an ASGI or WSGI"),
+    ("nothing", True, "the object that shop:nothing returns is neither a bolide.App nor an"),
     ("create_app", False, "shop:create_app can be called without arguments, so it is not an "),
     ("create_app()", False, "'shop:create_app()' is a call; give shop:create_app --factory, wh"),
     ("create_app('a')", True, "\"shop:create_app('a')\" is a call; give shop:create_app --fac"),

@@ -43,7 +43,7 @@ def test_exit_in_a_startup_hook(tmp_path: Path, text: str, given: str) -> None:
 
 def test_fifo_without_a_reader_as_the_access_log(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log")
-    error = "bolide: error: cannot write the access log log: nobody reads the FIFO\n"
+    error = "bolide: error: cannot write the access log log: the FIFO has no reader\n"
     assert serve(tmp_path, "--access-log", "log") == (2, error)
 
 

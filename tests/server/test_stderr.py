@@ -14,7 +14,7 @@ import pytest
 from bolide.server import stderr
 from support.server import clean_environ
 
-COUNT = b"bolide: %d line(s) dropped: nobody read standard error\n"
+COUNT = b"bolide: %d line(s) dropped: standard error was not read\n"
 
 
 @pytest.fixture

@@ -196,7 +196,7 @@ def has_count(fd: int, received: bytearray) -> bool:
     os.set_blocking(fd, False)
     with suppress(BlockingIOError):
         received += os.read(fd, 1 << 20)
-    return b"line(s) dropped: nobody read standard error\n" in received
+    return b"line(s) dropped: standard error was not read\n" in received
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])

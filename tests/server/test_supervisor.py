@@ -204,7 +204,7 @@ def test_port_in_use(start: Start) -> None:
         assert server.wait() == 2
     assert server.errors == (
         f"bolide: error: cannot listen on 127.0.0.1:{port}: the address is in use; "
-        "stop the process that has it, or choose another port\n"
+        "stop the process that uses it, or choose another port\n"
     )
 
 
@@ -263,7 +263,7 @@ def test_file_in_the_place_of_a_socket_stays(start: Start, tmp_path: Path) -> No
     path.write_text("keep me")
     server = start("basic.py", "--uds", str(path), ready=False)
     assert server.wait() == 2
-    assert "a file that is no socket is there" in server.errors
+    assert "a file that is not a socket is there" in server.errors
     assert path.read_text() == "keep me"
 
 

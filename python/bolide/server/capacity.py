@@ -1,6 +1,6 @@
-"""What the machine takes away from the server's own limits, said in one line each at the start.
+"""Limits of the machine that are below the server's own: one warning each at the start.
 
-It looks at two limits; `bolide doctor` looks at everything else.
+It checks two limits; `bolide doctor` checks everything else.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 DESCRIPTOR_RESERVE = 64
 """Descriptors of a worker beside its connections: listeners, epoll, pipes, logs, files it sends."""
 FEWEST_DESCRIPTORS = 32
-"""With fewer nothing works: what is imported, and the pipes between the processes, need some."""
+"""With fewer nothing works: imports, and the pipes between the processes, need some."""
 
 
 def raise_descriptor_limit(settings: Settings) -> None:
-    """Let this process and its workers have as many descriptors as their connections may need.
+    """Raise the limit to the descriptors that this process and its workers may need.
 
-    Systems begin with 1024, which is not the most that they allow: `select()` cannot take more, and
-    nobody has to use that.
+    The default of most systems is 1024, because `select()` cannot handle more; they allow more.
 
     Raises:
-        ConfigError: it may have so few that not even the processes can start.
+        ConfigError: the limit is too low even to start the processes.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # The supervisor has pipes from each worker while it starts.
@@ -53,7 +52,7 @@ def descriptors_needed(settings: Settings) -> int:
 
 
 def shortfalls(settings: Settings) -> list[str]:
-    """Name each limit of the settings that the machine does not let the server have."""
+    """Return a line for each limit of the settings that the machine does not allow."""
     found = [_backlog(settings.backlog), _descriptors(settings)]
     return [line for line in found if line]
 
@@ -66,8 +65,8 @@ def _backlog(asked: int) -> str:
     if given >= asked:
         return ""
     return (
-        f"the kernel cuts the backlog of {asked} to {given}; raise it (sysctl -w "
-        f"net.core.somaxconn={asked}) or lower --backlog; `bolide doctor` says more"
+        f"the kernel limits the backlog of {asked} to {given}; raise it (sysctl -w "
+        f"net.core.somaxconn={asked}) or lower --backlog; see `bolide doctor`"
     )
 
 
@@ -82,5 +81,5 @@ def _descriptors(settings: Settings) -> str:
         remedy = f"LimitNOFILE={needed} in systemd's unit or nofile in limits.conf"
     return (
         f"a worker may have {soft} open files, too few for --connections-max {connections_max}; "
-        f"raise it ({remedy}) or lower that; `bolide doctor` says more"
+        f"raise it ({remedy}) or lower that; see `bolide doctor`"
     )

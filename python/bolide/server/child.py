@@ -1,4 +1,4 @@
-"""One worker process as the supervisor sees it: its fork, its report, its end."""
+"""One worker process as the supervisor sees it: fork, report, exit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNHEARD_SIGNALS = (
     signal.SIGALRM,
     signal.SIGTTIN,
 )
-"""They do nothing to a worker: a terminal, or whoever signals by name, means the supervisor too.
+"""Signals without effect on a worker: a terminal, or `pkill`, sends them to the supervisor too.
 
 An application may give them a meaning of its own."""
 
@@ -44,18 +44,18 @@ class Child:
     report_fd: int
     born: float = field(default_factory=time.monotonic)
     report: dict[str, Any] = field(default_factory=dict)
-    """What it said: `ready` and `connection_bytes_max`, or `code`, `message` and `details`."""
+    """Its report: `ready` and `connection_bytes_max`, or `code`, `message` and `details`."""
     _received: bytearray = field(default_factory=bytearray)
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has said that it serves."""
+        """Whether it has reported that it serves."""
         return self.report.get("ready") is True
 
     def read_report(self) -> bool:
-        """Take in what it has reported so far; return whether that was all.
+        """Read what it has reported so far; return whether the report is complete.
 
-        A report is one line; a process of the application's may hold the pipe open behind it.
+        A report is one line; a process of the application may keep the pipe open after it.
         """
         try:
             while data := os.read(self.report_fd, 65536):
@@ -72,7 +72,7 @@ class Child:
         os.kill(self.pid, number)
 
     def ended(self) -> str | None:
-        """Collect it if it has ended, and say how; None while it lives."""
+        """Reap the process if it has ended, and return how; None while it runs."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         if pid == 0:
             return None
@@ -81,15 +81,16 @@ class Child:
 
 
 def start(work: Callable[[int], int], close_fds: Iterable[int], signals: Collection[int]) -> Child:
-    """Fork a worker that does `work`: given the descriptor to report to, return the exit code.
+    """Fork a worker that calls `work` with the descriptor to report to; that returns the exit code.
 
-    `signals` are those that the supervisor handles: the child must not take one for the supervisor,
-    so they wait until it has handlers of its own. Of `close_fds` it has no use.
+    `signals` are those that the supervisor handles: they are blocked until the child has its own
+    handlers, so that it does not handle one in place of the supervisor. The child closes
+    `close_fds`.
     """
     report_fd, write_fd = os.pipe()
     os.set_blocking(report_fd, False)
     gc.collect()
-    gc.freeze()  # the collector would touch, and so copy, every page that the processes share
+    gc.freeze()  # otherwise the collector would write to, and so copy, every shared page
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         pid = os.fork()
@@ -110,7 +111,7 @@ def _be_worker(work: Callable[[], int], close_fds: Iterable[int], mask: set[int]
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number in UNHEARD_SIGNALS:
-            signal.signal(number, lambda *_: None)  # SIG_IGN would pass to its subprocesses
+            signal.signal(number, lambda *_: None)  # its subprocesses would inherit SIG_IGN
         for fd in close_fds:
             os.close(fd)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -127,14 +128,14 @@ def _be_worker(work: Callable[[], int], close_fds: Iterable[int], mask: set[int]
 
 
 def _forget_exit_functions() -> None:
-    """Leave what was registered before the fork to the supervisor.
+    """Unregister exit functions of before the fork: the supervisor runs them.
 
-    What modules have registered once for all of their objects is registered anew, for the worker's.
+    Those that modules register once for all of their objects are registered again, for the worker.
     """
     atexit._clear()
     atexit.register(logging.shutdown)
     if (util := sys.modules.get("multiprocessing.util")) is not None:
-        atexit.register(util._exit_function)  # which ignores objects of other processes
+        atexit.register(util._exit_function)  # it ignores objects of other processes
     for each in list(weakref.finalize._registry):  # type: ignore[attr-defined]
         each.atexit = False
     weakref.finalize._registered_with_atexit = False  # type: ignore[attr-defined]
@@ -145,7 +146,7 @@ def _give_up(*_: object) -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process, whatever has become of what it writes to."""
+    """End the process, whatever the state of its output streams."""
     try:
         signal.signal(signal.SIGALRM, _give_up)
         for stream in (sys.stdout, sys.stderr):

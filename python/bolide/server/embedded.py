@@ -1,7 +1,7 @@
-"""`Server`: an application served inside a running event loop, and what can be asked of it.
+"""`Server`: an application served inside a running event loop.
 
-It starts no process, handles no signal and leaves logging as it is; `bolide.run` does all that. One
-task of its own runs the application's startup and shutdown and everything between.
+It does not start processes, handle signals or configure logging; `bolide.run` does all that. One
+task runs the application's startup, its shutdown and everything between.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ PROCESS_OPTIONS = ("workers", "loop", "log_level")
 class Server:
     """A server in the running loop: `async with bolide.Server(app, port=0) as server: ...`.
 
-    Inside `async with` it serves; at the end it drains, as at `stop()`. Without `async with`,
-    `await start()`, or have `serve()` run in a task of your own and `await wait_ready()`. It takes
-    the options of `bolide.serve`. An object serves once.
+    It serves inside `async with`, and drains at its end, as after `stop()`. Without `async with`,
+    `await start()`, or run `serve()` in a task of your own and `await wait_ready()`. The options
+    are those of `bolide.serve`. An object can be started once.
 
     Raises:
         ConfigError: an option is not valid or belongs to `bolide.run`.
@@ -45,15 +45,15 @@ class Server:
         self._task: asyncio.Task[None] | None = None
         self._is_ready = False
         self._is_stopped = False
-        self._settled = asyncio.Event()  # it is ready, or never will be
+        self._settled = asyncio.Event()  # it is ready, or its start has failed
         self._stop = asyncio.Event()
         self._startup_limit: asyncio.Timeout | None = None
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """Where it listens: `host` and `port`, or `path` of a UNIX socket, and the `url` of both.
+        """The addresses: `host` and `port`, or `path` of a UNIX socket; each has a `url`.
 
-        For port 0 the port that was found. They stay when it has stopped.
+        If the option was port 0, `port` is the actual port. They remain after the server stopped.
 
         Raises:
             RuntimeError: it is not ready yet.
@@ -63,10 +63,10 @@ class Server:
         return self._addresses
 
     async def start(self) -> None:
-        """Begin to serve, and return when it is ready.
+        """Start to serve, and return when it is ready.
 
         Raises:
-            ConfigError: the application is none, or an address is taken.
+            ConfigError: the application is not valid, or an address is in use.
             StartupError: the application's startup raised, or `stop()` was called meanwhile.
             RuntimeError: it was started before.
         """
@@ -78,12 +78,12 @@ class Server:
             raise
 
     async def serve(self) -> None:
-        """Serve until `stop()` or until this is cancelled, and return when all is closed.
+        """Serve until `stop()` or a cancellation, and return when everything is closed.
 
         A second cancellation closes what has not finished.
 
         Raises:
-            ConfigError, StartupError, RuntimeError: as `start` does.
+            ConfigError, StartupError, RuntimeError: as `start`.
         """
         task = self._begin()
         try:
@@ -98,7 +98,7 @@ class Server:
         """Wait until it accepts connections, or its start has failed.
 
         Raises:
-            ConfigError, StartupError: as `start` does.
+            ConfigError, StartupError: as `start`.
         """
         await self._settled.wait()
         if self._is_ready:
@@ -108,11 +108,11 @@ class Server:
         raise StartupError("the server was stopped before it was ready")
 
     def stop(self) -> None:
-        """Begin to stop: refuse connections, let the requests in flight finish, then shut down.
+        """Start to stop: refuse connections, let requests in flight finish, then shut down.
 
-        It returns at once; `wait_closed` waits. It may be called from every thread, more than once,
-        and before it is ready: then a startup under way may end within `graceful_timeout_ms`, and
-        its shutdown runs, but nobody can connect.
+        It returns at once; `wait_closed` waits. It may be called from any thread, more than once,
+        and before the server is ready. In that case a running startup has `graceful_timeout_ms` to
+        complete and the shutdown follows, but no client can connect.
         """
         self._is_stopped = True
         if self._task is not None and not self._task.done():
@@ -129,7 +129,7 @@ class Server:
         await asyncio.wait([self._task])
 
     async def __aenter__(self) -> Self:
-        """Begin to serve, as `start` does."""
+        """Start to serve, as `start` does."""
         await self.start()
         return self
 
@@ -145,7 +145,7 @@ class Server:
 
     def _begin(self) -> asyncio.Task[None]:
         if self._task is not None:
-            raise RuntimeError("this server was started before: make another one")
+            raise RuntimeError("this server was started before: create another one")
         self._task = asyncio.create_task(self._run(), name="bolide.Server")
         self._task.add_done_callback(lambda _: self._settled.set())
         if self._is_stopped:
@@ -177,7 +177,7 @@ class Server:
                 await service.listen(listeners)
             try:
                 if is_served:
-                    self._tell_ready(listeners)
+                    self._announce_ready(listeners)
                     await self._stop.wait()
             finally:
                 listener.close_all(listeners)
@@ -186,7 +186,7 @@ class Server:
             listener.close_all(listeners)
 
     async def _has_started(self, service: Service) -> bool:
-        """Run the startup; from `stop()` on it has the graceful time. False if it took longer."""
+        """Run the startup; after `stop()` it has the graceful time. Return False if that passed."""
         try:
             async with asyncio.timeout(None) as self._startup_limit:
                 await service.startup(own_selector=False)
@@ -209,7 +209,7 @@ class Server:
             if access_log_fd is not None:
                 os.close(access_log_fd)  # the service has a copy
 
-    def _tell_ready(self, listeners: list[listener.Listener]) -> None:
+    def _announce_ready(self, listeners: list[listener.Listener]) -> None:
         for line in capacity.shortfalls(self._settings):
             logger.warning(line)
         self._addresses = tuple(each.address for each in listeners)
@@ -219,7 +219,7 @@ class Server:
 
 
 async def _end(task: asyncio.Task[None]) -> None:
-    """Cancel a task, and wait for its end; its exception was told or is of no use any more."""
+    """Cancel a task and wait for its end; its exception was reported or is no longer of use."""
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled():

@@ -1,8 +1,8 @@
-"""Finds the application that a target names: `module:app`, `module:some.attribute`, `file.py`.
+"""Imports the application that a target names: `module:app`, `module:some.attribute`, `file.py`.
 
-The part behind the colon may be left out; it is `app` then, and `create_app` for a factory. The
-current folder comes first on `sys.path`, and a file is imported under the name that an import of it
-would use. What may be an application says `interface/recognition.py`.
+The part after the colon is optional: the default is `app`, or `create_app` for a factory. The
+current folder is the first on `sys.path`, and a file is imported under the name that an import of
+it would use. `interface/recognition.py` decides what is an application.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 ATTRIBUTE, FACTORY = "app", "create_app"
 FACTORIES = (FACTORY, "make_app", "get_app", "create_application")
-"""Functions without parameters that a hint takes for factories."""
+"""Names of functions that an error message suggests as factories."""
 
 
 class LoadError(ConfigError):
-    """The application's own code raised while it was imported; `details` is the traceback in it."""
+    """The application's own code raised while it was imported; `details` is its traceback."""
 
     def __init__(self, message: str, details: str) -> None:
         super().__init__(message)
@@ -78,14 +78,14 @@ def _attribute(module: ModuleType, place: str, attributes: str) -> object:
 
 
 def check(found: Any, name: str, settings: Settings) -> Application:
-    """Return what was found, or what it makes if it is a factory, as an application.
+    """Return what was found, or what it creates if it is a factory, as an application.
 
     Raises:
         LoadError: the factory raised.
-        ConfigError: it is something else.
+        ConfigError: it is not an application.
     """
     if settings.factory:
-        found, name = _made(found, name), f"what {name} makes"
+        found, name = _made(found, name), f"the object that {name} returns"
     return application(found, name, settings)
 
 
@@ -94,11 +94,11 @@ def _made(factory: Any, name: str) -> object:
     if not callable(factory) or isinstance(factory, App):
         raise ConfigError(f"{name} is {described(factory)}, not a factory; leave --factory out")
     if is_coroutine_function(factory):
-        remedy = "make the application in a plain function, and what it awaits in its startup"
+        remedy = "create the application in a plain function, and await in its startup"
         raise ConfigError(f"{name} is a coroutine function, which cannot be a factory; {remedy}")
     if not is_callable_without_arguments(factory):
         remedy = (
-            "leave --factory out if it is an application, else wrap it in a function without any"
+            "leave --factory out if it is an application, or else wrap it in a function without any"
         )
         raise ConfigError(f"{name} needs arguments, and a factory is called without; {remedy}")
     try:
@@ -136,7 +136,7 @@ def _import_file(place: str) -> ModuleType:
 
 
 def _import_single_file(place: str, path: str, name: str) -> ModuleType:
-    """Import a file outside any package, even one that is called like a module of the library."""
+    """Import a file outside any package, even if its name is that of an imported module."""
     loaded = sys.modules.get(name)
     if loaded is not None:
         if getattr(loaded, "__file__", None) == path:
@@ -156,7 +156,7 @@ def _import_single_file(place: str, path: str, name: str) -> ModuleType:
 
 
 def _failed(what: str, error: BaseException) -> LoadError:
-    """Keep of the traceback what is the application's, not the frames of the import."""
+    """Create the error, with the application's part of the traceback, without the import's."""
     frames = _without_import_frames(error.__traceback__)
     details = "".join(traceback.format_exception(type(error), error, frames))
     return LoadError(f"{what} failed: {type(error).__name__}: {error}", details)
@@ -173,7 +173,7 @@ def _without_import_frames(frames: TracebackType | None) -> TracebackType | None
 
 
 def _hint(place: str, module: ModuleType) -> str:
-    """Name an application that the module does have, or a factory of one."""
+    """Suggest an application that the module has, or a factory of one."""
     own = [(name, value) for name, value in vars(module).items() if not name.startswith("_")]
     for name, value in own:
         if is_likely_application(value, name):

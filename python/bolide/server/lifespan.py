@@ -1,4 +1,4 @@
-"""Runs an application's startup and shutdown around the time in which it serves."""
+"""Runs an application's startup before it serves, and its shutdown afterwards."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ async def startup(app: Application) -> None:
 
 
 def _headline(message: str) -> tuple[str, str]:
-    """Split what an application says into one line and the whole, which is empty if that is all.
+    """Split an application's message into one line and the whole, which is "" if it is one line.
 
-    Starlette's message is a traceback: its line is the exception, behind the frames.
+    Starlette's message is a traceback: its line is the exception, which follows the frames.
     """
     lines = message.strip().splitlines()
     if len(lines) < 2:
         return message, ""
     _, is_traceback, frames = message.rpartition("Traceback (most recent call last):\n")
-    behind = (line for line in frames.splitlines() if line.strip() and not line.startswith(" "))
-    headline = next(behind, lines[-1]) if is_traceback else lines[0]
+    after = (line for line in frames.splitlines() if line.strip() and not line.startswith(" "))
+    headline = next(after, lines[-1]) if is_traceback else lines[0]
     return headline, message.rstrip() + "\n"
 
 
 def _details(error: BaseException | None) -> str:
-    """Return the traceback without the frame that is ours."""
+    """Return the traceback without our own frame."""
     if error is None:
         return ""
     import traceback
@@ -54,7 +54,7 @@ def _details(error: BaseException | None) -> str:
 
 
 async def shutdown(app: Application) -> None:
-    """Run the application's shutdown; what it raises is logged, for the process ends anyway."""
+    """Run the application's shutdown; what it raises is logged, because the process ends anyway."""
     try:
         await app.shutdown()
     except LifespanError as error:

@@ -1,8 +1,8 @@
-"""Makes the listening sockets, which the supervisor owns and the workers inherit.
+"""Creates the listening sockets, which the supervisor owns and the workers inherit.
 
-An address is taken (bound) first of all, so that a mistake shows at once, and listened to when
-there is somebody to serve: until then clients are refused. Only a first start refuses; a worker
-that is replaced leaves the listening socket to its successor, and clients wait in it.
+An address is bound first of all, so that a mistake is reported at once. The socket listens only
+when an application is ready to serve: until then clients are refused. This applies to the first
+start only; when a worker is replaced, the socket keeps listening, and clients wait in its backlog.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNCONNECTED = "01"
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A bound socket that listens or will, and the address that people reach it at."""
+    """A bound socket that listens or will listen, and the address at which it is reached."""
 
     socket: socket.socket
     address: Address
@@ -35,16 +35,16 @@ class Listener:
     """Device and inode of a UNIX socket's file, to remove only our own."""
 
     def listen(self, backlog: int) -> None:
-        """Let clients connect; of those nobody has accepted, `backlog` may wait.
+        """Let clients connect; up to `backlog` of them may wait to be accepted.
 
-        It holds for every process that has the socket, and may be repeated.
+        This affects every process that has the socket, and may be repeated.
 
         Raises:
-            ConfigError: somebody else has come to listen there.
+            ConfigError: another process listens at the address now.
         """
         try:
             if self.inode is None:
-                # Again: a successor may take the address from the connections that remain of us.
+                # Set again, so that a later server can bind while our connections remain.
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self.socket.listen(backlog)
         except OSError as error:
@@ -55,16 +55,16 @@ class Listener:
         self.socket.close()
 
     def remove(self) -> None:
-        """Remove the file of a UNIX socket, unless somebody has put another one there."""
+        """Remove the file of a UNIX socket, unless it has been replaced by another."""
         if self.inode is not None and _inode(self.address.path) == self.inode:
             os.unlink(self.address.path)
 
 
 def open_all(addresses: Iterable[Address]) -> list[Listener]:
-    """Take each address, or none; nobody can connect before `Listener.listen`.
+    """Bind all addresses, or none; clients cannot connect before `Listener.listen`.
 
     Raises:
-        ConfigError: an address is taken, not ours to use, or not of this machine.
+        ConfigError: an address is in use, not permitted, or not of this machine.
     """
     listeners: list[Listener] = []
     given: set[Address] = set()
@@ -90,14 +90,14 @@ def close_all(listeners: list[Listener]) -> None:
 
 
 def announce(name: str, listeners: Iterable[Listener], processes: str = "") -> None:
-    """Say in one line what is served where; who waits for the server may wait for this line."""
+    """Log in one line what is served where; scripts may wait for this line."""
     addresses = ", ".join(each.address.url for each in listeners)
-    who = f" ({processes})" if processes else ""
-    logger.info("Bolide %s serving %s on %s%s", _core.__version__, name, addresses, who)
+    by = f" ({processes})" if processes else ""
+    logger.info("Bolide %s serving %s on %s%s", _core.__version__, name, addresses, by)
 
 
 def _open_tcp(address: Address) -> list[Listener]:
-    """Bind every address that the host's name stands for, all to one port."""
+    """Bind every address of the host's name, all to one port."""
     try:
         found = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -118,7 +118,7 @@ def _bind_tcp(family: int, place: tuple[object, ...], address: Address) -> socke
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
-        # Linux hands it down to the accepted sockets: no response waits for the peer's delayed ACK.
+        # On Linux accepted sockets inherit it: no response waits for the peer's delayed ACK.
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -130,10 +130,10 @@ def _bind_tcp(family: int, place: tuple[object, ...], address: Address) -> socke
 
 
 def _bind_alone(made: socket.socket, place: tuple[object, ...]) -> None:
-    """Bind so that no other process can, though nobody listens yet.
+    """Bind exclusively, although the socket does not listen yet.
 
-    With SO_REUSEADDR on both sides several processes can bind one address until one listens. It is
-    needed where connections of an earlier server remain (TIME_WAIT), and then only for this moment.
+    With SO_REUSEADDR set on all sides, several processes can bind one address until one listens. It
+    is needed if connections of an earlier server remain (TIME_WAIT), and only for this moment.
     """
     try:
         made.bind(place)
@@ -161,13 +161,13 @@ def _open_unix(address: Address) -> Listener:
 
 
 def _make_way(address: Address) -> None:
-    """Remove the file that a server left behind; a living server's, or any other file, stays."""
+    """Remove the socket file that a dead server left; any other file stays."""
     try:
         mode = os.stat(address.path).st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise ConfigError(f"cannot listen on {address}: a file that is no socket is there")
+        raise ConfigError(f"cannot listen on {address}: a file that is not a socket is there")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         refused = probe.connect_ex(address.path) == errno.ECONNREFUSED
@@ -177,13 +177,13 @@ def _make_way(address: Address) -> None:
 
 
 def _is_bound(path: str) -> bool:
-    """Return whether a process has bound a socket to that name, which may not listen yet."""
+    """Return whether a process has a socket bound to that name, which may not listen yet."""
     try:
         lines = UNIX_SOCKETS.read_text(errors="surrogateescape").splitlines()[1:]
     except OSError:  # another system, or no /proc: nothing is known to be there
         return False
     bound = (line.split(maxsplit=7)[5:] for line in lines)
-    # Connections that were accepted there have its name too, and another state.
+    # Accepted connections have its name too, but another state.
     return any([state, *name] == [UNCONNECTED, path] for state, _inode, *name in bound)
 
 
@@ -197,9 +197,9 @@ def _inode(path: str) -> tuple[int, int] | None:
 
 def _reason(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return "the address is in use; stop the process that has it, or choose another port"
+        return "the address is in use; stop the process that uses it, or choose another port"
     if error.errno == errno.EADDRNOTAVAIL:
         return "no network interface of this machine has that address"
     if error.errno == errno.EACCES:
-        return "permission denied; ports below 1024 and other users' folders need rights"
+        return "permission denied; ports below 1024 and other users' folders need privileges"
     return error.strerror or str(error)

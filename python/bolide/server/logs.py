@@ -1,6 +1,6 @@
-"""Sets logging up: one handler on standard error for the logger `bolide` and those below it.
+"""Configures logging: one handler on standard error for the logger `bolide` and those below it.
 
-An application that gave `bolide` or the root logger handlers of its own before keeps them.
+If the application has added handlers to `bolide` or the root logger before, only those are used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SHORT_LEVELS = {"WARNING": "WARN ", "CRITICAL": "CRIT "}
 COLOURS = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 
 logger = logging.getLogger("bolide")
-"""What the server itself has to say."""
+"""The server's own messages."""
 
 
 class Formatter(logging.Formatter):

@@ -1,4 +1,4 @@
-"""Makes the event loop of a worker: asyncio's on the server's own reactor, or uvloop beside it."""
+"""Creates the event loop of a worker: asyncio's on the server's reactor, or uvloop beside it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bolide.errors import ConfigError
 
 
 class ReactorEventLoop(asyncio.SelectorEventLoop):
-    """asyncio's loop in the server's reactor, which lends tasks unless others are asked for."""
+    """asyncio's loop in the server's reactor, which lends tasks unless others are requested."""
 
     def __init__(self, server: _core.Server) -> None:
         self._tasks_changed = server.tasks_changed
@@ -22,24 +22,24 @@ class ReactorEventLoop(asyncio.SelectorEventLoop):
         self._write_to_self = cast("_core.Selector", selector).wake
 
     def set_task_factory(self, factory: Any) -> None:
-        """As in asyncio; the next request has a task of the factory's."""
+        """As in asyncio; the next request has a task of the factory."""
         super().set_task_factory(factory)
         self._tasks_changed()
 
     def set_debug(self, enabled: bool) -> None:
-        """As in asyncio; the next request has a task that is watched."""
+        """As in asyncio; the next request has a task that the debug mode watches."""
         super().set_debug(enabled)
         self._tasks_changed()
 
 
 def choose(name: str) -> str:
-    """Settle "auto", and load what the loop needs, so that it is in memory once for all workers.
+    """Resolve "auto", and import what the loop needs, so that all workers share it in memory.
 
     Raises:
-        ConfigError: uvloop was asked for and is not installed.
+        ConfigError: uvloop was requested and is not installed.
     """
     if name == "auto":
-        # Applications that do their own input and output take less time on it (bench: loops).
+        # Applications with input and output of their own take less time on it (bench: loops).
         name = "uvloop" if find_spec("uvloop") else "asyncio"
     if name == "uvloop":
         _uvloop_factory()
@@ -47,14 +47,14 @@ def choose(name: str) -> str:
 
 
 def new(name: str, server: _core.Server) -> asyncio.AbstractEventLoop:
-    """Make the loop that `choose` returned."""
+    """Create the loop that `choose` returned."""
     if has_own_selector(name):
         return ReactorEventLoop(server)
     return _uvloop_factory()()
 
 
 def has_own_selector(name: str) -> bool:
-    """Return whether the loop waits in the server's reactor, or watches it as one descriptor."""
+    """Return whether the loop waits in the reactor; otherwise it watches its descriptor."""
     return name == "asyncio"
 
 

@@ -1,6 +1,6 @@
 """One application, served inside one running event loop: start, drain, stop.
 
-It knows neither processes nor signals; `worker.py` wraps it in a process, `embedded.py` in a task.
+It does not know processes or signals; `worker.py` wraps it in a process, `embedded.py` in a task.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bolide.server.listener import Listener
 
 LAST_WORDS_S: Final = 0.1
-"""What handlers have that are cancelled at the end."""
+"""Time that handlers have to end after they are cancelled."""
 
 
 class Service:
@@ -51,8 +51,7 @@ class Service:
         """Accept connections, after the startup.
 
         Raises:
-            ConfigError: somebody else has come to listen at an address; what was started is shut
-                down.
+            ConfigError: another process listens at an address now; what was started is shut down.
         """
         try:
             for each in listeners:
@@ -67,8 +66,8 @@ class Service:
         """Stop accepting, let the requests in flight finish, then run the application's shutdown.
 
         Whatever is still open after `within_s` seconds, or at a cancellation, is closed: a request
-        without a response has a 503, a response that was begun is cut. Handlers that have not ended
-        by then, whether they have responded or not, are cancelled.
+        without a response gets 503, and a response that was started is truncated. Handlers that
+        have not ended by then, whether they have responded or not, are cancelled.
         """
         drained = asyncio.Event()
         self.server.on_drained(drained.set)
@@ -77,14 +76,14 @@ class Service:
             async with asyncio.timeout(within_s):
                 await drained.wait()
         except TimeoutError:
-            pass  # what did not finish is said below
+            pass  # what did not finish is logged below
         finally:
             self._close()
             await self._cancel_handlers()
             await lifespan.shutdown(self._app)
 
     def _close(self) -> None:
-        """Close what is still open, and say what did not finish."""
+        """Close what is still open, and log what did not finish."""
         connections = self.server.connections
         refused, cut = self.server.stop()
         if connections:
@@ -99,7 +98,7 @@ class Service:
             logger.warning("cancelling %d handler(s) that did not finish", handlers)
 
     async def _cancel_handlers(self) -> None:
-        """Cancel the handlers that have not ended, and let them take notice."""
+        """Cancel the handlers that have not ended, and let them react."""
         tasks = self.server.running_tasks()
         for task in tasks:
             task.cancel()

@@ -1,9 +1,9 @@
-"""Standard error that nobody has to read: what a server's process writes to it never waits.
+"""Non-blocking standard error: a process of the server never waits when it writes to it.
 
-A pipe that nobody reads would otherwise stop whoever logs: a worker's reactor, or the supervisor,
-which would then hear no signal. What the reader has not taken waits in memory, up to a bound;
-beyond it lines are dropped, counted, and the count is written when there is room again. A file on
-a full disk and a pipe whose reader has gone drop what is written.
+Otherwise a pipe that is not read would stop every process that logs: a worker's reactor, or the
+supervisor, which could then handle no signal. Data that the reader has not taken is queued in
+memory, up to a limit. Beyond it, lines are dropped and counted, and the count is written when there
+is room again. If the disk is full, or the pipe has no reader any more, the data is discarded.
 
 Processes that an application forks write as usual, and wait.
 """
@@ -24,17 +24,17 @@ from collections.abc import Callable
 from typing import Any, Final, TextIO
 
 QUEUED_BYTES_MAX: Final = 1 << 18
-"""Some thousand lines: what a reader that pauses for a moment has missed."""
+"""A few thousand lines, enough for a reader that pauses for a moment."""
 RETRY_S: Final = 0.2
 LAST_WORDS_S: Final = 0.5
-"""What a reader has at the end of the process to take what waits."""
+"""Time that the reader has at the end of the process to take what is queued."""
 STDERR_FD: Final = 2
 
 _installed: StandardError | None = None
 
 
 class StandardError(io.RawIOBase):
-    """The process's standard error as a stream whose writes never wait and never fail."""
+    """Standard error of the process, as a stream whose writes never wait and never fail."""
 
     name, mode = "<stderr>", "w"
 
@@ -44,26 +44,26 @@ class StandardError(io.RawIOBase):
         self._file = _identity(fd)
         self._queue: deque[bytes] = deque()
         self._dropped_lines = 0
-        # A signal handler or a finalizer may write in the midst of a write.
+        # A signal handler or a finalizer may write during a write.
         self._lock = threading.RLock()
         self._is_sending = False
         self._has_thread = False
-        """Whether a thread may write what waits; otherwise it is left to the next `retry`."""
+        """Whether a thread may write what is queued; otherwise the next `retry` does."""
 
     def fileno(self) -> int:
-        """Return the descriptor of standard error itself."""
+        """Return the descriptor of standard error."""
         return self._fd
 
     def writable(self) -> bool:
-        """Whatever has become of the reader."""
+        """Return True, whatever the state of the reader."""
         return True
 
     def isatty(self) -> bool:
-        """Whether a terminal shows it."""
+        """Return whether it is a terminal."""
         return os.isatty(self._fd)
 
     def write(self, data: Any) -> int:
-        """Write what the reader takes at once, and keep the rest; return the length of `data`."""
+        """Write what the reader takes at once, and queue the rest; return the length of `data`."""
         given = bytes(data)
         with self._lock:
             if self._queue and len(given) + sum(map(len, self._queue)) > QUEUED_BYTES_MAX:
@@ -71,18 +71,18 @@ class StandardError(io.RawIOBase):
             else:
                 self._queue.append(given)
             if not self.retry() and self._has_thread:
-                self._has_thread = False  # one is enough
+                self._has_thread = False  # only one at a time
                 try:
                     threading.Thread(target=self._write_later, daemon=True).start()
-                except RuntimeError:  # there can be none now
+                except RuntimeError:  # no thread can be started now
                     self._has_thread = True
         return len(given)
 
     def retry(self) -> bool:
-        """Write what waits, as far as the reader takes it; return whether nothing is left."""
+        """Write what is queued, as far as the reader takes it; return whether nothing is left."""
         with self._lock:
             if self._is_sending:
-                return True  # whoever is in the midst of it goes on with what has come
+                return True  # the call that is sending also sends what was added
             self._is_sending = True
             try:
                 self._follow()
@@ -99,7 +99,7 @@ class StandardError(io.RawIOBase):
             rest = line[self._outlet(line) :]
         except BlockingIOError:
             rest = line
-        except OSError:  # nobody will read it, or the disk is full
+        except OSError:  # there is no reader, or the disk is full
             return True
         if not rest:
             return True
@@ -110,7 +110,7 @@ class StandardError(io.RawIOBase):
         return rest != line
 
     def _follow(self) -> None:
-        """Write to another file from now on, if the descriptor was made one of that."""
+        """Write to another file from now on, if the descriptor now refers to one."""
         found = _identity(self._fd)
         if None not in (found, self._file) and found != self._file:
             self.never_wait()
@@ -119,14 +119,14 @@ class StandardError(io.RawIOBase):
         if self._queue:
             return self._queue.popleft()
         count, self._dropped_lines = self._dropped_lines, 0
-        return f"bolide: {count} line(s) dropped: nobody read standard error\n".encode()
+        return f"bolide: {count} line(s) dropped: standard error was not read\n".encode()
 
     def let_thread(self) -> None:
-        """In a process that forks no others of ours: a thread may write what waits."""
+        """Allow a thread to write what is queued, in a process that forks none of ours."""
         self._has_thread = True
 
     def wait_in_child(self) -> None:
-        """In a process that was forked: what waits is its parent's to write, and writes wait."""
+        """After a fork by the application: leave the queue to the parent, and let writes wait."""
         self._queue.clear()
         self._dropped_lines = 0
         self._lock = threading.RLock()
@@ -135,19 +135,19 @@ class StandardError(io.RawIOBase):
         self._file = None
 
     def never_wait(self) -> None:
-        """In a process of the server's that was forked."""
+        """After a fork by the server: write without waiting again."""
         self._file = _identity(self._fd)
         self._close_outlet()
         self._outlet, self._close_outlet = _outlet(self._fd)
 
     def finish(self) -> None:
-        """Return the reader a moment to take what waits."""
+        """Give the reader a moment to take what is queued."""
         end = time.monotonic() + LAST_WORDS_S
         while not self.retry() and time.monotonic() < end:
             time.sleep(RETRY_S / 10)
 
     def end(self) -> None:
-        """Write what can be written, and nothing from then on."""
+        """Write what can be written, and nothing after that."""
         self.finish()
         self._close_outlet()
         self._outlet, self._close_outlet = len, _nothing
@@ -163,14 +163,14 @@ class StandardError(io.RawIOBase):
             time.sleep(RETRY_S)
 
     def _has_written(self) -> bool:
-        """Write what waits; if nothing is left, a line that has to wait gets another thread."""
+        """Write what is queued; if nothing is left, a later line may start another thread."""
         with self._lock:
             self._has_thread = self.retry()
             return self._has_thread
 
 
 def _outlet(fd: int) -> tuple[Callable[[bytes], int], Callable[[], None]]:
-    """Return what writes to a descriptor, or raises BlockingIOError; and what closes that."""
+    """Return a function that writes to a descriptor or raises BlockingIOError, and its closer."""
     mode = os.fstat(fd).st_mode
     if stat.S_ISSOCK(mode):
         reached = socket.socket(fileno=os.dup(fd))
@@ -178,7 +178,7 @@ def _outlet(fd: int) -> tuple[Callable[[bytes], int], Callable[[], None]]:
     if stat.S_ISFIFO(mode) or os.isatty(fd):
         flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         try:
-            # Opened once more: the flag is not set for others that share the descriptor.
+            # Opened again, because others that share the descriptor must not get the flag.
             own_fd = os.open(f"/proc/self/fd/{fd}", flags)
         except OSError:
             return (lambda data: _write_if_ready(fd, data)), _nothing
@@ -187,7 +187,7 @@ def _outlet(fd: int) -> tuple[Callable[[bytes], int], Callable[[], None]]:
 
 
 def _identity(fd: int) -> tuple[int, int] | None:
-    """Name the file that a descriptor is of; None if it is closed."""
+    """Identify the file of a descriptor by device and inode; None if it is closed."""
     try:
         found = os.fstat(fd)
     except OSError:
@@ -196,11 +196,11 @@ def _identity(fd: int) -> tuple[int, int] | None:
 
 
 def _nothing() -> None:
-    """There is nothing to close."""
+    """Close nothing."""
 
 
 def _write_if_ready(fd: int, data: bytes) -> int:
-    """Write at most what a pipe takes without waiting, unless another process is faster."""
+    """Write at most what a pipe accepts without waiting, unless another process fills it first."""
     poller = select.poll()
     poller.register(fd, select.POLLOUT)
     if not poller.poll(0):
@@ -209,7 +209,7 @@ def _write_if_ready(fd: int, data: bytes) -> int:
 
 
 def install() -> None:
-    """Let `sys.stderr` of this process, if it is the real one, never wait."""
+    """Replace `sys.stderr` of this process, if it is the original, by one that never waits."""
     global _installed
     before = sys.stderr
     if _installed is not None or sys.__stderr__ not in (before, None):
@@ -226,7 +226,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Write what waits, and put the stream of before back."""
+    """Write what is queued, and restore the original stream."""
     global _installed
     if _installed is None or not isinstance(sys.__stderr__, io.TextIOBase):
         return
@@ -238,7 +238,7 @@ def uninstall() -> None:
 
 
 def _redirect(before: TextIO, after: TextIO) -> None:
-    """Let logging handlers that write to one stream write to another."""
+    """Redirect logging handlers from one stream to another."""
     loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
     for each in loggers:
         for handler in getattr(each, "handlers", ()):
@@ -247,7 +247,7 @@ def _redirect(before: TextIO, after: TextIO) -> None:
 
 
 def installed() -> StandardError | None:
-    """Return the stream that `install` has put in place."""
+    """Return the stream that `install` created, if any."""
     return _installed
 
 
@@ -260,7 +260,7 @@ os.register_at_fork(after_in_child=_wait_in_child)
 
 
 def open_missing() -> None:
-    """Let descriptors 0 to 2 be open: a socket that got one of them would be read or written."""
+    """Open descriptors 0 to 2 if they are closed, so that no socket gets one of them."""
     for fd in range(3):
         try:
             os.fstat(fd)

@@ -1,13 +1,13 @@
-"""The parent of the workers: owns the listening sockets, keeps the workers alive, speaks signals.
+"""The parent of the workers: owns the listening sockets, replaces dead workers, handles signals.
 
 It runs no application code, no event loop and no thread. One worker and many take the same path.
-It sleeps in one call on a pipe that signals write to and on the pipes that starting workers report
-to; without an event, a due restart or a deadline it does not wake.
+It waits in one call for a pipe to which signals are written, and for the pipes to which starting
+workers report. Without an event, a due restart or a deadline it does not wake.
 
-Exit codes of the command: 0 after a stop that was asked for, 1 if a second signal cut it short,
-2 if the first start failed by a mistake of the user's (options, address, import), 3 if it failed in
-the application's startup or for another reason. A worker that ends later is replaced, ever more
-slowly.
+Exit codes of the command: 0 after a requested stop, 1 if a second signal cut it short, 2 if the
+first start failed because of a user's mistake (options, address, import), 3 if it failed in the
+application's startup or for another reason. A worker that ends later is replaced, with increasing
+delays.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 EXIT_CUT_SHORT = 1
 QUIET_ENDS = ("exit status 0", "signal SIGTERM", "signal SIGKILL")
-"""How a worker may end during a stop without a word: it was asked to, or the supervisor said so."""
+"""How a worker may end during a stop without a log line: as requested, or killed by us."""
 IGNORED_SIGNALS = (
     signal.SIGHUP,
     signal.SIGUSR1,
@@ -47,12 +47,12 @@ IGNORED_SIGNALS = (
 RESTART_DELAY_S, RESTART_DELAY_S_MAX = 0.1, 10.0
 KILL_AGAIN_S = 10.0
 LONG_LIFE_S = 10.0
-"""A worker that lived this long did not fail at its start; its successor comes soon."""
+"""A worker that ran this long did not fail at its start; it is replaced without a long delay."""
 
 
 @dataclass(slots=True)
 class Slot:
-    """A place for one worker, empty while its successor waits for its time."""
+    """A place for one worker, empty until its successor is due."""
 
     number: int
     child: child.Child | None = None
@@ -63,7 +63,7 @@ class Slot:
 
 
 class Supervisor:
-    """Workers for one application, from the first start to the last end."""
+    """Workers for one application, from the first start to the last exit."""
 
     def __init__(self, source: Application | str, settings: Settings) -> None:
         # What each signal does.
@@ -77,12 +77,12 @@ class Supervisor:
         self._settings = settings
         self._name = source if isinstance(source, str) else "app"
         self._slots = [Slot(number + 1) for number in range(settings.workers)]
-        self._selector = selectors.PollSelector()  # has no descriptor that a worker would inherit
+        self._selector = selectors.PollSelector()  # no descriptor that a worker would inherit
         self._exit_code = 0
         self._failure: Error | None = None
         self._is_announced = False
         self._deadline: float | None = None
-        """When stopping has begun: the end of the graceful time."""
+        """The end of the graceful time, once stopping has started."""
         capacity.raise_descriptor_limit(settings)
         loop_name = loop.choose(settings.loop)
         access_log_fd = open_access_log(settings.access_log)
@@ -99,10 +99,10 @@ class Supervisor:
         )
 
     def run(self) -> int:
-        """Serve until told to stop; return the exit code.
+        """Serve until a signal stops it; return the exit code.
 
         Raises:
-            ConfigError: the first start failed, by a mistake of the user's.
+            ConfigError: the first start failed because of a user's mistake.
             StartupError: it failed in the application's startup, or the worker died.
         """
         with self._signals() as self._signal_fds:
@@ -129,9 +129,9 @@ class Supervisor:
     def _wait(self) -> None:
         for key, _ in self._selector.select(self._wait_s()):
             if key.data is None:
-                # Whoever tells the whole process group to end means the workers' ends too.
-                told = sorted(os.read(key.fd, 4096), key=lambda number: number == signal.SIGCHLD)
-                for number in told:
+                # SIGCHLD last: a signal to the whole process group also ends the workers.
+                given = sorted(os.read(key.fd, 4096), key=lambda number: number == signal.SIGCHLD)
+                for number in given:
                     self._actions.get(number, _nothing)()
             else:
                 self._hear(key.data)
@@ -168,12 +168,12 @@ class Supervisor:
         self._selector.register(slot.child.report_fd, selectors.EVENT_READ, slot)
 
     def _hear(self, slot: Slot) -> None:
-        """Take in a report; after the last worker's first one, say that the server is up."""
+        """Read a report; after the last worker's first one, announce that the server is ready."""
         if slot.child is None or not slot.child.read_report():
             return
         self._selector.unregister(slot.child.report_fd)
         if slot.child.report and not slot.child.is_ready:
-            slot.child.kill(signal.SIGTERM)  # it has said why; nothing of it needs to go on
+            slot.child.kill(signal.SIGTERM)  # it has reported why; it need not continue
         elif not self._is_announced and self._deadline is None and self._are_all_ready():
             self._announce(slot.child.report["connection_bytes_max"])
 
@@ -187,7 +187,7 @@ class Supervisor:
         for line in capacity.shortfalls(self._settings):
             logger.warning(line)
         logger.info("a peer can make a connection hold up to %s", in_units(connection_bytes_max))
-        # Last: who waits for this line finds everything said.
+        # Last: when this line appears, everything else has been logged.
         listener.announce(self._name, self._listeners, processes)
 
     def _collect(self) -> None:
@@ -205,7 +205,7 @@ class Supervisor:
             self._replace(slot, ended, how)
 
     def _replace(self, slot: Slot, ended: child.Child, how: str) -> None:
-        """Decide what follows the end of a worker."""
+        """Decide what follows the exit of a worker."""
         if self._deadline is not None:
             if how not in QUIET_ENDS:
                 logger.error("worker %d (pid %d) ended: %s", slot.number, ended.pid, how)
@@ -223,7 +223,7 @@ class Supervisor:
         self._schedule(slot, time.monotonic() - ended.born, what)
 
     def _schedule(self, slot: Slot, lived_s: float, what: str) -> None:
-        """Start the next worker later, the later the more short lives there were before."""
+        """Schedule the next worker; the delay grows with each worker that ended soon."""
         is_first = lived_s >= LONG_LIFE_S or not slot.delay_s
         slot.delay_s = RESTART_DELAY_S if is_first else min(slot.delay_s * 2, RESTART_DELAY_S_MAX)
         slot.due = time.monotonic() + slot.delay_s
@@ -238,7 +238,7 @@ class Supervisor:
         self._kill_all(signal.SIGKILL)
 
     def _stop(self) -> None:
-        """Drain and stop; asked for a second time, stop now."""
+        """Drain and stop; the second time, stop now."""
         if self._deadline is not None:
             self._stop_now()
             return
@@ -249,7 +249,7 @@ class Supervisor:
         self._kill_all(signal.SIGTERM)
 
     def _begin_to_stop(self) -> None:
-        """From here on no worker starts and nobody can connect."""
+        """Start no more workers, and accept no more connections."""
         self._deadline = time.monotonic() + self._settings.graceful_timeout_ms / 1000
         for slot in self._slots:
             slot.due = None
@@ -264,10 +264,10 @@ class Supervisor:
 
     @contextmanager
     def _signals(self) -> Iterator[tuple[int, int]]:
-        """Let each signal of the table write its number to a pipe; put all back at the end."""
+        """Let each signal of the table write its number to a pipe; restore all at the end."""
         read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         before = {number: signal.signal(number, lambda *_: None) for number in self._actions}
-        # Not by a handler: a write to a terminal that is another job's would be tried for ever.
+        # Not by a handler: a background job would retry its write to the terminal for ever.
         before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         wakeup_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
         try:
@@ -285,11 +285,11 @@ def _ignore(number: signal.Signals) -> None:
 
 
 def _nothing() -> None:
-    """Stand for a signal that is not ours, such as one that the application's script handles."""
+    """Ignore a signal that is not ours, such as one that the application's script handles."""
 
 
 def open_access_log(path: str) -> int | None:
-    """Open the access log for appending; None when it is off. The caller closes the descriptor.
+    """Open the access log for appending; None if it is off. The caller closes the descriptor.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -300,19 +300,19 @@ def open_access_log(path: str) -> int | None:
         return os.dup(sys.__stdout__.fileno()) if sys.__stdout__ else None
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     try:
-        fd = os.open(path, flags | os.O_NONBLOCK, 0o644)  # a FIFO without a reader does not wait
+        fd = os.open(path, flags | os.O_NONBLOCK, 0o644)  # does not wait for a FIFO's reader
         os.set_blocking(fd, True)
         return fd
     except OSError as error:
         if error.errno == errno.ENXIO:
             raise ConfigError(
-                f"cannot write the access log {path}: nobody reads the FIFO"
+                f"cannot write the access log {path}: the FIFO has no reader"
             ) from None
         raise ConfigError(f"cannot write the access log {path}: {error.strerror}") from None
 
 
 def in_units(size: int) -> str:
-    """Write a number of bytes for people."""
+    """Format a number of bytes with a unit."""
     amount, unit = float(size), "bytes"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if amount < 1024:

@@ -1,9 +1,9 @@
-"""A worker process from its fork to its end: import the application, serve it, drain, exit.
+"""A worker process from fork to exit: imports the application, serves it, drains, exits.
 
 It reports once over a pipe, in one line of JSON: ready, or why not. TERM makes it drain and exit
-with 0; so does the end of the supervisor, which it notices by the end of the lifeline pipe. While
-it imports the application, TERM ends it at once; a startup that has begun ends first, and the
-shutdown follows. INT is the supervisor's business (a terminal sends it to both).
+with 0. So does the end of the supervisor, which closes the lifeline pipe. While the worker imports
+the application, TERM ends it at once; a startup that is running completes first, and the shutdown
+follows. The supervisor handles INT, which a terminal sends to both.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 EXIT_MISTAKE = 2
 EXIT_STARTUP = 3
 SHUTDOWN_SHARE = 0.1
-"""Of the graceful time, what the application's shutdown has behind the requests in flight."""
+"""Share of the graceful time for the application's shutdown, after the requests in flight."""
 SHUTDOWN_S_MIN = 0.15
-"""It has so much of a short one, but not more than half: closing the loop alone takes some."""
+"""Minimum of that, up to half of the graceful time, because closing the loop takes time too."""
 
 ORPHAN_MS = 1000
-"""What a worker has beyond the graceful time to end by itself, if the supervisor has ended."""
+"""Time beyond the graceful time for a worker to exit by itself, after the supervisor has died."""
 
 is_worker = False
 """Whether this process is a worker; `bolide.run` refuses to start a server inside a server."""
@@ -52,13 +52,13 @@ class Job:
     listeners: Sequence[Listener]
     access_log_fd: int | None
     lifeline_fd: int
-    """Reading end of a pipe that nobody writes to: its end is the supervisor's end."""
+    """Reading end of a pipe that is never written to, and closes when the supervisor ends."""
     siblings: _core.Siblings | None
-    """The workers among which connections are spread; None if there is one."""
+    """The workers among which connections are distributed; None if there is one."""
 
 
 def run(job: Job, index: int, report_fd: int) -> int:
-    """Serve as the worker at `index` until told to stop; return the exit code."""
+    """Serve as the worker at `index` until a signal; return the exit code."""
     global is_worker
     is_worker = True
     _core.follow(job.lifeline_fd, job.settings.graceful_timeout_ms + ORPHAN_MS)
@@ -71,7 +71,7 @@ def run(job: Job, index: int, report_fd: int) -> int:
         if job.siblings is not None:
             service.server.join(job.siblings, index)
         if isinstance(app, WsgiApplication):
-            # It runs no coroutine, and under a loop of its own the reactor needs no interpreter.
+            # It runs no coroutine, and on asyncio's loop the reactor waits without the interpreter.
             job = replace(job, loop_name="asyncio")
     except ConfigError as error:
         return _report_failure(report_fd, EXIT_MISTAKE, error)
@@ -81,7 +81,7 @@ def run(job: Job, index: int, report_fd: int) -> int:
 
 async def _serve(job: Job, service: Service, report_fd: int) -> int:
     own_selector = loop.has_own_selector(job.loop_name)
-    stop = _stop_event(job.lifeline_fd)  # a startup that has begun ends before the shutdown
+    stop = _stop_event(job.lifeline_fd)  # a running startup completes before the shutdown
     try:
         await service.startup(own_selector=own_selector)
         if not stop.is_set():
@@ -95,7 +95,7 @@ async def _serve(job: Job, service: Service, report_fd: int) -> int:
     _report(report_fd, {"ready": True, "connection_bytes_max": service.server.connection_bytes_max})
     await stop.wait()
     await service.stop(drain_s(job.settings.graceful_timeout_ms / 1000))
-    # Told again while the loop closes, asyncio would complain of its closed wake-up pipe.
+    # A second TERM while the loop closes would make asyncio complain about its closed pipe.
     asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     return 0
@@ -111,13 +111,13 @@ def _startup_failed(report_fd: int, error: ConfigError | StartupError | SystemEx
 
 
 def drain_s(graceful_s: float) -> float:
-    """Return the part of the graceful time that requests in flight have."""
+    """Return the part of the graceful time, in seconds, for requests in flight."""
     shutdown_s = max(SHUTDOWN_SHARE * graceful_s, SHUTDOWN_S_MIN)
     return graceful_s - min(shutdown_s, graceful_s / 2)
 
 
 def _stop_event(lifeline_fd: int) -> asyncio.Event:
-    """Make an event that TERM, and the supervisor's end, set."""
+    """Create an event that is set by TERM and by the supervisor's end."""
     running = asyncio.get_running_loop()
     stop = asyncio.Event()
 
