@@ -2,6 +2,10 @@
 #   make test PYTHON=python3.13
 PYTHON ?= python3
 PROFILE ?= release
+# How many processes run tests at once. Those that must run alone are marked so, and run after the others.
+JOBS ?= 1
+# What `make quick` compares with: it checks what has changed since this branch left it.
+BASE ?= main
 
 ifeq ($(PYTHON),python3)
 VENV := .venv
@@ -16,6 +20,14 @@ DEPS := $(VENV)/.deps
 CORE := $(VENV)/.core-$(PROFILE)
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
+# A file's tests share servers, so one process runs them all.
+PYTEST := $(BIN)/python -m pytest
+AT_ONCE = $(if $(filter-out 1,$(JOBS)),--numprocesses $(JOBS) --dist loadfile)
+WITHOUT_EAGER_TASKS := --eager-tasks off tests/native tests/asgi tests/mount tests/frameworks
+# The files that differ from $(BASE), whether committed or not; all where there is no $(BASE).
+CHANGED := { base=$$(git merge-base HEAD $(BASE) 2>/dev/null) && git diff --name-only $$base \
+  || git ls-files; git ls-files --others --exclude-standard; }
+
 SITE := .venv-site
 
 RACERS := uvicorn gunicorn-gthread granian-asgi granian-wsgi aiohttp-app-uvloop fastpysgi-wsgi
@@ -26,7 +38,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check audit fix bench race compat suites applications docs site wheel wheels needs lint
+.PHONY: help setup run test quick quick-lint check audit fix bench race compat suites applications docs site wheel wheels needs lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,8 +52,15 @@ run: $(CORE) ## Serve examples/hello.py on 127.0.0.1:8000
 test: ## Everything that must pass before a change lands
 	@$(MAKE) --no-print-directory PROFILE=dev lint
 	cargo test --quiet --workspace --exclude bolide-py
-	$(BIN)/python -m pytest
-	$(BIN)/python -m pytest --eager-tasks off tests/native tests/asgi tests/mount tests/frameworks
+	$(PYTEST) $(AT_ONCE) -m "not alone"
+	$(PYTEST) -m alone
+	$(PYTEST) $(AT_ONCE) -m "not alone" $(WITHOUT_EAGER_TASKS)
+	$(PYTEST) -m alone $(WITHOUT_EAGER_TASKS)
+
+quick: JOBS = 4
+quick: ## Within a minute: lints of what has changed, and the fast tests
+	@$(MAKE) --no-print-directory PROFILE=dev quick-lint
+	$(PYTEST) $(AT_ONCE) --quiet -m "not alone and not slow and not browser and not tools"
 
 check: ## Formats, lints and types, as in `make test`, and the audit
 	@$(MAKE) --no-print-directory PROFILE=dev lint
@@ -58,6 +77,14 @@ lint: $(DEPS) $(CORE)
 	cargo clippy --quiet --workspace --all-targets -- -D warnings
 	$(BIN)/mypy python/bolide
 	$(BIN)/python -m mypy.stubtest bolide._core --ignore-disjoint-bases
+
+quick-lint: $(DEPS) $(CORE)
+	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --quiet --check .
+	@! $(CHANGED) | grep -q '^crates/' \
+	  || { cargo fmt --all --check && cargo clippy --quiet --workspace --all-targets -- -D warnings; }
+	@! $(CHANGED) | grep -q '^python/' || $(BIN)/mypy python/bolide
+	@! $(CHANGED) | grep -Eq '^crates/py/|_core\.pyi$$' \
+	  || $(BIN)/python -m mypy.stubtest bolide._core --ignore-disjoint-bases
 
 fix: $(DEPS) ## Format, and repair what the linters can
 	cargo fmt --all

@@ -13,6 +13,8 @@ import pytest
 
 from support.server import Start, command
 
+pytestmark = pytest.mark.alone
+
 MISTAKES = [
     (["serve", "nothing_here"], "no module named 'nothing_here' in "),
     (["serve", "basic:nothing"], "basic has no attribute 'nothing'; did you mean basic:app?"),

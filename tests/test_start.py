@@ -17,6 +17,8 @@ from bolide.errors import ConfigError
 from support.client import Connection
 from support.server import READY, clean_environ
 
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+
 SCRIPT = """\
 import os
 import bolide

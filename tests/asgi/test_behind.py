@@ -12,6 +12,8 @@ from asgi.test_lifespan import first
 from support.client import Connection
 from support.server import Start
 
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+
 APP = "asgi/behind.py"
 
 

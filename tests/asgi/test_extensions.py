@@ -12,6 +12,8 @@ from support.loops import Serving
 from support.request import head
 from support.server import Server
 
+pytestmark = pytest.mark.slow
+
 APP = "asgi/extended.py"
 OPTIONS = ("--asgi-extensions", "pathsend,zerocopysend")
 CONTENT = bytes(range(256)) * 1024

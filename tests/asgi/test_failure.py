@@ -11,6 +11,8 @@ from support.request import head
 from support.server import Server
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 APP = "asgi/sending.py"
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from support.server import Start
 
+pytestmark = pytest.mark.slow
+
 FORMS = {
     "answer": (),
     "plain": (),

@@ -15,6 +15,8 @@ from support.request import head
 from support.server import Server
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.alone
+
 APP = "asgi/leaving.py"
 LEARNS_S = 1.0
 """The longest that an application does not know that its client has gone."""

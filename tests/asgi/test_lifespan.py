@@ -12,6 +12,8 @@ from support.client import Connection
 from support.request import head
 from support.server import Server, Start, wait_for_end
 
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+
 APP = "asgi/life.py"
 
 

@@ -15,6 +15,8 @@ from support.loops import Serving
 from support.request import head
 from support.server import Server, Start
 
+pytestmark = pytest.mark.slow
+
 APP = "asgi/scopes.py"
 
 EXTENSIONS = {"http.response.early_hint", "http.response.trailers"}

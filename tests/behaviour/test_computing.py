@@ -14,6 +14,8 @@ from support.client import Connection
 from support.loops import Serving
 from support.server import Server
 
+pytestmark = pytest.mark.alone
+
 STAGES = ("first", "later")
 LetGo = Callable[[], None]
 

@@ -17,6 +17,8 @@ import pytest
 from support.loops import Serving
 from support.server import Server, Start
 
+pytestmark = pytest.mark.alone
+
 PATIENCE_S = 10
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 RESET = b"a reset"

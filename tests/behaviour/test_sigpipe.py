@@ -9,6 +9,8 @@ import pytest
 
 from support.server import Start
 
+pytestmark = pytest.mark.slow
+
 APP = "behaviour/sigpipe.py:app"
 EXTENSIONS = ("--asgi-extensions", "pathsend")
 

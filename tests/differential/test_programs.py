@@ -15,6 +15,8 @@ from differential.known import difference, documented
 from differential.observing import CUT, STAGES, VARIANTS, Kind, observe
 from support.server import Server
 
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+
 
 class Servers(ExitStack):
     """The servers of a module, each started when something is first asked of it."""

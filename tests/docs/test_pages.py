@@ -24,7 +24,11 @@ daemon off; pid {root}/nginx.pid; error_log stderr notice; {user} events {{}}
 http {{ access_log off; client_body_temp_path {root}/nginx; include {site}; }}
 """
 
-pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl"),
+    pytest.mark.alone,
+    pytest.mark.tools,
+]
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ import pytest
 from frameworks.conftest import FOLDER
 from support.server import Start
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", ["starlette", "django_asgi"])
 def test_a_server_that_stops_waits_for_it(

@@ -17,6 +17,8 @@ from support import form
 from support.client import Connection
 from support.server import Start
 
+pytestmark = pytest.mark.slow
+
 ASGI = [
     "on_blacksheep",
     "on_django",

@@ -10,6 +10,8 @@ import pytest
 
 from support.server import Start
 
+pytestmark = pytest.mark.slow
+
 TESTS = Path(__file__).parents[1]
 PATIENCE_S = 10
 JSON = "Content-Type: application/json"

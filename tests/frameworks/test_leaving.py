@@ -13,6 +13,8 @@ from support.request import head
 from support.server import Server, Start
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.alone
+
 FACTORIES = (
     "starlette",
     "starlette_with_middleware",

@@ -11,6 +11,8 @@ from bolide.lab.record import journal, schema
 from lab.tiny_race import CPU
 from support.server import command
 
+pytestmark = pytest.mark.alone
+
 STUDY = """
 title = "Tiny"
 document = "none"

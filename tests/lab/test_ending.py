@@ -16,6 +16,8 @@ import pytest
 from bolide.lab.record import journal, schema
 from lab.tiny_race import LIAR, processes_with
 
+pytestmark = pytest.mark.alone
+
 RACER = """\
 import signal
 import sys

@@ -35,6 +35,8 @@ from lab.tiny_race import (
     workload,
 )
 
+pytestmark = pytest.mark.alone
+
 
 def test_a_whole_race_of_two(tmp_path: Path, silent: Silent) -> None:
     known = among("honest") | {"other": renamed(liar("honest"), "other")}

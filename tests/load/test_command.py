@@ -19,6 +19,8 @@ import pytest
 from support.server import Server, command
 from support.worker import stopped
 
+pytestmark = pytest.mark.alone
+
 Load = Callable[..., tuple[int, str, str]]
 
 

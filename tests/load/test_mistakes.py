@@ -15,6 +15,8 @@ from bolide.load import destination, like, plan, stage, threshold
 from bolide.load.options import Options
 from load.samples import WHERE
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = ("headers", "stages", "method", "host", "cpus", "source_addresses")
 WORDS = st.lists(
     st.one_of(

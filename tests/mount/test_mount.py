@@ -15,6 +15,8 @@ from support.request import head
 from support.server import Server, Start
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 APP = "mount/all.py"
 SEES = {
     "/now": "loop unset\n",

@@ -10,6 +10,8 @@ from native.asking import ask, told
 from support.loops import LOOPS
 from support.server import Start
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_factory_makes_the_tasks_of_requests(start: Start, interface: str, loop: str) -> None:

@@ -8,6 +8,8 @@ from support.client import Connection
 from support.loops import Serving
 from support.probe import probes
 
+pytestmark = pytest.mark.slow
+
 STAGES = ("first", "later")
 CHECKS = [(file, name) for file in ("aio_io.py", "aio_anyio.py") for name in probes(file)]
 

@@ -8,6 +8,8 @@ from applications import aio_kept
 from support.client import Connection
 from support.loops import Serving
 
+pytestmark = pytest.mark.slow
+
 OBJECTS_MORE_MAX = 100
 
 

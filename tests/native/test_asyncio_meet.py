@@ -11,6 +11,8 @@ from support.client import Connection, Reply
 from support.loops import LOOPS, Serving
 from support.server import Server, Start
 
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+
 APP = "aio_meet.py"
 MANY = 1000
 

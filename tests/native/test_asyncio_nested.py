@@ -7,6 +7,8 @@ import pytest
 from native.asking import ask, request, told
 from support.server import Start
 
+pytestmark = pytest.mark.slow
+
 WAYS = ("nested", "nested_later", "nested_before", "nested_run")
 
 

@@ -12,6 +12,8 @@ from support.client import Connection
 from support.loops import LOOPS, Serving
 from support.server import Server, Start
 
+pytestmark = pytest.mark.slow
+
 TOGETHER = 3
 """Requests that one connection may have under way at once."""
 BLOCKING = 24

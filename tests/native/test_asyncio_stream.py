@@ -13,6 +13,8 @@ from support.client import Connection
 from support.loops import Serving
 from support.server import Server
 
+pytestmark = pytest.mark.slow
+
 APP = "aio_stream.py"
 PART_BYTES = 10_000
 PARTS_MAX = 100_000

@@ -14,6 +14,8 @@ from support.request import head
 from support.server import Server, Start
 from support.worker import stopped
 
+pytestmark = pytest.mark.alone
+
 BLOCKING_MS = 1500
 TIMEOUTS = tuple(
     f"--{name}-timeout-ms=1000" for name in ("header", "keep-alive", "handler", "write")

@@ -13,6 +13,8 @@ from support.peer import is_silent
 from support.request import head
 from support.server import Start
 
+pytestmark = pytest.mark.alone
+
 SENT_BYTES = 4_000_000
 GRACE_MS = 1000
 GRACE = ("--body-grace-ms", str(GRACE_MS))

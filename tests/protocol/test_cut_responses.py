@@ -12,6 +12,8 @@ from support.peer import is_reset
 from support.request import head
 from support.server import Server, Start
 
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+
 ENDLESS = "/parts/1000000"
 PAUSED = "/part-held"
 

@@ -16,6 +16,8 @@ import pytest
 
 from support.server import Server, Start
 
+pytestmark = pytest.mark.alone
+
 CRASHING_CLIENT = """\
 import socket, sys
 clients = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(20)]

@@ -15,6 +15,8 @@ from support.peer import reset
 from support.request import head
 from support.server import Server, Start
 
+pytestmark = pytest.mark.alone
+
 ENDS_WITHIN_S = 3
 interfaces = pytest.mark.parametrize("interface", ["native", "asgi", "wsgi"])
 

@@ -14,6 +14,8 @@ from support.server import Server, Start
 from support.waiting import wait_until
 from support.worker import stopped
 
+pytestmark = pytest.mark.slow
+
 SIZE = 3_000_000
 """More than the kernel takes before the client reads."""
 MOST = 2_400_000

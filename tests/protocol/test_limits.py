@@ -5,6 +5,8 @@ import pytest
 from support.client import Connection
 from support.server import Server, Start
 
+pytestmark = pytest.mark.alone
+
 REQUEST = b"GET / HTTP/1.1\r\nHost: test\r\n"
 
 

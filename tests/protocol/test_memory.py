@@ -12,6 +12,8 @@ from support.server import Start
 from support.waiting import wait_until
 from support.worker import resident_bytes
 
+pytestmark = pytest.mark.alone
+
 SIZE = 9_000_000
 COUNT = 15
 """As many requests as may be in work beside the first one."""

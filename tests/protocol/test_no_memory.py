@@ -13,6 +13,8 @@ import pytest
 from support.client import Connection
 from support.server import Server, Start
 
+pytestmark = pytest.mark.alone
+
 MEBIBYTE = 1 << 20
 LEFT_BYTES = 96 * MEBIBYTE
 """What the worker may have beside what it has when it serves."""

@@ -11,6 +11,8 @@ from support.peer import is_silent
 from support.request import head
 from support.server import Start
 
+pytestmark = pytest.mark.alone
+
 HEADER_TIMEOUT = ("--header-timeout-ms", "1000")
 NEXT = head("GET", "/hello")
 SIZE_MIN = 9_000_000

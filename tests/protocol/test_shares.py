@@ -11,6 +11,8 @@ from protocol.pressure import APPLICATION
 from support.request import head
 from support.server import Start
 
+pytestmark = pytest.mark.alone
+
 COUNT = 300
 BLOCKING_MS = 5
 SHARE_S_MAX = 0.5

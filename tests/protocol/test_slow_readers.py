@@ -13,6 +13,8 @@ from support.peer import connect, is_reset
 from support.request import head
 from support.server import Server, Start
 
+pytestmark = pytest.mark.alone
+
 WRITE_TIMEOUT = ("--write-timeout-ms", "1000")
 SIZE = 9_000_000
 BIG, PARTS, PARTS_LATER = f"/big/{SIZE}", "/parts/140", "/parts-later/140"

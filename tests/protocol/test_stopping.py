@@ -10,6 +10,8 @@ from protocol.pressure import APPLICATION, wait_held
 from support.request import head
 from support.server import Server, Start
 
+pytestmark = pytest.mark.alone
+
 POOLED = ["native", "asgi", "wsgi"]
 OPTIONS = ("--graceful-timeout-ms", "300")
 

@@ -10,6 +10,8 @@ import pytest
 from protocol.pressure import APPLICATION
 from support.server import Server, Start
 
+pytestmark = pytest.mark.alone
+
 
 def started(start: Start, *target: str, **milliseconds: int) -> Server:
     """Start a server with these timeouts and no others."""

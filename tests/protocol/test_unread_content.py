@@ -13,6 +13,8 @@ from support.request import head
 from support.server import Server, Start
 from support.worker import stopped
 
+pytestmark = pytest.mark.alone
+
 GRACE = ("--body-grace-ms", "500", "--linger-timeout-ms", "500")
 # A thread is called before all of the content is there only if the content is long.
 LATE = {**APPLICATION, "wsgi": (*APPLICATION["wsgi"], "--whole-content-bytes-max", "1")}

@@ -13,6 +13,8 @@ import pytest
 from support.client import Connection
 from support.server import Server, Start
 
+pytestmark = pytest.mark.alone
+
 WORKERS = 4
 BUSIEST_SHARE_MAX = 1.5
 """What the busiest worker may have, in terms of the mean."""

@@ -13,6 +13,8 @@ import pytest
 from support.server import Server, Start
 from support.worker import ticks
 
+pytestmark = pytest.mark.alone
+
 WINDOW_S = 1.5
 WINDOWS = 6
 """After its last request a worker looks once whether it has memory to give back: it need not be

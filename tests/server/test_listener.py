@@ -14,6 +14,8 @@ from bolide.server import listener
 from support.client import Connection
 from support.server import Start
 
+pytestmark = pytest.mark.slow
+
 APP = "starting/gated.py"
 GATES = ("import", "startup")
 

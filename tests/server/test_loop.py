@@ -17,6 +17,8 @@ from bolide.errors import ConfigError
 from bolide.interface import application
 from bolide.server import loop
 
+pytestmark = pytest.mark.slow
+
 
 def test_auto_is_uvloop_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert loop.choose("auto") == "uvloop"

@@ -17,6 +17,8 @@ import pytest
 from support.client import Connection
 from support.server import children, clean_environ
 
+pytestmark = pytest.mark.alone
+
 APP = """
 import logging, os, sys
 from bolide import App

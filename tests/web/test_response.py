@@ -13,6 +13,8 @@ import pytest
 from bolide.web import App, Request, Response
 from bolide.web.testclient import TestClient
 
+pytestmark = pytest.mark.slow
+
 
 class Page(Response):
     """One with arguments of its own."""

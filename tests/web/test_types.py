@@ -3,7 +3,10 @@
 import re
 from pathlib import Path
 
+import pytest
 from mypy import api
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 ACCEPTED = """\

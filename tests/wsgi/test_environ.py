@@ -18,6 +18,8 @@ from support.client import Connection
 from support.remembered_fields import FIELD_LINES, REMEMBERED
 from support.server import Server
 
+pytestmark = pytest.mark.slow
+
 
 def test_46_environ_is_a_real_dict(client: Connection) -> None:
     shown = client.get("/a").json()

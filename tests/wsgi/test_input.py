@@ -8,6 +8,8 @@ from support.client import Connection
 from support.server import Server
 from wsgi.observed import wait_seen
 
+pytestmark = pytest.mark.slow
+
 LINES = b"first\nsecond\n\nlast"
 
 

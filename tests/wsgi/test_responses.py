@@ -10,6 +10,8 @@ from support.client import Connection
 from support.server import Server, Start
 from wsgi.observed import seen, wait_seen
 
+pytestmark = pytest.mark.slow
+
 
 def request(method: str, path: str) -> bytes:
     """Return a request without content."""

@@ -15,6 +15,8 @@ from support.client import Connection
 from support.server import Server, Start
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.alone
+
 THREADS = 8
 BLOCK_BYTES, COUNT = 65_536, 160
 """10 MB: more than sockets hold."""

@@ -20,6 +20,8 @@ from support.embedding import EmbeddingProgram
 from support.server import APPLICATIONS, Server, Start
 from wsgi.observed import seen, wait_seen
 
+pytestmark = pytest.mark.alone
+
 
 class Pipe:
     """A named pipe at which one view waits."""

@@ -12,6 +12,8 @@ from bolide.errors import ConfigError
 from bolide.lab.record import machine
 from bolide.lab.record.journal import FILE_NAME, Journal, read
 
+pytestmark = pytest.mark.alone
+
 MACHINE = machine.describe()
 
 

@@ -19,6 +19,8 @@ from bolide.lab.record.schema import Trial
 from bolide.lab.trial import trial
 from lab.tiny_race import CPU, Silent, among, liar, options, renamed, study, trials_of
 
+pytestmark = pytest.mark.slow
+
 
 def test_results_are_not_mixed(tmp_path: Path, silent: Silent) -> None:
     race.run(study(), ["honest"], options(tmp_path), silent, among("honest"))

@@ -14,6 +14,8 @@ from bolide.lab.report.compare import changes
 from bolide.lab.report.summary import gather
 from lab import sample_race
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:

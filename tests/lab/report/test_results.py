@@ -9,6 +9,8 @@ import pytest
 from bolide.lab.record import journal, schema
 from bolide.lab.report import writing
 
+pytestmark = pytest.mark.slow
+
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
 SUFFIXES = (".md", ".svg")
 STUDIES = sorted(path.parent.name for path in RESULTS.glob("*/results.jsonl.gz"))

@@ -11,6 +11,8 @@ import pytest
 
 from bolide.lab.tools import TOOLS, Load, Reading, ToolError, find
 
+pytestmark = [pytest.mark.alone, pytest.mark.tools]
+
 CONTENT = b"Hello, World!"
 KEPT = [name for name in TOOLS if name != "webbench"]
 

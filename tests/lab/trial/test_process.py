@@ -16,6 +16,8 @@ import pytest
 from bolide.lab.trial.process import Process, free_port
 from lab.tiny_race import CPU, LIAR, processes_with
 
+pytestmark = pytest.mark.alone
+
 STARTER = """\
 import os
 import sys

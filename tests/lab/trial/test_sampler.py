@@ -13,6 +13,8 @@ from bolide.lab.record.schema import GeneratorUse, ServerUse
 from bolide.lab.trial import sampler
 from bolide.lab.trial.sampler import ServerSampler, ThreadSampler
 
+pytestmark = pytest.mark.alone
+
 WORKER = """\
 import queue, sys, threading, time
 

@@ -21,6 +21,8 @@ from bolide.lab.trial.verify import (
 )
 from lab.tiny_race import CPU, liar, workload
 
+pytestmark = pytest.mark.alone
+
 
 def proved(way: str, tmp_path: Path, entry: dict[str, Any] | None = None, **load: Any) -> Proof:
     contestant = liar(way, **(entry or {}))
