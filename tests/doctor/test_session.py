@@ -22,6 +22,8 @@ from bolide.errors import ConfigError
 from doctor.machine import Machine
 from support.server import clean_environ
 
+pytestmark = pytest.mark.alone  # it waits for SIGCHLD: another thread of this process would take it
+
 OLD = {
     "net.ipv4.ip_local_port_range": "32768\t60999",
     "net.ipv4.tcp_tw_reuse": "2",
