@@ -146,10 +146,8 @@ UNEDITED = (
     "docs/results/aiohttp-uvloop/",
     "docs/results/pipelining/",
     "docs/results/wsgi/",
-    "python/bolide/_core.pyi",
     "python/bolide/doctor/",
     "python/bolide/lab/",
-    "python/bolide/load/",
 )
 """Paths whose language has not been edited yet; each line is removed when it has."""
 

@@ -1,4 +1,4 @@
-"""The compiled half of Bolide: the reactor, HTTP, routing, and the calling of native handlers."""
+"""The compiled part of Bolide: the reactor, HTTP, routing, and calls of native handlers."""
 
 import asyncio
 from collections.abc import (
@@ -42,7 +42,7 @@ _FieldLines = Mapping[str, str] | Iterable[tuple[str, str]]
 
 @type_check_only
 class _Iterable(Protocol):
-    """An iterable that is no dict, list or set: those have no hash, and are JSON's to send."""
+    """An iterable that is not a dict, list or set: these have no hash, and are sent as JSON."""
 
     def __iter__(self) -> Iterator[bytes | str]: ...
     def __hash__(self) -> int: ...
@@ -53,17 +53,17 @@ _Body = bytes | Iterator[bytes | str] | AsyncIterator[bytes | str] | None
 
 __version__: str
 is_release_build: bool
-"""False for a core that was built for tests, which is slower."""
+"""False for a core that was built with the dev profile, which is slower."""
 
 def settings() -> list[tuple[str, str, int, str, str]]:
     """Return every limit and timeout: name, kind ("limit" or "timeout"), default, unit, help."""
 
 def ceiling(host: str, port: int, size: int, seconds: float | None = None) -> int:
-    """Respond without parsing for `seconds`, or until a signal; give how many responses.
+    """Respond without parsing for `seconds`, or until a signal; return the number of responses.
 
     Raises:
         OSError: The address cannot be bound.
-        ValueError: `host` is no IP address.
+        ValueError: `host` is not an IP address.
     """
 
 def complete_response(
@@ -76,29 +76,29 @@ def complete_response(
     text_type_line: Callable[[str], bytes],
     checked_status: Callable[[Any], int],
 ) -> None:
-    """Have the core construct `bolide.Response`, which `kind` is.
+    """Let the core construct `bolide.Response`, which `kind` is.
 
-    The functions do what few responses need, and `json_encode` what any value does that is sent as
-    JSON. Those of the first call stay.
+    `json_encode` encodes values that are sent as JSON; the other functions handle rare cases. Only
+    the functions of the first call are used.
 
     Raises:
         TypeError: `kind` is not derived from `Response`.
     """
 
 def field_line(name: str, value: str) -> bytes:
-    """Encode one field line of a response with its line end, in latin-1.
+    """Encode one field line of a response with its line end, in Latin-1.
 
-    Whitespace around the value is no part of it and dropped. RFC 9110 §5.1, §5.5.
+    Whitespace around the value is not part of it and is dropped. RFC 9110 §5.1, §5.5.
 
     Raises:
-        TypeError: Name or value is not a str.
-        ValueError: The name is no token, the field belongs to the server, or the value has a
-            control character or one beyond latin-1.
+        TypeError: The name or the value is not a str.
+        ValueError: The name is not a token, the server sets the field itself, or the value contains
+            a control character or one that is not in Latin-1.
     """
 
 @final
 class Load:
-    """A load run in threads of its own, as a plan says.
+    """A load run in its own threads, according to a plan.
 
     The plan's keys (* needed): `address`* ("IP:PORT", "[IPV6]:PORT" or "unix:PATH"), `threads` 1,
     `connections` 100, `pipeline_depth` 1, `is_persistent` True, `http_version` "1.1" or "1.0",
@@ -117,35 +117,35 @@ class Load:
         """Read a plan.
 
         Raises:
-            ValueError: A key that there is not, or values that contradict themselves; one line.
+            ValueError: A key is unknown, or values contradict each other; the message is one line.
         """
 
     def start(self) -> None:
-        """Begin, and return at once.
+        """Start, and return at once.
 
         Raises:
-            OSError: The machine cannot, because of its limit of descriptors or threads.
+            OSError: The limit of descriptors or threads is too low.
             RuntimeError: It was started before.
         """
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait, and tell whether the run has ended; other threads run meanwhile."""
+        """Wait, and return whether the run has ended; other threads run meanwhile."""
 
     def stop(self) -> None:
-        """End the run early; the report covers the time until there."""
+        """End the run early; the report covers the time until then."""
 
     def progress(self) -> str:
-        """Return as a JSON object what it is doing, and what has come since the last call."""
+        """Return the progress since the last call, as a JSON object."""
 
     def report(self) -> str:
-        """Return as a JSON object what came of it.
+        """Return the report of the run, as a JSON object.
 
         Raises:
-            RuntimeError: It has not ended.
+            RuntimeError: The run has not ended.
         """
 
 class Request:
-    """One request. Nothing is decoded before it is asked for; unkept objects are used again."""
+    """One request. Values are decoded on first use; objects without references are reused."""
 
     def __new__(cls) -> Self: ...
     @property
@@ -154,7 +154,7 @@ class Request:
 
     @property
     def path(self) -> str:
-        """The path, percent-decoded; what is not UTF-8 is U+FFFD."""
+        """The path, percent-decoded; octets that are not UTF-8 become U+FFFD."""
 
     @property
     def raw_path(self) -> bytes:
@@ -174,15 +174,15 @@ class Request:
 
     @property
     def client(self) -> tuple[str, int] | None:
-        """Address and port of the client; None on a UNIX socket."""
+        """The client's address and port; None on a UNIX socket."""
 
     @property
     def server(self) -> tuple[str, int] | None:
-        """Address and port that the client reached; None on a UNIX socket."""
+        """The address and port to which the client connected; None on a UNIX socket."""
 
     @property
     def host(self) -> str:
-        """The authority of the target, or the value of Host (RFC 9112 section 3.3)."""
+        """The authority of the request target, or the value of Host (RFC 9112 section 3.3)."""
 
     @property
     def path_params(self) -> dict[str, Any]:
@@ -193,11 +193,11 @@ class Request:
 
     @property
     def cache(self) -> dict[str, Any]:
-        """What was derived from this request; empty for each."""
+        """Values derived from this request; empty at its start."""
 
     @property
     def app(self) -> Any:
-        """The application that responds to it."""
+        """The application that handles the request."""
 
     @property
     def is_async(self) -> bool:
@@ -205,10 +205,10 @@ class Request:
 
     @property
     def is_disconnected(self) -> bool:
-        """Whether the client has left, or the response is complete; False in a first step."""
+        """Whether the client has left or the response is complete; False in a first step."""
 
     def disconnected(self) -> Awaitable[None]:
-        """Await until the client has left, or the response is complete; in async handlers only.
+        """Wait until the client has disconnected or the response is complete; async handlers only.
 
         Raises:
             RuntimeError: In a `def` handler.
@@ -218,35 +218,35 @@ class Request:
         """Return the whole content; in `def` handlers only."""
 
     def receive(self) -> Awaitable[bytes | None]:
-        """Await the next part of the content, None at its end.
+        """Receive the next part of the content, None at its end.
 
         Raises:
-            ClientDisconnected: The peer is gone, or the request has its response already.
+            ClientDisconnected: The client has disconnected, or the response is complete.
         """
 
 @final
 class Siblings:
-    """Processes that accept from the same listening sockets; made before they are forked."""
+    """Processes that accept from the same listening sockets; created before the fork."""
 
     def __new__(cls, count: int) -> Self:
-        """Make room for so many, none of which accepts yet.
+        """Prepare for `count` processes, none of which accepts yet.
 
         Raises:
             OSError: No memory or descriptor is left.
         """
 
     def clear(self, index: int) -> None:
-        """Say that one has ended."""
+        """Mark a process as ended."""
 
 @final
 class Stream:
     """The sending side of a streamed response."""
 
     def send(self, data: bytes) -> Awaitable[None]:
-        """Await until `data` is accepted into a bounded buffer.
+        """Wait until `data` is accepted into a bounded buffer.
 
         Raises:
-            ClientDisconnected: The peer is gone.
+            ClientDisconnected: The client has disconnected.
         """
 
 @final
@@ -275,16 +275,16 @@ class NativeApp:
         """Add a route.
 
         Raises:
-            ValueError: The pattern cannot be read, or the route exists; one plain sentence.
+            ValueError: The pattern is malformed, or the route exists; the message is one sentence.
         """
 
 class Response:
-    """What `bolide.Response` is derived from; see there."""
+    """The base class of `bolide.Response`; see there."""
 
     status: int
-    """200 to 599, which is checked when it is sent."""
+    """200 to 599; checked when the response is sent."""
     body: _Body
-    """What will be sent; text reads as the bytes that it is sent as."""
+    """The content to send; text is stored as the bytes that are sent."""
 
     def __init__(
         self,
@@ -301,16 +301,16 @@ class Response:
         """The encoded field lines, without those that the server adds."""
 
     def add_header(self, name: str, value: str) -> None:
-        """Add a field line behind those of the same name.
+        """Add a field line after those of the same name.
 
         Raises:
             TypeError: `name` or `value` is not a str.
-            ValueError: The field line is malformed or the server's to set.
+            ValueError: The field line is malformed, or the server sets the field itself.
         """
 
 @final
 class Selector:
-    """The reactor as a `selectors.BaseSelector`: asyncio waits in it, HTTP is served meanwhile."""
+    """The reactor as a `selectors.BaseSelector`: while asyncio waits in it, HTTP is served."""
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey: ...
     def unregister(self, fileobj: Any) -> SelectorKey: ...
@@ -319,12 +319,12 @@ class Selector:
     def get_key(self, fileobj: Any) -> SelectorKey: ...
     def get_map(self) -> Mapping[Any, SelectorKey]: ...
     def wake(self) -> None:
-        """End the wait, or the next one; for any thread."""
+        """End the current or the next wait; may be called from any thread."""
 
     def close(self) -> None: ...
 
 def follow(fd: int, grace_ms: int) -> None:
-    """Kill this process some time after the end of a pipe, whatever it does then.
+    """Kill this process `grace_ms` after the pipe `fd` is closed, whatever it is doing then.
 
     Raises:
         OSError: No descriptor or thread is left.
@@ -336,7 +336,7 @@ def selector(server: Server) -> BaseSelector:
 
 @final
 class AsgiApp:
-    """An ASGI application, and what the scopes of its requests begin with."""
+    """An ASGI application, and the constant part of its scopes."""
 
     def __new__(
         cls,
@@ -349,17 +349,17 @@ class AsgiApp:
         disconnected: type[Exception],
         extensions: Sequence[str],
     ) -> Self:
-        """Take an ASGI 3 callable; each request has a shallow copy of `state`.
+        """Wrap an ASGI 3 callable; each request gets a shallow copy of `state`.
 
-        `as_coroutine(awaitable)` gives a coroutine that awaits it, `run_in_task(app, scope,
-        receive, send)` one that calls the application and awaits that.
+        `as_coroutine(awaitable)` returns a coroutine that awaits it, `run_in_task(app, scope,
+        receive, send)` one that calls the application and awaits the result.
 
-        `extensions` names those that are offered on demand: "pathsend", "zerocopysend".
+        `extensions` names the optional ones to offer: "pathsend", "zerocopysend".
         """
 
 @final
 class WsgiApp:
-    """A WSGI application, and what the environs of its requests begin with."""
+    """A WSGI application, and the constant part of its environs."""
 
     def __new__(
         cls,
@@ -369,82 +369,82 @@ class WsgiApp:
         errors: Any,
         disconnected: type[Exception],
     ) -> Self:
-        """Take a callable of PEP 3333; `errors` is the stream `wsgi.errors`."""
+        """Wrap a callable of PEP 3333; `errors` is the stream `wsgi.errors`."""
 
     @property
     def threads(self) -> int:
-        """Threads that are to call `run_thread`; 0 when the server's own calls the application."""
+        """Threads that must call `run_thread`; 0 if the server's own calls the application."""
 
     def run_thread(self) -> None:
-        """Respond to requests until `close`.
+        """Serve requests until `close`.
 
         Raises:
-            RuntimeError: There are as many threads as there should be, or no server.
+            RuntimeError: All threads are running already, or there is no server.
         """
 
     def run_reports(self) -> None:
-        """Log what the server has to say of its queue until `close`."""
+        """Log the server's messages about its queue until `close`."""
 
     def close(self) -> None:
-        """End the threads, each when it has responded to its request."""
+        """End the threads, each after it has responded to its request."""
 
     @property
     def dropped_fields(self) -> int:
-        """Fields that no environ holds because their name has an underscore."""
+        """Fields that were omitted from environs because their name contains an underscore."""
 
 @final
 class FileWrapper:
-    """What `wsgi.file_wrapper` makes: reads a file from where it stands, block by block."""
+    """The object that `wsgi.file_wrapper` returns: reads a file from its position in blocks."""
 
     def __new__(cls, file: Any, block_bytes: int = 65536, /) -> Self: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> Any: ...
     def close(self) -> None:
-        """Close the file, if it can be closed."""
+        """Close the file if it has a `close` method."""
 
 @final
 class MountedApp:
-    """A native application, and others below prefixes."""
+    """A native application with others mounted at prefixes."""
 
     def __new__(cls, native: NativeApp, mounts: Sequence[tuple[str, AsgiApp | WsgiApp]]) -> Self:
-        """Take applications by prefix: "/" or segments, decoded, without a slash at the end."""
+        """Mount applications by prefix: "/" or decoded segments, without a slash at the end."""
 
 @final
 class Server:
-    """One worker's reactor with HTTP on it."""
+    """One worker's reactor, serving HTTP."""
 
     def __new__(
         cls, app: NativeApp | AsgiApp | WsgiApp | MountedApp, options: dict[str, Any]
     ) -> Self:
-        """Make a server without listeners.
+        """Create a server without listeners.
 
-        `options` may hold every name of `settings()`, `server_header` (bool), `access_log` (a
+        `options` may contain every name of `settings()`, `server_header` (bool), `access_log` (a
         descriptor or None), `access_log_format` ("combined" or "json"), `eager_tasks` (bool), and
         for WSGI `threads` and `workers` (counts).
         """
 
     def join(self, siblings: Siblings, index: int) -> None:
-        """Share the connections of its listeners with other processes, as one of them.
+        """Share the connections of its listeners with the other processes.
 
         Raises:
-            IndexError: There are not so many.
+            IndexError: `index` is not below their count.
             OSError: The others cannot wake this one.
         """
 
     def add_listener(self, fd: int, backlog: int) -> None:
-        """Serve a listening socket, in which `backlog` connections may wait.
+        """Serve a listening socket, in whose backlog `backlog` connections may wait.
 
         The descriptor is duplicated.
         """
 
     def adopt(self, fd: int) -> None:
-        """Serve a connection that is accepted already; the descriptor is duplicated."""
+        """Serve an established connection; the descriptor is duplicated."""
 
     def tasks_changed(self) -> None:
-        """Tell that the loop has another task factory or debug mode, which its next task shows."""
+        """Notify the server of a new task factory or debug mode of the loop."""
 
     def attach(self, event_loop: asyncio.AbstractEventLoop, *, own_selector: bool) -> None:
-        """Bind it to the running loop; without our selector the loop watches `fileno()`."""
+        """Bind the server to the running loop; without our selector the loop watches `fileno()`."""
 
     def fileno(self) -> int:
         """Return the epoll descriptor: readable when a pass is due."""
@@ -453,18 +453,18 @@ class Server:
         """Run one pass without waiting."""
 
     def drain(self) -> None:
-        """Stop accepting, close idle connections, end every other with its next response."""
+        """Stop accepting, close idle connections, and all others after their next response."""
 
     def running_tasks(self) -> list[asyncio.Task[Any]]:
         """Return the tasks of handlers that have not ended, whether they responded or not."""
 
     def on_drained(self, callback: Callable[[], Any]) -> None:
-        """Call back once when a drain is asked for, and no connection and no handler is left."""
+        """Call back once when, after `drain`, no connection and no handler is left."""
 
     def stop(self) -> tuple[int, int]:
-        """Close everything now; requests of whose responses nothing was sent have a 503.
+        """Close everything now; requests whose response has not started get 503.
 
-        Give how many those were, and how many responses were cut.
+        Return the number of these requests, and the number of truncated responses.
         """
 
     @property
@@ -473,4 +473,4 @@ class Server:
 
     @property
     def connection_bytes_max(self) -> int:
-        """Bytes that one connection can make the server hold."""
+        """The maximum number of bytes that the server holds for one connection."""

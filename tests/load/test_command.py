@@ -159,13 +159,16 @@ def test_answers_that_are_not_2xx_are_no_throughput(counting: Server, load: Load
     url = f"{counting.urls[0]}/status/503"
     code, out, errors = load(url, "-n", "400", "-c", "4", "--quiet")
     assert (code, errors) == (0, "")
-    assert "note: 400 of 400 responses were not 2xx: this is no throughput\n" in out
+    assert "note: 400 of 400 responses were not 2xx: the rate is not a throughput\n" in out
     assert "rate            0.0 requests/s\n" in out
     assert "400 x 503" in out
     found = report(load(url, "-n", "400", "-c", "4", "--quiet", "--json", "--expect-status", "503"))
     assert (found["ok"], found["failed"]) == (400, 0)
     code, out, errors = load(url, "-n", "400", "-c", "4", "--quiet", "--view", "wrk")
-    assert (code, errors) == (0, "note: 400 of 400 responses were not 2xx: this is no throughput\n")
+    assert (code, errors) == (
+        0,
+        "note: 400 of 400 responses were not 2xx: the rate is not a throughput\n",
+    )
     assert "  Non-2xx or 3xx responses: 400\n" in out
 
 
@@ -202,7 +205,7 @@ def test_conditions_decide_the_exit_code(counting: Server, load: Load) -> None:
     assert (code, errors) == (0, "")
     code, out, errors = load(*plan, *holding, "--require", "p99 < 1us", "--require", "ok == 99")
     assert code == 1
-    assert "answered        100 in" in out
+    assert "responses       100 in" in out
     first, second = errors.splitlines()
     assert first.startswith("bolide: not met: 'p99 < 1us': p99 is ")
     assert second == "bolide: not met: 'ok == 99': ok is 100"
@@ -224,22 +227,31 @@ def test_a_refused_port_is_one_line(load: Load) -> None:
 
 
 MISTAKES = [
-    (["ftp://h/"], "'ftp://h/' is no URL to load; give http://HOST:PORT/PATH or unix:PATH"),
+    (["ftp://h/"], "'ftp://h/' is not a URL to load; give http://HOST:PORT/PATH or unix:PATH"),
     ([], "no URL to load; give http://HOST:PORT/PATH or unix:PATH"),
-    (["http://h/", "--json", "--csv"], "--json, --csv and --view each say what to print"),
-    (["http://h/", "--body", "a", "--body-file", "b"], "--body and --body-file both say the con"),
+    (["http://h/", "--json", "--csv"], "--json, --csv and --view each set the output"),
+    (["http://h/", "--body", "a", "--body-file", "b"], "--body and --body-file both set the con"),
     (["http://h/", "--body-file", "none"], "cannot read none: No such file or directory"),
     (["http://h/", "--expect-body", "@none"], "cannot read none: No such file or directory"),
-    (["http://h/", "-d", "1d"], "Invalid value for '-d' / '--duration': '1d' is no duration; give"),
-    (["http://h/", "-c", "0"], "Invalid value for '-c' / '--connections': '0' is nothing; leave"),
-    (["http://h/", "--require", "p99"], "--require: 'p99' is no condition; give one like"),
-    (["http://h/", "--find", "p99 < 3"], "--find: '3' is no latency; give one with its unit"),
+    (
+        ["http://h/", "-d", "1d"],
+        "Invalid value for '-d' / '--duration': '1d' is not a duration; give",
+    ),
+    (["http://h/", "-c", "0"], "Invalid value for '-c' / '--connections': '0' is zero; leave"),
+    (["http://h/", "--require", "p99"], "--require: 'p99' is not a condition; give one like"),
+    (["http://h/", "--find", "p99 < 3"], "--find: '3' is not a latency; give one with its unit"),
     (["http://h/", "--find", "p99<3ms", "-n", "1"], "--find runs trials of --duration at rates of"),
     (["http://h/", "--find", "p99<3ms", "--csv"], "--find prints trials, not one run; leave out"),
     (["http://h/", "--view", "hey"], "Invalid value for '--view': 'hey' is not one of 'ab', 'wrk'"),
-    (["--like", "wrk http://h/", "http://h/"], "'http://h/' stands beside --like, whose command"),
-    (["--like", "wrk http://h/", "--rate", "5"], "--rate does not go with --like, which says it"),
-    (["--like", "wrk -s x http://h/"], "--like: wrk -s: Lua scripts are not run; give --pipeline"),
+    (
+        ["--like", "wrk http://h/", "http://h/"],
+        "'http://h/' cannot be combined with --like, whose command",
+    ),
+    (["--like", "wrk http://h/", "--rate", "5"], "--rate cannot be combined with --like, whose"),
+    (
+        ["--like", "wrk -s x http://h/"],
+        "--like: wrk -s: Lua scripts are not supported; give --pipeline",
+    ),
     (["http://h/", "--frob"], "No such option '--frob'"),
 ]
 
@@ -370,9 +382,9 @@ def test_find_ends_at_a_limit(counting: Server, load: Load) -> None:
     assert errors.startswith("trial 1: 100 requests/s holds (p90 is ")
     assert all(line.startswith("trial ") for line in errors.splitlines())
     rate, sure, why = out.splitlines()[-3:]
-    found = re.fullmatch(r"(\d+) requests/s hold p90 < 60ms", rate)
+    found = re.fullmatch(r"(\d+) requests/s meet p90 < 60ms", rate)
     assert found is not None and 100 <= int(found[1]) <= 300
-    assert re.match(r"it held in [23] of 3 trials at this rate; the limit lies at most ", sure)
+    assert re.match(r"it held in [23] of 3 trials at this rate; the limit is at most ", sure)
     assert re.match(r"\d+ requests/s fail \(.*\); this is the (server|generator)'s limit: ", why)
 
 
@@ -380,7 +392,7 @@ def test_find_gives_up_where_nothing_is_right(counting: Server, load: Load) -> N
     plan = (f"{counting.urls[0]}/status/500", "-d", "200ms", "--json")
     code, out, errors = load(*plan, "--find", "p50 < 1s")
     assert code == 1
-    assert errors == "trial 1: 1,000 requests/s fails: there was no right response\n"
+    assert errors == "trial 1: 1,000 requests/s fails: there was no correct response\n"
     found = json.loads(out)["find"]
     assert found["rate_per_s"] is None and len(found["trials"]) == 1
 

@@ -50,7 +50,7 @@ def test_a_proxy_is_connected_to_and_told_the_whole_url(port: int) -> None:
 
 @pytest.mark.parametrize("proxy", ["h", "h:", ":1", "h:0", "h:65536", "h:\u00b2"])
 def test_what_is_no_proxy(proxy: str) -> None:
-    with pytest.raises(ConfigError, match="is no proxy; give HOST:PORT"):
+    with pytest.raises(ConfigError, match="is not a proxy; give HOST:PORT"):
         destination.find(("http://h/",), proxy=proxy)
 
 
@@ -71,20 +71,20 @@ def test_unix_socket(tmp_path: Path) -> None:
 
 MISTAKES = [
     ((), "no URL to load; give http://HOST:PORT/PATH or unix:PATH"),
-    (("ftp://h/",), "'ftp://h/' is no URL to load; give http"),
-    (("http://",), "'http://' is no URL to load"),
-    (("http://h:0/",), "'http://h:0/' is no URL to load"),
-    (("http://h:99999/",), "'http://h:99999/' is no URL to load"),
-    (("http://[::1/",), "'http://[::1/' is no URL to load"),
-    (("https://h/",), "'https://h/' needs TLS, which the generator does not speak"),
-    (("http://u:p@h/",), "'http://u:p@h/' holds a user; give -H 'Authorization"),
+    (("ftp://h/",), "'ftp://h/' is not a URL to load; give http"),
+    (("http://",), "'http://' is not a URL to load"),
+    (("http://h:0/",), "'http://h:0/' is not a URL to load"),
+    (("http://h:99999/",), "'http://h:99999/' is not a URL to load"),
+    (("http://[::1/",), "'http://[::1/' is not a URL to load"),
+    (("https://h/",), "'https://h/' needs TLS, which the generator does not support"),
+    (("http://u:p@h/",), "'http://u:p@h/' contains a user; give -H 'Authorization"),
     (("http://h/*0",), "'http://h/*0' has weight 0"),
     (("http://a/", "http://b/"), "'http://b/' names another server than 'http://a/'"),
     (("http://a/", "http://a:81/"), "'http://a:81/' names another server"),
-    (("http://h/\n",), "'http://h/\\n' holds a control character; percent-encode it"),
+    (("http://h/\n",), "'http://h/\\n' contains a control character; percent-encode it"),
     (("unix:",), "'unix:' names no path; give unix:PATH"),
-    (("unix:/x", "unix:/x"), "'unix:/x' goes alone"),
-    (("http://a..b/",), "http://a..b/: no address for 'a..b': it is no host name"),
+    (("unix:/x", "unix:/x"), "'unix:/x' must be the only URL"),
+    (("http://a..b/",), "http://a..b/: no address for 'a..b': it is not a host name"),
     (("http://no.such.name.invalid/",), "http://no.such.name.invalid/: no address for 'no.such"),
 ]
 
@@ -100,7 +100,7 @@ def test_mistake_is_one_sentence(urls: tuple[str, ...], says: str) -> None:
 def test_target_is_for_unix_sockets() -> None:
     with pytest.raises(ConfigError, match="--target is for unix:PATH"):
         destination.find(("http://h/",), target="/x")
-    with pytest.raises(ConfigError, match="'x' does not begin with a slash"):
+    with pytest.raises(ConfigError, match="'x' does not start with a slash"):
         destination.find(("unix:/x",), target="x")
 
 

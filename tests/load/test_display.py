@@ -42,7 +42,7 @@ def test_the_block_says_all() -> None:
         "  ██████████░░░░░░░░░░░░░░  40%  4.0 s (6.0 s left)",
         "  rate         10,123 requests/s",
         "  latency      p50 812 us, p99 2.34 ms, max 10.4 ms",
-        "  answered     40,000 on 100 connections",
+        "  responses    40,000 on 100 connections",
         "  errors       70 reset, 3 timeout",
     ]
     assert display.block(progress())[-1] == "  errors       none"

@@ -135,36 +135,39 @@ def test_request_file_says_the_requests(tmp_path: Path) -> None:
 
 
 CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
-    ({"duration_s": 1.0, "requests": 1}, "--duration and --requests both say when to end"),
-    ({"stages": "1:1", "rate": 5}, "--stages says rates and times itself"),
-    ({"stages": "1:1", "ramp_up_s": 1.0}, "--stages says how to begin itself"),
-    ({"ramp_up_s": 1.0, "requests": 1}, "--ramp-up needs an end by time"),
-    ({"warm_up_s": 1.0, "requests": 1}, "--warm-up needs an end by time"),
+    ({"duration_s": 1.0, "requests": 1}, "--duration and --requests both set the end"),
+    ({"stages": "1:1", "rate": 5}, "--stages sets rates and times itself"),
+    ({"stages": "1:1", "ramp_up_s": 1.0}, "--stages sets the start itself"),
+    ({"ramp_up_s": 1.0, "requests": 1}, "--ramp-up needs a duration"),
+    ({"warm_up_s": 1.0, "requests": 1}, "--warm-up needs a duration"),
     ({"pipeline": 2, "is_persistent": False}, "--pipeline needs persistent connections"),
-    ({"pipeline": 2, "http_version": "1.0"}, "--pipeline is of HTTP/1.1"),
+    ({"pipeline": 2, "http_version": "1.0"}, "--pipeline needs HTTP/1.1"),
     ({"expect_same": True, "expect_body": b""}, "--expect-same and --expect-body both"),
     ({"threads": 3, "connections": 2}, "--threads: 3 are more than the 2 connections"),
-    ({"stages": "10s"}, "--stages: '10s' in '10s' is no stage; give DURATION:RATE"),
-    ({"stages": "1:0,2:0"}, "--stages: '1:0,2:0' is no load at all"),
-    ({"stages": "1:0c"}, "--stages: '1:0c' is no load at all"),
-    ({"stages": "0:1"}, "--stages: '0:1' in '0:1' is no stage"),
-    ({"stages": "1:1,,"}, "--stages: '' in '1:1,,' is no stage"),
+    ({"stages": "10s"}, "--stages: '10s' in '10s' is not a stage; give DURATION:RATE"),
+    ({"stages": "1:0,2:0"}, "--stages: '1:0,2:0' generates no load"),
+    ({"stages": "1:0c"}, "--stages: '1:0c' generates no load"),
+    ({"stages": "0:1"}, "--stages: '0:1' in '0:1' is not a stage"),
+    ({"stages": "1:1,,"}, "--stages: '' in '1:1,,' is not a stage"),
     ({"stages": "1:1,1:1c"}, "--stages: '1:1,1:1c' mixes rates and connections"),
-    ({"stages": "1:1.5c"}, "--stages: '1:1.5c' has half a connection"),
-    ({"cpus": "a"}, "--cpus: 'a' is no list of processors; give one like 0,2-3"),
-    ({"cpus": "3-1"}, "--cpus: '3-1' is no list"),
-    ({"source_addresses": ("here",)}, "--source: 'here' is no IP address"),
+    ({"stages": "1:1.5c"}, "--stages: '1:1.5c' has a fraction of a connection"),
+    ({"cpus": "a"}, "--cpus: 'a' is not a list of processors; give one like 0,2-3"),
+    ({"cpus": "3-1"}, "--cpus: '3-1' is not a list"),
+    ({"source_addresses": ("here",)}, "--source: 'here' is not an IP address"),
     ({"source_addresses": ("::1",)}, "--source: ::1 is not of the same family as 127.0.0.1:8000"),
-    ({"source_addresses": ("192.0.2.1",)}, "--source: 192.0.2.1 is no address of this machine"),
-    ({"headers": ("no colon",)}, "--header: 'no colon' is no header; give 'Name: value'"),
-    ({"headers": ("a b: c",)}, "--header: 'a b: c' is no header"),
-    ({"headers": ("a: b\r\nc: d",)}, "--header: 'a: b\\r\\nc: d' is no header"),
-    ({"headers": ("Content-Length: 3",)}, "--header: Content-Length is written by the generator"),
-    ({"method": "GE T"}, "--method: 'GE T' is no method"),
-    ({"host": "a b"}, "--host: 'a b' is no host"),
-    ({"expect_status": 100}, "--expect-status: 100 is no final status"),
+    ({"source_addresses": ("192.0.2.1",)}, "--source: 192.0.2.1 is not an address of this machine"),
+    ({"headers": ("no colon",)}, "--header: 'no colon' is not a header; give 'Name: value'"),
+    ({"headers": ("a b: c",)}, "--header: 'a b: c' is not a header"),
+    ({"headers": ("a: b\r\nc: d",)}, "--header: 'a: b\\r\\nc: d' is not a header"),
+    ({"headers": ("Content-Length: 3",)}, "--header: the generator writes Content-Length itself"),
+    ({"method": "GE T"}, "--method: 'GE T' is not a method"),
+    ({"host": "a b"}, "--host: 'a b' is not a host"),
+    ({"expect_status": 100}, "--expect-status: 100 is not a final status"),
     ({"expect_length": -1}, "--expect-length: -1 is below 0"),
-    ({"request_file": Path("x"), "method": "GET"}, "--method and --body do not go with --request"),
+    (
+        {"request_file": Path("x"), "method": "GET"},
+        "--method and --body cannot be combined with --r",
+    ),
     ({"request_file": Path("none.toml")}, "cannot read the request file none.toml: No such file"),
 ]
 
@@ -180,17 +183,17 @@ def test_contradiction_is_one_sentence(given: dict[str, Any], says: str) -> None
 
 
 FILES = [
-    ("[[request", "is no TOML: "),
-    ("", "holds no request; give [[request]] tables with method, path"),
-    ("request = 3", "holds no request"),
+    ("[[request", "is not valid TOML: "),
+    ("", "contains no request; give [[request]] tables with method, path"),
+    ("request = 3", "contains no request"),
     ("other = 3", "has the key 'other'"),
-    ("request = [3]", ": request 1 is no table"),
+    ("request = [3]", ": request 1 is not a table"),
     ("[[request]]\nverb = 'GET'", ": request 1 has the key 'verb'; give method, path"),
     ("[[request]]\nweight = '3'", ": request 1: weight = '3' has the wrong type"),
     ("[[request]]\nweight = true", ": request 1: weight = True has the wrong type"),
     ("[[request]]\n[[request]]\nweight = 0", ": request 2: weight 0 is below 1"),
     ("[[request]]\nheaders = { A = 3 }", ": request 1: header A = 3 is not text"),
-    ("[[request]]\nheaders = { 'A b' = '3' }", ": request 1: 'A b: 3' is no header"),
+    ("[[request]]\nheaders = { 'A b' = '3' }", ": request 1: 'A b: 3' is not a header"),
     ("[[request]]\nbody = ''\nbody_file = 'x'", ": request 1 has body and body_file"),
 ]
 
@@ -208,10 +211,10 @@ def test_mistake_in_a_request_file(text: str, says: str, tmp_path: Path) -> None
 def test_mistakes_beside_a_request_file(tmp_path: Path) -> None:
     path = tmp_path / "r.toml"
     path.write_text("[[request]]\npath = 'x'")
-    with pytest.raises(ConfigError, match="path 'x' does not begin with a slash"):
+    with pytest.raises(ConfigError, match="path 'x' does not start with a slash"):
         build(request_file=path)
     several = Destination("1.2.3.4:80", "h", "h", 80, (("/", 1), ("/a", 1)), "http://h/")
-    with pytest.raises(ConfigError, match="one URL names the server of a --request-file"):
+    with pytest.raises(ConfigError, match="--request-file needs one URL"):
         build(several, request_file=path)
     path.write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="it is not UTF-8"):
@@ -224,7 +227,7 @@ def test_mistakes_beside_a_request_file(tmp_path: Path) -> None:
 def test_sources_fit_the_destination() -> None:
     sources = ("127.0.0.1", "127.0.0.2")
     assert build(source_addresses=sources)["source_addresses"] == [*sources]
-    with pytest.raises(ConfigError, match="--source is for TCP"):
+    with pytest.raises(ConfigError, match="--source needs TCP"):
         build(LOCAL, source_addresses=("127.0.0.2",))
     with pytest.raises(ConfigError, match="--source: 127.0.0.1 is not of the same family as"):
         build(SIX, source_addresses=("127.0.0.1",))
@@ -234,5 +237,5 @@ def test_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 2, 3, 4})
     assert build(cpus="0,2-4")["cpus"] == [0, 2, 3, 4]
     assert build()["cpus"] == []
-    with pytest.raises(ConfigError, match="--cpus: 1 is not at hand; give some of 0,2,3,4"):
+    with pytest.raises(ConfigError, match="--cpus: 1 is not available; give some of 0,2,3,4"):
         build(cpus="0-2")

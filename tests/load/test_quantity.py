@@ -23,7 +23,7 @@ def test_seconds(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "s", "-1", "1d", "1 0", "1e3", "nan", "inf", "10s10s"])
 def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration; give one like"):
+    with pytest.raises(ValueError, match="is not a duration; give one like"):
         quantity.seconds(text)
 
 
@@ -39,7 +39,7 @@ def test_microseconds(text: str, us: float) -> None:
 
 @pytest.mark.parametrize("text", ["20", "2m", "-1ms", "ms"])
 def test_a_latency_has_its_unit(text: str) -> None:
-    with pytest.raises(ValueError, match="is no latency; give one with its unit"):
+    with pytest.raises(ValueError, match="is not a latency; give one with its unit"):
         quantity.microseconds(text)
 
 
@@ -52,7 +52,7 @@ def test_count(text: str, count: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "-3", "1.0001k"])
 def test_what_is_no_count(text: str) -> None:
-    with pytest.raises(ValueError, match="is no whole number"):
+    with pytest.raises(ValueError, match="is not a whole number"):
         quantity.count(text)
 
 

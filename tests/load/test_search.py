@@ -90,13 +90,13 @@ def test_latency_alone_does_not_hold(changes: dict[str, Any], reason: str) -> No
     assert found.trials[-1].rate_per_s < 2
     assert len(found.at(1000)) == (1 if changes.get("achieved_share") == 0.5 else 2)
     (line,) = search.result_text(found)
-    assert line.startswith("no rate was found that holds p99 < 10ms; the lowest tried, ")
+    assert line.startswith("no rate was found that meets p99 < 10ms; the lowest tried, ")
     assert reason in line
 
 
 def test_a_server_that_answers_nothing_ends_the_search() -> None:
     found = find(server(1e9, ok=0))
-    assert [trial.reason for trial in found.trials] == ["there was no right response"]
+    assert [trial.reason for trial in found.trials] == ["there was no correct response"]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_the_generators_limit_is_called_so(changes: dict[str, Any]) -> None:
     found = find(server(2_500, **changes))
     assert search.limit(found) == "generator"
     assert search.result_text(found)[-1].endswith(
-        "this is the generator's limit: the server may hold more; see --threads, --cpus"
+        "this is the generator's limit: the server may do more; see --threads, --cpus"
     )
 
 
@@ -126,8 +126,8 @@ def test_what_it_says() -> None:
         "trial 3: 4,000 requests/s fails: p99 is 12.9 ms (in 2 of 2 seconds)"
     )
     first, sure, why = search.result_text(found)
-    assert first == f"{found.held.rate_per_s:,.0f} requests/s hold p99 < 10ms"
-    assert sure.startswith("it held in 3 of 3 trials at this rate; the limit lies at most ")
+    assert first == f"{found.held.rate_per_s:,.0f} requests/s meet p99 < 10ms"
+    assert sure.startswith("it held in 3 of 3 trials at this rate; the limit is at most ")
     assert "this is the server's limit: the generator had time left" in why
 
 

@@ -30,7 +30,7 @@ def test_figures() -> None:
     found = lines(statuses={"200": 19_990, "503": 10}, errors={"wrong_status": 10})
     assert next(iter(found)) == "http://127.0.0.1:8000/page?a=b: 10 connections, 1 thread"
     assert found["rate"] == "rate            10,000.0 requests/s"
-    assert found["answered"] == "answered        20,000 in 2.0 s"
+    assert found["responses"] == "responses       20,000 in 2.0 s"
     assert found["failed"] == "failed          10 of 20,010 (0.05%): 10 wrong_status"
     assert found["statuses"] == "statuses        19,990 x 200, 10 x 503"
     assert found["received"] == "received        3.15 MiB, 1.57 MiB/s"
@@ -48,7 +48,7 @@ def test_percentiles_to_the_last() -> None:
     assert found["p99.99"].split() == ["p99.99", "15.0", "ms", "1.50", "ms"]
     assert found["max"].split()[1:3] == ["16.0", "ms"]
     few = lines(ok=150)
-    assert few["p99.9"].endswith("(too few responses to tell from max)")
+    assert few["p99.9"].endswith("(same as max: too few responses)")
     assert not few["p99"].endswith(")")
 
 
@@ -76,7 +76,7 @@ def test_nothing_answered_draws_nothing() -> None:
         report(ok=0, requests_per_s=0.0, statuses={}, errors={"refused": 12}), PLAN, WHERE
     )
     assert "up to" not in page and "p99" not in page
-    assert page.endswith("note: there was no response at all (12 refused): there is no figure")
+    assert page.endswith("note: there was no response at all (12 refused), so there are no figures")
 
 
 NOTES: list[tuple[dict[str, Any], str]] = [
@@ -85,27 +85,30 @@ NOTES: list[tuple[dict[str, Any], str]] = [
     ({"errors": {"timeout": 203}}, "203 of 20,203 requests failed (203 timeout): rate and latency"),
     (
         {"ok": 0, "statuses": {"404": 10_000}, "errors": {"wrong_status": 10_000}},
-        "10,000 of 10,000 responses were not 2xx: this is no throughput",
+        "10,000 of 10,000 responses were not 2xx: the rate is not a throughput",
     ),
-    ({"ok": 10, "errors": {"reset": 90}}, "90 of 100 requests failed (90 reset): this is no"),
-    ({"generator_cpu": 0.96}, "the generator was the limit: its busiest thread used 96% of a core"),
+    ({"ok": 10, "errors": {"reset": 90}}, "90 of 100 requests failed (90 reset): the rate is not"),
+    (
+        {"generator_cpu": 0.96},
+        "the generator was the bottleneck: its busiest thread used 96% of a core",
+    ),
     ({"connections_max": 7}, "only 7 of 10 connections were ever open at once"),
     (
         {"per_second": [{"ok": 20_000}, {"ok": 0}]},
-        "in 1 of 2 seconds no right response came at all",
+        "in 1 of 2 seconds there was no correct response",
     ),
     ({"connections_opened": 1_010}, ""),
     (
         {"connections_opened": 1_011},
-        "1,001 connections had to be opened again in the course of 20,000 requests: the rate is",
+        "1,001 connections had to be reopened during 20,000 requests: the rate includes",
     ),
     (
         OPEN | {"achieved_share": 0.634},
-        "only 63.4% of the 10,000 requests/s asked for were achieved: requests queued up",
+        "only 63.4% of the 10,000 requests/s requested were achieved: requests queued up",
     ),
     (
         OPEN | {"schedule_lag_us": {"p50": 1.0, "p99": 1_200.0, "max": 1e4}},
-        "the generator sent 1 % of the requests 1.20 ms late or later of itself",
+        "the generator itself sent 1 % of the requests 1.20 ms late or later",
     ),
 ]
 
@@ -130,7 +133,7 @@ def test_a_note_names_the_mend_where_a_server_closes_without_saying_so() -> None
     made = report(ok=50, errors={"early_eof": 40, "reset": 10}, connections_opened=60)
     assert [note for note in verdict.sentences(made, PLAN) if "--no-keep-alive" in note] == [
         "50 requests were sent on connections that the server closed: if it closes after its "
-        "responses without saying so (Connection: close), --no-keep-alive measures it"
+        "responses without announcing it (Connection: close), use --no-keep-alive"
     ]
     few = report(ok=50, errors={"early_eof": 9}, connections_opened=19)
     assert not any("--no-keep-alive" in note for note in verdict.sentences(few, PLAN))
@@ -140,7 +143,7 @@ def test_a_note_names_the_status_that_was_expected() -> None:
     wanted = plan.build(Options(urls=(WHERE.url,), expect_status=204, connections=10), WHERE)
     made = report(ok=0, statuses={"200": 5}, errors={"wrong_status": 5})
     assert verdict.sentences(made, wanted) == [
-        "5 of 5 responses were not 204: this is no throughput"
+        "5 of 5 responses were not 204: the rate is not a throughput"
     ]
 
 

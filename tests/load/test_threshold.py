@@ -44,12 +44,12 @@ def test_condition(text: str, changes: dict[str, Any], is_met: bool, says: str) 
 
 
 MISTAKES = [
-    ("p99", "--require: 'p99' is no condition; give one like 'p99 < 20ms'"),
-    ("p99 = 3ms", "--require: 'p99 = 3ms' is no condition"),
+    ("p99", "--require: 'p99' is not a condition; give one like 'p99 < 20ms'"),
+    ("p99 = 3ms", "--require: 'p99 = 3ms' is not a condition"),
     ("p42 < 3ms", "--require: 'p42' is not measured; give one of min, mean"),
-    ("p99 < 3", "--require: '3' is no latency; give one with its unit"),
-    ("errors < few", "--require: 'few' is no number"),
-    ("rate > 5%", "--require: '5%' is no number"),
+    ("p99 < 3", "--require: '3' is not a latency; give one with its unit"),
+    ("errors < few", "--require: 'few' is not a number"),
+    ("rate > 5%", "--require: '5%' is not a number"),
 ]
 
 

@@ -1,6 +1,6 @@
 """The command `bolide load`: what it runs, what it prints, and its exit code.
 
-Its flags stand in `flags.py`; `options.py` says what can be asked of a run.
+Its flags are in `flags.py`, the options of a run in `options.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EXIT_NOT_MET = 1
 EXIT_NO_RESPONSE = 3
 EXIT_INTERRUPTED = 130
 TRIAL_S = 5.0
-"""How long a trial of `--find` takes unless `--duration` says it."""
+"""How long a trial of `--find` takes without `--duration`."""
 BESIDE_LIKE = {
     "urls",
     "like",
@@ -44,23 +44,23 @@ BESIDE_LIKE = {
     "expect_body",
     "expect_same",
 }
-"""What may be given together with `--like`, beside the options for output."""
+"""Options that may be combined with `--like`, besides those for output."""
 
 
 @click.pass_context
 def _load(context: click.Context, /, **given: Any) -> None:
-    """Drive HTTP load at URL and print what came back.
+    """Generate HTTP load, verify every response, and report rates, latencies and errors.
 
-    URL is http://HOST:PORT/PATH (URL*3 for a weight of 3, several of one server) or unix:PATH.
-    Exit code: 0 done, 1 a --require does not hold, 2 a mistake in the command, 3 no response
-    at all, 130 interrupted or terminated (after the report). See docs/load.md for what each
-    figure means.
+    URL is http://HOST:PORT/PATH or unix:PATH. Several URLs of one server may be given; URL*3 has a
+    weight of 3. Exit code: 0 success, 1 a --require is not met, 2 a mistake in the command, 3 no
+    response at all, 130 interrupted or terminated (after the report). docs/load.md explains each
+    figure.
     """
-    # `timeout` and `kill` end it as Ctrl-C does: nothing that was measured is lost.
+    # `timeout` and `kill` end it like Ctrl-C, so that no measurement is lost.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     output = {name: given.pop(name) for name in ("as_json", "as_csv", "view", "quiet", "find")}
     if sum(bool(output[name]) for name in ("as_json", "as_csv", "view")) > 1:
-        raise ConfigError("--json, --csv and --view each say what to print; give one of them")
+        raise ConfigError("--json, --csv and --view each set the output; give one of them")
     conditions = [thresholds.read(text) for text in given.pop("require")]
     view, options = _options(context, given)
     output["view"] = output["view"] or (None if output["as_json"] or output["as_csv"] else view)
@@ -81,7 +81,7 @@ load = SectionedCommand(
 
 
 def _options(context: click.Context, given: dict[str, Any]) -> tuple[str | None, Options]:
-    """Make the options of the flags, or of another tool's command line; give its view too.
+    """Make the options from the flags or another tool's command line; return its view too.
 
     Raises:
         ConfigError: flags contradict each other.
@@ -89,7 +89,7 @@ def _options(context: click.Context, given: dict[str, Any]) -> tuple[str | None,
     line = given.pop("like")
     body, file, expected = given.pop("body"), given.pop("body_file"), given.pop("expect_body")
     if body is not None and file is not None:
-        raise ConfigError("--body and --body-file both say the content; give only one of them")
+        raise ConfigError("--body and --body-file both set the content; give only one of them")
     given["body"] = content_of(file) if file else None if body is None else os.fsencode(body)
     given["expect_body"] = _expected_content(expected)
     given["is_persistent"] = not given.pop("no_keep_alive")
@@ -104,23 +104,25 @@ def _options(context: click.Context, given: dict[str, Any]) -> tuple[str | None,
     ]
     for parameter in typed:
         if parameter.name in given and parameter.name not in BESIDE_LIKE:
-            raise ConfigError(f"{parameter.opts[-1]} does not go with --like, which says it itself")
+            name = parameter.opts[-1]
+            raise ConfigError(f"{name} cannot be combined with --like, whose command sets it")
     if given["urls"]:
-        raise ConfigError(f"{given['urls'][0]!r} stands beside --like, whose command has a URL")
+        url = given["urls"][0]
+        raise ConfigError(f"{url!r} cannot be combined with --like, whose command has a URL")
     tool, options = like.read(line)
     names = {parameter.name or "" for parameter in typed} & BESIDE_LIKE & given.keys()
     return tool, replace(options, **{name: given[name] for name in names - {"urls"}})
 
 
 def _expected_content(text: str | None) -> bytes | None:
-    """Read TEXT or @FILE."""
+    """Return the content of TEXT or @FILE."""
     if text is None:
         return None
     return content_of(Path(text[1:])) if text.startswith("@") else os.fsencode(text)
 
 
 def _measure(options: Options, output: dict[str, Any], conditions: list[Threshold]) -> int:
-    """Run once and print what came of it; give the exit code."""
+    """Run once and print the result; return the exit code."""
     where = destination.find(options.urls, options.target, options.proxy)
     the_plan = plan.build(options, where)
     shown = display.choose(sys.stderr, output["quiet"])
@@ -131,26 +133,29 @@ def _measure(options: Options, output: dict[str, Any], conditions: list[Threshol
 
 
 def _find(options: Options, output: dict[str, Any], conditions: list[Threshold]) -> int:
-    """Search the highest rate that holds a condition; give the exit code."""
+    """Search for the highest rate that meets a condition; return the exit code."""
     threshold = thresholds.read(output["find"], "--find")
     if options.requests or options.stages or options.ramp_up_s:
-        raise ConfigError("--find runs trials of --duration at rates of its own; give no other end")
+        raise ConfigError(
+            "--find runs trials of --duration at rates of its own; "
+            "leave out --requests, --stages and --ramp-up"
+        )
     if output["view"] or output["as_csv"]:
         raise ConfigError("--find prints trials, not one run; leave out --view, --csv and --like")
     options = replace(options, duration_s=options.duration_s or TRIAL_S)
     where = destination.find(options.urls, options.target, options.proxy)
-    is_terminal = sys.stderr.isatty()  # elsewhere the line of each trial is enough
+    is_terminal = sys.stderr.isatty()  # elsewhere one line per trial is enough
     shown = display.choose(sys.stderr, output["quiet"] or not is_terminal)
 
     def measure(rate: float) -> run.Outcome:
         return run.run(plan.build(replace(options, rate=rate), where), shown)
 
-    def tell(trial: search.Trial) -> None:
+    def show_trial(trial: search.Trial) -> None:
         if not output["quiet"]:
             click.echo(search.trial_text(trial, threshold), err=True)
 
     start = options.rate or search.START_PER_S
-    found = search.find(threshold, measure, tell, start, options.sleepless)
+    found = search.find(threshold, measure, show_trial, start, options.sleepless)
     shown_trial = found.held or found.failed or found.interrupted or found.trials[-1]
     the_plan = plan.build(replace(options, rate=shown_trial.rate_per_s), where)
     result = RunResult(shown_trial.report, the_plan, options, where)
@@ -168,7 +173,7 @@ def _find(options: Options, output: dict[str, Any], conditions: list[Threshold])
 def _print(
     result: RunResult, output: dict[str, Any], conditions: list[Threshold], **more: Any
 ) -> None:
-    """Print the page that was asked for; warnings stand apart from what other programs read."""
+    """Print the requested output; warnings go to standard error if programs read the output."""
     if output["as_json"]:
         _echo(record.as_json(result.report, result.plan, conditions, **more))
         return
@@ -185,10 +190,10 @@ def _print(
 
 
 def _echo(text: str) -> None:
-    """Print; a reader that has gone has seen enough, and changes no exit code.
+    """Print; a reader that closed the pipe does not change the exit code.
 
     Raises:
-        Error: it cannot be written.
+        Error: the text cannot be written.
     """
     if sys.stdout is None:
         raise Error("cannot print the report: standard output is closed; see > FILE")
@@ -196,7 +201,7 @@ def _echo(text: str) -> None:
         click.echo(display.drawable(text, sys.stdout))
         sys.stdout.flush()
     except OSError as error:
-        # What is still in the buffer would be tried again at the exit.
+        # Otherwise the rest of the buffer would be written again at exit.
         with open(os.devnull, "wb") as nothing:
             os.dup2(nothing.fileno(), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
@@ -211,7 +216,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _exit_code(outcome: run.Outcome, conditions: list[Threshold]) -> int:
-    """Say on standard error which condition does not hold; give the exit code."""
+    """Report on standard error which conditions are not met; return the exit code."""
     if outcome.was_interrupted:
         return EXIT_INTERRUPTED
     missed = [each for each in conditions if not each.is_met(outcome.report)]

@@ -1,4 +1,4 @@
-"""The server that is loaded: URLs with weights, and the one address behind them."""
+"""The server under load: URLs with weights, and the address to which they resolve."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F))
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """One server and the targets that are asked of it.
+    """One server and the request targets.
 
     `address` is where to connect ("127.0.0.1:80", "unix:PATH"), `host` the value of Host, `name`
     and `port` what the user wrote (port 0 for a UNIX socket), `targets` pairs of a request target
@@ -34,19 +34,19 @@ class Destination:
 
 
 def find(urls: tuple[str, ...], target: str = "", proxy: str = "") -> Destination:
-    """Read the URLs and find out at which address their server listens.
+    """Parse the URLs and find the address at which their server listens.
 
-    A name may stand for several addresses; the first that takes a connection is loaded.
+    A name may have several addresses; the first that accepts a connection is used.
 
     Raises:
-        ConfigError: a URL cannot be read, a name is unknown, or the URLs name several servers.
-        Error: nobody listens there.
+        ConfigError: a URL is malformed, a name is unknown, or the URLs name several servers.
+        Error: no server listens there.
     """
     if not urls:
         raise ConfigError(f"no URL to load; give {FORMS}")
     for url in urls:
         if any(ord(character) < 0x20 for character in url):
-            raise ConfigError(f"{url!r} holds a control character; percent-encode it")
+            raise ConfigError(f"{url!r} contains a control character; percent-encode it")
     if urls[0].startswith("unix:"):
         return _local(urls, target, proxy)
     if target:
@@ -55,7 +55,7 @@ def find(urls: tuple[str, ...], target: str = "", proxy: str = "") -> Destinatio
     for url, other in zip(urls[1:], others, strict=True):
         if other[:2] != first[:2]:
             raise ConfigError(
-                f"{url!r} names another server than {urls[0]!r}; a run loads one server"
+                f"{url!r} names another server than {urls[0]!r}; a run loads only one server"
             )
     name, port, _ = first
     host = f"[{name}]" if ":" in name else name
@@ -76,12 +76,12 @@ def find(urls: tuple[str, ...], target: str = "", proxy: str = "") -> Destinatio
 
 def _local(urls: tuple[str, ...], target: str, proxy: str) -> Destination:
     if len(urls) > 1 or proxy:
-        raise ConfigError(f"{urls[0]!r} goes alone; give several requests by --request-file")
+        raise ConfigError(f"{urls[0]!r} must be the only URL; see --request-file for several")
     path = urls[0].removeprefix("unix:")
     if not path:
         raise ConfigError(f"{urls[0]!r} names no path; give unix:PATH")
     if target and not target.startswith("/"):
-        raise ConfigError(f"--target: {target!r} does not begin with a slash; give one like /index")
+        raise ConfigError(f"--target: {target!r} does not start with a slash; give one like /index")
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(CONNECT_S)
         try:
@@ -99,19 +99,19 @@ def _local(urls: tuple[str, ...], target: str, proxy: str) -> Destination:
 
 
 def _internet(url: str) -> tuple[str, int, tuple[str, int]]:
-    """Return host, port, and the target with its weight."""
+    """Return the host, the port, and the target with its weight."""
     plain, weight = _without_weight(url)
     try:
         parts = urlsplit(plain)
         port = 80 if parts.port is None else parts.port
     except ValueError:
-        raise ConfigError(f"{url!r} is no URL to load; give {FORMS}") from None
+        raise ConfigError(f"{url!r} is not a URL to load; give {FORMS}") from None
     if parts.scheme == "https":
-        raise ConfigError(f"{url!r} needs TLS, which the generator does not speak; give {FORMS}")
+        raise ConfigError(f"{url!r} needs TLS, which the generator does not support; give {FORMS}")
     if parts.scheme != "http" or not parts.hostname or not 0 < port < 65536:
-        raise ConfigError(f"{url!r} is no URL to load; give {FORMS}")
+        raise ConfigError(f"{url!r} is not a URL to load; give {FORMS}")
     if "@" in parts.netloc:
-        raise ConfigError(f"{url!r} holds a user; give -H 'Authorization: ...' instead")
+        raise ConfigError(f"{url!r} contains a user; give -H 'Authorization: ...' instead")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return parts.hostname, port, (_quoted(target), weight)
 
@@ -127,28 +127,28 @@ def _without_weight(url: str) -> tuple[str, int]:
 
 
 def _quoted(target: str) -> str:
-    """Percent-encode what may not stand in a request target (RFC 3986 section 2.1)."""
+    """Percent-encode characters that a request target cannot contain (RFC 3986 section 2.1)."""
     try:
         octets = target.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise ConfigError(f"{target!a} holds half a character; write it as %XX") from None
+        raise ConfigError(f"{target!a} contains a surrogate; write it as %XX") from None
     return quote(octets, safe=_PRINTABLE)
 
 
 def _proxy(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 65536:
-        raise ConfigError(f"{text!r} is no proxy; give HOST:PORT")
+        raise ConfigError(f"{text!r} is not a proxy; give HOST:PORT")
     return host.strip("[]"), int(port)
 
 
 def _listening(name: str, port: int, url: str) -> str:
-    """Return the first address of a name that takes a connection."""
+    """Return the first address of a name that accepts a connection."""
     try:
         with socket.create_connection((name, port), CONNECT_S) as probe:
             return str(Address(*probe.getpeername()[:2]))
     except (socket.gaierror, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no host name"
+        reason = error.strerror if isinstance(error, OSError) else "it is not a host name"
         raise ConfigError(f"{url}: no address for {name!r}: {reason}") from None
     except OSError as error:
         raise Error(f"{url}: cannot connect: {error.strerror or error}") from None

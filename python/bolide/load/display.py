@@ -1,7 +1,7 @@
-"""How a run goes, shown on standard error while it goes.
+"""The progress of a run, shown on standard error.
 
-On a terminal a block of lines is drawn over itself five times a second and erased at the end;
-elsewhere there is one plain line a second, and none at all with `--quiet`.
+On a terminal, a block of lines is redrawn five times a second and erased at the end. Elsewhere,
+there is one plain line per second. `--quiet` shows nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Quiet:
 
 
 class Lines:
-    """One plain line a second, for logs."""
+    """One plain line per second, for logs."""
 
     interval_s = LINE_S
 
@@ -54,11 +54,11 @@ class Lines:
         self._stream.flush()
 
     def close(self) -> None:
-        """Do nothing; every line is whole."""
+        """Do nothing; every line is complete."""
 
 
 class Block:
-    """A block of lines on a terminal, drawn over itself."""
+    """A block of lines on a terminal, redrawn in place."""
 
     interval_s = REDRAW_S
 
@@ -67,7 +67,7 @@ class Block:
         self._drawn = 0
 
     def show(self, progress: dict[str, Any]) -> None:
-        """Draw the block over the one before."""
+        """Draw the block over the previous one."""
         columns = shutil.get_terminal_size().columns - 1
         lines = [line[: max(1, columns)] for line in block(progress)]
         drawn = "".join(f"{line}\x1b[K\n" for line in lines)
@@ -87,7 +87,7 @@ class Block:
 
 
 def drawable(text: str, stream: TextIO) -> str:
-    """Replace what a stream's encoding lacks: blocks by signs, other characters by `?`."""
+    """Replace what a stream's encoding lacks: blocks by ASCII, other characters by `?`."""
     encoding = stream.encoding or "ascii"
     try:
         text.encode(encoding)
@@ -97,14 +97,14 @@ def drawable(text: str, stream: TextIO) -> str:
 
 
 def choose(stream: TextIO, is_quiet: bool) -> Quiet | Lines | Block:
-    """Return the display that fits where it is shown."""
+    """Return the display that suits the stream."""
     if is_quiet:
         return Quiet()
     return Block(stream) if stream.isatty() else Lines(stream)
 
 
 def block(progress: dict[str, Any]) -> list[str]:
-    """Write the lines of the block."""
+    """Return the lines of the block."""
     latency = _interval_latency(progress)
     share = min(1.0, max(0.0, progress["share_done"]))
     full = round(share * BAR_CELLS)
@@ -115,13 +115,13 @@ def block(progress: dict[str, Any]) -> list[str]:
         f"  rate         {progress['interval_requests_per_s']:,.0f} requests/s",
         f"  latency      p50 {_latency(latency, 'p50')}, p99 {_latency(latency, 'p99')}, "
         f"max {_latency(latency, 'max')}",
-        f"  answered     {progress['ok']:,} on {progress['connections_held']:,} connections",
+        f"  responses    {progress['ok']:,} on {progress['connections_held']:,} connections",
         f"  errors       {'none' if errors == 'no errors' else errors}",
     ]
 
 
 def time_left_s(progress: dict[str, Any]) -> float | None:
-    """Estimate the seconds that are left of the measurement, None where nothing tells yet."""
+    """Estimate the seconds that are left of the measurement; None if it is too early."""
     share, elapsed_s = progress["share_done"], progress["elapsed_s"]
     if progress["phase"] != "measuring" or share <= 0 or elapsed_s <= 0:
         return None
@@ -129,7 +129,7 @@ def time_left_s(progress: dict[str, Any]) -> float | None:
 
 
 def _place(progress: dict[str, Any]) -> str:
-    """Say where the run stands: how long it measures, and how long still."""
+    """Return the phase of the run, or the time that has passed and the time that is left."""
     if progress["phase"] in _PHASES:
         return _PHASES[progress["phase"]]
     left_s = time_left_s(progress)
@@ -138,7 +138,7 @@ def _place(progress: dict[str, Any]) -> str:
 
 
 def _interval_latency(progress: dict[str, Any]) -> dict[str, float]:
-    """Return the latencies since the last time, none where there was no response."""
+    """Return the latencies since the last call; empty if there was no response."""
     latency: dict[str, float] = progress["interval_latency_us"] or {}
     return latency if progress["interval_requests_per_s"] else {}
 

@@ -1,7 +1,8 @@
-"""What can be asked of a report's histogram: quantiles and shares.
+"""Quantiles and shares of a report's histogram.
 
-A row is its upper bound in microseconds and how many latencies lie in it and above the row before.
-A quantile is the upper bound of its row, so it errs upwards and by no more than the row's width.
+A row has an upper bound in microseconds, and the number of latencies between the previous row's
+bound and its own. A quantile is the upper bound of its row, so it errs upwards, by at most the
+row's width.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ Rows = Sequence[Sequence[float]]
 
 
 def quantile_us(rows: Rows, share: float) -> float | None:
-    """Return the latency that a share (0 to 1) of all does not exceed, None without any."""
+    """Return the latency that a share (0 to 1) of all do not exceed; None if there are none."""
     wanted = share * sum(row[1] for row in rows)
     seen = 0.0
     for upper_us, count in rows:
@@ -24,7 +25,7 @@ def quantile_us(rows: Rows, share: float) -> float | None:
 
 
 def share_between(rows: Rows, lower_us: float, upper_us: float) -> float | None:
-    """Return the share (0 to 1) of latencies within bounds, None without any."""
+    """Return the share (0 to 1) of latencies within bounds; None if there are none."""
     total = sum(row[1] for row in rows)
     if not total:
         return None
@@ -32,10 +33,10 @@ def share_between(rows: Rows, lower_us: float, upper_us: float) -> float | None:
 
 
 def bins(rows: Rows, lowest_us: float, bins_max: int) -> list[tuple[float, float, int]]:
-    """Merge the rows into at most `bins_max` bins whose bounds grow by one factor.
+    """Merge the rows into at most `bins_max` bins whose bounds grow by a constant factor.
 
-    Each bin is its lower and upper bound in microseconds and its count; empty bins between others
-    stay, so that a gap shows.
+    Each bin is its lower and upper bound in microseconds and its count. Empty bins between others
+    are kept, so that gaps are visible.
     """
     if not rows:
         return []

@@ -13,7 +13,7 @@ from bolide.load.views import VIEWS
 
 
 def _reading(parse: Callable[[str], float]) -> Callable[[Any], Any]:
-    """Make a click type of a function in `quantity.py`; what is read already stays."""
+    """Make a click type of a function in `quantity.py`; values that are not text are kept."""
 
     def read(value: Any) -> Any:
         if not isinstance(value, str):
@@ -23,7 +23,7 @@ def _reading(parse: Callable[[str], float]) -> Callable[[Any], Any]:
         except ValueError as error:
             raise click.BadParameter(f"{value!r} {error}") from None
         if not found:
-            raise click.BadParameter(f"{value!r} is nothing; leave the option out")
+            raise click.BadParameter(f"{value!r} is zero; leave the option out")
         return found
 
     return read
@@ -56,65 +56,65 @@ def _switch(names: str, text: str) -> click.Option:
 
 SECTIONS: dict[str, tuple[click.Option, ...]] = {
     "Load": (
-        _count("-c --connections", "Connections that are kept busy. [100]", 100),
-        _count("--pipeline", "Requests under way on each connection. [1]", 1),
-        _time("-d --duration duration_s", "How long: 10, 500ms, 30s, 2m. [10]"),
-        _count("-n --requests", "End after so many requests, not after a time."),
-        _time("--warm-up warm_up_s", "Time before, in which nothing is measured.", 0.0),
-        _count("--rate", "Requests per second, sent when due, whatever has come back (open loop)."),
+        _count("-c --connections", "Concurrent connections. [100]", 100),
+        _count("--pipeline", "Outstanding requests per connection. [1]", 1),
+        _time("-d --duration duration_s", "Duration: 10, 500ms, 30s, 2m. [10]"),
+        _count("-n --requests", "Number of requests, instead of a duration."),
+        _time("--warm-up warm_up_s", "Time before the measurement starts.", 0.0),
+        _count("--rate", "Requests per second, however fast the server responds (open loop)."),
         _value(
             "--stages",
             "TIME:RATE,...",
-            "Rates that change: 10s:1000,30s:5000; or connections: 10s:50c,30s:200c.",
+            "Changing rates, 10s:1000,30s:5000, or connections, 10s:50c,30s:200c.",
             default="",
         ),
-        _time("--ramp-up ramp_up_s", "Time before, in which the load climbs evenly.", 0.0),
-        _value("--find", "CONDITION", "Search the highest rate that holds: 'p99 < 10ms'."),
+        _time("--ramp-up ramp_up_s", "Time in which the load first rises evenly.", 0.0),
+        _value("--find", "CONDITION", "Find the highest rate that meets it: 'p99 < 10ms'."),
     ),
     "Requests": (
         _value("-X --method", "METHOD", "Method. [GET; POST with a body]", default=""),
-        _several("-H --header headers", "HEADER", "'Name: value'; any number of times."),
+        _several("-H --header headers", "HEADER", "Header 'Name: value'; may be repeated."),
         _value("--body", "TEXT", "Content of the requests."),
-        _file("--body-file", "The same from a file."),
-        _value("--host", "HOST", "Value of Host. [the URL's]", default=""),
+        _file("--body-file", "File with the content of the requests."),
+        _value("--host", "HOST", "Value of the Host header. [from the URL]", default=""),
         _value("--target", "PATH", "Request target for unix:PATH. [/]", default=""),
         _file("--request-file", "Requests with weights, in TOML (docs/load.md)."),
-        _switch("--no-keep-alive", "Open a connection for each request."),
-        _switch("--http1.0 is_http10", "Speak HTTP/1.0."),
-        _several("--source source_addresses", "ADDRESS", "Connect from it; several take turns."),
+        _switch("--no-keep-alive", "Open a new connection for each request."),
+        _switch("--http1.0 is_http10", "Use HTTP/1.0."),
+        _several("--source source_addresses", "ADDRESS", "Source address; may be repeated."),
     ),
     "Responses": (
-        _value("--expect-status", "STATUS", "The right status. [200 to 299]", type=int),
-        _value("--expect-length", "BYTES", "The right length of the content.", type=int),
-        _value("--expect-body", "TEXT|@FILE", "The right content."),
-        _switch("--expect-same", "All bytes must be as in the first response, but for Date."),
-        _time("--timeout timeout_s", "How long a response may take. [5]", 5.0),
-        _time("--deadline deadline_s", "A right response that took longer counts as failed."),
-        _several("--require", "CONDITION", "Exit with 1 unless it holds: 'errors == 0'."),
+        _value("--expect-status", "STATUS", "Expected status. [200 to 299]", type=int),
+        _value("--expect-length", "BYTES", "Expected length of the content.", type=int),
+        _value("--expect-body", "TEXT|@FILE", "Expected content."),
+        _switch("--expect-same", "Expect all bytes as in the first response, except Date."),
+        _time("--timeout timeout_s", "Maximum time for a response. [5]", 5.0),
+        _time("--deadline deadline_s", "Count correct responses that take longer as failed."),
+        _several("--require", "CONDITION", "Exit with 1 unless it is met: 'errors == 0'."),
     ),
     "Generator": (
-        _count("-t --threads", "Threads; each has its share of the connections. [1]", 1),
-        _value("--cpus", "LIST", "Processors that threads are bound to: 0,2-3.", default=""),
+        _count("-t --threads", "Threads, which share the connections. [1]", 1),
+        _value("--cpus", "LIST", "Processors to which threads are bound: 0,2-3.", default=""),
         _switch("--sleepless", "Poll without sleeping."),
     ),
     "Output": (
-        _switch("--json as_json", "Print the whole report, and the plan, as JSON."),
+        _switch("--json as_json", "Print the report and the plan as JSON."),
         _switch("--csv as_csv", "Print a header and a line of CSV."),
         _value(
-            "--view", "|".join(VIEWS), "Print what that tool prints.", type=click.Choice([*VIEWS])
+            "--view", "|".join(VIEWS), "Print in that tool's format.", type=click.Choice([*VIEWS])
         ),
-        _value("--like", "COMMAND", "Run another tool's command line, and print its view."),
-        _switch("--quiet", "Show nothing while it runs."),
+        _value("--like", "COMMAND", "Run another tool's command line, and print in its format."),
+        _switch("--quiet", "Do not show progress."),
     ),
 }
-"""The options, by the section of the help text in which they stand."""
+"""The options by section of the help text."""
 
 
 class SectionedCommand(click.Command):
-    """A command whose help lists its options under the headings of `SECTIONS`."""
+    """A command whose help lists its options by `SECTIONS`."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each group of options as a section of its own."""
+        """Write each group of options as its own section."""
         for name, options in SECTIONS.items():
             records = [option.get_help_record(ctx) for option in options]
             with formatter.section(name):

@@ -1,8 +1,8 @@
-"""What a user asks of one load run, whichever command line it came from.
+"""The options of one load run, whichever command line they came from.
 
-`command.py` makes it from Bolide's flags, `like` from another tool's command line; `plan.py` turns
-it into what the engine is told. Values are read already (durations in seconds, counts as numbers);
-whether they fit together is asked in `plan.py`.
+`command.py` creates them from Bolide's flags, `like` from another tool's command line. Values are
+parsed already (durations in seconds, counts as numbers). `plan.py` checks whether they are
+consistent, and makes the engine's plan of them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ DURATION_S = 10.0
 class Options:
     """One run; an option that is None or empty was not given."""
 
-    # where to
+    # destination
     urls: tuple[str, ...]
     target: str = ""
     proxy: str = ""
     source_addresses: tuple[str, ...] = ()
 
-    # how much, and for how long
+    # amount and duration
     connections: int = 100
     pipeline: int = 1
     duration_s: float | None = None
@@ -35,7 +35,7 @@ class Options:
     stages: str = ""
     ramp_up_s: float = 0.0
 
-    # what is sent
+    # requests
     is_persistent: bool = True
     http_version: str = "1.1"
     method: str = ""
@@ -44,7 +44,7 @@ class Options:
     host: str = ""
     request_file: Path | None = None
 
-    # what is a right response
+    # correct responses
     expect_status: int | None = None
     expect_length: int | None = None
     expect_body: bytes | None = None
@@ -52,12 +52,12 @@ class Options:
     may_vary_in_length: bool = True
     deadline_s: float | None = None
 
-    # the generator itself
+    # generator
     threads: int = 1
     cpus: str = ""
     sleepless: bool = False
 
-    # what another tool's command line says of its page
+    # output of another tool's format
     hides_percentiles: bool = False
     hides_deviations: bool = False
     shows_percentiles: bool = False

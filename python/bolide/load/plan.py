@@ -1,7 +1,7 @@
-"""What the engine is told: the plan, made of the options and the destination.
+"""The plan for the engine, made of the options and the destination.
 
-`docs/load.md` says what each option means. The engine refuses what it cannot do; what is asked
-here is whether the user's options fit together, so that the message speaks of flags.
+`docs/load.md` explains each option. The engine rejects what it cannot do. This module checks
+whether the user's options are consistent, so that error messages name flags.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def build(options: Options, destination: Destination) -> Plan:
     """Make the plan.
 
     Raises:
-        ConfigError: two options contradict each other, or a value does not fit.
+        ConfigError: two options contradict each other, or a value is not valid.
     """
     _refuse_contradictions(options)
     plan: Plan = {
@@ -47,7 +47,7 @@ def build(options: Options, destination: Destination) -> Plan:
 
 
 def length_s(plan: Plan) -> float | None:
-    """Return the seconds that a run is to take without its warm-up, None where a count ends it."""
+    """Return the planned seconds of a run without its warm-up; None if a count ends it."""
     if plan.get("stages"):
         return float(sum(each["duration_s"] for each in plan["stages"]))
     duration_s: float | None = plan.get("duration_s")
@@ -55,7 +55,7 @@ def length_s(plan: Plan) -> float | None:
 
 
 def _course(options: Options) -> Plan:
-    """Say how the load goes and when it ends: a time, a count, or stages."""
+    """Return how load is generated and when it ends: a time, a count, or stages."""
     duration_s = None if options.requests else options.duration_s or DURATION_S
     if options.stages:
         stages = stage.read(options.stages)
@@ -73,54 +73,56 @@ def _course(options: Options) -> Plan:
 
 def _refuse_contradictions(options: Options) -> None:
     if options.duration_s and options.requests:
-        raise ConfigError("--duration and --requests both say when to end; give only one of them")
+        raise ConfigError("--duration and --requests both set the end; give only one of them")
     if options.stages and (options.duration_s or options.requests or options.rate):
-        raise ConfigError("--stages says rates and times itself; leave out --duration and --rate")
+        raise ConfigError(
+            "--stages sets rates and times itself; leave out --duration, --requests and --rate"
+        )
     if options.stages and options.ramp_up_s:
-        raise ConfigError("--stages says how to begin itself; leave out --ramp-up")
+        raise ConfigError("--stages sets the start itself; leave out --ramp-up")
     if options.ramp_up_s and options.requests:
-        raise ConfigError("--ramp-up needs an end by time; give --duration instead of --requests")
+        raise ConfigError("--ramp-up needs a duration; give --duration instead of --requests")
     if options.warm_up_s and options.requests:
-        raise ConfigError("--warm-up needs an end by time; give --duration instead of --requests")
+        raise ConfigError("--warm-up needs a duration; give --duration instead of --requests")
     if options.pipeline > 1 and not options.is_persistent:
         raise ConfigError("--pipeline needs persistent connections; leave out --no-keep-alive")
     if options.pipeline > 1 and options.http_version == "1.0":
-        raise ConfigError("--pipeline is of HTTP/1.1 (RFC 9112 section 9.3.2); leave out --http1.0")
+        raise ConfigError("--pipeline needs HTTP/1.1 (RFC 9112 section 9.3.2); leave out --http1.0")
     if options.expect_same and options.expect_body is not None:
-        raise ConfigError("--expect-same and --expect-body both say the content; give one of them")
+        raise ConfigError("--expect-same and --expect-body both set the content; give one of them")
     if options.threads > options.connections:
         raise ConfigError(
             f"--threads: {options.threads} are more than the {options.connections} connections; "
-            "give at most as many"
+            "give at most that many"
         )
 
 
 def _processors(text: str) -> list[int]:
-    """Read a list of processors as `taskset` writes it: `0`, `0,2` or `0-3`."""
+    """Parse a list of processors in the format of `taskset`: `0`, `0,2` or `0-3`."""
     found: list[int] = []
     for part in text.split(",") if text else ():
         first, dash, last = part.strip().partition("-")
         last = last if dash else first
         if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) < CPUS_MAX):
-            raise ConfigError(f"--cpus: {text!r} is no list of processors; give one like 0,2-3")
+            raise ConfigError(f"--cpus: {text!r} is not a list of processors; give one like 0,2-3")
         found.extend(range(int(first), int(last) + 1))
     allowed = os.sched_getaffinity(0)
     for number in found:
         if number not in allowed:
             given = ",".join(map(str, sorted(allowed)))
-            raise ConfigError(f"--cpus: {number} is not at hand; give some of {given}")
+            raise ConfigError(f"--cpus: {number} is not available; give some of {given}")
     return found
 
 
 def _sources(options: Options, destination: Destination) -> list[str]:
-    """Check the addresses to connect from."""
+    """Check the source addresses."""
     for text in options.source_addresses:
         if not destination.port:
-            raise ConfigError("--source is for TCP; a UNIX socket has no source address")
+            raise ConfigError("--source needs TCP; a UNIX socket has no source address")
         try:
             version = ipaddress.ip_address(text).version
         except ValueError:
-            raise ConfigError(f"--source: {text!r} is no IP address") from None
+            raise ConfigError(f"--source: {text!r} is not an IP address") from None
         if (version == 6) != destination.address.startswith("["):
             raise ConfigError(
                 f"--source: {text} is not of the same family as {destination.address}"
@@ -129,5 +131,5 @@ def _sources(options: Options, destination: Destination) -> list[str]:
             try:
                 probe.bind((text, 0))
             except OSError:
-                raise ConfigError(f"--source: {text} is no address of this machine") from None
+                raise ConfigError(f"--source: {text} is not an address of this machine") from None
     return list(options.source_addresses)

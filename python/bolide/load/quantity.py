@@ -1,6 +1,7 @@
-"""Numbers with units, read from text and written for people.
+"""Parses and formats numbers with units.
 
-`ValueError` holds the end of a sentence that begins with the text: "is no duration; give ...".
+The text of `ValueError` continues a sentence that starts with the value: "is not a duration; give
+...".
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ COUNT_MAX = 10**15
 
 
 def seconds(text: str) -> float:
-    """Read a duration: `10`, `500ms`, `30s`, `2m` or `1h`; a bare number is seconds.
+    """Parse a duration: `10`, `500ms`, `30s`, `2m` or `1h`; a number without a unit is seconds.
 
     Raises:
-        ValueError: it is none, or longer than 30 days.
+        ValueError: it is not a duration, or longer than 30 days.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise ValueError("is no duration; give one like 10, 500ms, 30s or 2m")
+        raise ValueError("is not a duration; give one like 10, 500ms, 30s or 2m")
     value = float(match[1]) * _SECONDS[match[2] or "s"]
     if value > DURATION_S_MAX:
         raise ValueError("is longer than 30 days; give one like 10, 500ms, 30s or 2m")
@@ -32,34 +33,34 @@ def seconds(text: str) -> float:
 
 
 def microseconds(text: str) -> float:
-    """Read a latency, which needs its unit: `500us`, `20ms`, `1.5s`.
+    """Parse a latency, which needs its unit: `500us`, `20ms`, `1.5s`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a latency.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None or match[2] not in ("us", "ms", "s"):
-        raise ValueError("is no latency; give one with its unit, like 500us, 20ms or 1.5s")
+        raise ValueError("is not a latency; give one with its unit, like 500us, 20ms or 1.5s")
     return float(match[1]) * _SECONDS[match[2]] * 1e6
 
 
 def count(text: str) -> int:
-    """Read a whole number that may end in k, M or G (thousands), as `wrk` does: `10k`.
+    """Parse a whole number that may end in k, M or G (powers of 1000), as `wrk` does: `10k`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a whole number.
     """
     match = _COUNT.fullmatch(text.strip().replace("_", ""))
     number = float(match[1]) * _FACTORS[match[2].lower()] if match else 0.5
     if number > COUNT_MAX:
         raise ValueError(f"is more than {COUNT_MAX:,}; give a smaller number")
     if number != int(number):
-        raise ValueError("is no whole number; give one like 100, 10000 or 10k")
+        raise ValueError("is not a whole number; give one like 100, 10000 or 10k")
     return int(number)
 
 
 def latency_text(latency_us: float | None) -> str:
-    """Write microseconds with three digits and a fitting unit: `843 us`, `1.27 ms`, `2.05 s`."""
+    """Format microseconds with three digits and a unit: `843 us`, `1.27 ms`, `2.05 s`."""
     if latency_us is None:
         return "-"
     for factor, unit in ((1.0, "us"), (1e3, "ms")):
@@ -69,7 +70,7 @@ def latency_text(latency_us: float | None) -> str:
 
 
 def duration_text(duration_s: float) -> str:
-    """Write seconds the way people say them: `0.4 s`, `10.0 s`, `2 min 05 s`."""
+    """Format seconds: `0.4 s`, `10.0 s`, `2 min 05 s`."""
     if duration_s < 99.95:
         return f"{duration_s:.1f} s"
     minutes, rest = divmod(round(duration_s), 60)
@@ -77,7 +78,7 @@ def duration_text(duration_s: float) -> str:
 
 
 def bytes_text(count: float) -> str:
-    """Write a number of bytes with a unit of 1024: `512 B`, `1.5 MiB`."""
+    """Format a number of bytes with a binary unit: `512 B`, `1.5 MiB`."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1023.5:
             return f"{count:.0f} {unit}" if unit == "B" else f"{_digits(count)} {unit}"
@@ -86,7 +87,7 @@ def bytes_text(count: float) -> str:
 
 
 def _digits(value: float) -> str:
-    """Write three significant digits, and no exponent."""
+    """Format three significant digits, without an exponent."""
     if value >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"

@@ -1,6 +1,6 @@
-"""The report for machines: one JSON object, or one line of CSV below a header.
+"""The machine-readable report: one JSON object, or one line of CSV below a header.
 
-Every key ends in its unit. What was not measured is null in JSON and empty in CSV, never zero.
+Every key ends in its unit. A value that was not measured is null in JSON and empty in CSV, never 0.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PLAN_KEYS = ("address", "threads", "connections", "pipeline_depth", "is_persist
 def as_json(
     report: Report, plan: dict[str, Any], thresholds: Iterable[Threshold] = (), **more: Any
 ) -> str:
-    """Write the report, the plan, the warnings and the conditions as one line of JSON."""
+    """Format the report, the plan, the warnings and the conditions as one line of JSON."""
     conditions = [
         {"text": each.text, "value": each.value(report), "is_met": each.is_met(report)}
         for each in thresholds
@@ -56,7 +56,7 @@ def as_json(
 
 
 def as_csv(report: Report, plan: dict[str, Any]) -> str:
-    """Write a header and one line, without a newline at the end."""
+    """Format a header and one line, without a newline at the end."""
     row: dict[str, Any] = {key: plan[key] for key in _PLAN_KEYS}
     row |= {key: report[key] for key in _CSV_KEYS}
     row |= {f"errors_{name}": report["errors"].get(name, 0) for name in CLASSES}
@@ -71,7 +71,7 @@ def as_csv(report: Report, plan: dict[str, Any]) -> str:
 
 
 def readable(value: Any) -> Any:
-    """Turn a plan into what JSON can hold: bytes become text, or base64 where they are none."""
+    """Convert a plan to JSON values: bytes become text, or base64 if they are not UTF-8."""
     if isinstance(value, dict):
         return {key: readable(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The requests of a plan: what each asks, and what a right response to it is."""
+"""The requests of a plan: what each sends, and which response is correct."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 
 def requests(options: Options, destination: Destination) -> list[dict[str, Any]]:
-    """Return the plan's requests: one for each URL, or those of the request file.
+    """Return the plan's requests: one per URL, or those of the request file.
 
     Raises:
         ConfigError: two options contradict each other, or a file cannot be read.
@@ -28,9 +28,9 @@ def requests(options: Options, destination: Destination) -> list[dict[str, Any]]
             for target, weight in destination.targets
         ]
     if options.method or options.body is not None:
-        raise ConfigError("--method and --body do not go with --request-file, which says them")
+        raise ConfigError("--method and --body cannot be combined with --request-file")
     if len(destination.targets) > 1 or destination.targets[0][1] > 1:
-        raise ConfigError("one URL names the server of a --request-file; give paths in the file")
+        raise ConfigError("--request-file needs one URL, of the server; give paths in the file")
     found = []
     for table in requestfile.read(options.request_file):
         target = table.get("path", destination.targets[0][0])
@@ -43,21 +43,21 @@ def requests(options: Options, destination: Destination) -> list[dict[str, Any]]
 def _request(
     options: Options, lines: list[tuple[str, str]], host: str, given: dict[str, Any]
 ) -> dict[str, Any]:
-    """Make one request; `given` says what is its own, `options` the rest."""
+    """Make one request from its own keys, `given`, and from `options` for the rest."""
     content = given.get("body", options.body)
     method = given.get("method") or options.method or ("GET" if content is None else "POST")
     if not _METHOD.fullmatch(method):
-        raise ConfigError(f"--method: {method!r} is no method; give one like GET or POST")
+        raise ConfigError(f"--method: {method!r} is not a method; give one like GET or POST")
     if not given["target"].startswith(("/", "http://")) and given["target"] != "*":
-        raise ConfigError(f"path {given['target']!r} does not begin with a slash")
+        raise ConfigError(f"path {given['target']!r} does not start with a slash")
     if not re.fullmatch(r"[\x21-\x7e]*", host):
-        raise ConfigError(f"--host: {host!r} is no host; give NAME or NAME:PORT")
+        raise ConfigError(f"--host: {host!r} is not a host; give NAME or NAME:PORT")
     status = given.get("expect_status", options.expect_status)
     if status is not None and not 200 <= status <= 599:
-        raise ConfigError(f"--expect-status: {status} is no final status; give 200 to 599")
+        raise ConfigError(f"--expect-status: {status} is not a final status; give 200 to 599")
     length = given.get("expect_length", options.expect_length)
     if length is not None and length < 0:
-        raise ConfigError(f"--expect-length: {length} is below 0; give the bytes of the content")
+        raise ConfigError(f"--expect-length: {length} is below 0; give the content's length")
     return {
         "method": method,
         "target": given["target"],

@@ -8,7 +8,7 @@
     weight = 3                          # default: 1
     expect_status = 201                 # also: expect_length, expect_body; default: the flags'
 
-A request stands in the run as often as its weight says, evenly interleaved with the others.
+A request is sent in proportion to its weight, evenly interleaved with the others.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ KEYS: dict[str, type | tuple[type, ...]] = {
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Read the requests; each holds only the keys that stand in the file.
+    """Read the requests; each has only the keys that are in the file.
 
-    `headers` are pairs, `body` and `expect_body` bytes. `body_file` has become `body`.
+    `headers` are pairs, `body` and `expect_body` are bytes. `body_file` is replaced by `body`.
 
     Raises:
-        ConfigError: the file cannot be read, or says something that no request has.
+        ConfigError: the file cannot be read, or has an unknown key or a wrong value.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -47,10 +47,10 @@ def read(path: Path) -> list[dict[str, Any]]:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(f"cannot read the request file {path}: {reason}") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is no TOML: {error}") from None
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
     tables = document.pop("request", None)
     if document or not isinstance(tables, list) or not tables:
-        wrong = f"has the key {min(document)!r}" if document else "holds no request"
+        wrong = f"has the key {min(document)!r}" if document else "contains no request"
         raise ConfigError(f"{path} {wrong}; give [[request]] tables with {', '.join(KEYS)}")
     return [_request(table, f"{path}: request {n}", path) for n, table in enumerate(tables, 1)]
 
@@ -74,7 +74,7 @@ def _request(table: Any, origin: str, path: Path) -> dict[str, Any]:
 
 def _check_types(table: Any, origin: str) -> None:
     if not isinstance(table, dict):
-        raise ConfigError(f"{origin} is no table; give [[request]] tables")
+        raise ConfigError(f"{origin} is not a table; give [[request]] tables")
     for key, value in table.items():
         if key not in KEYS:
             raise ConfigError(f"{origin} has the key {key!r}; give {', '.join(KEYS)}")
@@ -83,7 +83,7 @@ def _check_types(table: Any, origin: str) -> None:
 
 
 def _field_lines(table: dict[str, Any], origin: str) -> list[tuple[str, str]]:
-    """Read a table of headers; a list of values makes a field line of each."""
+    """Parse a table of headers; each item of a list becomes a field line."""
     lines = []
     for name, values in table.items():
         for value in values if isinstance(values, list) else [values]:
@@ -94,7 +94,7 @@ def _field_lines(table: dict[str, Any], origin: str) -> list[tuple[str, str]]:
 
 
 def content_of(path: Path) -> bytes:
-    """Read a file that is sent or expected.
+    """Read a file whose content is sent or expected.
 
     Raises:
         ConfigError: it cannot be read.
@@ -104,4 +104,4 @@ def content_of(path: Path) -> bytes:
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except ValueError:
-        raise ConfigError(f"cannot read {str(path)!r}: it is no path") from None
+        raise ConfigError(f"cannot read {str(path)!r}: it is not a path") from None

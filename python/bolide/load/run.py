@@ -1,6 +1,6 @@
-"""One run of the engine: start it, show how it goes, and give its report.
+"""One run of the engine: starts it, shows its progress, and returns its report.
 
-An interrupt (Ctrl-C) ends the run early; what was measured until there is reported all the same.
+An interrupt (Ctrl-C) ends the run early; what was measured until then is still reported.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ END_S = 10.0
 
 
 class Engine(Protocol):
-    """What `bolide._core.Load` can do."""
+    """The interface of `bolide._core.Load`."""
 
     def start(self) -> None:
         """Start the threads and return."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait; tell whether the run has ended."""
+        """Wait; return whether the run has ended."""
 
     def stop(self) -> None:
         """End the run early."""
 
     def progress(self) -> str:
-        """Return what happened since the last call, as JSON."""
+        """Return the progress since the last call, as JSON."""
 
     def report(self) -> str:
         """Return the report, as JSON."""
 
 
 class Display(Protocol):
-    """Who is told how a run goes."""
+    """Shows the progress of a run."""
 
     interval_s: float
 
     def show(self, progress: dict[str, Any]) -> None:
-        """Show how it goes."""
+        """Show the progress."""
 
     def close(self) -> None:
-        """Leave nothing behind that is not a whole line."""
+        """Erase everything that is not a complete line."""
 
 
 MakeEngine = Callable[[Plan], Engine]
@@ -71,7 +71,7 @@ def run(
     """Run the plan to its end, to an interrupt, or until `stop_after_s` seconds have passed.
 
     Raises:
-        ConfigError: the engine refuses the plan, or the machine cannot do it.
+        ConfigError: the engine rejects the plan, or the machine cannot execute it.
         Error: the engine does not end.
     """
     try:
@@ -89,12 +89,12 @@ def run(
         raise Error(f"the load engine did not end within {END_S:.0f} s")
     try:
         return Outcome(json.loads(engine.report()), was_interrupted)
-    except OSError as error:  # of a thread that could not begin
+    except OSError as error:  # of a thread that could not start
         raise ConfigError(_sentence(error)) from None
 
 
 def _watch(engine: Engine, display: Display, stop_after_s: float | None) -> bool:
-    """Show the run until it ends; tell whether an interrupt came."""
+    """Show the run until it ends; return whether it was interrupted."""
     end = None if stop_after_s is None else time.monotonic() + stop_after_s
     try:
         while True:
@@ -107,7 +107,7 @@ def _watch(engine: Engine, display: Display, stop_after_s: float | None) -> bool
 
 
 def _sentence(error: Exception) -> str:
-    """Write what the engine or the machine refused, in one line."""
+    """Describe in one line what the engine or the machine rejected."""
     if isinstance(error, OSError) and error.strerror:
         return f"cannot start the load: {error.strerror}"
     return str(error).replace("\n", " ")

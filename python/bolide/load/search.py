@@ -1,9 +1,9 @@
-"""The search for the highest rate that holds a condition: `--find "p99 < 10ms"`.
+"""The search for the highest rate that meets a condition: `--find "p99 < 10ms"`.
 
-Every trial is an open loop at a constant rate, so its latency counts from the moment at which a
-request was due. The rate doubles until one fails (or halves until one holds), then the gap is
-halved until it is small. One bad trial may be a neighbour's doing: a rate fails if two of at most
-three trials fail, and the rate that is found has been tried three times.
+Every trial is an open loop at a constant rate, so latency counts from the moment at which a request
+was due. The rate doubles until one fails (or halves until one holds), then the gap is halved until
+it is small. A single bad trial may be caused by another process: a rate fails if two of at most
+three trials fail, and the resulting rate has been tried three times.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FAILED_SHARE_MAX = 0.001
 HOPELESS_SHARE = 0.9
 """A trial that achieved less of its rate is not repeated."""
 LAG_SHARE = 0.1
-"""If the generator was late by more than this share of a latency limit, it was the limit."""
+"""If the generator was late by more than this share of a latency limit, it was the bottleneck."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Trial:
 
 @dataclass(slots=True)
 class Search:
-    """What is known: the trials so far, and what follows of them."""
+    """The trials so far, and what follows from them."""
 
     threshold: Threshold
     trials: list[Trial] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Search:
         return [each for each in self.trials if each.rate_per_s == rate_per_s]
 
     def holds(self, rate_per_s: float) -> bool | None:
-        """Return whether a rate holds, None while its trials contradict each other."""
+        """Return whether a rate holds; None while its trials contradict each other."""
         trials = self.at(rate_per_s)
         held = sum(trial.holds for trial in trials)
         if any(trial.is_hopeless for trial in trials) or len(trials) - held > 1:
@@ -83,7 +83,7 @@ class Search:
         return max(candidates, key=lambda each: each.rate_per_s, default=None)
 
     def next_rate(self, start_per_s: float) -> float | None:
-        """Return the rate to try next, None when nothing is left to learn."""
+        """Return the rate to try next; None if the search is complete."""
         if not self.trials:
             return start_per_s
         last, held, failed = self.trials[-1], self.held, self.failed
@@ -102,7 +102,7 @@ class Search:
         return None
 
     def add(self, rate_per_s: float, report: Report) -> Trial:
-        """Judge a trial."""
+        """Evaluate a trial and add it."""
         reason = failure(self.threshold, report)
         share = report["achieved_share"]
         is_hopeless = not report["ok"] or (share is not None and share < HOPELESS_SHARE)
@@ -114,13 +114,13 @@ class Search:
 def find(
     threshold: Threshold,
     measure: Callable[[float], Outcome],
-    tell: Callable[[Trial], None],
+    show_trial: Callable[[Trial], None],
     start_per_s: float = START_PER_S,
     is_sleepless: bool = False,
 ) -> Search:
-    """Search; `measure` runs a rate, and `tell` is told of each trial.
+    """Search; `measure` runs a rate, and `show_trial` is called with each trial.
 
-    An interrupted trial ends the search and is not judged.
+    An interrupted trial ends the search and is not evaluated.
     """
     search = Search(threshold, is_sleepless=is_sleepless)
     while (rate := search.next_rate(start_per_s)) is not None:
@@ -128,15 +128,15 @@ def find(
         if outcome.was_interrupted:
             search.interrupted = Trial(0, rate, outcome.report, False, "interrupted", False)
             break
-        tell(search.add(rate, outcome.report))
+        show_trial(search.add(rate, outcome.report))
     return search
 
 
 def failure(threshold: Threshold, report: Report) -> str:
-    """Say why a trial does not hold, "" if it does."""
+    """Return why a trial does not hold, "" if it does."""
     total = report["ok"] + report["failed"]
     if not report["ok"]:
-        return "there was no right response"
+        return "there was no correct response"
     if report["failed"] > FAILED_SHARE_MAX * total:
         return f"{report['failed']:,} of {total:,} failed ({verdict.failures_text(report)})"
     if not threshold.is_met(report):
@@ -148,7 +148,7 @@ def failure(threshold: Threshold, report: Report) -> str:
 
 
 def limit(search: Search) -> str:
-    """Say who was the limit where the search ended: "server", "generator" or "none"."""
+    """Return what limited the rate when the search ended: "server", "generator" or "none"."""
     if search.failed is None:
         return "none"
     report = search.failed.report
@@ -162,7 +162,7 @@ def limit(search: Search) -> str:
 
 
 def trial_text(trial: Trial, threshold: Threshold) -> str:
-    """Write a trial in one line."""
+    """Format a trial in one line."""
     result = "holds" if trial.holds else f"fails: {trial.reason}"
     value = threshold.value_text(trial.report) if trial.holds else ""
     seconds = _seconds_held(trial.report, threshold)
@@ -172,25 +172,26 @@ def trial_text(trial: Trial, threshold: Threshold) -> str:
 
 
 def result_text(search: Search) -> list[str]:
-    """Write what was found, how sure it is, and why the search ended."""
+    """Format the result, its certainty, and why the search ended."""
     held, failed = search.held, search.failed
     if held is None:
         lowest = f"{failed.rate_per_s:,.0f} requests/s: {failed.reason}" if failed else "no trial"
-        return [f"no rate was found that holds {search.threshold.text}; the lowest tried, {lowest}"]
-    lines = [f"{held.rate_per_s:,.0f} requests/s hold {search.threshold.text}", _sureness(search)]
+        return [f"no rate was found that meets {search.threshold.text}; the lowest tried, {lowest}"]
+    lines = [f"{held.rate_per_s:,.0f} requests/s meet {search.threshold.text}", _sureness(search)]
     if failed:
-        who = {
+        limited_by = {
             "server": "the server's limit: the generator had time left and sent on time",
-            "generator": "the generator's limit: the server may hold more; see --threads, --cpus",
+            "generator": "the generator's limit: the server may do more; see --threads, --cpus",
         }[limit(search)]
-        lines.append(f"{failed.rate_per_s:,.0f} requests/s fail ({failed.reason}); this is {who}")
+        rate = f"{failed.rate_per_s:,.0f} requests/s"
+        lines.append(f"{rate} fail ({failed.reason}); this is {limited_by}")
     else:
         lines.append("no rate failed, so the limit is not known")
     return lines
 
 
 def as_data(search: Search) -> dict[str, Any]:
-    """Return the search for JSON: what was found, how sure it is, and every trial."""
+    """Return the search for JSON: the result, its certainty, and every trial."""
     return {
         "condition": search.threshold.text,
         "rate_per_s": search.held.rate_per_s if search.held else None,
@@ -212,22 +213,22 @@ def as_data(search: Search) -> dict[str, Any]:
 
 
 def _sureness(search: Search) -> str:
-    """Say how often the found rate was tried, and how far the next one that failed is."""
+    """Describe how often the resulting rate was tried, and how near the next failed one is."""
     times = "it held in {} of {} trials at this rate".format(*_times_held(search))
     if search.held and search.failed:
         gap = search.failed.rate_per_s / search.held.rate_per_s - 1
-        times += f"; the limit lies at most {gap:.1%} above"
+        times += f"; the limit is at most {gap:.1%} above"
     return times if search.is_confirmed else f"{times}; the search ended before it was confirmed"
 
 
 def _times_held(search: Search) -> tuple[int, int]:
-    """Return how many trials at the rate that was found held, and how many there were."""
+    """Return how many trials at the resulting rate held, and how many there were."""
     trials = search.at(search.held.rate_per_s) if search.held else []
     return sum(trial.holds for trial in trials), len(trials)
 
 
 def _seconds_held(report: Report, threshold: Threshold) -> str:
-    """Say in how many of the whole seconds a p99 or max held; "" for other conditions."""
+    """Describe in how many whole seconds a p50, p99 or max held; "" for other conditions."""
     key = {"p50": "p50_us", "p99": "p99_us", "max": "max_us"}.get(threshold.metric)
     whole = report["per_second"][: int(report["seconds"])]
     if key is None or not whole:
@@ -237,5 +238,5 @@ def _seconds_held(report: Report, threshold: Threshold) -> str:
 
 
 def _rounded(rate_per_s: float) -> float:
-    """Round to three digits, so that a rate can be said and typed."""
+    """Round to three digits, which are easy to read and type."""
     return float(round(rate_per_s, 3 - len(str(int(rate_per_s)))))

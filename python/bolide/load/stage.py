@@ -1,7 +1,7 @@
 """Stages of a run: rates or connections that change with time.
 
-`10s:1000,30s:5000` holds 1,000 requests a second for 10 s and then climbs evenly to 5,000 within
-30 s; `10s:50c,30s:200c` does the same with connections.
+`10s:1000,30s:5000` sends 1,000 requests per second for 10 s, then rises evenly to 5,000 within
+30 s. `10s:50c,30s:200c` does the same with connections.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ FORM = (
 
 
 def read(text: str) -> list[dict[str, Any]]:
-    """Read stages.
+    """Parse stages.
 
     Raises:
-        ConfigError: they cannot be read, or mix rates and connections.
+        ConfigError: they are malformed, or mix rates and connections.
     """
     stages = [_stage(part.strip(), text) for part in text.split(",")]
     if len({frozenset(stage) for stage in stages}) > 1:
         raise ConfigError(f"--stages: {text!r} mixes rates and connections; give {FORM}")
     if not any(each.get("rate_per_s") or each.get("connections") for each in stages):
-        raise ConfigError(f"--stages: {text!r} is no load at all; give {FORM}")
+        raise ConfigError(f"--stages: {text!r} generates no load; give {FORM}")
     return stages
 
 
 def climb(duration_s: float, rate: float | None, connections: int) -> dict[str, Any]:
-    """Return the stage that climbs evenly from nearly nothing to a rate or to connections."""
+    """Return the stage that rises evenly from nearly zero to a rate or to connections."""
     if rate is not None:
         return {"duration_s": duration_s, "start_rate_per_s": 0.0, "rate_per_s": rate}
     return {"duration_s": duration_s, "start_connections": 1, "connections": connections}
@@ -46,9 +46,9 @@ def _stage(part: str, text: str) -> dict[str, Any]:
     except ValueError:
         duration_s = 0.0
     if match is None or not duration_s:
-        raise ConfigError(f"--stages: {part!r} in {text!r} is no stage; give {FORM}")
+        raise ConfigError(f"--stages: {part!r} in {text!r} is not a stage; give {FORM}")
     if not match[3]:
         return {"duration_s": duration_s, "rate_per_s": float(match[2])}
     if "." in match[2]:
-        raise ConfigError(f"--stages: {part!r} has half a connection; give a whole number")
+        raise ConfigError(f"--stages: {part!r} has a fraction of a connection; give a whole number")
     return {"duration_s": duration_s, "connections": int(match[2])}

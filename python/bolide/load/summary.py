@@ -1,4 +1,4 @@
-"""The page that `bolide load` prints: figures, a drawn distribution, and what to think of them."""
+"""The page that `bolide load` prints: figures, a histogram, and warnings."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ BAR_CELLS = 40
 BINS_MAX = 12
 _NAMES = ("min", "p50", "p75", "p90", "p95", "p99", "p99_9", "p99_99", "max")
 _SAMPLES_MIN = {"p99": 100, "p99_9": 1_000, "p99_99": 10_000}
-"""With fewer latencies than this the percentile is no other than the greatest of them."""
+"""With fewer latencies than this, the percentile equals the maximum."""
 
 
 def page(report: Report, plan: dict[str, Any], destination: Destination) -> str:
-    """Write the whole page, without a newline at its end."""
+    """Format the whole page, without a newline at its end."""
     sections = [
         [_title(plan, destination)],
         _figures(report, plan),
@@ -30,7 +30,7 @@ def page(report: Report, plan: dict[str, Any], destination: Destination) -> str:
 
 
 def _title(plan: dict[str, Any], destination: Destination) -> str:
-    """Say what was done: `http://... : 100 connections, 24 deep, 1 thread, 2,000 requests/s`."""
+    """Describe the run: `http://...: 100 connections, 24 deep, 1 thread, 2,000 requests/s`."""
     parts = [_number(plan["connections"], "connection")]
     if plan["pipeline_depth"] > 1:
         parts.append(f"{plan['pipeline_depth']} deep")
@@ -47,11 +47,11 @@ def _title(plan: dict[str, Any], destination: Destination) -> str:
 
 
 def _figures(report: Report, plan: dict[str, Any]) -> list[str]:
-    """Write rate, counts, errors and what the generator used."""
+    """Format rate, counts, errors and the generator's CPU use."""
     statuses = sorted(report["statuses"].items())
     rows = [
         ("rate", f"{report['requests_per_s']:,.1f} requests/s"),
-        ("answered", f"{report['ok']:,} in {quantity.duration_text(report['seconds'])}"),
+        ("responses", f"{report['ok']:,} in {quantity.duration_text(report['seconds'])}"),
         ("failed", _failed(report)),
         ("unfinished", f"{report['unfinished']:,}" if report["unfinished"] else ""),
         ("statuses", ", ".join(f"{count:,} x {code}" for code, count in statuses)),
@@ -71,7 +71,7 @@ def _figures(report: Report, plan: dict[str, Any]) -> list[str]:
 
 
 def _generator(report: Report, plan: dict[str, Any]) -> str:
-    """Write what the generator used; a thread that never sleeps is always busy."""
+    """Format the generator's CPU use; a thread that never sleeps is always busy."""
     share, per_request = report["generator_cpu"], report["cpu_ns_per_request"]
     text = f"{share:.0%} of a core in the busiest thread"
     if plan["is_sleepless"]:
@@ -88,7 +88,7 @@ def _failed(report: Report) -> str:
 
 
 def _offered(report: Report) -> str:
-    """Write an open loop's rate, how much of it came about, and the generator's lateness."""
+    """Format an open loop's rate, the share achieved, and the generator's lateness."""
     if report["offered_per_s"] is None or report["achieved_share"] is None:
         return ""
     lag = (report["schedule_lag_us"] or {}).get("p99")
@@ -99,7 +99,7 @@ def _offered(report: Report) -> str:
 
 
 def _latencies(report: Report) -> list[str]:
-    """Write the percentiles; those of an open loop beside what they would be uncorrected."""
+    """Format the percentiles; for an open loop, the uncorrected ones too."""
     latency, uncorrected = report["latency_us"], report["uncorrected_latency_us"]
     if not report["ok"] or not latency:
         return []
@@ -112,13 +112,13 @@ def _latencies(report: Report) -> list[str]:
     for name in ("mean", "stdev", *_NAMES):
         cells = [f"{quantity.latency_text(each.get(name)):>15}" for _, each in columns]
         few = report["ok"] < _SAMPLES_MIN.get(name, 0)
-        note = "   (too few responses to tell from max)" if few else ""
+        note = "   (same as max: too few responses)" if few else ""
         lines.append("".join([f"{name.replace('_', '.'):{LABEL_CELLS}}", *cells, note]))
     return lines
 
 
 def _histogram(report: Report) -> list[str]:
-    """Draw how many responses took how long; the bounds grow by one factor."""
+    """Draw a histogram of latencies whose bounds grow by a constant factor."""
     if not report["ok"] or not report["histogram"]:
         return []
     lowest_us = report["latency_us"]["min"] or 1

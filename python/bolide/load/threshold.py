@@ -49,8 +49,8 @@ _NUMBER = re.compile(r"[0-9][0-9_]*(?:\.[0-9]+)?")
 class Threshold:
     """One condition: `metric` of the report, `sign` as typed, `limit` in the metric's own unit.
 
-    A latency is compared in microseconds, a share as 0 to 1. `is_share` says that a count is taken
-    of all responses and failures.
+    A latency is compared in microseconds, a share as 0 to 1. With `is_share`, a count is divided by
+    the number of all responses and failures.
     """
 
     text: str
@@ -65,7 +65,7 @@ class Threshold:
         return self.metric in LATENCIES
 
     def value(self, report: Report) -> float | None:
-        """Return what the report has, None where nothing was measured."""
+        """Return the value in the report; None if it was not measured."""
         if self.is_latency:
             found = (report["latency_us"] or {}).get(self.metric)
             return found if report["ok"] else None
@@ -79,7 +79,7 @@ class Threshold:
         return None if found is None else float(found)
 
     def is_met(self, report: Report) -> bool:
-        """Compare; what was not measured is not met."""
+        """Return whether the condition is met; False if the metric was not measured."""
         return self.compare(self.value(report))
 
     def compare(self, value: float | None) -> bool:
@@ -87,7 +87,7 @@ class Threshold:
         return value is not None and _OPERATORS[self.sign](value, self.limit)
 
     def value_text(self, report: Report) -> str:
-        """Write what the report has, the way the condition is written: `p99 is 31.2 ms`."""
+        """Format the value in the report in the condition's terms: `p99 is 31.2 ms`."""
         value = self.value(report)
         if value is None:
             return f"{self.metric} was not measured"
@@ -101,14 +101,14 @@ class Threshold:
 
 
 def read(text: str, option: str = "--require") -> Threshold:
-    """Read a condition; `option` is where it was given.
+    """Parse a condition; `option` is where it was given.
 
     Raises:
-        ConfigError: it is none, or its value does not fit its metric.
+        ConfigError: it is malformed, or its value does not suit its metric.
     """
     match = _FORM.fullmatch(text)
     if match is None:
-        raise ConfigError(f"{option}: {text!r} is no condition; give one like 'p99 < 20ms'")
+        raise ConfigError(f"{option}: {text!r} is not a condition; give one like 'p99 < 20ms'")
     metric = _metric(match[1].lower())
     if metric is None:
         names = ", ".join((*LATENCIES, "errors", *COUNTS, *RATES, *SHARES))
@@ -121,19 +121,19 @@ def read(text: str, option: str = "--require") -> Threshold:
 
 
 def _metric(name: str) -> str | None:
-    """Return the report's word for a name, None for an unknown one."""
+    """Return the report's key for a name; None if it is unknown."""
     name = {"errors": "failed", "rate": "requests_per_s"}.get(name, name.replace("p99.", "p99_"))
     known = (*LATENCIES, *COUNTS, *RATES, *SHARES, *CLASSES)
     return name if name in known else None
 
 
 def _limit(metric: str, text: str) -> tuple[float, bool]:
-    """Read a limit in the metric's unit, and whether it is a share."""
+    """Parse a limit in the metric's unit, and whether it is a share."""
     if metric in LATENCIES:
         return quantity.microseconds(text), False
     is_percent = text.endswith("%") and metric not in RATES
     number = text.removesuffix("%").strip() if is_percent else text
     if not _NUMBER.fullmatch(number):
-        raise ValueError("is no number; give one like 0, 1000 or, of a count, 0.1%")
+        raise ValueError("is not a number; give one like 0, 1000 or, for a count, 0.1%")
     value = float(number.replace("_", ""))
     return (value / 100 if is_percent else value), is_percent or metric in SHARES

@@ -1,6 +1,6 @@
-"""What a reader must know before believing a report, in plain sentences.
+"""Warnings about a report, in plain sentences.
 
-A figure that describes the generator, or failures, is not a figure of the server.
+A figure that describes the generator, or failures, does not describe the server.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from bolide.load import quantity
 Report = dict[str, Any]
 
 BUSY_SHARE = 0.95
-"""From this share of a core on, the generator's busiest thread is the limit."""
+"""From this share of a core, the generator's busiest thread is the bottleneck."""
 FAILED_SHARE = 0.01
 """Failures above this share change what the other figures mean."""
 ACHIEVED_SHARE = 0.99
 """Below this share of the offered rate, requests queue up and latencies grow with the run."""
 REOPENED_SHARE = 0.05
-"""With more connections opened again than this share of the requests, connecting shows."""
+"""If more connections than this share of the requests were reopened, that affects the rate."""
 CLOSING_SHARE = 0.2
-"""With more requests lost with their connections than this share of the right responses, a server
-that closes without saying so is likely."""
+"""If more requests than this share of the correct responses were lost with their connections, the
+server probably closes connections without announcing it."""
 LAG_US = 1_000.0
-"""From this on the generator's own lateness shows in latencies of milliseconds."""
+"""From this value, the generator's own lateness affects latencies of milliseconds."""
 
 
 def has_responses(report: Report) -> bool:
-    """Return whether the server responded to anything at all."""
+    """Return whether the server responded to any request."""
     return bool(report["ok"] or any(report["statuses"].values()))
 
 
 def is_generator_bound(report: Report, is_sleepless: bool = False) -> bool:
     """Return whether the generator's busiest thread had no time left.
 
-    A thread that never sleeps is always busy, so that this cannot be told of it.
+    A thread that never sleeps is always busy, so this is unknown for it.
     """
     return not is_sleepless and float(report["generator_cpu"] or 0) >= BUSY_SHARE
 
 
 def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
-    """Return every warning that fits, the gravest first."""
+    """Return every warning that applies, the most serious first."""
     found = [
         _nothing(report),
         _failures(report, plan),
@@ -58,7 +58,7 @@ def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
 def _nothing(report: Report) -> str:
     if has_responses(report):
         return ""
-    return f"there was no response at all ({failures_text(report)}): there is no figure"
+    return f"there was no response at all ({failures_text(report)}), so there are no figures"
 
 
 def _failures(report: Report, plan: dict[str, Any]) -> str:
@@ -71,12 +71,12 @@ def _failures(report: Report, plan: dict[str, Any]) -> str:
     else:
         what = f"{failed:,} of {total:,} requests failed ({failures_text(report)})"
     if failed >= 0.5 * total:
-        return f"{what}: this is no throughput"
-    return f"{what}: rate and latency are those of the others only"
+        return f"{what}: the rate is not a throughput"
+    return f"{what}: rate and latency cover only the others"
 
 
 def _closing(report: Report, plan: dict[str, Any]) -> str:
-    """Name what helps where a server ends connections that its responses said would persist."""
+    """Warn about a server that closes connections which its responses said would persist."""
     lost = sum(report["errors"].get(name, 0) for name in ("early_eof", "reset"))
     again = report["connections_opened"] - plan["connections"]
     if not plan["is_persistent"] or not report["ok"] or lost <= CLOSING_SHARE * report["ok"]:
@@ -85,18 +85,18 @@ def _closing(report: Report, plan: dict[str, Any]) -> str:
         return ""
     return (
         f"{lost:,} requests were sent on connections that the server closed: if it closes after "
-        "its responses without saying so (Connection: close), --no-keep-alive measures it"
+        "its responses without announcing it (Connection: close), use --no-keep-alive"
     )
 
 
 def _expected(plan: dict[str, Any]) -> str:
-    """Name the statuses that count as right."""
+    """Return the statuses that count as correct."""
     statuses = {request["expected_status"] for request in plan["requests"]}
     return " or ".join(sorted(str(status or "2xx") for status in statuses))
 
 
 def failures_text(report: Report) -> str:
-    """Write the failures by class, the most frequent first: `90 timeout, 3 reset`."""
+    """Format the failures by class, the most frequent first: `90 timeout, 3 reset`."""
     classes = sorted(report["errors"].items(), key=lambda each: -each[1])
     return ", ".join(f"{count:,} {name}" for name, count in classes if count) or "no errors"
 
@@ -105,8 +105,8 @@ def _generator(report: Report, plan: dict[str, Any]) -> str:
     if not is_generator_bound(report, plan["is_sleepless"]):
         return ""
     return (
-        f"the generator was the limit: its busiest thread used {report['generator_cpu']:.0%} of a "
-        "core, so the server may be faster; give it --threads, or processors of its own"
+        f"the generator was the bottleneck: its busiest thread used {report['generator_cpu']:.0%} "
+        "of a core, so the server may be faster; use more --threads, or processors of its own"
     )
 
 
@@ -124,7 +124,7 @@ def _silence(report: Report) -> str:
     silent = sum(not second["ok"] for second in whole)
     if not silent or report["requests_per_s"] < len(whole):
         return ""
-    return f"in {silent} of {len(whole)} seconds no right response came at all"
+    return f"in {silent} of {len(whole)} seconds there was no correct response"
 
 
 def _reconnecting(report: Report, plan: dict[str, Any]) -> str:
@@ -133,8 +133,8 @@ def _reconnecting(report: Report, plan: dict[str, Any]) -> str:
     if not plan["is_persistent"] or not has_responses(report) or again <= REOPENED_SHARE * total:
         return ""
     return (
-        f"{again:,} connections had to be opened again in the course of {total:,} requests: the "
-        "rate is that of connecting too"
+        f"{again:,} connections had to be reopened during {total:,} requests: the rate includes "
+        "connecting"
     )
 
 
@@ -143,8 +143,8 @@ def _queue(report: Report) -> str:
     if share is None or share >= ACHIEVED_SHARE or not has_responses(report):
         return ""
     return (
-        f"only {share:.1%} of the {report['offered_per_s']:,.0f} requests/s asked for were "
-        "achieved: requests queued up, and the latency is that of the queue"
+        f"only {share:.1%} of the {report['offered_per_s']:,.0f} requests/s requested were "
+        "achieved: requests queued up, and the latency is mostly that of the queue"
     )
 
 
@@ -153,6 +153,6 @@ def _lag(report: Report) -> str:
     if lag < LAG_US:
         return ""
     return (
-        f"the generator sent 1 % of the requests {quantity.latency_text(lag)} late or later of "
-        "itself; the latency holds that time too"
+        f"the generator itself sent 1 % of the requests {quantity.latency_text(lag)} late or "
+        "later; the latency includes that time"
     )

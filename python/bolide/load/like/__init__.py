@@ -1,7 +1,7 @@
-"""Other tools' command lines, taken as they are: `--like "ab -k -c 100 -n 100000 URL"`.
+"""Other tools' command lines, accepted as they are: `--like "ab -k -c 100 -n 100000 URL"`.
 
-Each tool has a file that turns its options into ours. One that cannot be honoured is refused by
-name, with the mend; none is dropped silently.
+Each tool has a file that converts its options to ours. An option that is not supported is rejected
+by name, with a remedy; none is ignored silently.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ TOOLS: dict[str, Callable[[list[str]], Options]] = {
 
 
 def read(text: str) -> tuple[str, Options]:
-    """Read a command line; give the tool's name and what it asks for.
+    """Parse a command line; return the tool's name and the options.
 
     Raises:
-        ConfigError: no such tool, or an option that does not exist or cannot be honoured.
+        ConfigError: the tool is unknown, or an option is unknown or not supported.
     """
     try:
         words = shlex.split(text)
@@ -33,5 +33,5 @@ def read(text: str) -> tuple[str, Options]:
         raise ConfigError(f"--like: {text!r} cannot be split into words: {error}") from None
     name = PurePath(words[0]).name if words else ""
     if name not in TOOLS:
-        raise ConfigError(f"--like: {text!r} begins with no tool; give {' or '.join(TOOLS)}")
+        raise ConfigError(f"--like: {text!r} does not start with {' or '.join(TOOLS)}")
     return name, TOOLS[name](words[1:])

@@ -1,8 +1,8 @@
 """The command line of ab (ApacheBench) 2.3.
 
-It speaks HTTP/1.0, with a connection for each request unless `-k` is given. Without `-l` a response
-whose length differs from the first one's has failed. `-r` holds anyway: no error ends a run.
-`-t` alone runs for its whole time; the 50,000 requests that ab stops at are those it has room for.
+It uses HTTP/1.0, with a connection per request unless `-k` is given. Without `-l`, a response whose
+length differs from the first one's counts as failed. `-r` always applies: no error ends a run. `-t`
+alone runs for its whole time; ab stops at 50,000 requests because it has no room for more.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from bolide.load.options import Options
 from bolide.load.requestfile import content_of
 
 _HTML = "HTML tables are not written; give --json or --csv"
-_TLS = "TLS is not spoken; leave it out and give an http:// URL"
+_TLS = "TLS is not supported; leave it out and give an http:// URL"
 REFUSED = {
-    "-b": "the sizes of socket buffers are the kernel's; leave it out",
-    "-v": "there is no trace of single responses; give --expect-body to check them",
+    "-b": "the kernel chooses the sizes of socket buffers; leave it out",
+    "-v": "single responses are not printed; give --expect-body to check them",
     "-w": _HTML,
     "-x": _HTML,
     "-y": _HTML,
     "-z": _HTML,
-    "-g": "single requests are not kept; give --json for the histogram, or -e",
+    "-g": "single requests are not stored; give --json for the histogram, or -e",
     "-V": "asks for a version, not for a run; see bolide --version",
     "-h": "asks for help, not for a run; see docs/load.md",
     "-I": _TLS,
@@ -38,10 +38,10 @@ SYNTAX = Syntax(
 
 
 def read(words: list[str]) -> Options:
-    """Turn options into ours.
+    """Convert options to ours.
 
     Raises:
-        ConfigError: an option is unknown or cannot be honoured, or a file cannot be read.
+        ConfigError: an option is unknown or not supported, or a file cannot be read.
     """
     given = SYNTAX.read(words)
     requests, connections = given.count("-n", 1), given.count("-c", 1)
@@ -75,15 +75,15 @@ def read(words: list[str]) -> Options:
 
 
 def _method(given: Given) -> str:
-    """Return the method that the options name or mean.
+    """Return the method that the options name or imply.
 
     Raises:
-        ConfigError: they mean several.
+        ConfigError: they imply several.
     """
     meant = {"-i": "HEAD", "-p": "POST", "-u": "PUT"}
     found = [meant[name] for name in meant if given.has(name)]
     if len(found) > 1:
-        raise ConfigError("--like: ab -i, -p and -u each mean another method; give one of them")
+        raise ConfigError("--like: ab -i, -p and -u each imply another method; give one of them")
     return given.text("-m") or (found or ["GET"])[0]
 
 

@@ -1,4 +1,4 @@
-"""Reads another tool's command line by the table of its options."""
+"""Parses another tool's command line according to the table of its options."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from bolide.load import quantity
 class Syntax:
     """A tool's options.
 
-    `short` and `long` are written as `getopt` takes them, `names` gives the short name of each long
-    one, and `refused` says, for the short names of what cannot be honoured, why and what to do.
+    `short` and `long` are in `getopt`'s format, `names` maps long names to short ones, and
+    `refused` maps the short names of unsupported options to the reason and the remedy.
     """
 
     tool: str
@@ -28,7 +28,7 @@ class Syntax:
         """Split words into options and the URL.
 
         Raises:
-            ConfigError: an option is unknown or cannot be honoured, or there is not one URL.
+            ConfigError: an option is unknown or not supported, or there is not exactly one URL.
         """
         try:
             pairs, rest = getopt.gnu_getopt(words, self.short, list(self.long))
@@ -46,7 +46,7 @@ class Syntax:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What stood on a command line, by short names, in order."""
+    """The options of a command line by short names, in order, and its URL."""
 
     tool: str
     pairs: list[tuple[str, str]]
@@ -65,10 +65,10 @@ class Given:
         return (self.all(name) or [default])[-1]
 
     def count(self, name: str, default: int) -> int:
-        """Return a whole number from 1 on.
+        """Return a whole number of at least 1.
 
         Raises:
-            ConfigError: it is none.
+            ConfigError: the value is not such a number.
         """
         found = self._parsed(name, quantity.count)
         if found is None:
@@ -78,14 +78,14 @@ class Given:
         return int(found)
 
     def seconds(self, name: str) -> float | None:
-        """Return a duration above zero in seconds, None if it was not given.
+        """Return a duration above zero in seconds; None if it was not given.
 
         Raises:
-            ConfigError: it is none.
+            ConfigError: the value is not such a duration.
         """
         found = self._parsed(name, quantity.seconds)
         if found == 0:
-            raise ConfigError(f"--like: {self.tool} {name}: {self.text(name)!r} is no time")
+            raise ConfigError(f"--like: {self.tool} {name}: {self.text(name)!r} is not a time")
         return found
 
     def _parsed(self, name: str, parse: Callable[[str], float]) -> float | None:
@@ -99,7 +99,7 @@ class Given:
 
 
 def closes(headers: list[str]) -> tuple[list[str], bool]:
-    """Take the header Connection out of others, and tell whether it says `close`."""
+    """Return the headers other than Connection, and whether that contains `close`."""
     values = [line.partition(":") for line in headers]
     connection = [value for name, _, value in values if name.strip().lower() == "connection"]
     others = [

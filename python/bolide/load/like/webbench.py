@@ -1,6 +1,6 @@
 """The command line of webbench 1.5: clients that each open a connection for every request.
 
-`-c` clients become as many connections of one thread; HTTP/1.0 is the default, as there.
+`-c` clients become that many connections of one thread. HTTP/1.0 is the default, as in webbench.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ SYNTAX = Syntax(
         "-?": "-h",
     },
     {
-        "-f": "every response is read and checked; leave it out",
-        "-9": "HTTP/0.9 is not spoken; give -1 or -2",
+        "-f": "every response is read and verified; leave it out",
+        "-9": "HTTP/0.9 is not supported; give -1 or -2",
         "-V": "asks for a version, not for a run; see bolide --version",
         "-h": "asks for help, not for a run; see docs/load.md",
     },
@@ -52,16 +52,16 @@ _METHODS = {"--get": "GET", "--head": "HEAD", "--options": "OPTIONS", "--trace":
 
 
 def read(words: list[str]) -> Options:
-    """Turn options into ours.
+    """Convert options to ours.
 
     Raises:
-        ConfigError: an option is unknown or cannot be honoured.
+        ConfigError: an option is unknown or not supported.
     """
     given = SYNTAX.read(words)
     _, scheme, rest = given.url.partition("://")
     if not scheme or "/" not in rest:
         raise ConfigError(
-            f"--like: webbench: {given.url!r} has no slash behind its host; give http://HOST:PORT/"
+            f"--like: webbench: {given.url!r} has no slash after its host; give http://HOST:PORT/"
         )
     methods = [_METHODS[name] for name, _ in given.pairs if name in _METHODS]
     versions = [name for name, _ in given.pairs if name in ("-1", "-2")]

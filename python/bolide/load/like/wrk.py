@@ -29,23 +29,24 @@ SYNTAX = Syntax(
         "--version": "-v",
     },
     {
-        "-s": "Lua scripts are not run; give --pipeline N for batches, --request-file for mixes",
+        "-s": "Lua scripts are not supported; give --pipeline N for batches, --request-file for "
+        "mixes",
         "-v": "asks for a version, not for a run; see bolide --version",
     },
 )
 
 
 def read(words: list[str]) -> Options:
-    """Turn options into ours: connections are an equal number for each thread, as there.
+    """Convert options to ours: each thread has the same number of connections, as in wrk.
 
     Raises:
-        ConfigError: an option is unknown or cannot be honoured.
+        ConfigError: an option is unknown or not supported.
     """
     given = SYNTAX.read(words)
     connections, threads = given.count("-c", 10), given.count("-t", 2)
     if connections < threads:
         raise ConfigError(
-            f"--like: wrk -c {connections} is fewer than -t {threads}; give a connection a thread"
+            f"--like: wrk -c {connections} is less than -t {threads}; give at least -t"
         )
     headers, is_closing = closes(given.all("-H"))
     return Options(

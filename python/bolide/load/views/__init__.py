@@ -1,7 +1,7 @@
-"""The same figures in the words, units and order of other tools, so that their parsers read them.
+"""The same figures in the formats of other tools, so that programs which parse these can read them.
 
-Every view is made of Bolide's own report: a rate counts verified responses only, also where the
-tool itself counts every response. `docs/load.md` says where a field's meaning had to be decided.
+Every view is made from Bolide's own report: a rate counts verified responses only, even if the tool
+itself counts every response. `docs/load.md` lists where a field's meaning differs.
 """
 
 from __future__ import annotations

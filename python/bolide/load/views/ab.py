@@ -1,8 +1,8 @@
-"""The view of ab (ApacheBench) 2.3: labels, values from column 25 on, and two tables in ms.
+"""The view of ab (ApacheBench) 2.3: labels, values from column 25, and two tables in ms.
 
-The generator takes no time of a first byte: `Waiting` repeats `Processing`, its upper bound. Where
-every request has a connection of its own, latency counts from the connect and is `Total`;
-`Processing` is what the connect leaves of it, figure by figure.
+The generator does not record when the first byte arrives: `Waiting` repeats `Processing`, its upper
+bound. If every request has its own connection, latency counts from the connect and is `Total`, and
+`Processing` is the rest of it after the connect, figure by figure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OTHER = ("malformed", "wrong_body", "unexpected_bytes", "late")
 
 
 def page(result: RunResult) -> str:
-    """Write the page, without a newline at its end."""
+    """Format the page, without a newline at its end."""
     lines = [
         "This is bolide load, in the manner of ab",
         "",
@@ -41,7 +41,7 @@ def page(result: RunResult) -> str:
 
 
 def _head(result: RunResult) -> Iterator[tuple[str, str]]:
-    """Return labels and values; a pair without a label is a line of its own."""
+    """Yield labels and values; a pair without a label is a line of its own."""
     report = result.report
     yield "Server Software", report["server_software"].partition(" ")[0]
     yield "Server Hostname", result.destination.name
@@ -98,7 +98,7 @@ def _rates(result: RunResult) -> Iterator[tuple[str, str]]:
 
 
 def _sent_bytes(result: RunResult) -> int:
-    """Return the bytes of all requests that were sent, heads and contents."""
+    """Return the bytes of all requests that were sent, heads and content."""
     request = result.plan["requests"][0]
     lines = [("Host", request["host"]), *request["field_lines"]]
     lines.append(("Content-Length", str(len(request["content"]))))
@@ -110,7 +110,7 @@ def _sent_bytes(result: RunResult) -> int:
 
 
 def _connection_times(result: RunResult) -> list[str]:
-    """Write the table of times; a reused connection has a connect time of zero."""
+    """Format the table of times; a reused connection has a connect time of zero."""
     total, connect, processing = _times(result)
     rows = (
         ("Connect:", connect),
@@ -133,7 +133,7 @@ def _connection_times(result: RunResult) -> list[str]:
 
 
 def _times(result: RunResult) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Return the times of whole requests, of connects, and of what is between."""
+    """Return the times of whole requests, of connects, and of the rest."""
     total = result.report["latency_us"]
     connect = dict.fromkeys(total, 0.0)
     if not result.plan["is_persistent"] and result.report["connect_latency_us"]:
@@ -151,7 +151,7 @@ def _percentages(result: RunResult) -> list[str]:
 
 
 def percentiles_csv(result: RunResult) -> str:
-    """Write what `ab -e FILE` writes: a header, and a row for each percentage from 0 to 99."""
+    """Format what `ab -e FILE` writes: a header, and a row for each percentage from 0 to 99."""
     rows = (f"{share},{_served_within(result, share) / 1e3:.3f}" for share in range(100))
     return "\n".join(["Percentage served,Time in ms", *rows, ""])
 
@@ -169,7 +169,7 @@ def _served_within(result: RunResult, share: int) -> float:
 
 
 def _known(total: dict[str, Any]) -> list[tuple[str, float]]:
-    """Return the percentiles that the report itself holds, by name and percentage."""
+    """Return the percentiles that the report itself contains, by name and percentage."""
     names = [name for name in total if name.startswith("p")]
     return [(name, float(name[1:].replace("_", "."))) for name in names]
 

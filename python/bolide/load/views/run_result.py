@@ -1,4 +1,4 @@
-"""The result of a run, from which every view makes its page."""
+"""The result of a run, from which every view formats its page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RunResult:
 
     @property
     def responses(self) -> int:
-        """How many requests got a response, right or wrong."""
+        """How many requests got a response, correct or not."""
         without = self.errors("connect", "refused", "timeout")
         return int(self.report["ok"] + self.report["failed"] - without)
 

@@ -1,6 +1,6 @@
-"""The view of webbench 1.5: what runs, and two lines of result.
+"""The view of webbench 1.5: what ran, and two lines of results.
 
-`pages/min` counts right responses only; webbench itself adds the failures to it.
+`pages/min` counts correct responses only; webbench itself adds the failures.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bolide.load.views.run_result import RunResult
 
 
 def page(result: RunResult) -> str:
-    """Write the page, without a newline at its end."""
+    """Format the page, without a newline at its end."""
     report, clients = result.report, result.plan["connections"]
     method = result.plan["requests"][0]["method"]
     version = " (using HTTP/1.1)" if result.plan["http_version"] == "1.1" else ""

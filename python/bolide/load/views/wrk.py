@@ -1,7 +1,7 @@
 """The view of wrk 4: thread statistics, the distribution, and rates.
 
-Latency is each request's own, right to the microsecond and without phantom samples: wrk takes one
-sample for a pipelined batch, and adds invented ones after the run.
+Latency is each request's own, to the microsecond and without invented samples: wrk takes one sample
+per pipelined batch, and adds synthetic ones after the run.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bolide.load.plan import length_s
 from bolide.load.views.run_result import RunResult
 
 SWITCH = 0.85
-"""A figure is written in the next unit from this share of it on."""
+"""From this share of the next unit, a figure is written in that unit."""
 _TIMES = (("us", 1.0), ("ms", 1e3), ("s", 1e6), ("m", 60e6))
 _COUNTS = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12))
 _SIZES = (("B", 1.0), ("KB", 2.0**10), ("MB", 2.0**20), ("GB", 2.0**30), ("TB", 2.0**40))
@@ -19,7 +19,7 @@ Units = tuple[tuple[str, float], ...]
 
 
 def page(result: RunResult) -> str:
-    """Write the page, without a newline at its end."""
+    """Format the page, without a newline at its end."""
     report = result.report
     seconds = max(1.0, length_s(result.plan) or report["seconds"])
     shown = "".join(_scaled(seconds * 1e6, _TIMES, 0))
@@ -39,7 +39,7 @@ def page(result: RunResult) -> str:
 
 
 def _failures(result: RunResult) -> list[str]:
-    """Write the failures: those below HTTP, and the statuses above 399."""
+    """Format the failures: those below HTTP, and the statuses above 399."""
     connect, timeout = result.errors("connect", "refused"), result.errors("timeout")
     read = result.errors("reset", "early_eof", "short", "long", "malformed", "unexpected_bytes")
     lines = []
@@ -68,7 +68,7 @@ def _latency_row(result: RunResult) -> str:
 
 
 def _rate_row(result: RunResult) -> str:
-    """Write requests per second and thread, from the series of whole seconds."""
+    """Format requests per second and thread, from the series of whole seconds."""
     series = [each["ok"] for each in result.report["per_second"]]
     whole = series[: int(result.report["seconds"])] or [result.report["requests_per_s"]]
     rates = [count / result.plan["threads"] for count in whole]
@@ -80,7 +80,7 @@ def _rate_row(result: RunResult) -> str:
 
 
 def _row(name: str, figures: tuple[float, float, float], units: Units, share: float | None) -> str:
-    """Write a row whose numbers end in the same columns, whatever their units."""
+    """Format a row whose numbers end in the same columns, whatever their units."""
     cells = [f"    {name}"]
     for width, figure in zip((9, 8, 7), figures, strict=True):
         number, unit = _scaled(figure, units)
@@ -99,7 +99,7 @@ def _percentiles(result: RunResult) -> list[str]:
 
 
 def _scaled(figure: float, units: Units, decimals: int = 2) -> tuple[str, str]:
-    """Write a figure with the unit that wrk would take, as number and unit."""
+    """Format a figure with the unit that wrk would use, as number and unit."""
     unit, factor = units[0]
     for larger_unit, larger_factor in units[1:]:
         if figure < SWITCH * larger_factor:
