@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Give a function that starts `bolide serve TARGET OPTIONS...` on a free port."""
+    """Return a function that starts `bolide serve TARGET OPTIONS...` on a free port."""
     servers: list[Server] = []
 
     def start(
@@ -53,5 +53,5 @@ def start() -> Iterator[Start]:
 
 @pytest.fixture
 def applications() -> Path:
-    """Give the folder with the applications that the tests serve."""
+    """Return the folder with the applications that the tests serve."""
     return APPLICATIONS

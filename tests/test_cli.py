@@ -187,7 +187,7 @@ def test_ceiling_goes_on_after_a_stop_and_ends_by_an_interrupt_with_its_count(
 
 
 def ceiling_answers(port: int) -> bool:
-    """Ask once it listens; tell whether it answered."""
+    """Ask once it listens; return whether it responded."""
     deadline = time.monotonic() + 10
     while True:
         try:

@@ -1,7 +1,7 @@
 """Runs the protocol cases of vectors/ against the real server, over a raw socket.
 
 Each case is sent whole, and again cut in two at a few points that a seed chooses. What comes back
-is read by `reply.py`, which shares no code with the server; an echo application tells what the
+is read by `reply.py`, which shares no code with the server; an echo application reports what the
 handler saw. The keys of a case are described in vectors/README.md.
 """
 
@@ -41,7 +41,7 @@ class Case:
         return octets(self.facts["send"])
 
     def method(self, index: int) -> str:
-        """Return the method that the response of that index answers."""
+        """Return the method of the request to which the response of that index belongs."""
         requests = self.facts.get("requests", [])
         if index < len(requests):
             return str(requests[index]["method"])
@@ -74,7 +74,7 @@ def read_cases() -> list[Any]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """Give the server with the echo application, one for all cases."""
+    """Return the server with the echo application, one for all cases."""
     running = Server(["echo.py", "--port", "0", "--log-level", "info"], APPLICATIONS).wait_ready()
     yield running
     running.close()
@@ -111,7 +111,7 @@ def exchange(server: Server, case: Case, first: bytes, second: bytes) -> None:
 
 
 def send(client: Connection, data: bytes) -> None:
-    """Send, unless the server has closed already: then the answer is there to be judged."""
+    """Send, unless the server has closed already: then the response is there to be judged."""
     try:
         client.send(data)
     except (BrokenPipeError, ConnectionResetError):

@@ -15,7 +15,7 @@ FOREVER_S = 60
 
 
 def own_task() -> asyncio.Task[object]:
-    """Give the handler's task."""
+    """Return the handler's task."""
     task = asyncio.current_task()
     assert task is not None
     return task
@@ -325,7 +325,7 @@ def plainly(request: Request, name: str) -> str:
 
 @app.error_handler(TimeoutError)
 def too_late(request: Request, error: TimeoutError) -> tuple[str, int]:
-    """Answer for a timeout that nobody caught."""
+    """Respond for a timeout that nobody caught."""
     return "too late", 504
 
 
@@ -339,6 +339,6 @@ async def times_out(request: Request) -> str:
 
 @app.get("/times-out/later")
 async def times_out_later(request: Request) -> str:
-    """Do it behind a suspension."""
+    """Do it after a suspension."""
     await asyncio.sleep(0)
     return await times_out(request)

@@ -1,6 +1,6 @@
 """Checks of a handler's own I/O on the loop that serves it: sockets, processes, threads, signals.
 
-A small server, started with the application, answers lines of text; the checks are its clients.
+A small server, started with the application, echoes lines of text; the checks are its clients.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ app = probe.app
 
 @app.on_startup
 async def start_echo() -> None:
-    """Start a server that answers each line with the same, the slow ones later."""
+    """Start a server that echoes each line, the slow ones later."""
     app.state.echo = await asyncio.start_server(echo, "127.0.0.1", 0)
     app.state.address = app.state.echo.sockets[0].getsockname()
 
@@ -37,7 +37,7 @@ async def stop_echo() -> None:
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer lines; one that says so is answered behind those that follow at once."""
+    """Echo lines; one that asks for it is echoed after those that follow at once."""
 
     async def answer(line: bytes) -> None:
         if line.startswith(b"slow"):
@@ -130,13 +130,13 @@ class Multiplexer(asyncio.Protocol):
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Give each answer to the task that waits for it."""
+        """Give each response to the task that waits for it."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._waiting.pop(line).set_result(line)
 
     async def query(self, text: bytes) -> bytes:
-        """Send a query and wait for its answer."""
+        """Send a query and wait for its response."""
         future = asyncio.get_running_loop().create_future()
         self._waiting[text] = future
         self.transport.write(text + b"\n")
@@ -145,7 +145,7 @@ class Multiplexer(asyncio.Protocol):
 
 @probe
 async def multiplexed_connection() -> None:
-    """Many queries on one transport, answered in another order."""
+    """Many queries on one transport, with replies in another order."""
     loop = asyncio.get_running_loop()
     transport, client = await loop.create_connection(Multiplexer, *app.state.address)
     texts = [b"%s%d" % (b"slow" if number % 3 else b"fast", number) for number in range(60)]

@@ -1,4 +1,4 @@
-"""Leaves traces on the task of a handler, and tells whether any of another request is there."""
+"""Leaves traces on the task of a handler, and reports whether any of another request is there."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WAYS: dict[str, Callable[[Task], object]] = {
 
 
 def own_task() -> Task:
-    """Give the handler's task."""
+    """Return the handler's task."""
     task = asyncio.current_task()
     assert task is not None
     return task
@@ -62,7 +62,7 @@ def traces(task: Task) -> list[str]:
 
 @app.get("/first/{way}")
 async def first(request: Request, way: str) -> list[str]:
-    """Tell what is there, and leave something, without a suspension."""
+    """Report what is there, and leave something, without a suspension."""
     task = own_task()
     found = traces(task)
     WAYS[way](task)
@@ -71,7 +71,7 @@ async def first(request: Request, way: str) -> list[str]:
 
 @app.get("/later/{way}")
 async def later(request: Request, way: str) -> list[str]:
-    """Do it behind a suspension."""
+    """Do it after a suspension."""
     await asyncio.sleep(0)
     return await first(request, way)
 
@@ -84,14 +84,14 @@ async def raises(request: Request, way: str) -> None:
 
 @app.get("/raises-later/{way}")
 async def raises_later(request: Request, way: str) -> None:
-    """Leave it to the error handler, behind a suspension."""
+    """Leave it to the error handler, after a suspension."""
     await asyncio.sleep(0)
     raise KeyError(way)
 
 
 @app.error_handler(KeyError)
 def failed(request: Request, error: KeyError) -> list[str]:
-    """Tell what is there, and leave something, in the task of a failed handler if there is one."""
+    """Report what is there, and leave something, in the task of a failed handler, if any."""
     task = asyncio.current_task()
     if task is None:
         return []
@@ -102,32 +102,32 @@ def failed(request: Request, error: KeyError) -> list[str]:
 
 @app.get("/traces")
 async def look(request: Request) -> list[str]:
-    """Tell what is there."""
+    """Report what is there."""
     return traces(own_task())
 
 
 @app.get("/ended")
 def tell_ended(request: Request) -> list[bool]:
-    """Tell which callbacks were called, and whether their task was done."""
+    """Report which callbacks were called, and whether their task was done."""
     return ended
 
 
 @app.get("/quick")
 async def quick(request: Request) -> str:
-    """Answer without a suspension."""
+    """Respond without a suspension."""
     return "ok"
 
 
 @app.get("/gives-way")
 async def gives_way(request: Request) -> str:
-    """Answer behind a suspension."""
+    """Respond after a suspension."""
     await asyncio.sleep(0)
     return "ok"
 
 
 @app.get("/streams")
 async def streams(request: Request) -> Any:
-    """Answer part by part."""
+    """Respond part by part."""
 
     async def parts() -> Any:
         for part in ("a", "b"):
@@ -139,21 +139,21 @@ async def streams(request: Request) -> Any:
 
 @app.get("/fails")
 async def fails(request: Request) -> str:
-    """Answer through an error handler that has its own suspension."""
+    """Respond through an error handler that has its own suspension."""
     await asyncio.sleep(0)
     raise LookupError("fails")
 
 
 @app.error_handler(LookupError)
 async def failed_later(request: Request, error: LookupError) -> str:
-    """Answer behind a suspension."""
+    """Respond after a suspension."""
     await asyncio.sleep(0)
     return "ok"
 
 
 @app.post("/reads")
 async def reads(request: Request) -> str:
-    """Answer when the content is there."""
+    """Respond when the content is there."""
     return str(len(await request.body()))
 
 

@@ -1,4 +1,4 @@
-"""Handlers that meet: one waits for what another does, cancels it, or stands behind it."""
+"""Handlers that meet: one waits for what another does, cancels it, or follows it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def hold(request: Request, name: str) -> str:
 
 @app.get("/hold-on/{name}")
 async def hold_on(request: Request, name: str) -> str:
-    # The same, but say so when it is cancelled, and answer.
+    # The same, but say so when it is cancelled, and respond.
     try:
         return await hold(request, name)
     except asyncio.CancelledError:
@@ -138,31 +138,31 @@ def cancel_by_def(request: Request, name: str) -> str:
 
 @app.get("/waiting")
 def tell_waiting(request: Request) -> dict[str, Any]:
-    """Tell which wait, and how many tasks they have."""
+    """Report which wait, and how many tasks they have."""
     return {"names": sorted(waiting), "tasks": len(set(waiting.values()))}
 
 
 @app.get("/task")
 async def has_task(request: Request) -> list[bool]:
-    """Tell whether there is a task here."""
+    """Return whether there is a task here."""
     return [asyncio.current_task() is not None]
 
 
 @app.get("/no-task")
 def has_no_task(request: Request) -> list[bool]:
-    """Tell whether there is a task here, though there must not be."""
+    """Return whether there is a task here, though there must not be."""
     return [asyncio.current_task() is not None]
 
 
 @app.get("/variable")
 def variable(request: Request) -> str:
-    """Tell what is set."""
+    """Report what is set."""
     return VARIABLE.get()
 
 
 @app.get("/variable/async")
 async def variable_async(request: Request) -> str:
-    """Tell what is set."""
+    """Report what is set."""
     return VARIABLE.get()
 
 
@@ -175,7 +175,7 @@ def set_variable_by_def(request: Request) -> str:
 
 @app.get("/variable/stream/{how}")
 def stream_variable(request: Request, how: str) -> Any:
-    """Set it in the handler or in the first part, and tell of it in the second."""
+    """Set it in the handler or in the first part, and report it in the second."""
     if how == "handler":
         VARIABLE.set("set by a handler")
 
@@ -206,13 +206,13 @@ async def set_and_raise(request: Request, how: str, answered: str) -> None:
 
 @app.error_handler(KeyError)
 def failed(request: Request, error: KeyError) -> str:
-    """Tell what is set."""
+    """Report what is set."""
     return VARIABLE.get()
 
 
 @app.error_handler(LookupError)
 async def failed_async(request: Request, error: LookupError) -> str:
-    """Tell what is set, behind a suspension too."""
+    """Report what is set, after a suspension too."""
     before = VARIABLE.get()
     await asyncio.sleep(0)
     assert VARIABLE.get() == before
@@ -232,7 +232,7 @@ async def take_turns(request: Request, turns: int) -> str:
 
 @app.get("/most")
 def most(request: Request) -> str:
-    """Tell how many there were at the same time, and begin anew."""
+    """Report how many there were at the same time, and begin anew."""
     answer, seen["most"] = str(seen["most"]), 0
     return answer
 
@@ -255,7 +255,7 @@ async def ordered_post(request: Request, name: str) -> str:
 
 @app.get("/order")
 def order(request: Request) -> list[str]:
-    """Tell what happened, and begin anew."""
+    """Report what happened, and begin anew."""
     answer, seen["order"] = seen["order"], []
     return answer
 
@@ -274,6 +274,6 @@ async def odd(request: Request, how: str) -> None:
 
 @app.get("/http-error")
 async def http_error(request: Request) -> None:
-    """Choose an answer behind a suspension."""
+    """Choose a response after a suspension."""
     await asyncio.sleep(0)
     raise HTTPError(418)

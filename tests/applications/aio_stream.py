@@ -1,4 +1,4 @@
-"""Streamed answers and contents received in parts, with a record of what became of each."""
+"""Streamed responses and contents received in parts, with a record of what became of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def note(how: str) -> None:
 
 @app.get("/record")
 def tell(request: Request) -> dict[str, Any]:
-    """Tell what there is."""
+    """Report what there is."""
     return record
 
 
@@ -34,7 +34,7 @@ def forget(request: Request) -> str:
 
 
 async def counted(parts: int) -> AsyncIterator[bytes]:
-    """Give parts, and count them."""
+    """Yield parts, and count them."""
     try:
         for _ in range(parts):
             record["parts"] += 1
@@ -52,7 +52,7 @@ async def counted(parts: int) -> AsyncIterator[bytes]:
 
 
 def counted_sync(parts: int) -> Iterator[bytes]:
-    """Give parts, and count them."""
+    """Yield parts, and count them."""
     try:
         for _ in range(parts):
             record["parts"] += 1
@@ -73,7 +73,7 @@ async def stream_async(request: Request, parts: int) -> AsyncIterator[bytes]:
 
 @app.get("/async-later/{parts:int}")
 async def stream_async_later(request: Request, parts: int) -> AsyncIterator[bytes]:
-    """Stream behind a suspension."""
+    """Stream after a suspension."""
     await asyncio.sleep(0)
     return counted(parts)
 
@@ -92,7 +92,7 @@ def stream_sync(request: Request, parts: int) -> Iterator[bytes]:
 
 @app.get("/sync-later/{parts:int}")
 async def stream_sync_later(request: Request, parts: int) -> Iterator[bytes]:
-    """Stream from a generator behind a suspension."""
+    """Stream from a generator after a suspension."""
     await asyncio.sleep(0)
     return counted_sync(parts)
 
@@ -171,13 +171,13 @@ async def stream(request: Request) -> str:
 
 @app.post("/echo")
 async def echo(request: Request) -> AsyncIterator[bytes]:
-    """Answer with each part as it comes."""
+    """Respond with each part as it comes."""
     return request.stream()
 
 
 @app.post("/ignores")
 async def ignores(request: Request) -> str:
-    """Answer without a look at the content."""
+    """Respond without a look at the content."""
     await asyncio.sleep(0)
     return "ignored"
 

@@ -28,7 +28,7 @@ async def task_is_real_and_stays() -> None:
 
 @probe
 async def task_can_be_looked_at() -> None:
-    """Whatever a debugger asks a task is answered."""
+    """Reply to whatever a debugger asks a task."""
     task = asyncio.current_task()
     assert task is not None
     for _ in range(2):
@@ -54,7 +54,7 @@ async def loop_is_the_running_one() -> None:
 
 @probe
 async def task_cannot_await_itself() -> None:
-    # A task that waits for itself is told so, as in plain asyncio.
+    # A task that waits for itself gets an error, as in plain asyncio.
     task = asyncio.current_task()
     assert task is not None
     try:
@@ -216,7 +216,7 @@ async def context_is_fresh() -> None:
 
 @probe
 async def context_is_fresh_again() -> None:
-    # The handler before left something behind, and this one must not see it.
+    # The handler before left something, and this one must not see it.
     same(VARIABLE.get(), "unset")
     VARIABLE.set("left behind again")
 

@@ -16,7 +16,7 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
 
 
 def plain(scope: Any, receive: Any, send: Any) -> Awaitable[None]:
-    """Give a coroutine without being a coroutine function."""
+    """Return a coroutine without being a coroutine function."""
     return answer(scope, receive, send)
 
 
@@ -31,7 +31,7 @@ class Endpoint:
 
 
 def gives_an_object(scope: Any, receive: Any, send: Any) -> Awaitable[None]:
-    """Give an awaitable that is no coroutine."""
+    """Return an awaitable that is not a coroutine."""
     return Endpoint(scope, receive, send)
 
 

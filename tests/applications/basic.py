@@ -1,4 +1,4 @@
-"""An application whose answers tell what a test wants to know of the server."""
+"""An application whose responses show what a test wants to know of the server."""
 
 import asyncio
 import os
@@ -18,13 +18,13 @@ def hello(request: Request) -> str:
 
 @app.get("/pid")
 def pid(request: Request) -> dict[str, int]:
-    """Tell which worker answers."""
+    """Report which worker responds."""
     return {"pid": os.getpid()}
 
 
 @app.get("/loop")
 async def loop(request: Request) -> dict[str, str]:
-    """Tell which event loop runs."""
+    """Report which event loop runs."""
     return {"loop": type(asyncio.get_running_loop()).__module__}
 
 

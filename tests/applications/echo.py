@@ -1,6 +1,6 @@
-"""Answers with what it was asked: method, target, authority and content, as JSON.
+"""Responds with what it was asked: method, target, authority and content, as JSON.
 
-No route takes every method there may be; what the router refuses with 404 or 405 is answered like
+No route takes every method; what the router rejects with 404 or 405 gets a response like
 the rest, so that a test of the protocol sees nothing of the router.
 """
 
@@ -11,7 +11,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 
 
 def echo(request: Request) -> Response:
-    """Answer with the request."""
+    """Respond with the request."""
     target = request.raw_path + (b"?" + request.query_string if request.query_string else b"")
     return Response(
         json={
@@ -25,23 +25,23 @@ def echo(request: Request) -> Response:
 
 @app.route("/", methods=METHODS)
 def root(request: Request) -> Response:
-    """Answer for the root."""
+    """Respond for the root."""
     return echo(request)
 
 
 @app.route("/{rest:path}", methods=METHODS)
 def anywhere(request: Request, rest: str) -> Response:
-    """Answer for every other path."""
+    """Respond for every other path."""
     return echo(request)
 
 
 @app.error_handler(404)
 def no_route(request: Request, error: HTTPError) -> Response:
-    """Answer where no route is."""
+    """Respond where no route is."""
     return echo(request)
 
 
 @app.error_handler(405)
 def other_method(request: Request, error: HTTPError) -> Response:
-    """Answer for a method that has no route."""
+    """Respond for a method that has no route."""
     return echo(request)

@@ -1,7 +1,7 @@
 """Makes an application of coroutine functions that check something and raise if it is not so.
 
 Each is reached under two paths: `/first/NAME` runs it in its handler's first step, up to where it
-suspends by itself, and `/later/NAME` behind a suspension.
+suspends by itself, and `/later/NAME` after a suspension.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FIRST, LATER = "first", "later"
 
 
 class Probes:
-    """An application whose answers are "ok", or 500 and a traceback."""
+    """An application whose responses are "ok", or 500 and a traceback."""
 
     def __init__(self) -> None:
         self.app = App()

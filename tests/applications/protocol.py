@@ -16,37 +16,37 @@ def hello(request: Request) -> str:
 
 @app.get("/big/{size:int}")
 def big(request: Request, size: int) -> bytes:
-    """Answer with that many bytes."""
+    """Respond with that many bytes."""
     return b"x" * size
 
 
 @app.get("/status/{status:int}")
 def status(request: Request, status: int) -> Response:
-    """Answer with a status, and content where there may be some."""
+    """Respond with a status, and with content if it may have some."""
     return Response(None if status in (204, 304) else "content", status=status)
 
 
 @app.post("/read")
 def read(request: Request) -> str:
-    """Tell how much content there is."""
+    """Report how much content there is."""
     return str(len(request.body()))
 
 
 @app.post("/read-later")
 async def read_later(request: Request) -> str:
-    """Tell how much content there is, read by a coroutine."""
+    """Report how much content there is, read by a coroutine."""
     return str(len(await request.body()))
 
 
 @app.post("/early")
 async def early(request: Request) -> str:
-    """Answer without a look at the content."""
+    """Respond without a look at the content."""
     return "early"
 
 
 @app.get("/wait/{milliseconds:int}")
 async def wait(request: Request, milliseconds: int) -> str:
-    """Answer after a while."""
+    """Respond after a while."""
     await asyncio.sleep(milliseconds / 1000)
     return f"waited {milliseconds}"
 
@@ -86,14 +86,14 @@ async def stream_later(request: Request, parts: int) -> Response:
 
 @app.get("/cut")
 def cut(request: Request) -> Iterator[bytes]:
-    """Fail in the middle of an answer."""
+    """Fail in the middle of a response."""
     yield b"half"
     raise ValueError("the other half")
 
 
 @app.get("/cut-later")
 async def cut_later(request: Request) -> Response:
-    """Fail in the middle of an answer, in a coroutine."""
+    """Fail in the middle of a response, in a coroutine."""
 
     async def iterate() -> AsyncIterator[bytes]:
         yield b"half"
@@ -105,7 +105,7 @@ async def cut_later(request: Request) -> Response:
 
 @app.get("/raises")
 def raises(request: Request) -> str:
-    """Fail before the answer."""
+    """Fail before the response."""
     raise ValueError("no answer")
 
 
@@ -122,5 +122,5 @@ NONSENSE: dict[str, Callable[[], object]] = {
 
 @app.get("/nonsense/{kind}")
 def nonsense(request: Request, kind: str) -> object:
-    """Give an answer that no peer must ever see."""
+    """Return a response that no peer must ever see."""
     return NONSENSE[kind]()

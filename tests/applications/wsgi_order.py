@@ -1,4 +1,4 @@
-"""A view that takes its time and tells how many were called before it."""
+"""A view that takes its time and reports how many were called before it."""
 
 import itertools
 import time

@@ -1,4 +1,4 @@
-"""A WSGI application without a framework: what it does stands in the path."""
+"""A WSGI application without a framework: what it does is in the path."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def echo(environ: Environ, start_response: Start) -> list[bytes]:
 
 
 def peek(environ: Environ, start_response: Start) -> list[bytes]:
-    """Tell what differs between requests; change nothing, and keep it if asked to."""
+    """Report what differs between requests; change nothing, and keep it if asked to."""
     if environ["QUERY_STRING"] == "keep":
         KEPT.append(environ)
     names = ("PATH_INFO", "QUERY_STRING", "RAW_URI", "REQUEST_URI", "REMOTE_PORT", "HTTP_X_A")
@@ -73,7 +73,7 @@ def peek(environ: Environ, start_response: Start) -> list[bytes]:
 
 
 def again(environ: Environ, start_response: Start) -> list[bytes]:
-    """Tell which fields have the very value object of the last request: they are remembered."""
+    """Report which fields have the very value object of the last request: they are remembered."""
     fields = {key: value for key, value in environ.items() if key.startswith("HTTP_")}
     same = sorted(key for key, value in fields.items() if value is LAST.get(key))
     LAST.clear()
@@ -143,7 +143,7 @@ def late_start(environ: Environ, start_response: Start) -> Iterator[bytes]:
 
 
 def gated(environ: Environ, start_response: Start) -> Iterator[bytes]:
-    """Give a block, then wait for a gate before the next."""
+    """Yield a block, then wait for a gate before the next."""
     start_response("200 OK", TEXT)
     yield b"before"
     GATES[argument(environ)].wait(20)
@@ -166,7 +166,7 @@ def pipe(environ: Environ, start_response: Start) -> list[bytes]:
 
 
 def pipe_behind(environ: Environ, start_response: Start) -> Iterator[bytes]:
-    """Give a block, then do the same."""
+    """Yield a block, then do the same."""
     yield from ()
     start_response("200 OK", TEXT)
     yield b"before,"
@@ -175,7 +175,7 @@ def pipe_behind(environ: Environ, start_response: Start) -> Iterator[bytes]:
 
 
 def sized_behind(environ: Environ, start_response: Start) -> Iterable[bytes]:
-    """Give a block of the announced length; what follows waits for the pipe of the query."""
+    """Yield a block of the announced length; the rest waits for the pipe of the query."""
     how = argument(environ)
 
     def parts() -> Iterator[bytes]:
@@ -218,7 +218,7 @@ def write(environ: Environ, start_response: Start) -> list[bytes]:
 
 
 def endless(environ: Environ, start_response: Start) -> Iterable[bytes]:
-    """Give blocks until the client is gone: /endless/NAME/write or /endless/NAME."""
+    """Yield blocks until the client is gone: /endless/NAME/write or /endless/NAME."""
     name = argument(environ)
     send = start_response("200 OK", TEXT)
     if environ["PATH_INFO"].endswith("/write"):
@@ -260,7 +260,7 @@ def raises(environ: Environ, start_response: Start) -> list[bytes]:
 
 
 def wrong(environ: Environ, start_response: Start) -> Iterable[Any]:
-    """Misuse the interface and tell what was raised: /wrong/HOW."""
+    """Misuse the interface and report what was raised: /wrong/HOW."""
     how = argument(environ)
     calls: dict[str, tuple[Any, ...]] = {
         "status-bytes": (b"200 OK", []),
@@ -299,7 +299,7 @@ def block_kind(environ: Environ, start_response: Start) -> Iterable[Any]:
 
 
 def replaced(environ: Environ, start_response: Start) -> Iterable[bytes]:
-    """Begin an answer and replace it: /replaced/before or /replaced/behind."""
+    """Begin a response and replace it: /replaced/before or /replaced/after."""
     import sys
 
     send = start_response("200 OK", [("X-First", "1")])
@@ -389,7 +389,7 @@ SAID = {
 
 
 def plain_file(kind: type[io.FileIO] = io.FileIO) -> io.FileIO:
-    """Make a real file that stands behind its first 100 bytes."""
+    """Make a real file that is positioned after its first 100 bytes."""
     stream = kind(os.memfd_create("content"), "r+")
     stream.write(CONTENT)
     stream.seek(100)
@@ -431,10 +431,10 @@ def zipped_file() -> gzip.GzipFile:
 
 
 class ToldFile(io.FileIO):
-    """A real file that tells of its end."""
+    """A real file that reports when it is closed."""
 
     def close(self) -> None:
-        """Close it and tell."""
+        """Close it and report."""
         super().close()
         FILE_CLOSED.set()
 
@@ -496,7 +496,7 @@ def context(environ: Environ, start_response: Start) -> list[bytes]:
 
 
 def running_loop(environ: Environ, start_response: Start) -> Iterator[bytes]:
-    """Tell which loop runs, in the call and between blocks; run one of its own."""
+    """Report which loop runs, in the call and between blocks; run one of its own."""
     import asyncio
 
     async def own() -> bytes:

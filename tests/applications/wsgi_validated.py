@@ -1,4 +1,4 @@
-"""The plain WSGI application behind the standard library's judge of both sides."""
+"""The plain WSGI application in the standard library's validator."""
 
 from collections.abc import Iterable
 from typing import Any

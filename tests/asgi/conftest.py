@@ -33,7 +33,7 @@ def client(server: Server) -> Iterator[Connection]:
 
 @pytest.fixture
 def seen(server: Server) -> Seen:
-    """Give a function that asks what the application has noted under a name."""
+    """Return a function that asks what the application has noted under a name."""
 
     def seen(name: str) -> Any:
         with server.connect() as client:

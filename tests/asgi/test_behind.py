@@ -1,4 +1,4 @@
-"""Work behind responses when the server stops (point 43), and readers that were cancelled."""
+"""Work after responses when the server stops (point 43), and readers that were cancelled."""
 
 from __future__ import annotations
 

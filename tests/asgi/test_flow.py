@@ -35,7 +35,7 @@ def server(serving: Serving) -> Server:
 
 
 def resident_bytes(server: Server) -> int:
-    """Tell how much memory the worker has in use."""
+    """Report how much memory the worker has in use."""
     fields = Path(f"/proc/{server.workers()[0]}/statm").read_text().split()
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -100,7 +100,7 @@ def test_21_a_send_that_is_cancelled_while_it_waits_leaves_a_whole_answer(
 
 
 def framed(coding: str) -> tuple[str, memoryview]:
-    """Give the field that tells of a content, and its bytes on the wire."""
+    """Return the field that announces content, and its bytes on the wire."""
     content = bytes(CONTENT_BYTES)
     if coding == "length":
         return f"Content-Length: {CONTENT_BYTES}", memoryview(content)

@@ -31,7 +31,7 @@ def release(fifo: Path) -> None:
 
 
 def first(lines: list[str], *parts: str) -> list[int]:
-    """Give the places of the first lines with these parts."""
+    """Return the places of the first lines with these parts."""
     return [next(at for at, line in enumerate(lines) if part in line) for part in parts]
 
 
@@ -155,7 +155,7 @@ def test_44_a_lifespan_that_ends_behind_its_startup_ends_nothing(start: Start, l
 
 
 def started(server: Server) -> list[int]:
-    """Give the processes that were told to start up, in order."""
+    """Return the processes that ran the startup, in order."""
     lines = [line.split() for line in server.lines if line.startswith("lifespan.startup ")]
     return [int(words[1]) for words in lines]
 

@@ -245,7 +245,7 @@ def test_18_a_cut_content_is_a_disconnect(server: Server, seen: Seen, where: str
 
 
 def is_silent(client: Connection) -> bool:
-    """Tell whether nothing has arrived."""
+    """Return whether nothing has arrived."""
     return not select.select([client.socket], [], [], 0)[0]
 
 

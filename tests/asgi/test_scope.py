@@ -24,7 +24,7 @@ EXTENSIONS = {"http.response.early_hint", "http.response.trailers"}
 
 
 def scope_of(reply: Reply) -> dict[str, Any]:
-    """Read the scope that an answer shows."""
+    """Read the scope that a response shows."""
     scope: dict[str, Any] = ast.literal_eval(reply.content.decode())
     return scope
 
@@ -181,7 +181,7 @@ def test_8_addresses_of_ipv6(start: Start, loop: str) -> None:
 
 
 def local_scope(start: Start, loop: str, path: Path) -> dict[str, Any]:
-    """Give the scope of a request over a UNIX socket."""
+    """Return the scope of a request over a UNIX socket."""
     server = start(APP, "--uds", str(path), "--loop", loop)
     with server.connect() as client:
         return scope_of(client.get("/"))

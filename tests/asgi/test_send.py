@@ -19,7 +19,7 @@ APP = "asgi/sending.py"
 
 
 def keys(name: str) -> list[str]:
-    """Give the keys of a table in the application."""
+    """Return the keys of a table in the application."""
     for node in ast.parse((APPLICATIONS / APP).read_text()).body:
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == name:
             assert isinstance(node.value, ast.Dict)

@@ -30,7 +30,7 @@ def path(way: str, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def let_go(way: str, path: Path) -> LetGo:
-    """Give a function that lets the application go on."""
+    """Return a function that lets the application go on."""
     return (lambda: _ignore(path.write_bytes(b"x"))) if way == "blocks" else path.touch
 
 

@@ -1,6 +1,6 @@
 """One application in every interface: the same bytes come back, whatever a client sends.
 
-The native application of plain functions is the measure; what its answers are is proved in
+The native application of plain functions is the measure; what it responds is proved in
 tests/protocol and tests/web. Only the date is left out.
 """
 
@@ -43,27 +43,27 @@ INTERFACES = {
 
 @dataclass(frozen=True)
 class Talk:
-    """What a client sends, piece by piece, and what it must be told."""
+    """What a client sends, piece by piece, and what it must receive."""
 
     pieces: tuple[bytes, ...]
     statuses: tuple[int, ...]
     holds: bytes = b""
     awaits_continue: bool = False
-    """Whether the client waits for a 100 behind the first piece."""
+    """Whether the client waits for a 100 after the first piece."""
 
 
 def head(method: str, path: str, *fields: str, version: str = "1.1") -> bytes:
-    """Give the head of a request."""
+    """Return the head of a request."""
     return "\r\n".join([f"{method} {path} HTTP/{version}", "Host: test", *fields, "", ""]).encode()
 
 
 def get(*paths: str) -> bytes:
-    """Give a batch of requests."""
+    """Return a batch of requests."""
     return b"".join(head("GET", path) for path in paths)
 
 
 def length(size: int) -> str:
-    """Give the field that tells of a content's length."""
+    """Return the field that states the length of content."""
     return f"Content-Length: {size}"
 
 
@@ -220,7 +220,7 @@ def all_answers(server: Server, talk: Talk) -> bytes:
 
 
 def statuses(received: bytes) -> tuple[int, ...]:
-    """Give the statuses of the answers, whose contents hold no such lines."""
+    """Return the statuses of the responses, whose contents hold no such lines."""
     return tuple(int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", received))
 
 

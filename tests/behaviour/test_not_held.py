@@ -31,7 +31,7 @@ CALLS = {
 
 
 def request(target: str) -> bytes:
-    """Give a request for a target."""
+    """Return a request for a target."""
     return f"GET {target} HTTP/1.1\r\nHost: test\r\n\r\n".encode()
 
 
@@ -44,7 +44,7 @@ def served(request: pytest.FixtureRequest, serving: Serving) -> tuple[Server, st
 
 @pytest.fixture
 def clients(served: tuple[Server, str]) -> Iterator[list[Connection]]:
-    """Give three connections that have been served."""
+    """Return three connections on which a request was served."""
     with ExitStack() as stack:
         clients = [stack.enter_context(served[0].connect()) for _ in range(3)]
         for client in clients:

@@ -1,4 +1,4 @@
-"""Serves the programs below `/STAGE/NAME`: in the request's first step, or behind a suspension."""
+"""Serves the programs below `/STAGE/NAME`: in the request's first step, or after a suspension."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Difference:
     variants: tuple[str, ...] = EVERYWHERE
     stages: tuple[str, ...] = ("first", "later")
     is_meant: bool = True
-    """Whether it stays; else it is a defect that is still to be mended."""
+    """Whether it stays; otherwise it is a defect to be fixed."""
     since: tuple[int, int] = (3, 11)
     """The first Python that shows it."""
 
@@ -94,5 +94,5 @@ def difference(name: str, stage: str, variant: str) -> Difference | None:
 
 
 def documented() -> Iterator[str]:
-    """Give the names of the programs whose differences stay."""
+    """Return the names of the programs whose differences stay."""
     return (name for name, each in KNOWN.items() if any(one.is_meant for one in each))

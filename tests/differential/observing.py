@@ -129,5 +129,5 @@ class Held:
 
 
 def request(path: str) -> bytes:
-    """Give a request."""
+    """Return a request."""
     return f"GET {path} HTTP/1.1\r\nHost: test\r\n\r\n".encode()

@@ -51,7 +51,7 @@ class Servers(ExitStack):
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[Servers]:
-    """Give servers that end with the module."""
+    """Return servers that end with the module."""
     with Servers() as servers:
         yield servers
 
@@ -73,7 +73,7 @@ def test_same_observations(servers: Servers, name: str, stage: str, variant: str
 
 
 def failed(observed: Any) -> bool:
-    """Tell whether a response failed, which the server's log has to explain."""
+    """Return whether a response failed, which the server's log has to explain."""
     if isinstance(observed, list):
         return any(failed(each) for each in observed)
     return observed in (500, CUT)

@@ -1,4 +1,4 @@
-"""Does what a page tells its reader to do, in a folder that stands for the machine's root."""
+"""Does what a page asks its reader to do, in a folder that stands for the machine's root."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ pytestmark = [
 
 @pytest.fixture
 def reader() -> Iterator[Reader]:
-    """Give a reader with an empty folder, whose name is short enough for a UNIX socket in it."""
+    """Return a reader with an empty folder, whose name is short enough for a UNIX socket in it."""
     with tempfile.TemporaryDirectory(prefix="bolide-") as folder:
         reader = Reader(Path(folder))
         yield reader

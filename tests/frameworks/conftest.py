@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent / "applications"
 
 @pytest.fixture(scope="module")
 def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
-    """Give a function that serves TARGET OPTIONS... for all tests of the module that ask."""
+    """Return a function that serves TARGET OPTIONS... for all tests of the module that ask."""
     servers: dict[tuple[str, ...], Server] = {}
 
     def serve(*arguments: str) -> Server:

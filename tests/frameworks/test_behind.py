@@ -1,4 +1,4 @@
-"""Work behind responses: Starlette's background tasks, Django's receivers of `request_finished`."""
+"""Work after responses: Starlette's background tasks, Django's receivers of `request_finished`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that lies in the way it is told to: `liar.py WAY HOST PORT`.
+"""A server that lies in a given way: `liar.py WAY HOST PORT`.
 
 Started by the race's tests, as a contestant is; standard library only.
 """
@@ -16,7 +16,7 @@ CONTENT = os.environ.get("RACE_CONTENT", "OK").encode()
 END = b"\r\n\r\n"
 ENDING = ("closes-early", "counts-below-zero")
 PATIENT_REQUESTS = 40
-"""So many are answered before it dies or hangs: more than the proof asks, fewer than a load."""
+"""Requests served before it dies or hangs: more than the proof sends, fewer than a load."""
 FRAMING = {
     "counts-below-zero": b"Content-Length: -2",
     "counts-twice": b"Content-Length: 2\r\nContent-Length: 3",
@@ -24,12 +24,12 @@ FRAMING = {
     "counts-chunks-wrongly": b"Transfer-Encoding: chunked",
     "never-ends": b"Connection: close",
 }
-"""How the ends of some answers are told."""
+"""How the end of some responses is marked."""
 answered = 0
 
 
 def answer(head: bytes, way: str) -> bytes:
-    """Give the answer to one head."""
+    """Return the response to one head."""
     content, status = CONTENT, b"200 OK"
     if head.split()[1] != b"/" and way != "knows-every-path":
         content, status = b"Not Found", b"404 Not Found"
@@ -78,7 +78,7 @@ def serve(stream: socket.socket, way: str) -> None:
 
 
 def send(stream: socket.socket, octets: bytes, way: str) -> None:
-    """Send an answer: at once, byte by byte with never a silence, or without an end."""
+    """Send a response: at once, byte by byte with never a silence, or without an end."""
     while way == "drips" and octets:
         stream.sendall(octets[:1])
         octets = octets[1:]

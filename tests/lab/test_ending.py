@@ -1,4 +1,4 @@
-"""A race that is told to end does so at every stage: nothing runs on, what is measured is kept."""
+"""A race that is asked to end does so at every stage: nothing runs on, what is measured is kept."""
 
 from __future__ import annotations
 

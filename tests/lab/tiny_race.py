@@ -60,13 +60,13 @@ def study(*workloads: Workload, rounds: int = 1) -> Study:
 
 
 def renamed(contestant: Contestant, name: str) -> Contestant:
-    """Give the same contestant by another name."""
+    """Return the same contestant by another name."""
     entry = msgspec.structs.replace(contestant.entry, name=name)
     return msgspec.structs.replace(contestant, entry=entry)
 
 
 def among(*ways: str) -> dict[str, Contestant]:
-    """Give contestants that lie in these ways."""
+    """Return contestants that lie in these ways."""
     return {way: liar(way) for way in ways}
 
 

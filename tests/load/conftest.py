@@ -1,4 +1,4 @@
-"""What the tests of `bolide load` may use: a server that counts its answers."""
+"""What the tests of `bolide load` may use: a server that counts its responses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ StartCounting = Callable[..., Server]
 
 @pytest.fixture
 def start_counting(start: Start, applications: Path) -> StartCounting:
-    """Give a function that starts a server that counts its answers."""
+    """Return a function that starts a server that counts its responses."""
 
     def start_counting(*options: str) -> Server:
         return start("counting.py", *options, cwd=applications / "load")
@@ -24,5 +24,5 @@ def start_counting(start: Start, applications: Path) -> StartCounting:
 
 @pytest.fixture
 def counting(start_counting: StartCounting) -> Server:
-    """Give a server that counts its answers."""
+    """Return a server that counts its responses."""
     return start_counting()

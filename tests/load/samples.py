@@ -51,7 +51,7 @@ WHERE = Destination(
 
 
 def report(**changes: Any) -> dict[str, Any]:
-    """Make the report of a run of 20,000 right answers in 2 s; `errors` are added to no others."""
+    """Make the report of 20,000 correct responses in 2 s; `errors` are added to no others."""
     errors = dict.fromkeys(ERRORS, 0) | changes.pop("errors", {})
     made: dict[str, Any] = {
         "requests_per_s": 10_000.0,

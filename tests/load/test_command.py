@@ -38,7 +38,7 @@ class LoadProcess(Server):
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
-    """Give a function that runs `bolide load ARGUMENTS...` to its end."""
+    """Return a function that runs `bolide load ARGUMENTS...` to its end."""
 
     def load(*arguments: str) -> tuple[int, str, str]:
         return command("load", *arguments, cwd=tmp_path)
@@ -48,7 +48,7 @@ def load(tmp_path: Path) -> Load:
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[Callable[..., LoadProcess]]:
-    """Give a function that starts `bolide load ARGUMENTS...` and goes on."""
+    """Return a function that starts `bolide load ARGUMENTS...` and goes on."""
     runs: list[LoadProcess] = []
     # a shell's background jobs ignore SIGINT, and what they start does too: not so here
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -64,7 +64,7 @@ def started(tmp_path: Path) -> Iterator[Callable[..., LoadProcess]]:
 
 
 def counts(server: Server) -> dict[str, int]:
-    """Ask the server what it has answered."""
+    """Ask the server what it has responded to."""
     with server.connect() as client:
         found: dict[str, int] = client.get("/counts").json()
     return found

@@ -1,4 +1,4 @@
-"""URLs, weights, and the address that answers."""
+"""URLs, weights, and the address that responds."""
 
 import socket
 from collections.abc import Iterator

@@ -19,12 +19,12 @@ NOBODY = "127.0.0.1:1"
 
 
 def plan(**keys: Any) -> dict[str, Any]:
-    """Give a plan that is sound but for what the keys say."""
+    """Return a plan that is sound but for what the keys say."""
     return {"address": NOBODY, "requests": [{}], "requests_total": 5, "connections": 1} | keys
 
 
 def request(**keys: Any) -> dict[str, Any]:
-    """Give a plan whose one request says so."""
+    """Return a plan whose one request says so."""
     return plan(requests=[keys])
 
 

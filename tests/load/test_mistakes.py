@@ -1,4 +1,4 @@
-"""Whatever a user types, the answer is a plan or one line."""
+"""Whatever a user types, the result is a plan or one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine is told of the options."""
+"""The plan that the engine is given."""
 
 from pathlib import Path
 from typing import Any

@@ -32,7 +32,7 @@ def theirs(line: str) -> str:
 
 @pytest.fixture
 def ours(tmp_path: Path) -> Ours:
-    """Give a function that runs the same command line by `--like`."""
+    """Return a function that runs the same command line by `--like`."""
 
     def ours(line: str) -> str:
         code, out, _ = command("load", "--like", line, "--quiet", cwd=tmp_path)

@@ -1,6 +1,6 @@
 """What asyncio promises about tasks, timeouts and cancellation, asked inside handlers.
 
-Every check runs in its handler's first step, where the task is lent, and behind a suspension.
+Every check runs in its handler's first step, where the task is lent, and after a suspension.
 """
 
 from __future__ import annotations

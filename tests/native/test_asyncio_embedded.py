@@ -70,7 +70,7 @@ async def begin(app: bolide.App, caplog: pytest.LogCaptureFixture) -> tuple[Any,
 
 
 async def get(port: int, *paths: str) -> list[bytes]:
-    """Send all requests at once; give the contents of the answers."""
+    """Send all requests at once; give the contents of the responses."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"".join(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode() for path in paths))
     contents = []
@@ -127,7 +127,7 @@ def test_requests_that_arrive_with_the_end_are_answered(
         request = b"GET /quick HTTP/1.1\r\nHost: a\r\n\r\n"
         writer.write(request)
         await reader.readuntil(b"True")
-        writer.write(request)  # is sent at once, and the server has no turn before it is told
+        writer.write(request)  # is sent at once, and the server has no turn before it is notified
         await end(serving)
         assert b"\r\n\r\nTrue" in await reader.read()
         writer.close()

@@ -36,7 +36,7 @@ def test_done_callback_runs_when_its_handler_ends(serving: Serving, where: str) 
     with serving("aio_kept.py").connect() as client:
         before = client.get("/ended").json()
         assert client.get(f"/{where}/callback").json() == []
-        # The answer may be here one turn of the loop before the callback.
+        # The response may be here one turn of the loop before the callback.
         after = next(now for _ in range(100) if (now := client.get("/ended").json()) != before)
         assert after == [*before, True]
 

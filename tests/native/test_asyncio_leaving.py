@@ -1,4 +1,4 @@
-"""Clients that leave: streams end, handlers that ask are told, and nothing else is disturbed."""
+"""Clients that leave: streams end, handlers that ask are notified, nothing else changes."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def wait_for(server: Server, names: list[str]) -> None:
 def test_one_waits_for_another(serving: Serving, how: str, setter: str) -> None:
     server = serving(APP)
     with server.connect() as waiter:
-        # Two on one connection: when the second is answered, the first has begun to wait.
+        # Two on one connection: when the second gets a response, the first has begun to wait.
         waiter.send(request(f"/{how}/wait"))
         with server.connect() as other:
             assert other.get("/task").status == 200

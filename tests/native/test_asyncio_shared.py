@@ -102,7 +102,7 @@ def test_a_callback_does_not_wait_for_a_whole_pass(start: Start, interface: str,
     server = start(f"tasks/shared.py:{interface}", "--loop", loop, "--eager-tasks", "on")
     clients = [server.connect() for _ in range(BLOCKING)]
     try:
-        for _ in range(2):  # the first time tells the server that calls are slow
+        for _ in range(2):  # the first time shows the server that calls are slow
             begun = run_together(server, clients)
     finally:
         for client in clients:

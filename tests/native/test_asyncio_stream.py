@@ -1,4 +1,4 @@
-"""Streamed answers and contents: back-pressure both ways, disconnections, failures."""
+"""Streamed responses and contents: back-pressure both ways, disconnections, failures."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def wait_for_parts(server: Server) -> int:
 
 
 def abort(client: Connection) -> None:
-    """Close a connection so that the server is told at once."""
+    """Close a connection so that the server is notified at once."""
     client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.socket.close()
 

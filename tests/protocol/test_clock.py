@@ -29,7 +29,7 @@ interfaces = pytest.mark.parametrize("interface", ["native", "asgi", "wsgi, inli
 
 @contextmanager
 def blocked(server: Server, client: Connection) -> Iterator[None]:
-    """Block the worker by a request, with what the body of the statement does ready behind it."""
+    """Block the worker by a request, with what the body of the statement does ready after it."""
     for _ in range(2):
         client.get("/hello")  # the second one is waited for when all that was ready before is done
     with stopped(server):

@@ -1,4 +1,4 @@
-"""Clients that vanish, connections and requests in great number: nothing is left behind."""
+"""Clients that vanish, connections and requests in great number: nothing is left."""
 
 import os
 import resource
@@ -35,7 +35,7 @@ def open_files(server: Server) -> int:
 
 
 def resident_bytes(server: Server) -> int:
-    """Tell how much memory the worker has in use."""
+    """Report how much memory the worker has in use."""
     fields = Path(f"/proc/{server.workers()[0]}/statm").read_text().split()
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -142,7 +142,7 @@ def take(client: socket.socket, most: int) -> bytes:
 
 
 def drain(client: socket.socket) -> int:
-    """Read until nothing more comes for a while; tell how much it was."""
+    """Read until nothing more comes for a while; report how much it was."""
     total = 0
     while select.select([client], [], [], 0.3)[0]:
         total += len(take(client, 1 << 16))

@@ -37,7 +37,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """Give one server for all tests of this file."""
+    """Return one server for all tests of this file."""
     running = Server([*APPLICATION["native"], "--port", "0", *OPTIONS], APPLICATIONS)
     yield running.wait_ready()
     running.close()

@@ -60,7 +60,7 @@ def test_an_idle_client_sees_the_end_while_a_child_runs(start: Start, interface:
 
 @contextmanager
 def replaced(server: Server) -> Iterator[tuple[Connection, Connection]]:
-    """Give a connection that the server has closed, and the one that has taken its place."""
+    """Return a connection that the server has closed, and the one that has taken its place."""
     first = server.connect()
     first.get("/hello")
     with forked(server):

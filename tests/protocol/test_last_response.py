@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 SIZE = 3_000_000
 """More than the kernel takes before the client reads."""
 MOST = 2_400_000
-"""Behind so much, the kernel has taken the rest: the server has nothing more to send."""
+"""After so much, the kernel has taken the rest: the server has nothing more to send."""
 JUNK = b"j" * 70_000
 """More than one read of the server's brings."""
 RECEIVE_BUFFER_BYTES = 65_536

@@ -10,7 +10,7 @@ from support.server import Start, as_address
 
 
 def has_ipv6() -> bool:
-    """Tell whether this machine can listen on ::1."""
+    """Return whether this machine can listen on ::1."""
     try:
         with socket.create_server(("::1", 0), family=socket.AF_INET6):
             return True

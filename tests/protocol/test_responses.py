@@ -14,7 +14,7 @@ from support.server import APPLICATIONS, Server, Start
 
 @pytest.fixture(scope="module")
 def server() -> object:
-    """Give one server for all tests of this file."""
+    """Return one server for all tests of this file."""
     running = Server(["protocol.py", "--port", "0"], APPLICATIONS).wait_ready()
     yield running
     running.close()

@@ -29,7 +29,7 @@ def test_a_head_that_takes_too_long_is_answered_408(start: Start) -> None:
         reply = slow.read()
         assert (reply.status, reply.is_last) == (408, True)
         assert slow.is_closed()
-        # It has not sent a byte: nothing to answer.
+        # It has not sent a byte: nothing to respond to.
         assert other.is_closed()
 
 

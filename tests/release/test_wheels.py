@@ -127,7 +127,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def programs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Path]:
-    """Give the folder of programs of an environment in which only a wheel was installed."""
+    """Return the folder of programs of an environment in which only a wheel was installed."""
     wheel = request.param or request.getfixturevalue("built")
     python = runnable(wheel)
     yield install(python, wheel, tmp_path_factory.mktemp("environment"))

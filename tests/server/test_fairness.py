@@ -27,7 +27,7 @@ Open = Callable[[int], list[Connection]]
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
-    """Give what closes connections at the end of the test."""
+    """Return what closes connections at the end of the test."""
     with ExitStack() as stack:
         yield stack
 

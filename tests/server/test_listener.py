@@ -56,7 +56,7 @@ def gates(tmp_path: Path) -> Iterator[dict[str, Gate]]:
 
 
 def is_refused(address: tuple[str, int] | str) -> bool:
-    """Tell whether nobody listens there."""
+    """Return whether nobody listens there."""
     family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     with socket.socket(family) as client:
         try:

@@ -42,7 +42,7 @@ UNTIL_S = 20
 
 
 def closed() -> int:
-    """Give a descriptor that is closed for the program: see `Running`."""
+    """Return a descriptor that is closed for the program: see `Running`."""
     return -1
 
 
@@ -57,7 +57,7 @@ def without_reader() -> int:
 
 
 def stalled() -> int:
-    """Give a pipe that is full, and that nobody reads; its reading end stays open."""
+    """Return a pipe that is full, and that nobody reads; its reading end stays open."""
     read_fd, write_fd = os.pipe()
     os.set_blocking(write_fd, False)
     try:
@@ -70,7 +70,7 @@ def stalled() -> int:
 
 
 def stalled_socket() -> int:
-    """Give the like of what systemd gives: a stream socket to the journal."""
+    """Return what systemd provides: a stream socket to the journal."""
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     try:

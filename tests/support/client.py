@@ -39,7 +39,7 @@ class Reply:
 
     @property
     def is_last(self) -> bool:
-        """Whether the server said that it closes the connection behind it."""
+        """Whether the server said that it closes the connection after it."""
         return (self.get("connection") or "").lower() == "close"
 
 

@@ -21,7 +21,7 @@ def loop(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def serving(loop: str) -> Iterator[Serving]:
-    """Give a function that serves an application on that loop, once for the whole module."""
+    """Return a function that serves an application on that loop, once for the whole module."""
     servers: dict[tuple[str, ...], Server] = {}
 
     def serving(target: str, *options: str) -> Server:

@@ -9,5 +9,5 @@ def head(method: str, path: str, *fields: str, version: str = "1.1") -> bytes:
 
 
 def upload(path: str, content: bytes) -> bytes:
-    """Give a request with a content of known length."""
+    """Return a request with a content of known length."""
     return head("POST", path, f"Content-Length: {len(content)}") + content

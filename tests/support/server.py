@@ -100,7 +100,7 @@ class Server:
         return "".join(self.lines)
 
     def close(self) -> None:
-        """End it, and the workers that it may have left behind."""
+        """End it, and the workers that it may have left."""
         processes = [self.pid, *self.workers()] if self.process.poll() is None else []
         for pid in processes:
             os.kill(pid, signal.SIGKILL)

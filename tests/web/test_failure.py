@@ -1,4 +1,4 @@
-"""What is answered, and logged, when a handler fails."""
+"""The response, and the log, when a handler fails."""
 
 import logging
 from typing import Any
@@ -48,7 +48,7 @@ def get(app: App, path: str = "/sync") -> Result:
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    """Give the message and the exception of every record of bolide.error."""
+    """Return the message and the exception of every record of bolide.error."""
     records = [record for record in caplog.records if record.name == "bolide.error"]
     return [
         (record.getMessage(), str(record.exc_info[1]) if record.exc_info else "")

@@ -44,7 +44,7 @@ WAYS = {
 
 @pytest.fixture(params=WAYS)
 def line_of(request: pytest.FixtureRequest) -> Callable[[Any, Any], object]:
-    """Give one way of many."""
+    """Return one way of many."""
     return WAYS[request.param]
 
 
@@ -83,7 +83,7 @@ def test_a_length_is_the_servers_to_set(name: str, line_of: Callable[..., object
     "name", ["Transfer-Encoding", "CONNECTION", "Keep-Alive", "Proxy-Connection", "Upgrade", "te"]
 )
 def test_fields_about_the_connection_are_left_out(name: str) -> None:
-    """As from ASGI and WSGI applications; the log tells so once for each field."""
+    """As from ASGI and WSGI applications; the log says so once for each field."""
     made = Response(b"", headers={"x-before": "1", name: "close", "x-behind": "2"})
     made.add_header(name, "close")
     assert made.raw_headers.endswith(b"x-before: 1\r\nx-behind: 2\r\n")
@@ -91,7 +91,7 @@ def test_fields_about_the_connection_are_left_out(name: str) -> None:
 
 
 def test_the_log_tells_once_of_a_field_that_is_left_out() -> None:
-    """In a process of its own, since it tells once for each process."""
+    """In a process of its own, since it is logged once for each process."""
     program = """
 import logging
 from bolide import Response

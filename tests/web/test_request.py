@@ -16,7 +16,7 @@ PARTS = [b"ab", b"cd", b"ef"]
 
 
 def ask(question: Callable[[Request], Any], path: str = "/a", **arguments: Any) -> Any:
-    """Give what a `def` handler gets for a question, without passing it through a response."""
+    """Return what a `def` handler gets for a question, without passing it through a response."""
     answers: list[Any] = []
     app = App()
 

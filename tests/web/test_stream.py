@@ -37,7 +37,7 @@ class Source:
         self.is_closed = False
 
     async def iterate(self) -> AsyncIterator[Any]:
-        """Give the parts."""
+        """Yield the parts."""
         try:
             for part in self._parts:
                 yield part

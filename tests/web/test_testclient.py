@@ -12,7 +12,7 @@ from bolide.web.testclient import TestClient
 
 
 def mirror() -> App:
-    """Make an application that answers with what it was asked."""
+    """Make an application that responds with what it was asked."""
     app = App()
 
     @app.route("/{rest:path}", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])

@@ -30,7 +30,7 @@ def way(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def threads(way: tuple[str, str]) -> str:
-    """Give the number of threads that call the application."""
+    """Return the number of threads that call the application."""
     return way[0]
 
 

@@ -30,7 +30,7 @@ def test_46_the_validator_is_silent(start: Start, threads: str, path: str) -> No
 
 @pytest.mark.parametrize("threads", ["1", "8"])
 def test_46_the_validator_itself_is_served(start: Start, threads: str) -> None:
-    """It takes any arguments, so nothing tells what it is."""
+    """It takes any arguments, so nothing shows what it is."""
     server = start("wsgi_validated.py:validated", "--interface", "wsgi", "--threads", threads)
     with server.connect() as client:
         assert client.get("/hello").content == b"Hello, world!"
@@ -221,7 +221,7 @@ def test_57_a_reason_phrase_is_streamed_and_forgotten_too(server: Server) -> Non
 
 
 def test_57_fields_about_the_connection_are_left_out(start: Start, threads: str) -> None:
-    """As other servers do; the log tells so once for each field."""
+    """As other servers do; the log says so once for each field."""
     server = start("wsgi_plain.py", "--threads", threads)
     names = ["Keep-Alive", "Proxy-Connection", "TE", "Transfer-Encoding", "Upgrade"]
     with server.connect() as client:

@@ -49,7 +49,7 @@ Pipes: TypeAlias = Callable[[], Pipe]
 
 @pytest.fixture
 def pipes(tmp_path: Path) -> Iterator[Callable[[], Pipe]]:
-    """Give a function that makes pipes."""
+    """Return a function that makes pipes."""
     made: list[Pipe] = []
 
     def pipe() -> Pipe:
@@ -75,14 +75,14 @@ def waiting(server: Server, pipes: Pipes, count: int) -> Iterator[list[tuple[Con
 
 
 def finish(views: list[tuple[Connection, Pipe]]) -> None:
-    """Let the views go on, and read what they answer."""
+    """Let the views go on, and read their responses."""
     for client, pipe in views:
         pipe.release()
         assert client.read().content == b"released"
 
 
 def ask(server: Server, path: str, method: str = "GET") -> Connection:
-    """Send a request on a connection of its own; do not wait for its answer."""
+    """Send a request on a connection of its own; do not wait for its response."""
     client = server.connect()
     client.send(f"{method} {path} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
     return client
@@ -199,7 +199,7 @@ def test_a_view_that_holds_the_interpreter_stops_no_refusing(start: Start, pipes
 
 
 def arrived(client: Connection) -> bool:
-    """Tell whether something has come, without taking it."""
+    """Return whether something has come, without taking it."""
     return bool(select.select([client.socket], [], [], 0)[0])
 
 
@@ -328,7 +328,7 @@ def test_new_connections_do_not_keep_an_old_one_waiting(start: Start) -> None:
     server = start("wsgi_order.py", "--threads", "1")
     with server.connect() as old, server.connect() as first, ExitStack() as opened:
         assert old.get("/0").content == b"0"
-        # While this one is at work, 30 connect, and the old one asks behind them.
+        # While this one is at work, 30 connect, and the old one asks after them.
         first.send(b"GET /300 HTTP/1.1\r\nHost: test\r\n\r\n")
         for _ in range(30):
             new = opened.enter_context(server.connect())

@@ -1,4 +1,4 @@
-"""Applications that work behind their responses, or ask again and again for their client."""
+"""Applications that work after their responses, or ask again and again for their client."""
 
 import asyncio
 import gc
@@ -52,7 +52,7 @@ async def work(scope: Any, receive: Receive, send: Send) -> None:
 
 @kinds
 async def polls(scope: Any, receive: Receive, send: Send) -> None:
-    """Ask many times whether the client is there, as Starlette does; tell what that leaves."""
+    """Ask many times whether the client is there, as Starlette does; report what that leaves."""
     await receive()
     await send({"type": "http.response.start", "status": 200})
 

@@ -28,7 +28,7 @@ async def pause(scope: Any) -> None:
 
 @kinds
 async def hint(scope: Any, receive: Receive, send: Send) -> None:
-    """Send two interim answers and a final one."""
+    """Send two interim responses and a final one."""
     await pause(scope)
     links = [b"</a.css>; rel=preload", b"</b.js>; rel=preload"]
     await send({"type": "http.response.early_hint", "links": links})
@@ -136,7 +136,7 @@ async def forbidden(scope: Any, receive: Receive, send: Send) -> None:
 
 @kinds
 async def misplaced(scope: Any, receive: Receive, send: Send) -> None:
-    """Send extensions where they may not stand."""
+    """Send extensions where they are not allowed."""
     refused = 0
     for message in (
         {"type": "http.response.pathsend", "path": str(FILE)},

@@ -1,4 +1,4 @@
-"""Applications that send or receive more than fits, and tell how far they came."""
+"""Applications that send or receive more than fits, and report how far they came."""
 
 import asyncio
 from typing import Any
@@ -47,7 +47,7 @@ async def flood(scope: Any, receive: Receive, send: Send) -> None:
 
 @kinds
 async def count(scope: Any, receive: Receive, send: Send) -> None:
-    """Read a content when it is let, and answer with its size."""
+    """Read a content when it is let, and respond with its size."""
     await kinds.held()
     size, more = 0, True
     while more:

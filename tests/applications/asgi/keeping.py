@@ -51,7 +51,7 @@ def argument(scope: Any) -> Iterator[Any]:
 
 @kinds
 async def again(scope: Any, receive: Receive, send: Send) -> None:
-    """Tell which fields have the very pair of the last request: they are remembered."""
+    """Report which fields have the very pair of the last request: they are remembered."""
     same = [name.decode() for name, value in scope["headers"] if LAST.get(name) is value]
     LAST.clear()
     LAST.update(scope["headers"])
@@ -82,7 +82,7 @@ def shown(kept: Any) -> Any:
 
 @kinds
 async def compare(scope: Any, receive: Receive, send: Send) -> None:
-    """Tell whether all is as it was, and no part of this request's; forget it."""
+    """Return whether all is as it was, and no part of this request's; forget it."""
     mine = (scope, scope["headers"], scope["asgi"], scope["state"], receive, send)
     same = []
     for kept, before in KEPT:
@@ -96,7 +96,7 @@ async def compare(scope: Any, receive: Receive, send: Send) -> None:
 
 @kinds
 async def change(scope: Any, receive: Receive, send: Send) -> None:
-    """Change what was kept; tell whether it is seen here; forget it."""
+    """Change what was kept; return whether it is seen here; forget it."""
     for kept, _ in KEPT:
         if isinstance(kept, list):
             kept.append((b"changed", b"changed"))
@@ -108,7 +108,7 @@ async def change(scope: Any, receive: Receive, send: Send) -> None:
 
 @kinds
 async def use(scope: Any, receive: Receive, send: Send) -> None:
-    """Use what was kept inside this request's answer; tell what came of it; forget it."""
+    """Use what was kept inside this request's response; report the result; forget it."""
     found = []
     await send(START)
     for kept, _ in KEPT:

@@ -1,6 +1,6 @@
 """Makes an ASGI application of coroutine functions: the first part of the path names one.
 
-It has a lifespan, and answers `/seen` with what its functions have noted in `seen` and `/release`
+It has a lifespan, and responds to `/seen` with what its functions noted in `seen`, to `/release`
 by setting the event that some of them wait for.
 """
 
@@ -66,18 +66,18 @@ async def lifespan(receive: Receive, send: Send) -> None:
 
 
 async def answer(send: Send, body: bytes, *headers: tuple[bytes, bytes], status: int = 200) -> None:
-    """Send a whole answer."""
+    """Send a whole response."""
     await send({"type": "http.response.start", "status": status, "headers": list(headers)})
     await send({"type": "http.response.body", "body": body})
 
 
 async def part(send: Send, body: bytes, more: bool = True) -> None:
-    """Send a part of an answer's content."""
+    """Send a part of a response's content."""
     await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
 def word(scope: Any, number: int) -> str:
-    """Give a part of the path, empty if there is none."""
+    """Return a part of the path, empty if there is none."""
     words = scope["path"].split("/")
     return words[number] if number < len(words) else ""
 

@@ -1,4 +1,4 @@
-"""A lifespan that does what LIFESPAN says, and tells of it on standard error."""
+"""A lifespan that does what LIFESPAN says, and reports it on standard error."""
 
 import asyncio
 import os

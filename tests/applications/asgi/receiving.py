@@ -29,7 +29,7 @@ async def answer_json(send: Send, value: Any) -> None:
 
 @kinds
 async def upload(scope: Any, receive: Receive, send: Send) -> None:
-    """Answer with the sizes of the messages, and whether each says that more comes."""
+    """Respond with the sizes of the messages, and whether each says that more comes."""
     kinds.count("uploading")
     if word(scope, 2) == "late":
         await turns()
@@ -40,13 +40,13 @@ async def upload(scope: Any, receive: Receive, send: Send) -> None:
 
 @kinds
 async def echo(scope: Any, receive: Receive, send: Send) -> None:
-    """Answer with the content."""
+    """Respond with the content."""
     await answer(send, b"".join(each["body"] for each in await messages(receive)))
 
 
 @kinds
 async def blocks(scope: Any, receive: Receive, send: Send) -> None:
-    """Tell whether `receive()` behind the content waits, however long."""
+    """Return whether `receive()` after the content waits, however long."""
     found = await messages(receive)
     waiting = asyncio.ensure_future(receive())
     await turns(50)
@@ -56,7 +56,7 @@ async def blocks(scope: Any, receive: Receive, send: Send) -> None:
 
 @kinds
 async def wait(scope: Any, receive: Receive, send: Send) -> None:
-    """Note what comes behind the content."""
+    """Note what comes after the content."""
     await messages(receive)
     kinds.count("waiting")
     kinds.seen["wait"] = (await receive())["type"]
@@ -65,7 +65,7 @@ async def wait(scope: Any, receive: Receive, send: Send) -> None:
 
 @kinds
 async def after(scope: Any, receive: Receive, send: Send) -> None:
-    """Receive behind an answer that was sent at once, later or in parts."""
+    """Receive after a response that was sent at once, later or in parts."""
     way = word(scope, 2)
     if way == "later":
         await asyncio.sleep(0)
@@ -80,7 +80,7 @@ async def after(scope: Any, receive: Receive, send: Send) -> None:
 
 @kinds
 async def watched(scope: Any, receive: Receive, send: Send) -> None:
-    """Answer while a task waits in `receive()`, which the answer's end must wake."""
+    """Respond while a task waits in `receive()`, which the response's end must wake."""
     way = word(scope, 2)
     await messages(receive)
     watcher = asyncio.ensure_future(receive())
@@ -191,7 +191,7 @@ async def two(scope: Any, receive: Receive, send: Send) -> None:
 
 @kinds
 async def left(scope: Any, receive: Receive, send: Send) -> None:
-    """Fail, and leave tasks behind: two wait already, one begins later."""
+    """Fail, and leave tasks running: two wait already, one begins later."""
     await messages(receive)
     if word(scope, 2) == "begun":
         await send(START)
@@ -223,7 +223,7 @@ async def _sent(send: Send) -> Any:
 
 @kinds
 async def silent(scope: Any, receive: Receive, send: Send) -> None:
-    """Answer without receiving, when it is let."""
+    """Respond without receiving, when it is let."""
     if word(scope, 2) == "held":
         await kinds.held()
     await answer(send, b"unread")

@@ -8,7 +8,7 @@ SHARED: list[str] = []
 
 
 async def app(scope: Any, receive: Receive, send: Send) -> None:
-    """Answer with the scope as a Python literal."""
+    """Respond with the scope as a Python literal."""
     if scope["type"] == "lifespan":
         scope["state"].update(shared=SHARED, plain="as it was")
         raise NotImplementedError

@@ -59,7 +59,7 @@ async def resized(scope: Any, receive: Receive, send: Send) -> None:
 
 @kinds
 async def nested(scope: Any, receive: Receive, send: Send) -> None:
-    """Send a whole answer while the headers of another one are read."""
+    """Send a whole response while the headers of another one are read."""
 
     class Nested(list[Any]):
         def __iter__(self) -> Any:
@@ -119,7 +119,7 @@ REFUSED: dict[str, Any] = {
 
 @kinds
 async def refused(scope: Any, receive: Receive, send: Send) -> None:
-    """Send a header that must not be; tell what was raised, with another start."""
+    """Send a header that must not be; report what was raised, with another start."""
     try:
         await send({**START, "headers": REFUSED[word(scope, 2)]})
     except (TypeError, ValueError) as error:
@@ -156,7 +156,7 @@ async def status(scope: Any, receive: Receive, send: Send) -> None:
 
 @kinds
 async def no_status(scope: Any, receive: Receive, send: Send) -> None:
-    """Tell what a start with such a status raises."""
+    """Report what a start with such a status raises."""
     values: dict[str, Any] = {"str": "200", "none": None, "float": 200.5}
     name = word(scope, 2)
     value = int(name) if name.isdigit() else values[name]
@@ -187,7 +187,7 @@ ORDERS: dict[str, tuple[list[Any], Any]] = {
 
 @kinds
 async def order(scope: Any, receive: Receive, send: Send) -> None:
-    """Send messages and one that must not follow them; note what it raises; end the answer."""
+    """Send messages and one that must not follow them; note what it raises; end the response."""
     name = word(scope, 2)
     before, wrong = ORDERS[name]
     if word(scope, 3) == "later":
@@ -308,7 +308,7 @@ async def to_nobody(send: Send, way: str) -> None:
 
 @kinds
 async def late(scope: Any, receive: Receive, send: Send) -> None:
-    """Answer a client that has gone meanwhile."""
+    """Respond to a client that has gone meanwhile."""
     kinds.count("waiting")
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""What runs beside and behind requests: tasks, contexts, and what asyncio and anyio promise."""
+"""What runs beside and after requests: tasks, contexts, and what asyncio and anyio promise."""
 
 import asyncio
 import contextvars
@@ -17,7 +17,7 @@ mark: contextvars.ContextVar[str] = contextvars.ContextVar("mark", default="unse
 
 @kinds
 async def behind(scope: Any, receive: Receive, send: Send) -> None:
-    """Work on behind an answer that was sent at once, later or in parts, until it is let."""
+    """Work on after a response that was sent at once, later or in parts, until it is let."""
     way = word(scope, 2)
     if way == "later":
         await asyncio.sleep(0)
@@ -33,7 +33,7 @@ async def behind(scope: Any, receive: Receive, send: Send) -> None:
 
 @kinds
 async def context(scope: Any, receive: Receive, send: Send) -> None:
-    """Tell what the variable was, and set it, at once or behind a suspension."""
+    """Report what the variable was, and set it, at once or after a suspension."""
     before = mark.get()
     mark.set("in the first step")
     if word(scope, 2) == "later":
@@ -45,7 +45,7 @@ async def context(scope: Any, receive: Receive, send: Send) -> None:
 
 @kinds
 async def task(scope: Any, receive: Receive, send: Send) -> None:
-    """Tell whether each of two suspensions ends in the same task, and no other request's."""
+    """Return whether each of two suspensions ends in the same task, and no other request's."""
     current = asyncio.current_task()
     assert current is not None
     kept = [hasattr(current, "mark")]
@@ -136,12 +136,12 @@ def plain(scope: Any, receive: Receive, send: Send) -> Any:
 
 
 def awaitable(scope: Any, receive: Receive, send: Send) -> Any:
-    """Give an awaitable."""
+    """Return an awaitable."""
     return Awaitable(scope, receive, send)
 
 
 def future(scope: Any, receive: Receive, send: Send) -> Any:
-    """Give a task."""
+    """Return a task."""
     return asyncio.ensure_future(kinds.app(scope, receive, send))
 
 

@@ -1,4 +1,4 @@
-"""What a request is answered with, whatever interface the application speaks.
+"""The response to a request, whatever interface the application speaks.
 
 The applications beside this file do what `act` says, each in the way of its interface.
 """
@@ -13,14 +13,14 @@ BYTES = ("content-type", "application/octet-stream")
 
 @dataclass(frozen=True)
 class Act:
-    """An answer: whole, or in parts if there are any."""
+    """A response: whole, or in parts if there are any."""
 
     content: bytes = b""
     status: int = 200
     fields: tuple[tuple[str, str], ...] = (TEXT,)
     parts: tuple[bytes, ...] = ()
     fails: str = ""
-    """Where the application raises: "before" its answer or "inside" it."""
+    """Where the application raises: "before" its response or "inside" it."""
 
 
 ACTS = {
@@ -47,7 +47,7 @@ NOT_FOUND = Act(b"there is no such thing", 404)
 
 
 def act(method: str, path: str, query: bytes, content: bytes, host: str) -> Act:
-    """Say what a request is answered with; `host` is its Host field."""
+    """Return the response to a request; `host` is its Host field."""
     if path == "/host":
         return Act(host.encode())
     if path == "/echo":
@@ -59,5 +59,5 @@ def act(method: str, path: str, query: bytes, content: bytes, host: str) -> Act:
 
 
 def failure() -> RuntimeError:
-    """Give what an application raises that fails."""
+    """Return what an application raises that fails."""
     return RuntimeError("on purpose")

@@ -1,4 +1,4 @@
-"""The ASGI applications: one that answers in its first step, and one that suspends first."""
+"""The ASGI applications: one that responds in its first step, and one that suspends first."""
 
 import asyncio
 from typing import Any
@@ -7,7 +7,7 @@ from acts import Act, act, failure
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
-    """Answer at once."""
+    """Respond at once."""
     if scope["type"] == "lifespan":
         raise NotImplementedError
     content, more = b"", True
@@ -20,13 +20,13 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def later(scope: Any, receive: Any, send: Any) -> None:
-    """Answer behind a suspension."""
+    """Respond after a suspension."""
     await asyncio.sleep(0)
     await app(scope, receive, send)
 
 
 async def answer(send: Any, act: Act) -> None:
-    """Send the answer."""
+    """Send the response."""
     if act.fails == "before":
         raise failure()
     headers = [(name.encode(), value.encode()) for name, value in act.fields]

@@ -15,25 +15,25 @@ later = App()
 
 @app.route("/{path:path}", METHODS)
 def answer(request: Request) -> Response:
-    """Answer at once."""
+    """Respond at once."""
     return response(asked(request, request.body()))
 
 
 @later.route("/{path:path}", METHODS)
 async def answer_later(request: Request) -> Response:
-    """Answer behind a suspension."""
+    """Respond after a suspension."""
     await asyncio.sleep(0)
     return response(asked(request, await request.body()))
 
 
 def asked(request: Request, content: bytes) -> Act:
-    """Say what the request is answered with."""
+    """Return the response to the request."""
     host = ",".join(request.headers.getall("host"))
     return act(request.method, request.path, request.query_string, content, host)
 
 
 def response(act: Act) -> Response:
-    """Make the answer."""
+    """Make the response."""
     if act.fails == "before":
         raise failure()
     content = parts(act) if act.parts else act.content or None

@@ -1,4 +1,4 @@
-"""Tells how many request objects there are while one request waits and another has been served."""
+"""Reports how many request objects exist while one request waits and another was served."""
 
 import asyncio
 import gc

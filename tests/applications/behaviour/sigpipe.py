@@ -20,7 +20,7 @@ signal.signal(signal.SIGPIPE, ACTIONS[os.environ["SIGPIPE"]])
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
-    """Answer with the file, or at /pid with the number of the process."""
+    """Respond with the file, or at /pid with the number of the process."""
     if scope["type"] == "lifespan":
         raise NotImplementedError
     await send({"type": "http.response.start", "status": 200, "headers": []})

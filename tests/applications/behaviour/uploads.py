@@ -1,4 +1,4 @@
-"""Read a content, through each interface, and answer with its size."""
+"""Read a content, through each interface, and respond with its size."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ native = App()
 
 @native.post("/")
 async def upload(request: Request) -> str:
-    """Answer with the size of the content, of which all is held."""
+    """Respond with the size of the content, of which all is held."""
     return str(len(await request.body()))
 
 
 async def asgi(scope: Any, receive: Any, send: Any) -> None:
-    """Answer with the size of the content, of which every part is kept."""
+    """Respond with the size of the content, of which every part is kept."""
     if scope["type"] == "lifespan":
         raise NotImplementedError
     parts = []
@@ -29,7 +29,7 @@ async def asgi(scope: Any, receive: Any, send: Any) -> None:
 
 
 def wsgi(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-    """Answer with the size of the content, of which every part is kept, with something small."""
+    """Respond with the size of the content, of which every part is kept, with something small."""
     parts: list[Any] = []
     size = 0
     while part := environ["wsgi.input"].read(65536):

@@ -7,7 +7,7 @@ from acts import Act, act, failure
 
 
 def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Answer."""
+    """Respond."""
     query = environ["QUERY_STRING"].encode("latin-1")
     content = environ["wsgi.input"].read()
     host = environ.get("HTTP_HOST", "")

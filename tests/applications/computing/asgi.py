@@ -1,4 +1,4 @@
-"""An ASGI application that keeps its thread between and behind what it sends.
+"""An ASGI application that keeps its thread between and after what it sends.
 
 The query string is `WHAT,STAGE,WAY,PATH`.
 """
@@ -33,7 +33,7 @@ async def lifespan(receive: Any, send: Any) -> None:
 
 
 async def seen(send: Any, way: str, path: str) -> None:
-    """Tell what was seen."""
+    """Report what was seen."""
     await whole(send, json.dumps(SEEN).encode())
 
 
@@ -49,7 +49,7 @@ async def part(send: Any, content: bytes, *, more: bool = True) -> None:
 
 
 async def parts(send: Any, way: str, path: str) -> None:
-    """Stream two parts, and keep the thread behind each."""
+    """Stream two parts, and keep the thread after each."""
     await send(START)
     for content in (b"one", b"two"):
         await part(send, content)
@@ -75,7 +75,7 @@ async def short(send: Any, way: str, path: str) -> None:
 
 
 async def fails(send: Any, way: str, path: str) -> None:
-    """Raise behind a part."""
+    """Raise after a part."""
     await send(START)
     await part(send, b"one")
     let_go(way, path)
@@ -89,7 +89,7 @@ async def keeps(send: Any, way: str, path: str) -> None:
 
 
 async def waits(send: Any, way: str, path: str) -> None:
-    """Keep the thread behind the first part, then suspend."""
+    """Keep the thread after the first part, then suspend."""
     await send(START)
     await part(send, b"one")
     let_go(way, path)
@@ -100,14 +100,14 @@ async def waits(send: Any, way: str, path: str) -> None:
 
 
 async def background(send: Any, way: str, path: str) -> None:
-    """Keep the thread behind a whole response."""
+    """Keep the thread after a whole response."""
     await whole(send, b"whole")
     let_go(way, path)
     SEEN["background"] += 1
 
 
 async def behind(send: Any, way: str, path: str) -> None:
-    """Keep the thread behind a whole response that was sent in parts."""
+    """Keep the thread after a whole response that was sent in parts."""
     await send(START)
     await part(send, b"one")
     await part(send, b"two", more=False)

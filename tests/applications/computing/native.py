@@ -1,4 +1,4 @@
-"""A native application whose generators keep their thread behind each part."""
+"""A native application whose generators keep their thread after each part."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -31,7 +31,7 @@ async def first(request: Request) -> AsyncIterator[str]:
 
 @app.get("/later")
 async def later(request: Request) -> AsyncIterator[str]:
-    """Stream from an asynchronous generator, behind a suspension."""
+    """Stream from an asynchronous generator, after a suspension."""
     await asyncio.sleep(0)
     return two(request)
 
@@ -68,7 +68,7 @@ def quick(request: Request) -> str:
 
 
 async def two(request: Request) -> AsyncIterator[str]:
-    """Give two parts."""
+    """Yield two parts."""
     for content in ("one", "two"):
         yield content
         let_go(request.query["way"], request.query["path"])

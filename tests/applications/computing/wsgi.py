@@ -1,4 +1,4 @@
-"""A WSGI application that keeps its thread behind each block."""
+"""A WSGI application that keeps its thread after each block."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -28,7 +28,7 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
 
 
 def blocks(way: str, path: str) -> Iterator[bytes]:
-    """Give two blocks."""
+    """Yield two blocks."""
     for block in (b"one", b"two"):
         yield block
         let_go(way, path)

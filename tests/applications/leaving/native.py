@@ -24,7 +24,7 @@ async def startup() -> None:
 
 @app.get("/ended")
 def tell(request: Request) -> list[str]:
-    """Tell what has ended, and how."""
+    """Report what has ended, and how."""
     return ended
 
 
@@ -45,7 +45,7 @@ def go_on(request: Request) -> str:
 
 
 async def waiting(count: int, how: str = "event") -> AsyncIterator[bytes]:
-    """Give parts, then wait for what never comes."""
+    """Yield parts, then wait for what never comes."""
     try:
         for _ in range(count):
             yield b"part"
@@ -69,11 +69,11 @@ class Waiting:
     """An async iterator with a method `aclose()` that is no generator."""
 
     def __aiter__(self) -> Waiting:
-        """Give itself."""
+        """Return itself."""
         return self
 
     async def __anext__(self) -> bytes:
-        """Give nothing, ever."""
+        """Return nothing, ever."""
         await app.state.never.wait()
         return b""
 
@@ -96,7 +96,7 @@ def stream_of_def(request: Request) -> AsyncIterator[bytes]:
 
 @app.get("/stream-later/{how}")
 async def stream_later(request: Request, how: str) -> AsyncIterator[bytes]:
-    """Stream when told to, perhaps to a client that has left by then."""
+    """Stream when a test allows it, perhaps to a client that has left by then."""
     ended.append("begun")
     await app.state.go_on.wait()
     return Waiting() if how == "object" else waiting(1)
@@ -153,7 +153,7 @@ async def echo(request: Request) -> AsyncIterator[bytes]:
 
 @app.get("/whole")
 async def whole(request: Request) -> bytes:
-    """Respond when told to."""
+    """Respond when a test allows it."""
     ended.append("begun")
     await app.state.go_on.wait()
     ended.append(f"left: {request.is_disconnected}")

@@ -1,4 +1,4 @@
-"""ASGI applications that tell what they see; NAMED makes one with a lifespan of its own."""
+"""ASGI applications that report what they see; NAMED makes one with a lifespan of its own."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from standing import note, standing
 
 
 def named(name: str) -> Any:
-    """Make an application whose lifespan tells of itself."""
+    """Make an application whose lifespan reports itself."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":

@@ -1,4 +1,4 @@
-"""A WSGI application that tells what it sees."""
+"""A WSGI application that reports what it sees."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator

@@ -82,7 +82,7 @@ async def show(receive: Receive, send: Send) -> None:
 
 
 async def gap(receive: Receive, send: Send) -> None:
-    """Tell how late the event loop's timer was at most, in seconds."""
+    """Report how late the event loop's timer was at most, in seconds."""
     await respond(send, str(pulse.take_gap_max_s()).encode())
 
 

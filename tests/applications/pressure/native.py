@@ -59,7 +59,7 @@ def show(request: Request) -> object:
 
 @app.get("/gap")
 def gap(request: Request) -> str:
-    """Tell how late the event loop's timer was at most, in seconds."""
+    """Report how late the event loop's timer was at most, in seconds."""
     return str(pulse.take_gap_max_s())
 
 

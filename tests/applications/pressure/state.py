@@ -27,7 +27,7 @@ class Pulse:
         asyncio.get_running_loop().call_later(TICK_S, self.beat)
 
     def take_gap_max_s(self) -> float:
-        """Give the longest time between two beats, and begin anew."""
+        """Return the longest time between two beats, and begin anew."""
         self._note()
         gap_max_s, self._gap_max_s = self._gap_max_s, 0.0
         return gap_max_s

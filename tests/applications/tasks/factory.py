@@ -40,7 +40,7 @@ async def unset_factory() -> str:
 
 @asked
 async def name() -> str:
-    """Give the factory's mark on the task, or the task's name, without a suspension."""
+    """Return the factory's mark on the task, or the task's name, without a suspension."""
     task = asyncio.current_task()
     assert task is not None
     return getattr(task, "mark", task.get_name())
@@ -48,7 +48,7 @@ async def name() -> str:
 
 @asked
 async def tell_made() -> str:
-    """Tell what the factory has made."""
+    """Report what the factory has made."""
     return json.dumps(made)
 
 
@@ -66,7 +66,7 @@ async def fail_to_make() -> str:
 
 @asked
 async def queue_beside() -> str:
-    """From now on have something queued behind each step, as a thread or a finalizer may do."""
+    """From now on have something queued after each step, as a thread or a finalizer may do."""
     loop = asyncio.get_running_loop()
     call_soon = loop.call_soon
 
@@ -90,6 +90,6 @@ async def gives_way() -> str:
 
 @asked
 async def tell_queued() -> str:
-    """Tell whether all that was queued was run, but for what this request itself has queued."""
+    """Return whether all that was queued was run, but for what this request itself has queued."""
     await asyncio.sleep(0.001)
     return json.dumps([len(queued) > 0, len(queued) - len(ran)])

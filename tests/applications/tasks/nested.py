@@ -63,7 +63,7 @@ async def nested() -> str:
 
 @asked
 async def nested_later() -> str:
-    """Run it behind a suspension, and suspend again."""
+    """Run it after a suspension, and suspend again."""
     await asyncio.sleep(0)
     text = await nested()
     await asyncio.sleep(0.001)
@@ -72,7 +72,7 @@ async def nested_later() -> str:
 
 @asked
 async def nested_before() -> str:
-    """Suspend behind it."""
+    """Suspend after it."""
     text = await nested()
     await asyncio.sleep(0.001)
     return text

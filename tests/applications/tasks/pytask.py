@@ -32,13 +32,13 @@ def startup() -> None:
 
 @asked
 async def kind() -> str:
-    """Tell the class of the own task, at once."""
+    """Report the class of the own task, at once."""
     return str(type(asyncio.current_task()) is PyTask)
 
 
 @asked
 async def kind_later() -> str:
-    """Tell it behind suspensions."""
+    """Report it after suspensions."""
     await asyncio.sleep(0)
     await asyncio.sleep(0.001)
     return await kind()

@@ -18,7 +18,7 @@ BLOCK_S = 0.003
 
 
 def one(name: str, make: Any) -> asyncio.Future[str]:
-    """Give what all wait for until it is done."""
+    """Return what all wait for until it is done."""
     if name not in shared or shared[name].done():
         shared[name] = make()
     return shared[name]
@@ -31,7 +31,7 @@ async def work() -> str:
 
 
 def promise() -> asyncio.Future[str]:
-    """Give a future that is done in a moment."""
+    """Return a future that is done in a moment."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[str] = loop.create_future()
     loop.call_later(0.01, future.set_result, "shared")
@@ -52,7 +52,7 @@ async def future() -> str:
 
 @asked
 async def shielded() -> str:
-    """Wait for a task behind a shield."""
+    """Wait for a task after a shield."""
     return await asyncio.shield(one("shielded", lambda: asyncio.create_task(work())))
 
 
@@ -80,13 +80,13 @@ async def cancels() -> str:
 
 @asked
 async def blocking_flag() -> str:
-    """Tell whether a future that a request has begun to wait for looks as if it were yielded."""
+    """Return whether a future that a request has begun to wait for looks as if it were yielded."""
     return str(one("future", promise)._asyncio_future_blocking)
 
 
 @asked
 async def own_task() -> str:
-    """Tell what a debugger sees of the task, before and behind a suspension."""
+    """Report what a debugger sees of the task, before and after a suspension."""
     task = asyncio.current_task()
     assert task is not None
     seen = []
@@ -118,7 +118,7 @@ async def waits() -> str:
 
 @asked
 async def look() -> str:
-    """Tell what a debugger sees of the task that waits, and let it go."""
+    """Report what a debugger sees of the task that waits, and let it go."""
     waits = shared.get("waits")
     if waits is None:
         return ""
@@ -138,7 +138,7 @@ async def look() -> str:
 
 @asked
 async def task_name() -> str:
-    """Give the name of the task, without a suspension."""
+    """Return the name of the task, without a suspension."""
     task = asyncio.current_task()
     assert task is not None
     return task.get_name()
@@ -183,5 +183,5 @@ async def blocks_long() -> str:
 
 @asked
 async def before_callback() -> str:
-    """Tell how many calls began before the callback ran."""
+    """Report how many calls began before the callback ran."""
     return str(calls["before_callback"])

@@ -46,7 +46,7 @@ class Blocks:
     """An iterable that waits at one of its ends."""
 
     def __iter__(self) -> Iterator[bytes]:
-        """Give a block, and wait for the next."""
+        """Yield a block, and wait for the next."""
         yield b"block"
         if WHERE == "block":
             wait()

@@ -185,7 +185,7 @@ async def no_exception_is_being_handled(scope: Scope, receive: Receive, send: Se
 
 
 async def nothing_handled() -> bool:
-    """Tell whether an exception that another task handles is out of sight."""
+    """Return whether an exception that another task handles is out of sight."""
     return sys.exc_info()[0] is None
 
 

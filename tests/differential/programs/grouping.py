@@ -1,4 +1,4 @@
-"""anyio and sniffio, on which Starlette and others stand."""
+"""anyio and sniffio, on which Starlette and others depend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Introspection: what a task tells about itself and others, and what stays when it has ended."""
+"""Introspection: what a task reports about itself and others, and what stays when it has ended."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from differential.programs.table import Receive, Scope, Send, outcome, program, 
 
 
 def is_main() -> bool:
-    """Tell whether this is the main thread."""
+    """Return whether this is the main thread."""
     return threading.current_thread() is threading.main_thread()
 
 

@@ -23,13 +23,13 @@ class Shared:
         self.thing: Any = None
 
     def enter(self) -> Any:
-        """Give the thing, which the first one makes."""
+        """Return the thing, which the first one makes."""
         if self.thing is None:
             self.thing = self._make()
         return self.thing
 
     def leave(self) -> list[Any]:
-        """Give what was logged so far; the last one clears it."""
+        """Return what was logged so far; the last one clears it."""
         log, self._left = list(self.log), self._left + 1
         if self._left == self._requests:
             self.log, self.thing, self._left = [], None, 0

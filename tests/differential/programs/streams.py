@@ -13,7 +13,7 @@ from differential.programs.table import Receive, Scope, Send, outcome, program
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Give back line by line."""
+    """Yield line by line."""
     async for line in reader:
         writer.write(line.upper())
         await writer.drain()

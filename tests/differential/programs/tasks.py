@@ -9,7 +9,7 @@ from differential.programs.table import Receive, Scope, Send, outcome, program, 
 
 
 async def value(number: int, log: list[Any] | None = None, turns: int = 0) -> int:
-    """Give a number after some turns of the loop."""
+    """Return a number after some turns of the loop."""
     for _ in range(turns):
         await asyncio.sleep(0)
     if log is not None:

@@ -1,4 +1,4 @@
-"""Work behind responses, as Starlette and Django offer it: it goes on until a file is there."""
+"""Work after responses, as Starlette and Django offer it: it goes on until a file is there."""
 
 import asyncio
 import os

@@ -17,13 +17,13 @@ TYPE = "text/event-stream"
 
 
 async def wait() -> AsyncIterator[bytes]:
-    """Give a part, and no other."""
+    """Yield one part."""
     yield b"data: part\n\n"
     await asyncio.get_running_loop().create_future()
 
 
 async def flood() -> AsyncIterator[bytes]:
-    """Give parts without end."""
+    """Yield parts without end."""
     while True:
         yield b"data: " + b"x" * 20_000 + b"\n\n"
         await asyncio.sleep(0.01)
@@ -35,7 +35,7 @@ def work() -> None:
 
 
 def counted(app: App) -> App:
-    """Let `/open` tell how many calls have not ended, and what was raised by those that have."""
+    """Let `/open` report how many calls have not ended, and what was raised by those that have."""
     calls: list[object] = []
     raised: list[str] = []
 

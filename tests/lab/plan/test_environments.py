@@ -70,7 +70,7 @@ def interpreter(tmp_path: Path) -> None:
 
 
 def calls(tmp_path: Path) -> list[str]:
-    """Give what the fakes were called with."""
+    """Return what the fakes were called with."""
     path = tmp_path / "calls"
     return path.read_text().splitlines() if path.exists() else []
 

@@ -206,7 +206,7 @@ def test_a_wrong_study_is_one_line(text: str, message: str, tmp_path: Path) -> N
 
 
 def wrong(text: str, tmp_path: Path) -> str:
-    """Give what is said of a study."""
+    """Return what is said of a study."""
     path = tmp_path / "x.toml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:

@@ -13,7 +13,7 @@ from bolide.lab.plan.user_application import UserApplication
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the file of a module that can be imported from this folder."""
+    """Return the file of a module that can be imported from this folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path / "mine.py"
 

@@ -69,7 +69,7 @@ window.addEventListener("load", () => {
 
 
 WIDTH_MIN = 500
-"""Of a window: narrower pages stand in a frame."""
+"""Of a window: narrower pages are in a frame."""
 
 
 def drive(folder: Path, steps: str, *, width: int = 1200, more: str = "", scheme: int = 1) -> Any:

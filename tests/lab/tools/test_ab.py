@@ -78,7 +78,7 @@ def test_a_page_of_errors_is_no_throughput() -> None:
 
 
 def test_failures_of_length_and_status_may_overlap() -> None:
-    """The nginx figure of the same document: not one answer is known to be right."""
+    """The nginx figure of the same document: not one response is known to be right."""
     lines = (
         "   (Connect: 0, Receive: 0, Length: 9008, Exceptions: 992)\nNon-2xx responses:      9008"
     )
@@ -140,7 +140,7 @@ def test_the_mean_is_that_of_the_row_total(percentiles: int, mean_us: float) -> 
 
 @pytest.mark.parametrize(("ms", "mean_us"), [(1.0, 6500), (90.0, 7500)])
 def test_the_mean_of_percentiles_stays_within_that_of_the_row(ms: float, mean_us: float) -> None:
-    """A few answers that were very late are half of the last percentile's width."""
+    """A few responses that were very late are half of the last percentile's width."""
     rows = "".join(f"{percent},{ms:.3f}\n" for percent in range(101))
     found = AB.read(page() + "\n" + rows, "", 0, LOAD)
     assert found.latency_us is not None

@@ -1,4 +1,4 @@
-"""The tools themselves, where they are installed, against a server that answers right or wrong."""
+"""The tools themselves, where they are installed, against a server that responds right or wrong."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEPT = [name for name in TOOLS if name != "webbench"]
 
 
 class Answering(BaseHTTPRequestHandler):
-    """/ is right, /failing answers 500, /longer has another content."""
+    """/ is right, /failing responds with 500, /longer has another content."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True

@@ -23,7 +23,7 @@ def sample(name: str) -> str:
 
 
 def changed(name: str, *path: str, value: Any) -> str:
-    """Give a JSON sample with one value replaced."""
+    """Return a JSON sample with one value replaced."""
     report = json.loads(sample(name))
     place = report
     for key in path[:-1]:

@@ -72,7 +72,7 @@ def test_error_pages_are_no_throughput() -> None:
 def test_socket_errors_have_classes() -> None:
     found = WRK.read(page(SOCKET), "", 0, LOAD)
     assert found.errors == {"connect": 7, "read": 5, "write": 1, "timeout": 40}
-    assert (found.ok, found.failed) == (20200, 40 + 13)  # late answers are among wrk's requests
+    assert (found.ok, found.failed) == (20200, 40 + 13)  # late responses are among wrk's requests
     assert "7 connections could not be opened; wrk does not retry" in found.remarks[0]
     assert "it measured with 9,993" in found.remarks[0]
     assert "40 responses arrived after 5 s" in found.remarks[1]

@@ -54,7 +54,7 @@ TICK_S = 0.01
 
 
 class Worker:
-    """A process that uses what it is told to, and says how much processor time that took."""
+    """A process that uses a given amount, and reports how much processor time that took."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(

@@ -14,7 +14,7 @@ LOAD = ("connections", "pipeline_depth", "is_persistent", "duration_s", "rate_pe
 
 
 def seen(**more: Any) -> Observation:
-    """Give what was seen of a calm trial: 100 connections, 1 s, half of one processor."""
+    """Return what was seen of a calm trial: 100 connections, 1 s, half of one processor."""
     load = {name: more.pop(name) for name in LOAD if name in more}
     fields: dict[str, Any] = {
         "workload": workload(**{"connections": 100, "duration_s": 1.0, **load}),
