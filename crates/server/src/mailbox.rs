@@ -65,13 +65,15 @@ impl Mailbox {
         commands.push((id, command));
     }
 
-    /// Whether nothing is posted, and the last pass has left nothing that a socket may take.
+    /// Whether nothing is posted.
     pub fn is_empty(&self) -> bool {
-        if self.has_left_output.load(Ordering::Relaxed) {
-            return false;
-        }
         let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         commands.is_empty()
+    }
+
+    /// Whether [`crate::Worker::send_posted`] may find something to send: posted commands, or what the last pass left.
+    pub fn may_have_output(&self) -> bool {
+        self.has_left_output.load(Ordering::Relaxed) || !self.is_empty()
     }
 
     /// Whether output was posted since the mail was last taken. Reliable only on the thread that posts.

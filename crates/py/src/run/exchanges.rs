@@ -212,9 +212,9 @@ impl Exchanges {
         self.responder.is_lent()
     }
 
-    /// Whether a posted command has not been taken by a pass.
+    /// Whether something may have to be sent that no pass has taken or sent.
     pub(crate) fn has_mail(&self) -> bool {
-        !self.mailbox.is_empty()
+        self.mailbox.may_have_output()
     }
 
     /// Posts a command, and makes sure that the reactor checks its mailbox.
