@@ -2,7 +2,7 @@
 
     python benches/calls.py TARGET ROUNDS
 
-Each round is one send of 240 pipelined requests for TARGET of `app.py`, and one read of answers.
+Each round is one send of 240 pipelined requests for TARGET of `app.py`, and one read of responses.
 The client's own share is one turn of the event loop for each round.
 """
 
@@ -30,7 +30,7 @@ def serve(target: str, rounds: int) -> None:
     def next_round() -> None:
         nonlocal left
         if left < rounds and len(client.recv(1 << 20)) < PIPELINED * 100:
-            raise RuntimeError("not all were answered")
+            raise RuntimeError("not all have a response")
         if left == 0:
             loop.stop()
         left -= 1

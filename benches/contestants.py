@@ -1,4 +1,4 @@
-"""The servers: how each is found, started on one core, proved to answer right, and ended."""
+"""The servers: how each is found, started on one core, proved to respond correctly, and ended."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ IS_RELEASE = "from bolide import _core; print(_core.is_release_build)"
 
 @dataclass
 class Server:
-    """A contestant that runs and answers."""
+    """A contestant that runs and responds."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -55,7 +55,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Place:
-    """What a command may need: a folder of its own, cargo's target, the size of the answers."""
+    """What a command may need: a folder of its own, cargo's target, the size of the responses."""
 
     folder: Path
     target: Path
@@ -107,10 +107,10 @@ def _bolide(name: str, workload: Workload, port: int) -> list[str]:
         bolide = ROOT / ".venv" / "bin" / "bolide"
     if not bolide.exists():
         raise UnavailableError("no bolide in this environment (`make setup`)")
-    told = subprocess.run(
+    result = subprocess.run(
         [str(bolide.with_name("python")), "-c", IS_RELEASE], capture_output=True, check=False
     )
-    if told.stdout.strip() != b"True":
+    if result.stdout.strip() != b"True":
         raise UnavailableError("the core was built for tests, which is slower (`make setup`)")
     options = ["--threads", "1"] if workload.interface == "wsgi" else []
     if name == "bolide-uvloop":
@@ -146,7 +146,7 @@ def running(
 ) -> Iterator[Server]:
     """Run a contestant on one core until the block ends, whatever ends it.
 
-    Raises: UnavailableError: it does not start, or does not answer right.
+    Raises: UnavailableError: it does not start, or does not respond correctly.
     """
     with tempfile.TemporaryDirectory(prefix="bolide-bench-") as name_of_folder:
         folder = Path(name_of_folder)

@@ -2,7 +2,7 @@
 
     python benches/generators.py --rounds 5 --seconds 2
 
-The ceiling runs on the first core, the generators take turns on the last. Every answer is checked
+The ceiling runs on the first core, the generators take turns on the last. Every response is checked
 by ours (status, framing, length, all bytes but Date); wrk parses heads. CPU is processor time of
 the generator's process per request. The last rows are an open loop at shares of the rate that
 ours reached with keep-alive, and the memory that an open connection costs.
@@ -119,8 +119,8 @@ def shown(name: str, trials: list[dict[str, float]]) -> str:
     """Give a table row of medians."""
     of = {key: median(trial[key] for trial in trials) for key in trials[0]}
     cells = [f"{of['requests_per_s']:,.0f}", f"{of['cpu_ns']:,.0f}"]
-    # Of a pipeline wrk tells no high percentiles but 0.
-    cells += [f"{of[key]:,.0f}" if of.get(key) else "not told" for key in ("p50_us", "p99_us")]
+    # For a pipeline wrk reports 0 as the high percentiles.
+    cells += [f"{of[key]:,.0f}" if of.get(key) else "not reported" for key in ("p50_us", "p99_us")]
     return f"| {name} | " + " | ".join(cells) + " |"
 
 

@@ -9,12 +9,12 @@ NUMBERS = itertools.count()
 
 
 def hello(request):
-    """Answer with 13 bytes."""
+    """Respond with 13 bytes."""
     return request.Response(text="Hello, World!")
 
 
 def numbered(request):
-    """Answer with the same bytes and a field that is another each time."""
+    """Respond with the same bytes and a field that is another each time."""
     return request.Response(text="Hello, World!", headers={"X-Number": str(next(NUMBERS))})
 
 

@@ -76,7 +76,7 @@ def timed_trial(
     after = _application_time(server)
     requests = after["requests"] - before["requests"]
     if requests < report["ok"]:
-        raise UnavailableError(f"{report['ok']} answers, but the application counts {requests}")
+        raise UnavailableError(f"{report['ok']} responses, but the application counts {requests}")
     readings_ns = (after["spans"] - before["spans"]) * after["reading_ns"]
     application_ns = after["application_ns"] - before["application_ns"]
     report["application_us"] = (application_ns - readings_ns) / requests / 1e3
@@ -90,10 +90,10 @@ def _application_time(server: Server) -> dict[str, float]:
     try:
         with urllib.request.urlopen(
             f"http://127.0.0.1:{server.port}/application-time", timeout=5.0
-        ) as answer:
-            figures: dict[str, float] = json.load(answer)
+        ) as response:
+            figures: dict[str, float] = json.load(response)
     except OSError as error:
-        raise UnavailableError(f"the application tells no time: {error}") from error
+        raise UnavailableError(f"the application reports no time: {error}") from error
     return figures
 
 
@@ -120,7 +120,7 @@ def process_cpu_s(pid: int) -> float:
 
 
 def _stat(pid: int) -> list[str]:
-    """Give the fields of /proc/PID/stat behind the name: state, parent, group, session, ..."""
+    """Give the fields of /proc/PID/stat after the name: state, parent, group, session, ..."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -142,7 +142,7 @@ def cores_s(cores: set[int]) -> tuple[float, float]:
 
 
 def is_noisy(trial: dict[str, Any]) -> bool:
-    """Tell whether something else took so much of the cores that the figure is in doubt."""
+    """Report whether something else took so much of the cores that the figure is in doubt."""
     return bool(trial.get("others_cpu", 0) > 0.1 or trial.get("steal", 0) > 0.02)
 
 
@@ -155,7 +155,7 @@ def resident_bytes(pid: int) -> int:
 def memory(server: Server) -> dict[str, Any]:
     """Measure the worker's memory at start and with 10,000 idle connections.
 
-    Each connection made one request, which was answered. The worker is the process that this kept
+    Each connection made one request, and got its response. The worker is the process that this kept
     busy. Raises: UnavailableError.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -172,7 +172,7 @@ def memory(server: Server) -> dict[str, Any]:
             held.append(stream)
             stream.sendall(request)
             if not stream.recv(4096).endswith(server.body):
-                raise UnavailableError(f"connection {len(held)} was not answered")
+                raise UnavailableError(f"connection {len(held)} got no response")
             poll.register(stream, select.POLLIN)
         ended = len(poll.poll(200))
         worker = max(processes, key=lambda pid: process_cpu_s(pid) - start_cpu_s[pid])

@@ -1,10 +1,10 @@
-"""Tell whether the worker's memory grows with the number of requests.
+"""Report whether the worker's memory grows with the number of requests.
 
     python benches/memory_growth.py [--requests 5000000] [--only NAME]...
 
 For each workload one server is started, a tenth of the requests is a warm-up, and the rest comes in
 twenty steps, after each of which the worker's resident memory is read. A straight line through
-these says how many bytes a request leaves behind; memory that is only used anew is a level line.
+these says how many bytes a request leaves; memory that is only used anew is a level line.
 """
 
 import argparse

@@ -176,7 +176,7 @@ class Bench:
         self.trials.append(record)
 
     def _json_length(self) -> int:
-        """Give the length of Bolide's JSON answer; that of the handler's dict if it cannot run."""
+        """Give the length of Bolide's JSON content; that of the handler's dict if it cannot run."""
         if self.json_size is None:
             try:
                 with running("bolide", BROWSER, self.server_core, self.target) as server:

@@ -1,4 +1,4 @@
-"""Proves that a contestant answers a workload's request right, before it is measured."""
+"""Proves that a contestant responds to a workload's request correctly, before it is measured."""
 
 import socket
 from typing import BinaryIO
@@ -23,10 +23,10 @@ def request_bytes(port: int, workload: Workload) -> bytes:
 
 
 def verify(port: int, workload: Workload) -> bytes:
-    """Prove the answers right, and give the content.
+    """Prove the responses correct, and give the content.
 
     One request, then three on the same connection where connections persist, in one send if the
-    workload pipelines; each answer must have status 200, the right content, and nothing behind the
+    workload pipelines; each response must have status 200, the right content, and nothing after the
     last.
 
     Raises: UnavailableError.
@@ -37,14 +37,14 @@ def verify(port: int, workload: Workload) -> bytes:
             reader = stream.makefile("rb")
             stream.sendall(request)
             body = _read_answer(reader)
-            if workload.answer is not None and body != workload.answer:
-                raise UnavailableError(f"answered {body[:40]!r}")
+            if workload.expected is not None and body != workload.expected:
+                raise UnavailableError(f"responded {body[:40]!r}")
             if workload.persistent:
                 if _repeated(stream, reader, request, workload.depth > 1) != [body] * REPEATED:
-                    raise UnavailableError("further answers differ from the first one")
+                    raise UnavailableError("further responses differ from the first one")
                 stream.shutdown(socket.SHUT_WR)
             if reader.read() != b"":
-                raise UnavailableError("bytes behind the last answer")
+                raise UnavailableError("bytes after the last response")
     except OSError as error:
         raise UnavailableError(f"verification failed: {error}") from error
     return body
@@ -66,7 +66,7 @@ def _repeated(
 def _read_answer(reader: BinaryIO) -> bytes:
     status = reader.readline()
     if status.split()[1:2] != [b"200"]:
-        raise UnavailableError(f"answered {status!r}")
+        raise UnavailableError(f"responded {status!r}")
     length, is_chunked = None, False
     while (line := reader.readline()) not in (b"\r\n", b""):
         name, _, value = line.partition(b":")
@@ -77,7 +77,7 @@ def _read_answer(reader: BinaryIO) -> bytes:
     if is_chunked:
         return _read_chunked(reader)
     if length is None:
-        raise UnavailableError("an answer whose length nothing tells")
+        raise UnavailableError("a response whose length nothing says")
     return reader.read(length)
 
 

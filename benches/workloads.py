@@ -1,4 +1,4 @@
-"""What is measured: the requests, and the application that answers them."""
+"""What is measured: the requests, and the application that responds."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,8 +46,8 @@ class Workload:
     connections: int = CONNECTIONS
     upload_bytes: int | None = None
     """How much content each request has, which makes it a POST."""
-    answer: bytes | None = HELLO
-    """What each answer must hold; None: whatever the first one holds."""
+    expected: bytes | None = HELLO
+    """The content of each response. None: that of the first one."""
     timed_application: str | None = None
     """What the application times; see `timed`."""
     asks_echo: bool = False
@@ -59,7 +59,7 @@ NUMBERED_24 = Workload("numbered-24", "/numbered", depth=24)
 ASYNC_24 = Workload("async-24", "/async", depth=24)
 DEF_1 = Workload("def-1", "/")
 ASYNC_1 = Workload("async-1", "/async")
-BROWSER = Workload("browser", "/users/42/posts/a-first-post", fields=BROWSER_FIELDS, answer=None)
+BROWSER = Workload("browser", "/users/42/posts/a-first-post", fields=BROWSER_FIELDS, expected=None)
 CLOSE = Workload("close", "/", persistent=False)
 
 
@@ -75,9 +75,9 @@ ASGI = _asgi("asgi")
 ASGI_24 = _asgi("asgi-deep", depth=24)
 ASGI_BROWSER = _asgi("asgi-browser", fields=BROWSER_FIELDS)
 ASGI_SLEEP = _asgi("asgi-sleep", "hello_asgi:sleep", connections=512)
-ASGI_STREAM = _asgi("asgi-stream", "hello_asgi:stream", answer=STREAMED)
+ASGI_STREAM = _asgi("asgi-stream", "hello_asgi:stream", expected=STREAMED)
 ASGI_UPLOAD = _asgi(
-    "asgi-upload", "hello_asgi:upload", upload_bytes=UPLOAD_BYTES, answer=b"%d" % UPLOAD_BYTES
+    "asgi-upload", "hello_asgi:upload", upload_bytes=UPLOAD_BYTES, expected=b"%d" % UPLOAD_BYTES
 )
 WSGI = _wsgi("wsgi")
 WSGI_24 = _wsgi("wsgi-deep", depth=24)
@@ -93,7 +93,7 @@ DJANGO = _wsgi("django", "hello_django:app", is_framework=True)
 
 
 def timed(workload: Workload) -> Workload:
-    """Give the same workload with an application that times the one that answers."""
+    """Give the same workload with an application that times the one that responds."""
     return replace(
         workload,
         name=f"{workload.name}-timed",

@@ -1,6 +1,6 @@
 """Pytest plugin that points another server's ASGI checks at servers that run already.
 
-It changes nothing of the checks: it stands in for the fixture that would start containers, leaves
+It changes nothing of the checks: it replaces the fixture that would start containers, leaves
 out what needs something that is not there, and writes what came of the rest. What it must know,
 `run.py` passes as JSON in COMPAT_PLAN.
 """
@@ -25,14 +25,14 @@ left_out: Counter[str] = Counter()
 
 
 def pytest_plugin_registered(plugin: Any) -> None:
-    """Tell the checks' own table of frameworks where each is served."""
+    """Write where each framework is served into the checks' own table."""
     for name, framework in getattr(plugin, "FRAMEWORKS", {}).items():
         framework["port"] = PLAN["ports"][name]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: Any, request: Any) -> Any:
-    """Stand in for the fixture that starts containers."""
+    """Replace the fixture that starts containers."""
     if fixturedef.argname != "docker_services":
         return None
     services = {name: f"http://127.0.0.1:{port}" for name, port in PLAN["ports"].items()}

@@ -2,7 +2,7 @@
 
 They are somebody else's: fetched from the package registry, unpacked into the user's cache
 (`environment.py`), and run there unchanged, with the frameworks that they name in a virtual
-environment of their own. `plugin.py` tells them where the servers are. Arguments go to
+environment of their own. `plugin.py` gives them the servers' addresses. Arguments go to
 `bolide serve`: `make compat SERVE="--loop uvloop"`. The exit code is 1 if a check failed or
 nothing could be run.
 """
@@ -93,7 +93,7 @@ def distribution() -> Path:
         options = ("--no-deps", "--no-binary", ":all:", "--dest", str(CACHE))
         environment.pip(PYTHON, "download", *options, "gunicorn")
     except subprocess.CalledProcessError:
-        print("compat: the registry does not answer; taking what was fetched before")
+        print("compat: the registry does not respond; using what was fetched before")
     archives = sorted(CACHE.glob("gunicorn-*.tar.gz"), key=lambda path: path.stat().st_mtime)
     if not archives:
         sys.exit("compat: gunicorn's source distribution could not be fetched")

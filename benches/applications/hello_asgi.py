@@ -21,7 +21,7 @@ PARTS = 16
 
 
 async def hello(scope: Any, receive: Any, send: Any) -> None:
-    """Answer with 13 bytes."""
+    """Respond with 13 bytes."""
     if scope["type"] == "lifespan":
         return await lifespan(receive, send)
     await send(HELLO_START)
@@ -29,7 +29,7 @@ async def hello(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def sleep(scope: Any, receive: Any, send: Any) -> None:
-    """Answer with the same bytes after 10 ms."""
+    """Respond with the same bytes after 10 ms."""
     if scope["type"] == "lifespan":
         return await lifespan(receive, send)
     await asyncio.sleep(0.01)
@@ -38,7 +38,7 @@ async def sleep(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def stream(scope: Any, receive: Any, send: Any) -> None:
-    """Answer with 64 KiB in parts of 4 KiB, without a length."""
+    """Respond with 64 KiB in parts of 4 KiB, without a length."""
     if scope["type"] == "lifespan":
         return await lifespan(receive, send)
     await send(STREAM_START)
@@ -48,7 +48,7 @@ async def stream(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def upload(scope: Any, receive: Any, send: Any) -> None:
-    """Read the content and answer with its size."""
+    """Read the content and respond with its size."""
     if scope["type"] == "lifespan":
         return await lifespan(receive, send)
     size = 0

@@ -1,4 +1,4 @@
-"""A Django application without middleware or database that answers with 13 bytes."""
+"""A Django application without middleware or database that responds with 13 bytes."""
 
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
@@ -7,7 +7,7 @@ from django.urls import path
 
 
 def hello(request: HttpRequest) -> HttpResponse:
-    """Answer with 13 bytes."""
+    """Respond with 13 bytes."""
     return HttpResponse("Hello, World!", headers={"Content-Length": "13"})
 
 

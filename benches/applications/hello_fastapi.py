@@ -1,4 +1,4 @@
-"""A FastAPI application that answers with 13 bytes, the way its documents show."""
+"""A FastAPI application that responds with 13 bytes, the way its documents show."""
 
 from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse
@@ -8,5 +8,5 @@ app = FastAPI()
 
 @app.get("/", response_class=PlainTextResponse)
 async def hello() -> str:
-    """Answer with 13 bytes."""
+    """Respond with 13 bytes."""
     return "Hello, World!"

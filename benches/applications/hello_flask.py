@@ -1,4 +1,4 @@
-"""A Flask application that answers with 13 bytes."""
+"""A Flask application that responds with 13 bytes."""
 
 from flask import Flask
 
@@ -7,5 +7,5 @@ app = Flask(__name__)
 
 @app.get("/")
 def hello() -> str:
-    """Answer with 13 bytes."""
+    """Respond with 13 bytes."""
     return "Hello, World!"

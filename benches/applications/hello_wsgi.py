@@ -1,4 +1,4 @@
-"""A raw WSGI application that answers with 13 bytes."""
+"""A raw WSGI application that responds with 13 bytes."""
 
 from typing import Any
 
@@ -6,6 +6,6 @@ FIELDS = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", "13"
 
 
 def hello(environ: Any, start_response: Any) -> list[bytes]:
-    """Answer with 13 bytes."""
+    """Respond with 13 bytes."""
     start_response("200 OK", FIELDS)
     return [b"Hello, World!"]

@@ -1,4 +1,4 @@
-"""Raw ASGI applications that do input and output of their own before they answer.
+"""Raw ASGI applications that do input and output of their own before they respond.
 
 The variable ECHO_PORT names the port of a server that sends back what it is sent (`echo.py`).
 """
@@ -27,13 +27,13 @@ async def _ask() -> bytes:
     else:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(os.environ["ECHO_PORT"]))
     writer.write(QUESTION)
-    answer = await reader.readexactly(len(QUESTION))
+    echoed = await reader.readexactly(len(QUESTION))
     idle.append((reader, writer))
-    return answer
+    return echoed
 
 
 async def turn(scope: Any, receive: Any, send: Any) -> None:
-    """Answer after a turn of the loop."""
+    """Respond after a turn of the loop."""
     if scope["type"] == "lifespan":
         return await lifespan(receive, send)
     await asyncio.sleep(0)
@@ -41,7 +41,7 @@ async def turn(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def stream(scope: Any, receive: Any, send: Any) -> None:
-    """Answer when one question is answered."""
+    """Respond when one question has a response."""
     if scope["type"] == "lifespan":
         return await lifespan(receive, send)
     await _ask()
@@ -49,7 +49,7 @@ async def stream(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def gather(scope: Any, receive: Any, send: Any) -> None:
-    """Answer when ten questions, asked at the same time, are answered."""
+    """Respond when ten questions, asked at the same time, have responses."""
     if scope["type"] == "lifespan":
         return await lifespan(receive, send)
     await asyncio.gather(*(_ask() for _ in range(PARALLEL)))
@@ -57,7 +57,7 @@ async def gather(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def thread(scope: Any, receive: Any, send: Any) -> None:
-    """Answer when another thread has called a function."""
+    """Respond when another thread has called a function."""
     if scope["type"] == "lifespan":
         return await lifespan(receive, send)
     await asyncio.to_thread(len, QUESTION)

@@ -1,12 +1,12 @@
 """Applications that measure, inside a server, how long another one takes.
 
-`timed:asgi` and `timed:wsgi` answer with the application that the variable TIMED_APPLICATION names
+`timed:asgi` and `timed:wsgi` respond with the application that the variable TIMED_APPLICATION names
 (MODULE:ATTRIBUTE; TIMED_INTERFACE says which interface it has), and `/application-time` with what
 they have counted in this process since its start. What the application does in tasks and threads
 of its own is not seen.
 
 The clock is the thread's processor time: several servers have threads that share the core. It
-costs a system call, which is why its cost is measured at the start and told with the figures: half
+costs a system call, which is why its cost is measured at the start and reported too: half
 of the two readings around a span falls inside of it, half outside. So is what all else here costs
 outside of the spans, where it would count as the server's: with an application that does next to
 nothing, whose own cost is counted as if it were a server's, so that no server seems to take less
@@ -42,7 +42,7 @@ def _reading_ns(readings: int = 1000, batches: int = 25) -> float:
 
 
 class Meter:
-    """What was counted. No call stands in an assignment: other threads run only at calls."""
+    """What was counted. No assignment contains a call: other threads run only at calls."""
 
     requests = 0
     application_ns = 0
@@ -57,7 +57,7 @@ class Meter:
         self.application_ns += side * span_ns
         self.spans += 1
 
-    def told(self) -> bytes:
+    def report(self) -> bytes:
         """Give the figures as JSON."""
         names = ("requests", "application_ns", "spans", "reading_ns", "device_ns")
         return json.dumps({name: getattr(self, name) for name in names}).encode()
@@ -100,12 +100,12 @@ class Steps:
 
 
 async def asgi(scope: Any, receive: Any, send: Any) -> None:
-    """Answer with the application, or with the figures."""
+    """Respond with the application, or with the figures."""
     if scope["type"] != "http":
         await application(scope, receive, send)
         return
     if scope["path"] == ASK:
-        content = meter.told()
+        content = meter.report()
         fields = [(b"content-length", b"%d" % len(content))]
         await send({"type": "http.response.start", "status": 200, "headers": fields})
         await send({"type": "http.response.body", "body": content})
@@ -122,11 +122,11 @@ async def asgi(scope: Any, receive: Any, send: Any) -> None:
 
 
 class Parts:
-    """An application's answer; counts the time in its steps and in its end."""
+    """An application's response; counts the time in its steps and in its end."""
 
-    def __init__(self, answer: Any):
-        self.answer = answer
-        self.steps = iter(answer)
+    def __init__(self, response: Any):
+        self.response = response
+        self.steps = iter(response)
 
     def __iter__(self) -> Iterator[bytes]:
         """Give itself."""
@@ -141,20 +141,20 @@ class Parts:
             meter.end(APPLICATION, begin_ns)
 
     def close(self) -> None:
-        """End the answer."""
+        """End the response."""
         begin_ns = thread_time_ns()
         try:
-            if hasattr(self.answer, "close"):
-                self.answer.close()
+            if hasattr(self.response, "close"):
+                self.response.close()
         finally:
             meter.end(APPLICATION, begin_ns)
             meter.requests += 1
 
 
 def wsgi(environ: Any, start_response: Any) -> Any:
-    """Answer with the application, or with the figures."""
+    """Respond with the application, or with the figures."""
     if environ["PATH_INFO"] == ASK:
-        content = meter.told()
+        content = meter.report()
         start_response("200 OK", [("Content-Length", str(len(content)))])
         return [content]
 
@@ -173,37 +173,37 @@ def wsgi(environ: Any, start_response: Any) -> Any:
 
 
 class Little:
-    """An answer of one part, which has an end."""
+    """A response of one part, which has an end."""
 
     def __iter__(self) -> Iterator[bytes]:
         """Give the part."""
         return iter((b"",))
 
     def close(self) -> None:
-        """End the answer."""
+        """End the response."""
 
 
 LITTLE = Little()
 
 
 def little_wsgi(environ: Any, start_response: Any) -> Any:
-    """Answer with next to nothing."""
+    """Respond with next to nothing."""
     start_response("200 OK", ())
     return LITTLE
 
 
 async def little_asgi(scope: Any, receive: Any, send: Any) -> None:
-    """Answer with next to nothing."""
+    """Respond with next to nothing."""
     await send(None)
     await send(None)
 
 
 def drive_wsgi(call: Any) -> None:
     """Do what a server does."""
-    answer = call({"PATH_INFO": "/"}, lambda status, fields: None)
-    for _ in answer:
+    response = call({"PATH_INFO": "/"}, lambda status, fields: None)
+    for _ in response:
         pass
-    answer.close()
+    response.close()
 
 
 class Sent:

@@ -1,6 +1,6 @@
 """Events by Starlette, FastAPI, sse-starlette, Litestar and Quart.
 
-The application tells afterwards which streams have ended, so that a client can leave and ask.
+The application reports afterwards which streams have ended, so that a client can leave and ask.
 """
 
 from __future__ import annotations

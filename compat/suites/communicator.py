@@ -1,4 +1,4 @@
-"""Stands in for `asgiref.testing.ApplicationCommunicator`: the same calls, over a socket.
+"""Replaces `asgiref.testing.ApplicationCommunicator`: the same calls, over a socket.
 
 What a test sends as events becomes a request of HTTP/1.1, and the response becomes events again,
 without the fields that a server adds. A test whose events no request can cause skips itself, and

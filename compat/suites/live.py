@@ -1,6 +1,6 @@
 """Serves an application on loopback in a thread of its own: by Bolide, or by uvicorn to compare.
 
-It is what stands in for a framework's private test transport: the bytes go through a socket and the
+It replaces a framework's private test transport: the bytes go through a socket and the
 server's parser. It knows no framework. What an application raises is remembered, for test clients
 hand exceptions to the test, and a socket cannot.
 """

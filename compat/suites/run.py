@@ -3,7 +3,7 @@
 `make suites` runs it. Both come as source distributions from the package registry, at the versions
 that `tests/frameworks` pins, and stay unchanged: `starlette_plugin.py` replaces Starlette's
 TestClient, `django_tests.py` Django's LiveServerTestCase and communicator. Each suite also runs
-against uvicorn, which tells what no live server can pass from what is ours. The exit code is 1 if
+against uvicorn, which separates what no live server passes from what is ours. The exit code is 1 if
 a test fails here that passes there, unless DIFFERENT names it with the reason.
 """
 

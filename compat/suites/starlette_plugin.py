@@ -193,7 +193,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> No
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: Any) -> Any:
-    """Count the requests of each test, and end the servers that it left behind."""
+    """Count the requests of each test, and end the servers that it left running."""
     global live_requests
     live_requests = 0
     yield
