@@ -46,18 +46,18 @@ def test_backlog_that_is_cut(machine: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hard", "mend"),
+    ("hard", "fix"),
     [
         (1065, "`ulimit -n 1065`"),
         (UNLIMITED, "`ulimit -n 1065`"),
         (1064, "LimitNOFILE=1065 in systemd's unit or nofile in limits.conf"),
     ],
 )
-def test_too_few_descriptors(machine: pytest.MonkeyPatch, hard: int, mend: str) -> None:
+def test_too_few_descriptors(machine: pytest.MonkeyPatch, hard: int, fix: str) -> None:
     machine.setattr(resource, "getrlimit", lambda _: (1064, hard))
     assert capacity.shortfalls(settings(connections_max=1001)) == [
         "a worker may have 1064 open files, too few for --connections-max 1001; raise it "
-        f"({mend}) or lower that; see `bolide doctor`"
+        f"({fix}) or lower that; see `bolide doctor`"
     ]
 
 

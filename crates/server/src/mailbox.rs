@@ -1,4 +1,4 @@
-//! Responses that are not complete when the call returns: handlers post them, and the reactor takes them at the start of its next pass.
+//! Responses that are not complete when the call returns: handlers post them, and the reactor takes them before its next call or pass.
 //!
 //! A handler never touches a connection. So nothing is borrowed twice when Python calls back into the server, and all responses that became
 //! ready in one iteration of the event loop are sent with one write per connection.

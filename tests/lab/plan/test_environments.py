@@ -352,8 +352,8 @@ class TestCommand:
     ) -> None:
         program(tmp_path, "apt-get", "exit 100")
         code, _, errors = self.run(capfd, "--system")
-        mend = "it needs root (sudo), and apt-get update first"
-        assert (code, errors) == (2, f"bolide: error: apt-get failed; {mend}\n")
+        fix = "it needs root (sudo), and apt-get update first"
+        assert (code, errors) == (2, f"bolide: error: apt-get failed; {fix}\n")
 
     def test_a_system_without_it_is_one_line(
         self, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
