@@ -79,6 +79,14 @@ def report(**changes: Any) -> dict[str, Any]:
         "connections_opened": 10,
         "connections_held": 10,
         "connections_max": 10,
+        "connections_served": {
+            "connections": 10,
+            "starved": 0,
+            "min": 1_900,
+            "median": 2_000,
+            "max": 2_100,
+            "fairness": 0.999,
+        },
         "per_second": [
             {"second": 0, "ok": 9_000, "failed": 0, "p50_us": 1e3, "p99_us": 7e3, "max_us": 16e3},
             {"second": 1, "ok": 11_000, "failed": 0, "p50_us": 1e3, "p99_us": 9e3, "max_us": 12e3},

@@ -82,6 +82,14 @@ def test_a_load_says_what_it_does_and_what_came_of_it() -> None:
     assert (report["ok"], report["failed"], report["was_stopped"]) == (0, 5, False)
     assert report["uncorrected_latency_us"] is report["schedule_lag_us"] is None
     assert report["offered_per_s"] is report["achieved_share"] is None
+    assert report["connections_served"] == {
+        "connections": 0,
+        "starved": 1,
+        "min": 0,
+        "median": 0,
+        "max": 0,
+        "fairness": 0.0,
+    }
 
 
 def test_an_open_loop_reports_both_latencies_and_the_lag() -> None:

@@ -34,12 +34,20 @@ def test_figures() -> None:
     assert found["failed"] == "failed          10 of 20,010 (0.05%): 10 wrong_status"
     assert found["statuses"] == "statuses        19,990 x 200, 10 x 503"
     assert found["received"] == "received        3.15 MiB, 1.57 MiB/s"
+    assert found["per connection"] == (
+        "per connection  1,900 to 2,100 responses, 2,000 at the median"
+    )
     assert found["generator CPU"].endswith(
         "50% of a core in the busiest thread, 50,000 ns for each request"
     )
     assert "unfinished" not in found and "offered" not in found
     assert lines()["failed"] == "failed          none"
     assert lines(unfinished=3)["unfinished"] == "unfinished      3"
+
+
+def test_a_single_connection_has_no_distribution() -> None:
+    single = {"connections": 1, "starved": 0, "min": 9, "median": 9, "max": 9, "fairness": 1.0}
+    assert "per connection" not in lines(connections_served=single)
 
 
 def test_percentiles_to_the_last() -> None:
@@ -79,6 +87,14 @@ def test_nothing_answered_draws_nothing() -> None:
     assert page.endswith("note: there was no response at all (12 refused), so there are no figures")
 
 
+STARVED = {
+    "connections": 5,
+    "starved": 95,
+    "min": 0,
+    "median": 0,
+    "max": 51_000,
+    "fairness": 0.05,
+}
 NOTES: list[tuple[dict[str, Any], str]] = [
     ({}, ""),
     ({"errors": {"timeout": 200}}, ""),
@@ -93,6 +109,10 @@ NOTES: list[tuple[dict[str, Any], str]] = [
         "the generator was the bottleneck: its busiest thread used 96% of a core",
     ),
     ({"connections_max": 7}, "only 7 of 10 connections were ever open at once"),
+    (
+        {"connections_served": STARVED},
+        "95 of 100 connections got no correct response: rate and latency are those of the other 5",
+    ),
     (
         {"per_second": [{"ok": 20_000}, {"ok": 0}]},
         "in 1 of 2 seconds there was no correct response",

@@ -24,5 +24,5 @@ mod tally;
 
 pub use error::{ErrorClass, Errors};
 pub use plan::{Address, Expectation, Limit, Plan, Request, Shape, Stage};
-pub use report::{Lag, Latency, Progress, Report, Second};
+pub use report::{Lag, Latency, Progress, Report, Second, Served};
 pub use run::{Run, run};

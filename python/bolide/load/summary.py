@@ -65,6 +65,7 @@ def _figures(report: Report, plan: dict[str, Any]) -> list[str]:
             "connections",
             f"{report['connections_opened']:,} opened, {report['connections_max']:,} at once",
         ),
+        ("per connection", _per_connection(report["connections_served"])),
         ("generator CPU", _generator(report, plan)),
     ]
     return [f"{name:{LABEL_CELLS}}{value}" for name, value in rows if value]
@@ -77,6 +78,13 @@ def _generator(report: Report, plan: dict[str, Any]) -> str:
     if plan["is_sleepless"]:
         return f"{text}, which never sleeps"
     return f"{text}, {per_request:,.0f} ns for each request" if per_request else text
+
+
+def _per_connection(served: dict[str, Any]) -> str:
+    """Format how many correct responses each connection got; nothing for a single one."""
+    if served["connections"] + served["starved"] < 2:
+        return ""
+    return f"{served['min']:,} to {served['max']:,} responses, {served['median']:,} at the median"
 
 
 def _failed(report: Report) -> str:

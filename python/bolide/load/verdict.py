@@ -48,6 +48,7 @@ def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
         _generator(report, plan),
         _silence(report),
         _missing_connections(report, plan),
+        _starved(report),
         _reconnecting(report, plan),
         _queue(report),
         _lag(report),
@@ -117,6 +118,16 @@ def _missing_connections(report: Report, plan: dict[str, Any]) -> str:
     if report["connections_max"] >= min(wanted, plan.get("requests_total") or wanted):
         return ""
     return f"only {report['connections_max']:,} of {wanted:,} connections were ever open at once"
+
+
+def _starved(report: Report) -> str:
+    served = report["connections_served"]
+    if not report["ok"] or not served["starved"]:
+        return ""
+    return (
+        f"{served['starved']:,} of {served['starved'] + served['connections']:,} connections got no"
+        f" correct response: rate and latency are those of the other {served['connections']:,}"
+    )
 
 
 def _silence(report: Report) -> str:

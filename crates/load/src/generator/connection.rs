@@ -22,6 +22,10 @@ pub(super) struct Connection {
     pub(super) batch_end: u32,
     /// An incomplete head.
     pub(super) early: Vec<u8>,
+    /// Correct responses of the measured time, on all sockets of this slot.
+    pub(super) served: u64,
+    /// The same, without the current socket.
+    pub(super) served_before: u64,
     /// When the socket started to connect.
     pub(super) connect_ns: u64,
     /// When it became able to take another request.
@@ -34,6 +38,8 @@ pub(super) struct Connection {
     pub(super) is_new: bool,
     /// It is in the queue of those that can take a request.
     pub(super) is_listed: bool,
+    /// It had a request at least once.
+    pub(super) is_used: bool,
 }
 
 /// Requests of one batch that were sent together.
@@ -76,12 +82,15 @@ impl Connection {
             unsent_from: 0,
             batch_end: 0,
             early: Vec::new(),
+            served: 0,
+            served_before: 0,
             connect_ns: 0,
             free_since_ns: 0,
             is_established: false,
             is_write_watched: false,
             is_new: true,
             is_listed: false,
+            is_used: false,
         }
     }
 
@@ -116,6 +125,13 @@ impl Connection {
         }
     }
 
+    /// Takes back the correct responses of the current socket. Returns how many they were.
+    pub(super) fn take_back_served(&mut self) -> u64 {
+        let count = self.served - self.served_before;
+        self.served = self.served_before;
+        count
+    }
+
     /// Closes the socket and drops outstanding requests. Returns how many of them were not completely sent.
     pub(super) fn close(&mut self, mix: &Mix, stage: Stage) -> u32 {
         let unsent = mix.ending_after(self.unsent_from, self.batch_end);
@@ -127,6 +143,7 @@ impl Connection {
         self.unsent_from = 0;
         self.batch_end = 0;
         self.early = Vec::new();
+        self.served_before = self.served;
         self.is_established = false;
         self.is_write_watched = false;
         unsent

@@ -1,10 +1,12 @@
 //! One thread's loop: sockets, timing and the order of work.
 //!
-//! [`exchange`] sends batches and receives their responses, [`dialling`] opens and closes connections, [`arrivals`] is the open loop.
+//! [`exchange`] sends batches and receives their responses, [`dialling`] opens and closes connections, [`arrivals`] is the open loop,
+//! [`surplus`] looks for responses that no request asked for.
 
 mod arrivals;
 mod dialling;
 mod exchange;
+mod surplus;
 mod window;
 
 use std::collections::VecDeque;
@@ -53,6 +55,8 @@ pub(super) struct Outcome {
     /// Open loop: requests that were due in the measured time.
     pub(super) offered: u64,
     pub(super) opened: u64,
+    /// Correct responses of each connection that had a request.
+    pub(super) served: Vec<u64>,
     pub(super) length_ns: u64,
     pub(super) cpu_ns: u64,
 }
@@ -100,6 +104,8 @@ pub(super) struct LoadThread {
     client_must_close: bool,
     /// Connections that may have more to read, which no event will report, and whether their servers have ended.
     unread: Vec<(usize, bool)>,
+    /// The load is over, and nothing more is sent.
+    is_over: bool,
 }
 
 impl LoadThread {
@@ -150,6 +156,7 @@ impl LoadThread {
             free: VecDeque::new(),
             client_must_close: false,
             unread: Vec::new(),
+            is_over: false,
             common,
         })
     }
@@ -183,15 +190,9 @@ impl LoadThread {
             self.poller.wait(&mut events, Some(wait_ms))?;
             was_idle =
                 wait_ms == 0 && !is_sleepless && self.unread.is_empty() && events.get(0).is_none();
-            let unread = std::mem::take(&mut self.unread);
-            for readiness in events.iter() {
-                self.serve(*readiness);
-            }
-            for (index, has_ended) in unread {
-                self.receive(index, has_ended);
-            }
+            self.serve_all(&events);
         }
-        Ok(self.outcome())
+        self.outcome(&mut events)
     }
 
     /// The maximum length of the next wait; sets the alarm for anything due earlier.
@@ -211,6 +212,16 @@ impl LoadThread {
             self.alarm_ns = due_ns;
         }
         Ok(next_tick_ns.saturating_sub(self.now_ns).div_ceil(1_000_000))
+    }
+
+    fn serve_all(&mut self, events: &Events) {
+        let unread = std::mem::take(&mut self.unread);
+        for readiness in events.iter() {
+            self.serve(*readiness);
+        }
+        for (index, has_ended) in unread {
+            self.receive(index, has_ended);
+        }
     }
 
     fn serve(&mut self, readiness: Readiness) {
@@ -315,19 +326,23 @@ impl LoadThread {
             && !self.connections.iter().any(is_ending)
     }
 
-    fn outcome(mut self) -> Outcome {
+    fn outcome(mut self, events: &mut Events) -> io::Result<Outcome> {
         let (length_ns, cpu_ns) = self.window.spent_ns();
         let overdue = self.overdue();
+        let (under_way, offered) = (self.under_way, self.offered);
+        self.await_surplus(events)?;
         self.end_second();
-        Outcome {
-            unfinished: self.under_way + overdue,
-            offered: self.offered + overdue,
+        let used = self.connections.iter().filter(|it| it.is_used);
+        Ok(Outcome {
+            unfinished: under_way + overdue,
+            offered: offered + overdue,
             opened: self.opened,
+            served: used.map(|it| it.served).collect(),
             length_ns,
             cpu_ns,
             tally: self.tally,
             series: self.series,
-        }
+        })
     }
 }
 

@@ -35,6 +35,24 @@ pub struct Lag {
     pub max: f64,
 }
 
+/// How evenly connections were served: correct responses of the measured time on each connection that had a request. A connection that was
+/// reopened counts as one.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Served {
+    /// Connections with at least one correct response.
+    pub connections: u64,
+    /// Connections without any.
+    pub starved: u64,
+    /// The fewest responses on a connection.
+    pub min: u64,
+    /// The median; the lower one of two.
+    pub median: u64,
+    /// The most.
+    pub max: u64,
+    /// Jain's index: 1 if all connections were served equally, 1/n if one of n was served alone.
+    pub fairness: f64,
+}
+
 /// One second of the measured time.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Second {
@@ -109,6 +127,8 @@ pub struct Report {
     pub connections_held: u64,
     /// The maximum number of connections established at a time.
     pub connections_max: u64,
+    /// How evenly connections were served.
+    pub connections_served: Served,
     /// The measured time second by second.
     pub per_second: Vec<Second>,
     /// The run was ended early.
@@ -177,6 +197,28 @@ impl Lag {
             p50: us(50.0),
             p99: us(99.0),
             max: histogram.max() as f64 / 1000.0,
+        }
+    }
+}
+
+impl Served {
+    /// Summarises the counts of all connections, in any order.
+    fn of(mut counts: Vec<u64>) -> Served {
+        counts.sort_unstable();
+        let total = counts.iter().sum::<u64>() as f64;
+        let squares: f64 = counts.iter().map(|it| (*it as f64).powi(2)).sum();
+        let starved = counts.iter().take_while(|it| **it == 0).count();
+        let at = |place: usize| counts.get(place).copied().unwrap_or(0);
+        Served {
+            connections: (counts.len() - starved) as u64,
+            starved: starved as u64,
+            min: at(0),
+            median: at(counts.len().saturating_sub(1) / 2),
+            max: counts.last().copied().unwrap_or(0),
+            fairness: match squares > 0.0 {
+                true => total * total / (counts.len() as f64 * squares),
+                false => 0.0,
+            },
         }
     }
 }
@@ -255,6 +297,12 @@ impl Report {
             connections_opened: sum(|it| it.opened),
             connections_held,
             connections_max,
+            connections_served: Served::of(
+                outcomes
+                    .iter()
+                    .flat_map(|it| it.served.iter().copied())
+                    .collect(),
+            ),
             per_second: table(&series),
             was_stopped: common.board.is_stopped(),
             server_software: first
@@ -279,5 +327,27 @@ impl Progress {
     /// The same as one JSON object on one line.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_served_unequally_are_summarised() {
+        let found = Served::of(vec![9, 0, 3, 0]);
+        let expected = Served {
+            connections: 2,
+            starved: 2,
+            min: 0,
+            median: 0,
+            max: 9,
+            fairness: 0.4,
+        };
+        assert_eq!(found, expected);
+        assert_eq!(Served::of(vec![7; 100]).fairness, 1.0);
+        assert_eq!(Served::of(Vec::new()), Served::default());
+        assert_eq!(Served::of(vec![0, 0]).starved, 2);
     }
 }

@@ -22,8 +22,9 @@ pub(super) struct Rules {
 /// Counts of one thread, for the measured time unless stated otherwise.
 pub(super) struct Tally {
     rules: Rules,
-    /// When the measured time starts; the greatest value until that is known.
+    /// When the measured time starts; the greatest value until that is known, and when it is over.
     pub(super) start_ns: u64,
+    is_over: bool,
     pub(super) ok: u64,
     pub(super) errors: Errors,
     pub(super) warm_up_failed: u64,
@@ -46,6 +47,7 @@ impl Tally {
         Tally {
             rules,
             start_ns: u64::MAX,
+            is_over: false,
             ok: 0,
             errors: Errors::default(),
             warm_up_failed: 0,
@@ -61,13 +63,19 @@ impl Tally {
         }
     }
 
-    /// Records a verdict about the oldest outstanding requests.
+    /// Records a verdict about the oldest outstanding requests. Returns how many of them were counted as correct.
     #[inline]
-    pub(super) fn record(&mut self, stamps: &mut VecDeque<Stamp>, verdict: &Verdict, now_ns: u64) {
+    pub(super) fn record(
+        &mut self,
+        stamps: &mut VecDeque<Stamp>,
+        verdict: &Verdict,
+        now_ns: u64,
+    ) -> u64 {
+        let ok_before = self.ok;
         let mut rest = verdict.count;
         while rest > 0 {
             let Some(stamp) = stamps.front_mut() else {
-                return;
+                break;
             };
             let count = rest.min(stamp.count);
             let left = *stamp;
@@ -79,12 +87,13 @@ impl Tally {
             }
             self.record_equal(&left, count, verdict, now_ns);
         }
+        self.ok - ok_before
     }
 
     #[inline]
     fn record_equal(&mut self, stamp: &Stamp, count: u32, verdict: &Verdict, now_ns: u64) {
         if !self.is_measured(stamp, now_ns) {
-            if verdict.error.is_some() {
+            if verdict.error.is_some() && !self.is_over {
                 self.warm_up_failed += u64::from(count);
             }
             return;
@@ -130,6 +139,9 @@ impl Tally {
     /// Counts requests that get no response as failed in this way.
     #[cold]
     pub(super) fn fail(&mut self, stamps: &VecDeque<Stamp>, class: ErrorClass, now_ns: u64) {
+        if self.is_over {
+            return;
+        }
         for stamp in stamps {
             let count = u64::from(stamp.count);
             match self.is_measured(stamp, now_ns) {
@@ -139,14 +151,23 @@ impl Tally {
         }
     }
 
-    /// A response that seemed correct was followed by unexpected bytes: counts it as failed instead.
+    /// The load is over: from now on responses are only invalidated.
+    pub(super) fn end(&mut self) {
+        self.start_ns = u64::MAX;
+        self.is_over = true;
+    }
+
+    /// Unexpected bytes followed the responses of a connection, of which `served` were counted as correct: any of them may be the response
+    /// to another request, so all count as failed. Their latencies stay in the distribution.
     #[cold]
-    pub(super) fn take_back(&mut self, now_ns: u64) {
-        if now_ns < self.start_ns {
-            self.warm_up_failed += 1;
-        } else {
-            self.ok = self.ok.saturating_sub(1);
+    pub(super) fn invalidate(&mut self, served: u64, now_ns: u64) {
+        if served > 0 {
+            self.ok = self.ok.saturating_sub(served);
+            self.errors.add(ErrorClass::UnexpectedBytes, served);
+        } else if now_ns >= self.start_ns {
             self.errors.add(ErrorClass::UnexpectedBytes, 1);
+        } else if !self.is_over {
+            self.warm_up_failed += 1;
         }
     }
 }

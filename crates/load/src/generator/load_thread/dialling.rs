@@ -67,6 +67,7 @@ impl LoadThread {
         let mix = &self.common.mix;
         if let Some(connection) = self.connections.get_mut(index) {
             connection.outstanding += count;
+            connection.is_used = true;
             connection.unsent_from = mix.offset(self.cursor);
             connection.batch_end = self.cursor + count;
         }
@@ -193,7 +194,8 @@ impl LoadThread {
     /// Returns the credit for requests that get no response without having failed.
     pub(super) fn take_back_batch(&mut self, index: usize) {
         let has_batch = |it: &Connection| it.outstanding > 0;
-        if self.schedule.is_some() && self.connections.get(index).is_some_and(has_batch) {
+        let is_due_again = self.schedule.is_some() && !self.is_over;
+        if is_due_again && self.connections.get(index).is_some_and(has_batch) {
             self.reschedule(index);
         }
         if let Some(connection) = self.connections.get_mut(index) {

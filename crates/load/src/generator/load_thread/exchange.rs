@@ -119,7 +119,7 @@ impl LoadThread {
     /// Checks the first `length` bytes of the buffer, of which `received` are new, and continues accordingly.
     fn check(&mut self, index: usize, received: usize, length: usize) {
         self.now_ns = precise_ns();
-        if self.now_ns >= self.window.start_ns {
+        if self.now_ns >= self.tally.start_ns {
             self.tally.bytes += received as u64;
         }
         let mut at = 0;
@@ -175,7 +175,8 @@ impl LoadThread {
         };
         connection.outstanding -= verdict.count;
         self.under_way -= u64::from(verdict.count);
-        self.tally
+        connection.served += self
+            .tally
             .record(&mut connection.stamps, verdict, self.now_ns);
         if connection.stage == Stage::Opening {
             connection.stage = Stage::Open;
@@ -189,34 +190,35 @@ impl LoadThread {
     /// Like [`LoadThread::record`], when unexpected bytes follow the last response.
     #[cold]
     fn record_with_unexpected(&mut self, index: usize, verdict: &Verdict) {
-        if verdict.error.is_some() {
-            return self.record(index, verdict);
+        let unexpected = Verdict {
+            error: verdict.error.or(Some(ErrorClass::UnexpectedBytes)),
+            ..*verdict
+        };
+        self.record(index, &unexpected);
+        if let Some(connection) = self.connections.get_mut(index) {
+            let earlier = connection.take_back_served();
+            if earlier > 0 {
+                self.tally.invalidate(earlier, self.now_ns);
+            }
         }
-        let before = Verdict {
-            count: verdict.count - 1,
-            ..*verdict
-        };
-        self.record(index, &before);
-        let last = Verdict {
-            count: 1,
-            error: Some(ErrorClass::UnexpectedBytes),
-            ..*verdict
-        };
-        self.record(index, &last);
     }
 
-    /// Bytes arrived while no request was outstanding: the last response was wrong.
+    /// Bytes arrived while no request was outstanding: the server has sent more responses than there were requests.
     #[cold]
     fn unexpected_bytes(&mut self, index: usize) {
-        let stage = self.connections.get(index).map(|it| it.stage);
-        if !matches!(
-            stage,
-            Some(Stage::Ending {
+        let Some(connection) = self.connections.get_mut(index) else {
+            return;
+        };
+        let has_failed = matches!(
+            connection.stage,
+            Stage::Ending {
                 was_good: false,
                 ..
-            })
-        ) {
-            self.tally.take_back(self.now_ns);
+            }
+        );
+        let served = connection.take_back_served();
+        if served > 0 || !has_failed {
+            self.tally.invalidate(served, self.now_ns);
         }
         self.finish(index);
     }
@@ -248,7 +250,7 @@ impl LoadThread {
                 false => self.list(index),
             };
         }
-        if connection.outstanding > 0 || self.opening_end_ns.is_some() {
+        if connection.outstanding > 0 || self.opening_end_ns.is_some() || self.is_over {
             // Nothing to do until more is received, or until the start is over.
         } else if !self.common.plan.is_persistent || index >= self.target {
             self.finish(index);
