@@ -47,6 +47,7 @@ def test_list_says_of_every_contestant_whether_it_can_run(tmp_path: Path) -> Non
     assert found["bolide-wsgi"]["version"]
     assert found["uvicorn"]["state"] == "needs set-up"
     assert found["uvicorn"]["reason"] == "bolide race setup uvicorn"
+    assert (found["bolide"]["kind"], found["bolide"]["state"]) == ("tool", "ready")
     assert all(each["reason"] for each in found.values() if each["state"] != "ready")
 
 
@@ -59,6 +60,7 @@ def test_a_list_that_is_piped_cuts_no_name(tmp_path: Path) -> None:
         row[2:] for row in rows if row[:1] == ["django-bolide-asgi"]
     ]
     assert rows[-1][:2] == ["study", "wsgi:"]
+    assert any(row[:1] == ["webbench"] for row in rows)
 
 
 def test_a_study_of_the_users_own(tmp_path: Path) -> None:
@@ -82,6 +84,7 @@ def test_an_application_of_the_users_own(tmp_path: Path) -> None:
     words = ("--app", "mysite", "--only", "bolide-wsgi", "--quick", "--duration", "0.3")
     code, _, errors = command("race", *words, "--out", "out", cwd=tmp_path)
     assert code == 0, errors
+    assert "--quick skips c10, c1000" in errors.splitlines()
     [found] = [each for each in journal.read(tmp_path / "out") if isinstance(each, schema.Trial)]
     assert (found.contestant, found.failure) == ("bolide-wsgi", None), found
     assert found.ok
@@ -97,7 +100,7 @@ def test_an_application_of_the_users_own(tmp_path: Path) -> None:
         (("php", "--only", "nonsense"), "no contestant 'nonsense'"),
         (
             ("php", "--workload", "nonsense"),
-            "no workload has that name; the study has short-webbench",
+            "no workload has that name; the study has short-",
         ),
         (("php", "--cpus", "server=0", "laod=0"), "--cpus needs both: --cpus server=0 load=1"),
         (("php", "--cpus", "server=x", "load=0"), "'x' is not a list of processors"),

@@ -14,8 +14,9 @@ import pytest
 from bolide.errors import ConfigError
 from bolide.lab import race
 from bolide.lab.folders import cache_folder
-from bolide.lab.plan import contestant, environments
+from bolide.lab.plan import contestant, environments, open_loop
 from bolide.lab.plan.contestant import Setup
+from bolide.lab.plan.open_loop import OpenLoop
 from bolide.lab.plan.schedule import Slot
 from bolide.lab.record import journal, schema
 from bolide.lab.record.schema import Machine, Study, Trial
@@ -349,3 +350,63 @@ def test_a_trial_by_ab_has_percentiles_in_microseconds() -> None:
     assert any(upper_us % 1000 for upper_us, _ in found.histogram)
     mean, longest = found.latency_us["mean"], found.latency_us["max"]
     assert mean and longest and mean < longest == found.histogram[-1][0]
+
+
+def test_an_open_loop_takes_its_rates_from_the_same_race(tmp_path: Path, silent: Silent) -> None:
+    base = workload(name="short-bolide")
+    table = OpenLoop(
+        of=base.name, shares=(0.05,), rounds=1, duration_s=0.3, find="", find_duration_s=0.3
+    )
+    loads = [base, *open_loop.workloads(table, base)]
+    known = among("honest") | {"dies": renamed(liar("wrong-body"), "dies")}
+    race.run(study(*loads), ["honest", "dies"], options(tmp_path), silent, known)
+    found = {(each.workload, each.contestant): each for each in trials_of(tmp_path)}
+    most = found["short-bolide", "honest"].requests_per_s
+    opened = found["open-own5-bolide", "honest"]
+    assert most and opened.failure is None and opened.requests_per_s, opened
+    assert opened.offered_per_s == float(f"{0.05 * most:.3g}")
+    assert found["open-common5-bolide", "honest"].offered_per_s == opened.offered_per_s
+    assert f"--rate {opened.offered_per_s:g}" in " ".join(opened.command)
+    lost = found["open-own5-bolide", "dies"].failure
+    assert lost == schema.Failure(
+        "no_maximum", "short-bolide has no figure, so the rate to offer is not known"
+    )
+
+
+def test_an_open_loop_that_is_named_brings_its_closed_one(tmp_path: Path, silent: Silent) -> None:
+    base = workload(name="short-bolide")
+    table = OpenLoop(of=base.name, shares=(0.5,), rounds=1, duration_s=0.3, find="")
+    plan = study(base, workload(name="other-bolide"), *open_loop.workloads(table, base))
+    chosen = options(tmp_path, workloads=("open-own*",))
+    race.run(plan, ["honest"], chosen, silent, among("honest"))
+    names = [each.workload for each in trials_of(tmp_path)]
+    assert names == ["short-bolide", "open-own50-bolide"]
+
+
+def test_notes_are_shown_when_the_race_starts(tmp_path: Path, silent: Silent) -> None:
+    chosen = options(tmp_path, notes=("--quick skips much",))
+    race.run(study(), ["honest"], chosen, silent, among("honest"))
+    assert silent.notes[0] == "--quick skips much"
+
+
+def test_a_search_finds_a_rate(tmp_path: Path, silent: Silent) -> None:
+    base = workload(name="short-bolide")
+    table = OpenLoop(of=base.name, shares=(0.5,), find="p99 < 4s", find_duration_s=0.2)
+    [*_, search] = open_loop.workloads(table, base)
+    race.run(study(base, search), ["honest"], options(tmp_path), silent, among("honest"))
+    [_, found] = trials_of(tmp_path)
+    assert found.failure is None and found.requests_per_s, found
+    assert "--find p99 < 4s" in " ".join(found.command)
+    assert any("p99 < 4s" in each for each in found.evidence)
+
+
+@pytest.mark.parametrize(("processors", "seen"), [(None, 2), (1, 1), (2, 2), (4, 2)])
+def test_a_workload_may_have_fewer_processors(
+    processors: int | None, seen: int, tmp_path: Path, silent: Silent
+) -> None:
+    slot = Slot(1, workload(processors=processors), liar("honest"))
+    conditions = trial.Conditions(
+        study="tiny", server_cpus=(CPU, CPU + 1), load_cpus=(CPU,), warm_up_s=0.0
+    )
+    run = trial._Run(slot, conditions, "", [])
+    assert len(run._server_cpus) == seen

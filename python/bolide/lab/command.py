@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,22 +51,31 @@ def race() -> None:
 
 @race.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-def show_list(as_json: bool) -> None:
-    """Show the contestants, whether they can run here, and the studies."""
+@click.option("--how", "name", metavar="NAME", help="Show how NAME is installed and started.")
+def show_list(as_json: bool, name: str | None) -> None:
+    """Show the contestants and tools, whether they can run here, and the studies."""
     import msgspec
 
+    from bolide.lab import inventory
     from bolide.lab.plan import contestant, environments, study
     from bolide.lab.race import describe
+    from bolide.lab.tools import TOOLS
 
+    if name is not None:
+        click.echo("\n".join(inventory.instructions([name])))
+        return
     found = [describe(each, environments.examine(each)) for each in contestant.own().values()]
+    tools = [inventory.state_of(each) for each in TOOLS.values()]
     if as_json:
-        for each in found:
+        for each in (*found, *tools):
             click.echo(msgspec.json.encode(each))
         return
-    from bolide.lab.display import console, contestants_table
+    from bolide.lab.display import console, contestants_table, tools_table
 
     terminal = console()
     terminal.print(contestants_table(found))
+    terminal.print()
+    terminal.print(tools_table(tools))
     terminal.print()
     for name in study.names():
         terminal.print(f"study {name}: {study.load(name).study.title}", markup=False)
@@ -73,35 +83,29 @@ def show_list(as_json: bool) -> None:
 
 @race.command("setup")
 @click.argument("names", nargs=-1)
-@click.option("--system", is_flag=True, help="Also run the apt-get command, which needs root.")
+@click.option("--system", is_flag=True, help="Also install packages with apt-get, as root.")
 def set_up(names: tuple[str, ...], system: bool) -> None:
-    """Install the contestants' environments: all, or those named (NAME or PREFIX*)."""
-    from bolide.lab.plan import contestant, environments
+    """Install contestants and load generators: all, or those named (NAME or PREFIX*).
 
-    known = contestant.own()
-    wanted = contestant.chosen(names, known) if names else list(known.values())
-    lacking = [each for each in wanted if environments.lacks_packages(each)]
-    if lacking:
-        line = environments.apt_line(lacking)
-        click.echo(f"from the distribution: {line}")
-        if system:
-            try:
-                environments.install_packages(lacking)
-            except environments.SetupError as error:
-                raise ConfigError(str(error)) from None
-    failed = 0
-    for each in wanted:
-        if environments.examine(each).state == "ready" or (
-            lacking and each in lacking and not system
-        ):
-            continue
-        try:
-            environments.prepare(each, lambda text: click.echo(text, err=True))
-        except environments.SetupError as error:
-            failed += 1
-            click.echo(f"{each.name}: {error}", err=True)
-    states = [environments.examine(each).state for each in wanted]
-    click.echo(f"{states.count('ready')} of {len(wanted)} contestants are ready")
+    No service of a package is started or enabled.
+    """
+    from bolide.lab import inventory
+    from bolide.lab.plan import environments, packages
+
+    contestants, tools = inventory.chosen(names)
+    needed = packages.lacking(contestants, tools)
+    if needed:
+        click.echo(f"from the distribution: {environments.apt_line(needed)}")
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    failed = inventory.set_up(contestants, tools, is_system=system, say=say)
+    left = inventory.missing(contestants, tools)
+    for line in left:
+        click.echo(line)
+    ready = len(contestants) + len(tools) - len(left)
+    click.echo(f"{ready} of {len(contestants) + len(tools)} contestants and tools are ready")
     if failed:
         raise Error(f"{failed} could not be set up; see the reasons above")
 
@@ -132,7 +136,7 @@ def set_up(names: tuple[str, ...], system: bool) -> None:
     "--cpus",
     nargs=2,
     metavar="server=LIST load=LIST",
-    help="Processors for each. [server=the first, load=the others]",
+    help="Processors for each. [server=the first (or as many as the study says), load=the others]",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the results.")
 @click.option("--resume", is_flag=True, help="Resume the race in --out.")
@@ -146,7 +150,7 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     from bolide.lab.display import Terminal, league_table
     from bolide.lab.record import journal, schema
     from bolide.lab.report.summary import gather
-    from bolide.lab.report.terminal import of_document
+    from bolide.lab.report.terminal import of_document, of_open_loop
 
     if (study is None) == (app is None):
         raise ConfigError("name a study (bolide race list) or an application (--app module:app)")
@@ -154,30 +158,33 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
         raise ConfigError("--interface and --path apply to --app only; a study has its own")
     if given["resume"] and given["out"] is None:
         raise ConfigError("--resume needs the folder of the race; name it with --out")
-    server_cpus, load_cpus = cpus_of(given["cpus"])
-    plan, names, application = _planned(study, app, len(load_cpus), given)
+    server_cpus, load_cpus = cpus_of(given["cpus"], processors_of(study))
+    planned = _planned(study, app, len(load_cpus), given)
+    plan = planned.study
     out = given["out"] or Path("race-results") / f"{plan.name}-{datetime.now():%Y%m%d-%H%M%S}"
     options = races.Options(
         out=out,
         server_cpus=server_cpus,
         load_cpus=load_cpus,
         only=_names(given["only"]),
-        workloads=_names(given["workload"]),
+        workloads=planned.workloads,
         is_quick=given["quick"],
         resumes=given["resume"],
         seed=given["seed"],
-        application=application,
+        application=planned.application,
+        notes=planned.notes,
     )
     terminal = Terminal()
     try:
-        is_whole = races.run(plan, names, options, terminal)
+        is_whole = races.run(plan, planned.names, options, terminal)
     finally:
         terminal.stop()
     records = journal.read(out)
     trials = [each for each in records if isinstance(each, schema.Trial)]
     terminal.console.print(league_table(plan, trials))
-    for each in (part for result in gather(records).results for part in of_document(result)):
-        terminal.console.print(each)
+    for result in gather(records).results:
+        for each in (*of_open_loop(result), *of_document(result)):
+            terminal.console.print(each)
     click.echo(f"results: {out / journal.FILE_NAME}")
     click.echo(f"report:  bolide race report {out}")
     if not is_whole:
@@ -187,11 +194,23 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
         raise Error("no trial has a figure; see the failures above and in the results")
 
 
-def _planned(
-    name: str | None, app: str | None, load_cores: int, given: dict[str, Any]
-) -> tuple[Study, tuple[str, ...], UserApplication | None]:
-    """Return the study, the names of its contestants, and the user's application."""
-    from bolide.lab.plan import study, user_application
+@dataclass(frozen=True)
+class _Planned:
+    """What a race runs."""
+
+    study: Study
+    names: tuple[str, ...]
+    """The contestants."""
+    application: UserApplication | None
+    workloads: tuple[str, ...]
+    """The wanted workloads; all if empty."""
+    notes: tuple[str, ...]
+    """What was changed in the study, and why."""
+
+
+def _planned(name: str | None, app: str | None, load_cores: int, given: dict[str, Any]) -> _Planned:
+    """Return the study as requested, with loads that can be generated here."""
+    from bolide.lab.plan import study, substitute, user_application
 
     if app is not None:
         plan = study.of_application(app, given["target"] or "/")
@@ -200,14 +219,17 @@ def _planned(
     else:
         loaded = study.load(name or "", load_cores)
         plan, names, application = loaded.study, loaded.contestants, None
-    chosen = _names(given["tool"])
+    chosen, wanted = _names(given["tool"]), _names(given["workload"])
     if chosen:
-        plan, refused = study.by_tools(plan, chosen, _names(given["workload"]) or ("*",))
-        for line in refused:
-            click.echo(line, err=True)
+        plan, notes = study.by_tools(plan, chosen, wanted or ("*",))
+    else:
+        plan, wanted, notes = substitute.with_installed(plan, wanted, _is_installed)
     if given["quick"]:
-        plan = study.shortened(plan, None if chosen else _is_installed)
-    return study.lengthened(plan, given["rounds"], given["duration"]), names, application
+        whole, plan = plan, study.shortened(plan, None if chosen else _is_installed)
+        if left := substitute.skipped(whole, plan):
+            notes.append(f"--quick skips {', '.join(left)}")
+    plan = study.lengthened(plan, given["rounds"], given["duration"])
+    return _Planned(plan, names, application, wanted, tuple(notes))
 
 
 def _is_installed(tool: str) -> bool:
@@ -216,15 +238,29 @@ def _is_installed(tool: str) -> bool:
     return tools.find(tool).version() is not None
 
 
-def cpus_of(given: tuple[str, str] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def processors_of(name: str | None) -> int:
+    """Return how many processors the workloads of a study give to the server; 1 for no study."""
+    from bolide.lab.plan import study
+
+    if name is None:
+        return 1
+    return max(each.processors or 1 for each in study.load(name).study.workloads)
+
+
+def cpus_of(
+    given: tuple[str, str] | None, wanted: int = 1
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the processors of the server and of the load generator.
+
+    Without `given` the server gets as many as are wanted if as many are left for the load.
 
     Raises:
         ConfigError: this process may not run on them.
     """
     allowed = sorted(os.sched_getaffinity(0))
     if given is None:
-        return (allowed[0],), tuple(allowed[1:]) or (allowed[0],)
+        number = wanted if len(allowed) >= 2 * wanted else 1
+        return tuple(allowed[:number]), tuple(allowed[number:]) or (allowed[0],)
     found = dict(text.partition("=")[::2] for text in given)
     if found.keys() != {"server", "load"}:
         raise ConfigError("--cpus needs both: --cpus server=0 load=1")

@@ -12,12 +12,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 from rich.text import Text
 
+from bolide.lab.inventory import ToolState
 from bolide.lab.plan.schedule import Slot
 from bolide.lab.record.schema import Contestant, Study, Trial, Workload
 from bolide.lab.stats.noise import is_unstable
 
 PIPE_COLUMNS = 160
 """Width of tables if the output is not a terminal."""
+COLOURS = {"ready": "green", "needs set-up": "yellow", "cannot run here": "red"}
+"""Colours of states."""
 
 
 def console(*, is_error: bool = False) -> Console:
@@ -82,11 +85,18 @@ def contestants_table(found: Iterable[Contestant]) -> Table:
     """Return the table of `bolide race list`."""
     name = Column("contestant", no_wrap=True)
     table = Table(name, "interface", "version", "state", "reason", box=None)
-    colours = {"ready": "green", "needs set-up": "yellow", "cannot run here": "red"}
     for each in found:
-        colour = colours[each.state]
-        state, reason = Text(each.state, colour), Text(each.reason)
+        state, reason = Text(each.state, COLOURS[each.state]), Text(each.reason)
         table.add_row(each.name, each.interface, each.version or "", state, reason)
+    return table
+
+
+def tools_table(found: Iterable[ToolState]) -> Table:
+    """Return the table of load generators of `bolide race list`."""
+    table = Table(Column("load generator", no_wrap=True), "version", "state", "reason", box=None)
+    for each in found:
+        state = Text(each.state, COLOURS[each.state])
+        table.add_row(each.name, each.version or "", state, Text(each.reason))
     return table
 
 
@@ -107,7 +117,8 @@ def league_table(study: Study, trials: Sequence[Trial]) -> Table:
             rates[key].append(each.requests_per_s)
         else:
             marks[key].add(each.failure.class_ if each.failure else each.verdict)
-    workloads = [each for each in study.workloads if any(key[1] == each.name for key in rates)]
+    measured = {workload for _, workload in rates}
+    workloads = [w for w in study.workloads if w.name in measured and not w.maximum]
     headings = (Column(Text(each.name)) for each in workloads)
     table = Table("requests/s", *headings, box=None, title=Text(study.title, "table.title"))
     order = sorted(names, key=lambda name: -_best(rates, name, workloads))

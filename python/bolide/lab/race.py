@@ -15,15 +15,15 @@ import msgspec
 
 from bolide.errors import ConfigError
 from bolide.lab.plan import contestant as contestants
-from bolide.lab.plan import environments
+from bolide.lab.plan import environments, open_loop
 from bolide.lab.plan.contestant import Contestant, fits
 from bolide.lab.plan.schedule import Slot, slots, takes_part
 from bolide.lab.plan.user_application import UserApplication
 from bolide.lab.record import machine, redaction, resume, schema
 from bolide.lab.record.journal import Journal, read
-from bolide.lab.record.schema import Study, Trial
+from bolide.lab.record.schema import Study, Trial, Workload
 from bolide.lab.tools import find
-from bolide.lab.trial import trial
+from bolide.lab.trial import network, trial
 
 DESCRIPTORS_SPARE = 200
 DESCRIPTORS_MIN = 65_536
@@ -46,6 +46,8 @@ class Options:
     resumes: bool = False
     seed: int = 0
     application: UserApplication | None = None
+    notes: tuple[str, ...] = ()
+    """What was changed in the study before the race, shown when it starts."""
 
 
 class Display(Protocol):
@@ -105,11 +107,14 @@ def run(
         for record in opening:
             if record not in earlier:
                 journal.write(record)
+        for note in options.notes:
+            display.note(note)
         order = slots(ready, study.workloads, study.rounds, options.seed)
         left = [slot for slot in order if _key(slot) not in done]
         display.start(left, len(order) - len(left))
         with _off_the_server(options):
-            is_whole = _trials(left, conditions, journal, display)
+            trials = [each for each in earlier if isinstance(each, Trial)]
+            is_whole = _trials(left, conditions, journal, display, trials)
         _warn_of_noise(order, options.out, display)
         return is_whole
 
@@ -126,17 +131,24 @@ def _warn_of_noise(order: Sequence[Slot], folder: Path, display: Display) -> Non
 
 
 def _trials(
-    order: Sequence[Slot], conditions: trial.Conditions, journal: Journal, display: Display
+    order: Sequence[Slot],
+    conditions: trial.Conditions,
+    journal: Journal,
+    display: Display,
+    earlier: list[Trial],
 ) -> bool:
-    """Run the trials. A noisy one is repeated at once, while conditions are those of its round."""
+    """Run the trials. A noisy one is repeated at once, while conditions are those of its round.
+
+    `earlier` has the trials of this race so far, from which an open loop takes its rates.
+    """
     again_max = int(NOISY_SHARE_MAX * len(order))
     try:
         with _terminable():
             for slot in order:
-                found = _tried(slot, conditions, journal, display)
+                found = _tried(slot, conditions, journal, display, earlier)
                 if found.verdict == "noisy" and again_max > 0:
                     again_max -= 1
-                    found = _tried(slot, conditions, journal, display)
+                    found = _tried(slot, conditions, journal, display, earlier)
                 display.ended(found)
     except KeyboardInterrupt:
         return False
@@ -146,10 +158,24 @@ def _trials(
     return True
 
 
-def _tried(slot: Slot, conditions: trial.Conditions, journal: Journal, display: Display) -> Trial:
+def _tried(
+    slot: Slot,
+    conditions: trial.Conditions,
+    journal: Journal,
+    display: Display,
+    earlier: list[Trial],
+) -> Trial:
     display.running(slot)
-    found = _limited(slot, conditions) or trial.run(slot, conditions)
+    placed: Slot | None = slot
+    if slot.workload.maximum:
+        placed = open_loop.with_rate(slot, open_loop.maxima(earlier, slot.workload.maximum))
+    if placed is None:
+        message = f"{slot.workload.maximum} has no figure, so the rate to offer is not known"
+        found = trial.failed(slot, conditions, schema.Failure("no_maximum", message))
+    else:
+        found = _limited(placed, conditions) or trial.run(placed, conditions)
     journal.write(found)
+    earlier.append(found)
     return found
 
 
@@ -196,17 +222,39 @@ def _with_tools(
         )
     wanted = options.workloads or ("*",)
     asked = [each for each in study.workloads if any(fits(each.name, text) for text in wanted)]
+    bases = {each.maximum for each in asked}
+    asked = [each for each in study.workloads if each in asked or each.name in bases]
     if not asked:
         every = ", ".join(each.name for each in study.workloads[:8])
         raise ConfigError(f"no workload has that name; the study has {every}")
     versions = {each.tool: find(each.tool).version() for each in asked}
+    refusals = {each.name: network.refusal(each.sysctls) for each in asked if each.sysctls}
     left = [each for each in asked if versions[each.tool] is not None]
+    left = [each for each in left if not refusals.get(each.name)]
     for name in sorted(name for name, version in versions.items() if version is None):
         count = sum(each.tool == name for each in asked)
         display.note(f"{name} is not installed: {count} of {len(asked)} workloads are left out")
+    for name, reason in refusals.items():
+        if reason:
+            display.note(f"{name} is left out: {reason}")
     if not left:
-        raise ConfigError("none of the tools is installed")
+        is_refused = any(refusals.values())
+        raise ConfigError("no workload is left" if is_refused else "none of the tools is installed")
+    names = {each.name for each in left}
+    left = [each for each in left if not each.maximum or each.maximum in names]
+    _note_processors(left, options, display)
     return schema.with_workloads(study, left), versions
+
+
+def _note_processors(workloads: Sequence[Workload], options: Options, display: Display) -> None:
+    """Report that the document gives the server more processors than this race."""
+    number = len(options.server_cpus)
+    wanting = [each.processors for each in workloads if (each.processors or 1) > number]
+    if wanting:
+        display.note(
+            f"{len(wanting)} workloads give the server {wanting[0]} processors;"
+            f" here it has {number} (--cpus)"
+        )
 
 
 def _described(options: Options) -> schema.Machine:

@@ -17,9 +17,11 @@ import pytest
 from bolide import cli
 from bolide.lab.folders import cache_folder
 from bolide.lab.plan import contestant as contestants
-from bolide.lab.plan import environments
+from bolide.lab.plan import environments, packages
 from bolide.lab.plan.contestant import Contestant, Entry, Setup
 from bolide.lab.plan.environments import SetupError, Status
+from bolide.lab.tools import TOOLS
+from lab.tiny_race import renamed
 
 APT = "apt-get install --no-install-recommends"
 
@@ -141,7 +143,7 @@ def test_what_is_missing_is_named(
 def test_what_is_there_is_ready() -> None:
     ready = contestant(programs=("sh",), paths=("/bin/sh",), probe=("true",), apt=("a",))
     assert environments.examine(ready) == Status("ready", version=platform.python_version())
-    assert not environments.lacks_packages(ready)
+    assert not packages.lacks_packages(ready)
 
 
 def test_a_stand_in_of_an_interpreter_that_fails_is_none(tmp_path: Path) -> None:
@@ -324,36 +326,44 @@ def test_every_contestant_that_lacks_something_can_say_what_to_do() -> None:
 class TestCommand:
     """`bolide race setup`, of one contestant that lacks a program."""
 
+    LACKING = f"x: needs set-up, no no-such-server ({APT} a b-dev)\n"
+
     @pytest.fixture(autouse=True)
-    def lacking(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         lacking = contestant(programs=("no-such-server",), apt=("b-dev", "a"))
         monkeypatch.setattr(contestants, "own", lambda: {"x": lacking})
+        monkeypatch.setattr(packages, "POLICY", tmp_path / "policy-rc.d")
+        program(tmp_path, "apt-cache", "exit 0")
 
     def run(self, capfd: pytest.CaptureFixture[str], *words: str) -> tuple[object, str, str]:
         with pytest.raises(SystemExit) as ended:
-            cli.main(["race", "setup", *words])
+            cli.main(["race", "setup", "x", *words])
         return (ended.value.code, *capfd.readouterr())
 
-    def test_the_line_is_told(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_the_line_and_what_is_missing_are_reported(
+        self, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
         program(tmp_path, "apt-get", 'echo "$*" >> "$CALLS"')
-        told = f"from the distribution: {APT} a b-dev\n0 of 1 contestants are ready\n"
-        assert self.run(capfd) == (0, told, "")
+        said = f"from the distribution: {APT} a b-dev\n{self.LACKING}"
+        said += "0 of 1 contestants and tools are ready\n"
+        assert self.run(capfd) == (0, said, "")
         assert calls(tmp_path) == []
 
     def test_system_runs_that_line(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         server = tmp_path / "programs" / "no-such-server"
-        program(tmp_path, "apt-get", f'echo "$*" >> "$CALLS"; cp "$0" {server}')
-        told = f"from the distribution: {APT} a b-dev\n1 of 1 contestants are ready\n"
-        assert self.run(capfd, "x", "--system") == (0, told, "")
-        assert calls(tmp_path) == ["install --no-install-recommends a b-dev"]
+        program(tmp_path, "apt-get", f'echo "$*" >> "$CALLS"; cp "$0" {server}; echo "unpacking"')
+        said = f"from the distribution: {APT} a b-dev\n1 of 1 contestants and tools are ready\n"
+        assert self.run(capfd, "--system") == (0, said, "unpacking\nunpacking\n")
+        line = "install --yes -o Dpkg::Options::=--force-confold --no-install-recommends a b-dev"
+        assert calls(tmp_path) == ["update", line]
 
     def test_one_that_fails_is_one_line(
         self, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
         program(tmp_path, "apt-get", "exit 100")
         code, _, errors = self.run(capfd, "--system")
-        fix = "it needs root (sudo), and apt-get update first"
-        assert (code, errors) == (2, f"bolide: error: apt-get failed; {fix}\n")
+        fix = "it needs root (sudo)"
+        assert (code, errors) == (2, f"bolide: error: apt-get install failed; {fix}\n")
 
     def test_a_system_without_it_is_one_line(
         self, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -363,15 +373,34 @@ class TestCommand:
         wanted = "bolide: error: cannot run apt-get: No such file or directory\n"
         assert (code, errors) == (2, wanted)
 
-    def test_what_fails_is_told_and_the_others_are_made(
+    def test_tools_are_set_up_too(
+        self, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("wrk", "webbench"):
+            monkeypatch.setattr(type(TOOLS[name]), "version", lambda self: None)
+        code, output, errors = self.run(capfd, "wrk", "webbench")
+        assert (code, errors) == (0, "")
+        assert output.splitlines() == [
+            f"from the distribution: {APT} a b-dev wrk",
+            self.LACKING.rstrip(),
+            f"wrk: needs set-up, {APT} wrk",
+            f"webbench: cannot run here, {TOOLS['webbench'].missing}",
+            "0 of 3 contestants and tools are ready",
+        ]
+
+    def test_what_fails_is_reported_and_the_others_are_made(
         self, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         interpreter(tmp_path)
         (tmp_path / "calls.broken").touch()
-        both = {"x": on_399("a==1"), "y": contestant()}
+        both = {"x": on_399("a==1"), "y": renamed(contestant(), "y")}
         monkeypatch.setattr(contestants, "own", lambda: both)
-        code, output, errors = self.run(capfd)
-        assert (code, output) == (3, "1 of 2 contestants are ready\n")
-        told = [line for line in errors.splitlines() if " -m " not in line]
-        assert told[0].endswith("failed: ERROR: No matching distribution found")
-        assert told[1:] == ["bolide: error: 1 could not be set up; see the reasons above"]
+        code, output, errors = self.run(capfd, "y")
+        assert code == 3
+        failed, ready = output.splitlines()
+        assert failed.startswith("x: cannot run here, set-up failed: ")
+        assert ready == "1 of 2 contestants and tools are ready"
+        said = [line for line in errors.splitlines() if " -m " not in line]
+        assert said[0] == "[1/1] x"
+        assert said[1].endswith("failed: ERROR: No matching distribution found")
+        assert said[2:] == ["bolide: error: 1 could not be set up; see the reasons above"]

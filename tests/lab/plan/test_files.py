@@ -75,7 +75,7 @@ def test_a_quick_race_has_the_documents_tool_where_it_is_installed() -> None:
 @pytest.mark.parametrize("cores", [1, 3])
 def test_a_workload_has_as_many_threads_as_the_load_has_processors(cores: int) -> None:
     workloads = study.load("aiohttp-uvloop", cores).study.workloads
-    threads = {each.name: each.threads for each in workloads}
+    threads = {each.name: each.threads for each in workloads if not each.maximum}
     assert threads == {
         "t100-wrk": 100,
         "t100-bolide": 100,
@@ -92,7 +92,10 @@ def test_other_tools_make_the_same_loads() -> None:
         "single-hey",
         "single-wrk",
     ]
-    assert refused == ["pipelined-hey is left out: hey cannot do pipelining"]
+    assert refused == [
+        "pipelined-hey is left out: hey cannot do pipelining",
+        "the open loop is left out: it needs bolide",
+    ]
     assert by_others.published == plan.published
     single = by_others.workloads[1]
     assert (single.tool, single.connections, single.pipeline_depth) == ("hey", 100, 1)
@@ -110,7 +113,7 @@ def test_a_tools_own_workload_stays_what_it_is() -> None:
         for each in plan.workloads
     )
     found, _ = study.by_tools(schema.with_workloads(plan, own), ["bolide"])
-    assert [each.timeout_s for each in found.workloads] == [5.0, 9.0]
+    assert [each.timeout_s for each in found.workloads if not each.maximum] == [5.0, 9.0]
 
 
 def test_a_quick_race_by_chosen_tools_has_each_of_them() -> None:
@@ -344,6 +347,7 @@ def test_the_documents_example_is_a_study(tmp_path: Path) -> None:
     document = Path(__file__).parents[3] / "docs" / "race.md"
     example = document.read_text().partition("```toml\n")[2].partition("```")[0]
     optional = ("requests_total", "rate_per_s", "contestants", "does_not_hold")
+    assert "[open_loop]" in example
     for line in optional:
         example = example.replace(f"# {line}", line)
     assert "cannot do a rate" in wrong(example, tmp_path)
@@ -356,6 +360,9 @@ def test_the_documents_example_is_a_study(tmp_path: Path) -> None:
         "kept-c100-bolide",
         "kept-c1000-wrk",
         "kept-c1000-bolide",
+        *(f"open-own{share}-bolide" for share in (25, 50, 75, 90)),
+        *(f"open-common{share}-bolide" for share in (25, 50, 75, 90)),
+        "find-bolide",
     ]
     assert plan.study.workloads[0].contestants == ("uvicorn",)
     assert plan.study.published[0].does_not_hold == "why it is not a valid result"

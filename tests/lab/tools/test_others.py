@@ -194,3 +194,52 @@ def test_command_lines() -> None:
 
 def test_every_tool_is_found_by_its_name() -> None:
     assert [find(name).name for name in TOOLS] == list(TOOLS)
+
+
+SEARCH = Load("http://127.0.0.1:1/", rate_per_s=500.0, finds="p99 < 10ms")
+
+
+def found(**changes: Any) -> str:
+    """Return the output of a search."""
+    report = json.loads(sample("bolide.json"))
+    report["find"] = {
+        "rate_per_s": 4000.0,
+        "is_confirmed": True,
+        "limit": "server",
+        "trials": [{"rate_per_s": 500.0}, {"rate_per_s": 4000.0}],
+    } | changes
+    return json.dumps(report)
+
+
+def test_a_search_is_asked_of_our_tool_alone() -> None:
+    words = find("bolide").command(SEARCH)
+    assert words[words.index("--rate") + 1] == "500"
+    assert words[words.index("--find") + 1] == "p99 < 10ms"
+    for name in ("hey", "oha"):
+        with pytest.raises(ToolError, match=f"{name} cannot do a search"):
+            find(name).command(SEARCH)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "the server met p99 < 10ms up to this rate"),
+        (
+            {"limit": "generator"},
+            "the generator was the limit of p99 < 10ms: the server may do more",
+        ),
+        (
+            {"limit": "none", "is_confirmed": False},
+            "no rate failed p99 < 10ms: the limit is not known;"
+            " the search ended before it was confirmed",
+        ),
+    ],
+)
+def test_what_limited_a_search_is_said(changes: dict[str, Any], said: str) -> None:
+    assert read("bolide", found(**changes), SEARCH).remarks[-1] == said
+
+
+def test_a_search_without_a_result_has_no_figure() -> None:
+    wanted = "no rate meets p99 < 10ms; the lowest tried is 500/s"
+    with pytest.raises(ToolError, match=wanted):
+        read("bolide", found(rate_per_s=None), SEARCH)

@@ -24,6 +24,7 @@ PLACEHOLDERS = {
     "bin": "folder of its programs",
     "host": "address to listen on",
     "port": "port to listen on",
+    "second_port": "another free port",
     "app": "application as module:attribute",
     "apps": "folder of the laboratory's own applications",
     "folder": "a folder for this start, which has only [files]",
@@ -32,6 +33,7 @@ PLACEHOLDERS = {
     "target": "request target",
     "depth": "pipelined requests on each connection",
     "connections": "connections of the workload",
+    "connections_each": "connections of the workload for each of the contestant's processes",
     "build": "folder with what was built from source",
     "self": "interpreter that runs Bolide",
     "site": "folder of the distributions in the contestant's environment",
@@ -68,6 +70,8 @@ class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Folder in apps/ with a Rust package."""
     missing: str = ""
     """The message if it cannot be installed, with the fix."""
+    how: tuple[str, ...] = ()
+    """Commands that install what no package of the distribution has."""
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -93,6 +97,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Serves requests that were sent before the previous response."""
     connections_max: int | None = None
     """Most persistent connections that it serves at a time; workloads with more are left out."""
+    processes: int = 1
+    """Number of processes by which {connections_each} divides the connections, rounded up."""
     is_canned: bool = False
     """Sends the same response to any request, so unknown paths and split requests are not tried."""
     target: str = ""

@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,7 +72,7 @@ def examine(contestant: Contestant) -> Status:
         what = f"no {', '.join(absent)}" if absent else f"`{' '.join(setup.probe)}` fails"
         if setup.missing and not setup.apt:
             return Status("cannot run here", f"{what}: {setup.missing}")
-        return Status("needs set-up", f"{what} ({apt_line([contestant])})")
+        return Status("needs set-up", f"{what} ({apt_line(setup.apt)})")
     if setup.interpreter and _interpreter(setup.interpreter) is None:
         fix = f"pyenv install {setup.interpreter}"
         return Status("cannot run here", f"no CPython {setup.interpreter} ({fix})")
@@ -87,33 +87,9 @@ def examine(contestant: Contestant) -> Status:
     return Status("needs set-up", f"bolide race setup {contestant.name}")
 
 
-def apt_line(contestants: Sequence[Contestant]) -> str:
-    """Return the command that installs their packages of the Linux distribution."""
-    packages = sorted({package for each in contestants for package in each.setup.apt})
-    return f"apt-get install --no-install-recommends {' '.join(packages)}" if packages else ""
-
-
-def lacks_packages(contestant: Contestant) -> bool:
-    """Return whether a package of the Linux distribution is missing."""
-    setup = contestant.setup
-    return bool(setup.apt) and (
-        any(find_program(name) is None for name in setup.programs)
-        or any(not Path(path).exists() for path in setup.paths)
-    )
-
-
-def install_packages(contestants: Sequence[Contestant]) -> None:
-    """Run the command of `apt_line`, on this terminal.
-
-    Raises:
-        SetupError: it failed, or this system has no apt-get.
-    """
-    try:
-        done = subprocess.run(apt_line(contestants).split(), check=False)  # noqa: S603 - the command that was shown
-    except OSError as error:
-        raise SetupError(f"cannot run apt-get: {error.strerror}") from None
-    if done.returncode:
-        raise SetupError("apt-get failed; it needs root (sudo), and apt-get update first")
+def apt_line(packages: Iterable[str]) -> str:
+    """Return the command that installs packages of the Linux distribution."""
+    return f"apt-get install --no-install-recommends {' '.join(sorted(packages))}"
 
 
 def prepare(contestant: Contestant, say: Callable[[str], None]) -> None:

@@ -45,8 +45,12 @@ def slots(
     """Return every trial of a race in order; a seed determines the order."""
     found = []
     workloads = list(workloads)
-    for number in range(1, rounds + 1):
-        for workload in workloads:
+    # An open loop needs the maxima of all rounds, so that its rates are the same in each.
+    parts = ([w for w in workloads if not w.maximum], [w for w in workloads if w.maximum])
+    for part, number in ((part, number) for part in parts for number in range(1, rounds + 1)):
+        for workload in part:
+            if number > (workload.rounds or rounds):
+                continue
             field = [each for each in contestants if not takes_part(each, workload)]
             random.Random(f"{seed} {number} {workload.name}").shuffle(field)  # noqa: S311
             found += [Slot(number, workload, each) for each in field]

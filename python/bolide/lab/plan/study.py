@@ -7,7 +7,7 @@ tools becomes one workload for each, called NAME-TOOL.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -16,7 +16,9 @@ from msgspec import Meta
 
 from bolide.errors import ConfigError
 from bolide.lab.folders import STUDIES
+from bolide.lab.plan import open_loop
 from bolide.lab.plan.contestant import fits
+from bolide.lab.plan.open_loop import OpenLoop
 from bolide.lab.record.schema import Published, Study, Workload, with_workloads
 from bolide.lab.tools import TOOLS, Load, ToolError, find
 
@@ -33,6 +35,9 @@ CONTENT_BYTES_MAX = 100_000
 
 TARGET = r"^/[!-~]*\Z"
 """A path in the form of a request target, with its query."""
+
+SYSCTL = r"^net\.[a-z0-9_.-]+\Z"
+"""A kernel setting that each network namespace has for itself."""
 
 Name: TypeAlias = Annotated[str, Meta(pattern=r"^[\w.+{}-]+\Z")]
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -59,6 +64,12 @@ class WorkloadTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     contestants: tuple[str, ...] = ()
     quick: tuple[int, ...] | None = None
     """The levels of a quick race; by default the first one."""
+    rounds: Annotated[int, Meta(ge=1, le=ROUNDS_MAX)] | None = None
+    """Rounds of this workload, if fewer than the study's."""
+    processors: Count | None = None
+    """Processors of the server, if the race has that many; by default all of the race's."""
+    sysctls: Mapping[Annotated[str, Meta(pattern=SYSCTL)], str] = {}
+    """Settings of a network namespace of its own, in which server and tool run."""
 
 
 class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -73,6 +84,7 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     duration_s: Seconds = DURATION_S
     contestants: Annotated[tuple[str, ...], Meta(min_length=1)]
     workload: Annotated[tuple[WorkloadTable, ...], Meta(min_length=1)]
+    open_loop: OpenLoop | None = None
     published: tuple[Published, ...] = ()
 
 
@@ -123,6 +135,7 @@ def _plan(name: str, found: StudyFile, load_cores: int) -> Plan:
     workloads = tuple(
         each for table in found.workload for each in _expanded(table, found, content, load_cores)
     )
+    workloads += tuple(_open_loop(found, workloads))
     known = {each.name for each in workloads}
     if len(known) < len(workloads):
         raise WrongStudyError("two workloads have the same name")
@@ -139,6 +152,28 @@ def _plan(name: str, found: StudyFile, load_cores: int) -> Plan:
         published=found.published,
     )
     return Plan(study=study, contestants=found.contestants, content=content)
+
+
+def _open_loop(file: StudyFile, workloads: Sequence[Workload]) -> list[Workload]:
+    """Return the workloads of the file's open-loop part.
+
+    Raises:
+        WrongStudyError: the workload with the maxima is not suitable.
+    """
+    table = file.open_loop
+    if table is None:
+        return []
+    base = next((each for each in workloads if each.name == table.of), None)
+    if base is None:
+        raise WrongStudyError(f"open_loop refers to no workload: {table.of!r}")
+    if base.tool != open_loop.TOOL or base.pipeline_depth > 1 or base.rate_per_s is not None:
+        raise WrongStudyError(
+            f"open_loop needs a closed loop of single requests by {open_loop.TOOL}: {table.of!r}"
+        )
+    for name in table.contestants:
+        if not any(fits(name, wanted) for wanted in base.contestants or file.contestants):
+            raise WrongStudyError(f"open_loop: {name!r} does not run {table.of!r}")
+    return open_loop.workloads(table, base)
 
 
 def _content(found: StudyFile) -> str:
@@ -185,6 +220,7 @@ def load_of(workload: Workload, url: str, content: bytes) -> Load:
         requests_total=workload.requests_total,
         timeout_s=workload.timeout_s,
         rate_per_s=workload.rate_per_s,
+        finds=workload.finds,
         expected_content=content,
     )
 
@@ -198,7 +234,7 @@ def _expanded(
     fields: dict[str, Any] = {
         name: getattr(table, name)
         for name in table.__struct_fields__
-        if name not in ("name", "tools", "connections", "quick", "duration_s", "threads")
+        if name not in ("name", "tools", "connections", "quick", "duration_s", "threads", "sysctls")
     }
     duration_s = table.duration_s or file.duration_s
     found = []
@@ -214,6 +250,7 @@ def _expanded(
                     duration_s=None if table.requests_total else duration_s,
                     content=content,
                     is_quick=level in quick,
+                    sysctls=tuple(sorted(table.sysctls.items())),
                 )
             )
     for each in found:
@@ -276,7 +313,9 @@ def lengthened(study: Study, rounds: int | None, duration_s: float | None) -> St
                 f"--duration {duration_s:g} is not above 0 and at most {SECONDS_MAX:,} s"
             )
         workloads = tuple(
-            msgspec.structs.replace(each, duration_s=duration_s) if each.duration_s else each
+            msgspec.structs.replace(each, duration_s=duration_s)
+            if each.duration_s and not each.finds
+            else each
             for each in study.workloads
         )
         study = msgspec.structs.replace(study, duration_s=duration_s, workloads=workloads)
@@ -296,7 +335,7 @@ def by_tools(
             raise ConfigError(f"no tool is called {tool!r}; there are {', '.join(TOOLS)}")
     own = {each.name: each for each in study.workloads}
     workloads, refused = [], []
-    for stem, load in _loads(study.workloads).items():
+    for stem, load in _loads(each for each in study.workloads if not each.maximum).items():
         for tool in dict.fromkeys(tools):
             name = f"{stem}-{tool}"
             found = own.get(name) or msgspec.structs.replace(load, name=name, tool=tool)
@@ -304,9 +343,14 @@ def by_tools(
                 workloads.append(found)
             elif any(fits(name, text) for text in wanted):
                 refused.append(f"{name} is left out: {reason}")
+    part = [each for each in study.workloads if each.maximum]
+    if part and open_loop.TOOL not in tools:
+        if any(fits(part[0].name, text) for text in wanted):
+            refused.append(f"the open loop is left out: it needs {open_loop.TOOL}")
+        part = []
     if refused and not any(fits(each.name, text) for each in workloads for text in wanted):
         raise ConfigError(f"no workload can be measured; {'; '.join(refused)}")
-    return with_workloads(study, workloads), refused
+    return with_workloads(study, [*workloads, *part]), refused
 
 
 def of_application(app: str, target: str) -> Study:

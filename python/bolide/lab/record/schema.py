@@ -63,6 +63,20 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Contestants that run it; empty means all of the study."""
     is_quick: bool = False
     """Part of a quick race too."""
+    rounds: int | None = None
+    """Rounds of this workload, if fewer than the study's."""
+    processors: int | None = None
+    """Processors of the server, if the race has that many; None means all of the race's."""
+    sysctls: tuple[tuple[str, str], ...] = ()
+    """Settings of a network namespace of its own; without any, the machine's network is used."""
+    maximum: str = ""
+    """The workload whose rates are the maxima of an open loop; "" if this is not part of one."""
+    rate_of: Literal["", "own", "common"] = ""
+    """Whether the maximum is the contestant's own, or the lowest of all contestants."""
+    rate_share: float | None = None
+    """The share of the maximum that is offered; `rate_per_s` is derived from it in each race."""
+    finds: str = ""
+    """Condition of a search for the highest rate, such as "p99 < 10ms"."""
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +121,11 @@ def asked_by(workload: Workload) -> tuple[object, ...]:
         workload.target,
         workload.rate_per_s,
         workload.content,
+        workload.processors,
+        workload.sysctls,
+        workload.rate_of,
+        workload.rate_share,
+        workload.finds,
     )
 
 
@@ -207,6 +226,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="tr
     failed: int | None = None
     errors: dict[str, int] = {}
     requests_per_s: float | None = None
+    offered_per_s: float | None = None
+    """Open loop: requests due per second; of a search, the rate at which it started."""
     latency_us: dict[str, float | None] | None = None
     histogram: list[tuple[float, int]] | None = None
     bytes_per_s: float | None = None

@@ -15,7 +15,7 @@ def csv(race: Race) -> str:
     """Return the table, with a line for each contestant at each workload."""
     lines = [f"study,workload,contestant,{COLUMNS},verdict"]
     for result in race.results:
-        for (workload, name), figure in result.figures.items():
+        for (workload, name), figure in (*result.figures.items(), *result.open_loop.items()):
             cells = ["" if each is None else f"{each:.10g}" for each in _values(result, figure)]
             lines.append(",".join([result.study.name, workload, name, *cells, figure.verdict]))
     return "\n".join(lines) + "\n"

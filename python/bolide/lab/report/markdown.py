@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bolide.lab.report import quantity, study_tables
+from bolide.lab.report import open_loop, quantity, study_tables
 from bolide.lab.report.page import facts_of, machine_rows
 from bolide.lab.report.summary import Group, Race, Result
 from bolide.lab.report.table import Cell, Line, Table, league
@@ -53,6 +53,10 @@ def _study(result: Result, pictures: dict[str, str]) -> list[str]:
         found += (
             _levels(result, group) if study_tables.has_levels(group) else _leagues(result, group)
         )
+    if opened := open_loop.tables(result):
+        found.append("### Latency at given rates")
+        for caption, rows in opened:
+            found += [f"{caption}:", table(rows)]
     if study_tables.tables(result):
         found.append("### As the document has it")
     for caption, rows in study_tables.tables(result):

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 
 from bolide.lab.record.schema import Contestant, Machine
-from bolide.lab.report import charts, quantity, study_tables, svg
+from bolide.lab.report import charts, open_loop, quantity, study_tables, svg
 from bolide.lab.report.csv_export import csv
 from bolide.lab.report.summary import Group, Race, Result, tool_title
 from bolide.lab.report.table import Cell, Line, Table, league
@@ -140,8 +140,15 @@ def _study(place: int, result: Result, colours: dict[str, str]) -> str:
     return (
         f'<section id="study-{place}"><h2>{escape(study.title)}</h2>'
         f'<p class="quiet">{escape(about)}Rounds: {rounds}{seconds}.</p>'
-        f"{groups}{_document(result)}</section>"
+        f"{groups}{_open_loop(result)}{_document(result)}</section>"
     )
+
+
+def _open_loop(result: Result) -> str:
+    blocks = "".join(
+        f"<h4>{escape(caption)}</h4>{table(each)}" for caption, each in open_loop.tables(result)
+    )
+    return f"<h3>Latency at given rates</h3>{blocks}" if blocks else ""
 
 
 def _group(key: str, result: Result, group: Group, colours: dict[str, str]) -> str:

@@ -63,6 +63,11 @@ class Figure:
         return found
 
     @cached_property
+    def offered_per_s(self) -> float | None:
+        """Requests due per second in an open loop, which is the same in all rounds."""
+        return _median(each.offered_per_s for each in self.trials)
+
+    @cached_property
     def cpu_us_per_request(self) -> Interval | None:
         """Processor time of the server's process tree per correct response."""
         used = [(each.server.cpu_share, each.seconds, each.ok) for each in self.valid]
@@ -204,7 +209,9 @@ class Result:
 
     study: Study
     figures: dict[tuple[str, str], Figure] = field(default_factory=dict)
-    """By workload and contestant."""
+    """By workload and contestant, without the open loop."""
+    open_loop: dict[tuple[str, str], Figure] = field(default_factory=dict)
+    """The same of the open loop, whose rates were offered: its results are latencies."""
 
     @property
     def contestants(self) -> list[Contestant]:
@@ -218,7 +225,10 @@ class Result:
         measured = {name for name, _ in self.figures}
         for each in self.study.workloads:
             if each.name in measured:
-                alike = msgspec.structs.replace(each, name="", connections=0, is_quick=False)
+                kind = each.name.replace(str(each.connections), "")
+                alike = msgspec.structs.replace(
+                    each, name=kind, connections=0, is_quick=False, contestants=()
+                )
                 found.setdefault(alike, []).append(each)
         return [Group(sorted(each, key=lambda w: w.connections)) for each in found.values()]
 
@@ -285,10 +295,12 @@ def gather(records: Iterable[Record]) -> Race:
         else:
             key = (each.workload, each.contestant)
             trials.setdefault(each.study, {}).setdefault(key, {})[each.round] = each
-    results = [
-        Result(study, _figures(study, contestants, trials.get(study.name, {})))
-        for study in studies.values()
-    ]
+    results = []
+    for study in studies.values():
+        every = _figures(study, contestants, trials.get(study.name, {}))
+        closed = {key: each for key, each in every.items() if not each.workload.maximum}
+        opened = {key: each for key, each in every.items() if each.workload.maximum}
+        results.append(Result(study, closed, opened))
     return Race(machine, list(contestants.values()), [each for each in results if each.figures])
 
 

@@ -9,7 +9,7 @@ from rich.table import Column
 from rich.table import Table as Grid
 from rich.text import Text
 
-from bolide.lab.report import study_tables
+from bolide.lab.report import open_loop, study_tables
 from bolide.lab.report.summary import Result
 from bolide.lab.report.table import Cell, Table
 
@@ -33,6 +33,15 @@ def of_document(result: Result) -> list[RenderableType]:
     for heading, lines in study_tables.sentences(result):
         found += [Text(f"\n{heading}:"), *(Text(f"- {name}{text}") for name, text in lines)]
     return found
+
+
+def of_open_loop(result: Result) -> list[RenderableType]:
+    """Return the tables of the open loop; nothing if it was not run."""
+    return [
+        part
+        for caption, each in open_loop.tables(result)
+        for part in (Text(), _grid(each, caption))
+    ]
 
 
 def _has_figures(table: Table) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from bolide.lab.tools.load import FIGURES, Load, Reading
 from bolide.lab.tools.tool import Tool, ToolError, _version
@@ -32,6 +33,8 @@ class Bolide(Tool):
             words.append("--no-keep-alive")
         if load.rate_per_s is not None:
             words += ["--rate", f"{load.rate_per_s:g}"]
+        if load.finds:
+            words += ["--find", load.finds]
         words += ["--expect-status", str(load.expected_status)]
         if load.expected_content is not None:
             words += self._expecting(load.expected_content)
@@ -51,7 +54,9 @@ class Bolide(Tool):
         """Read the report of `--json`."""
         report = self.parsed(stdout, stderr, exit_code)
         try:
-            latency_us = report["latency_us"]
+            latency_us, remarks = report["latency_us"], list(report["warnings"])
+            if load.finds:
+                remarks += _of_search(report["find"], load)
             return Reading(
                 ok=report["ok"],
                 failed=report["failed"],
@@ -62,7 +67,25 @@ class Bolide(Tool):
                 histogram=[(row[0], row[1]) for row in report["histogram"]] or None,
                 bytes_per_s=report["bytes_per_s"],
                 generator_cpu_s=report["generator_cpu_s"],
-                remarks=list(report["warnings"]),
+                remarks=remarks,
             )
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise ToolError(f"bolide load printed a report without {error}") from None
+
+
+def _of_search(found: dict[str, Any], load: Load) -> list[str]:
+    """Return what limited a search.
+
+    Raises:
+        ToolError: no rate meets the condition.
+    """
+    if found["rate_per_s"] is None:
+        lowest = min((each["rate_per_s"] for each in found["trials"]), default=0)
+        raise ToolError(f"no rate meets {load.finds}; the lowest tried is {lowest:,.0f}/s")
+    limits = {
+        "server": f"the server met {load.finds} up to this rate",
+        "generator": f"the generator was the limit of {load.finds}: the server may do more",
+        "none": f"no rate failed {load.finds}: the limit is not known",
+    }
+    sure = "" if found["is_confirmed"] else "; the search ended before it was confirmed"
+    return [f"{limits[found['limit']]}{sure}"]

@@ -12,6 +12,7 @@ class Bombardier(Tool):
     """bombardier."""
 
     name = "bombardier"
+    how = ("go install github.com/codesenberg/bombardier@latest",)
 
     def command(self, load: Load) -> list[str]:
         """Return the command line.

@@ -14,6 +14,7 @@ class H2load(Tool):
     """h2load of nghttp2."""
 
     name = "h2load"
+    apt = ("nghttp2-client",)
 
     def command(self, load: Load) -> list[str]:
         """Return the command line.

@@ -15,6 +15,7 @@ class Hey(Tool):
     """hey."""
 
     name = "hey"
+    apt = ("hey",)
 
     def version(self) -> str | None:
         """Return "unknown" if hey is installed: it has no option for its version."""

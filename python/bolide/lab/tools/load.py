@@ -28,7 +28,9 @@ class Load:
     """Ends the run instead of `duration_s`."""
     timeout_s: float = 5.0
     rate_per_s: float | None = None
-    """Open loop: requests due per second."""
+    """Open loop: requests due per second; of a search, the rate at which it starts."""
+    finds: str = ""
+    """Condition of a search for the highest rate, such as "p99 < 10ms"; "" for one run."""
     expected_status: int = 200
     expected_content: bytes | None = None
     """The expected content; None accepts any."""

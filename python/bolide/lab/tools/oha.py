@@ -14,6 +14,7 @@ class Oha(Tool):
     """oha."""
 
     name = "oha"
+    how = ("cargo install --locked oha",)
 
     def command(self, load: Load) -> list[str]:
         """Return the command line.

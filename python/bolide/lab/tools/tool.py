@@ -27,6 +27,13 @@ class Tool(ABC):
     version_arguments: tuple[str, ...] = ("--version",)
     version_pattern = r"(\d+(?:\.\d+)+)"
 
+    apt: tuple[str, ...] = ()
+    """Debian packages with it."""
+    how: tuple[str, ...] = ()
+    """Commands that install it, if no package has it."""
+    missing = ""
+    """What to do if it cannot be installed."""
+
     has_late_clock = False
     """Whether it counts responses from before its clock starts if it has more threads than
     processors."""
@@ -54,12 +61,15 @@ class Tool(ABC):
     def refuse(self, load: Load, *cannot: str) -> None:
         """Refuse what the tool cannot do: "pipelining", "a rate", "one request per connection"...
 
+        None of the tools that call this can search for a rate.
+
         Raises:
             ToolError: the load needs one of them.
         """
         asked = {
             "pipelining": load.pipeline_depth > 1,
             "a rate": load.rate_per_s is not None,
+            "a search": bool(load.finds),
             "one request per connection": not load.is_persistent,
             "persistent connections": load.is_persistent,
             "a number of requests": load.requests_total is not None,
@@ -67,7 +77,7 @@ class Tool(ABC):
             "HTTP/1.0": load.http_version == "1.0",
             "statuses other than 2xx": not load.is_success_expected,
         }
-        for what in cannot:
+        for what in (*cannot, "a search"):
             if asked[what]:
                 raise ToolError(f"{self.name} cannot do {what}")
 

@@ -16,6 +16,7 @@ class Webbench(Tool):
     """webbench and its forks, which print other spellings."""
 
     name = "webbench"
+    missing = 'no package has it; bolide load --like "webbench ..." generates its load'
     version_pattern = r"(\d+\.\d+)"
 
     def command(self, load: Load) -> list[str]:

@@ -24,6 +24,7 @@ class Wrk(Tool):
     """wrk."""
 
     name = "wrk"
+    apt = ("wrk",)
     has_late_clock = True
     """Its clock starts when all threads exist; on few processors the first ones run before that."""
     version_arguments = ("-v",)

@@ -13,7 +13,7 @@ from bolide.lab.plan import environments
 from bolide.lab.plan.contestant import Contestant, fill
 from bolide.lab.plan.user_application import UserApplication
 from bolide.lab.record.schema import Workload
-from bolide.lab.trial.process import Process
+from bolide.lab.trial.process import Process, free_port
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ def values(
         "bin": str(python.parent),
         "host": place.address[0],
         "port": str(place.address[1]),
+        "second_port": str(_another_port(place.address[1])),
         "app": application.app if application else contestant.entry.app,
         "apps": str(APPS),
         "folder": str(place.folder),
@@ -56,10 +57,16 @@ def values(
         "target": contestant.entry.target or workload.target,
         "depth": str(workload.pipeline_depth),
         "connections": str(workload.connections),
+        "connections_each": str(-(-workload.connections // contestant.entry.processes)),
         "self": sys.executable,
         "site": str(next(python.parent.parent.glob("lib/python*/site-packages"), "")),
         "build": str(environments.folder_of(contestant) / "bin"),
     }
+
+
+def _another_port(port: int) -> int:
+    found = free_port()
+    return found if found != port else _another_port(port)
 
 
 def variables(

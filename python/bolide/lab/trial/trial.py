@@ -22,6 +22,7 @@ from bolide.lab.record.redaction import TRIAL_PREFIX, redacted
 from bolide.lab.record.schema import Failure, GeneratorUse, ServerUse, Trial, Workload
 from bolide.lab.tools import Load, Reading, ToolError, find
 from bolide.lab.trial.launch import Place, start
+from bolide.lab.trial.network import NetworkError, own
 from bolide.lab.trial.process import NotReadyError, Process, free_port
 from bolide.lab.trial.sampler import INTERVAL_S, ServerSampler, ThreadSampler
 from bolide.lab.trial.verdict import Observation, judge
@@ -31,7 +32,11 @@ HOST = "127.0.0.1"
 WARM_UP_CONNECTIONS_MAX = 100
 TOOL_SLACK_S = 30.0
 TOTAL_S_MAX = 120.0
-"""Time limit for a load with a fixed number of requests."""
+"""Time limit for a load with a fixed number of requests, besides REQUESTS_PER_S_MIN."""
+FIND_S_MAX = 300.0
+"""Time limit for a search for the highest rate."""
+REQUESTS_PER_S_MIN = 2000
+"""Rate at which a load with a great number of requests may take longer."""
 
 
 class HangError(Exception):
@@ -74,6 +79,8 @@ def run(slot: Slot, conditions: Conditions) -> Trial:
         failure = Failure("died", str(error))
     except ToolError as error:
         failure = Failure("tool", str(error))
+    except NetworkError as error:
+        failure = Failure("network", str(error))
     else:
         return redacted(trial, folder)
     return redacted(failed(slot, conditions, failure, started_at, command), folder)
@@ -122,13 +129,17 @@ class _Run:
         self._conditions = conditions
         self._started_at = started_at
         self._command = command
+        self._server_cpus = conditions.server_cpus[: slot.workload.processors]
 
     def trial(self) -> Trial:
-        with tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX, ignore_cleanup_errors=True) as name:
+        with (
+            own(self._workload.sysctls),
+            tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX, ignore_cleanup_errors=True) as name,
+        ):
             folder = Path(name)
             folder.chmod(0o755)  # a server that drops root's privileges reads in it
             address = (HOST, free_port())
-            place = Place(folder, address, self._conditions.server_cpus)
+            place = Place(folder, address, self._server_cpus)
             with start(
                 self._slot.contestant, self._workload, place, self._conditions.application
             ) as server:
@@ -164,7 +175,7 @@ class _Run:
     def _measured(self, load: Load, folder: Path, server: Process) -> Trial:
         tool = find(self._workload.tool)
         self._command[:] = tool.command(load)
-        cpus = {*self._conditions.server_cpus, *self._conditions.load_cpus}
+        cpus = {*self._server_cpus, *self._conditions.load_cpus}
         with ServerSampler(server.pids) as sampler:
             before, since, own_s = Counters(cpus), time.monotonic(), _own_cpu_s(cpus)
             stdout, stderr, code, threads = self._tool(self._command, folder, load, server, sampler)
@@ -198,7 +209,7 @@ class _Run:
             HangError: it does not end in time.
             DeadError: the server ended first.
         """
-        limit_s = (load.duration_s if load.requests_total is None else None) or TOTAL_S_MAX
+        limit_s = _load_s_max(load)
         limit_s += load.timeout_s + self._conditions.slack_s
         stdout, stderr = folder / "tool-output", folder / "tool-errors"
         give_up = time.monotonic() + limit_s
@@ -254,7 +265,7 @@ class _Run:
                 requests_per_s=reading.requests_per_s,
                 latency_mean_us=(reading.latency_us or {}).get("mean"),
                 server=server,
-                server_cpus=len(self._conditions.server_cpus),
+                server_cpus=len(self._server_cpus),
                 has_late_clock=self._has_late_clock(),
                 local_ports=local_ports(),
                 generator=generator,
@@ -271,6 +282,7 @@ class _Run:
             failed=reading.failed,
             errors=reading.errors,
             requests_per_s=reading.requests_per_s,
+            offered_per_s=self._workload.rate_per_s,
             latency_us=reading.latency_us,
             histogram=reading.histogram,
             bytes_per_s=reading.bytes_per_s,
@@ -280,6 +292,14 @@ class _Run:
             verdict=verdict,
             evidence=[*evidence, *reading.remarks],
         )
+
+
+def _load_s_max(load: Load) -> float:
+    if load.finds:
+        return FIND_S_MAX
+    if load.requests_total is None and load.duration_s is not None:
+        return load.duration_s
+    return max(TOTAL_S_MAX, (load.requests_total or 0) / REQUESTS_PER_S_MIN)
 
 
 def _own_cpu_s(cpus: set[int]) -> float:

@@ -1,4 +1,4 @@
-"""The content from http.server with a thread for each connection: `plain_http.py HOST PORT`.
+"""The content from http.server with a thread per connection: `plain_http.py HOST PORT [BACKLOG]`.
 
 Nothing is logged, and TCP_NODELAY is set, as the document has it that measures this server.
 """
@@ -33,7 +33,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class Server(http.server.ThreadingHTTPServer):
     """One process, a thread for each connection."""
 
-    request_queue_size = 4096
+    request_queue_size = int(sys.argv[3]) if len(sys.argv) > 3 else 4096
 
 
 server = Server((sys.argv[1], int(sys.argv[2])), Handler)

@@ -1,9 +1,10 @@
 <?php
-// The content from Swoole's own HTTP server: swoole_plain.php HOST PORT.
+// The content from Swoole's own HTTP server: swoole_plain.php HOST PORT [WORKERS].
 $content = getenv('RACE_CONTENT');
 $target = getenv('RACE_TARGET');
+$workers = (int) ($argv[3] ?? 1);
 $http = new Swoole\Http\Server($argv[1], (int) $argv[2], SWOOLE_BASE);
-$http->set(['worker_num' => 1, 'backlog' => 4096, 'log_level' => 5, 'http_compression' => false]);
+$http->set(['worker_num' => $workers, 'backlog' => 4096, 'log_level' => 5, 'http_compression' => false]);
 
 $http->on('request', function ($request, $response) use ($content, $target) {
     $response->header('Last-Modified', 'Tue, 26 Jul 2016 10:24:27 GMT');

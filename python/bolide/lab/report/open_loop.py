@@ -1,0 +1,123 @@
+"""The open loop of a study: latency from the intended start, at shares of a maximum.
+
+`curves` has what a chart of latency against rate needs, `tables` the same as text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bolide.lab.record.schema import Contestant, Workload
+from bolide.lab.report import quantity
+from bolide.lab.report.summary import Figure, Result
+from bolide.lab.report.table import Cell, Line, Table
+
+ACHIEVED_SHARE_MIN = 0.99
+"""A server that achieved less of the offered rate did not serve it."""
+CAPTIONS = {
+    "own": "p99 from the intended start, at shares of each contestant's own maximum",
+    "common": "p99 from the intended start, at shares of the lowest maximum of all",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A contestant at one offered rate."""
+
+    share: float
+    offered_per_s: float
+    achieved_per_s: float
+    latency_us: dict[str, float | None]
+    verdict: str
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the server kept up with the offered rate."""
+        return self.achieved_per_s >= ACHIEVED_SHARE_MIN * self.offered_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The points of a contestant, from the lowest rate to the highest."""
+
+    contestant: Contestant
+    points: list[Point]
+
+
+def curves(result: Result, rate_of: Literal["own", "common"]) -> list[Curve]:
+    """Return a curve for each contestant with at least one point; one that failed is left out."""
+    found: dict[str, Curve] = {}
+    for workload in _workloads(result, rate_of):
+        for (name, contestant), figure in result.open_loop.items():
+            if name != workload.name or figure.rate is None or figure.offered_per_s is None:
+                continue
+            curve = found.setdefault(contestant, Curve(figure.contestant, []))
+            curve.points.append(
+                Point(
+                    share=workload.rate_share or 0.0,
+                    offered_per_s=figure.offered_per_s,
+                    achieved_per_s=figure.rate.middle,
+                    latency_us=figure.latency_us,
+                    verdict=figure.verdict,
+                )
+            )
+    return list(found.values())
+
+
+def searches(result: Result) -> list[Figure]:
+    """Return the results of the searches for the highest rate, the highest first."""
+    found = [each for each in result.open_loop.values() if each.workload.finds]
+    return sorted(found, key=lambda each: -(each.rate.middle if each.rate else -1))
+
+
+def tables(result: Result) -> list[tuple[str, Table]]:
+    """Return the tables of a study's open loop with their captions; none if it was not run."""
+    kinds: tuple[Literal["own", "common"], ...] = ("own", "common")
+    found = [(CAPTIONS[kind], _table(result, kind)) for kind in kinds]
+    if searched := searches(result):
+        found.append((f"Highest rate with {searched[0].workload.finds}", _found(searched)))
+    return [(caption, each) for caption, each in found if each.lines]
+
+
+def _workloads(result: Result, rate_of: str) -> list[Workload]:
+    every = [each for each in result.study.workloads if each.rate_of == rate_of]
+    with_share = [each for each in every if each.rate_share is not None]
+    return sorted(with_share, key=lambda each: each.rate_share or 0.0)
+
+
+def _table(result: Result, rate_of: Literal["own", "common"]) -> Table:
+    shares = [each.rate_share or 0.0 for each in _workloads(result, rate_of)]
+    lines = []
+    for curve in curves(result, rate_of):
+        points = {each.share: each for each in curve.points}
+        cells = [_cell(points.get(share)) for share in shares]
+        lines.append(
+            Line([Cell(curve.contestant.title, kind="who"), *cells], curve.contestant.name)
+        )
+    note = "Below each latency: the offered rate. A rate that was not served has no latency."
+    return Table(["contestant", *(quantity.share(each) for each in shares)], lines, {}, note)
+
+
+def _cell(point: Point | None) -> Cell:
+    if point is None:
+        return Cell(quantity.NONE, kind="num quiet")
+    under = f"{quantity.count(point.offered_per_s)}/s"
+    if not point.is_served:
+        achieved = f"{quantity.share(point.achieved_per_s / point.offered_per_s)} served"
+        return Cell(achieved, None, "it did not keep up with this rate", "num bad", under)
+    value = point.latency_us.get("p99")
+    title = f"p50 {quantity.time_us(point.latency_us.get('p50'))}"
+    return Cell(quantity.time_us(value), value, title, "num", under)
+
+
+def _found(searched: list[Figure]) -> Table:
+    lines = []
+    for each in searched:
+        rate = each.rate.middle if each.rate else None
+        why = "; ".join(each.reasons[-1:])
+        text = quantity.count(rate) if rate is not None else each.absence
+        kind = "num" if rate is not None else "num bad"
+        cells = [Cell(each.contestant.title, kind="who"), Cell(text, rate, why, kind), Cell(why)]
+        lines.append(Line(cells, each.contestant.name))
+    return Table(["contestant", "requests/s", "what ended the search"], lines)

@@ -1,0 +1,115 @@
+"""The open loop in a report: curves of latency against rate, and the results of searches."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from bolide.lab.plan import open_loop as parts
+from bolide.lab.plan.open_loop import OpenLoop
+from bolide.lab.record.schema import Record, Trial
+from bolide.lab.report import markdown, open_loop
+from bolide.lab.report.csv_export import csv
+from bolide.lab.report.summary import Result, gather
+from bolide.lab.report.terminal import of_open_loop
+from lab import sample_race
+
+BASE = sample_race.workload("kept-bolide", "bolide", 100)
+TABLE = OpenLoop(of=BASE.name, shares=(0.5, 0.9))
+MAXIMA = {"bolide-wsgi": 100_000.0, "uwsgi": 10_000.0}
+
+
+def trial(load: str, name: str, rate: float, offered: float | None, **more: Any) -> Trial:
+    fields: dict[str, Any] = {
+        "study": "open",
+        "workload": load,
+        "contestant": name,
+        "round": 1,
+        "tool": "bolide",
+        "tool_version": "1",
+        "command": [],
+        "started_at": "2026-11-21T14:00:05Z",
+        "seconds": 3.0,
+        "is_valid": True,
+        "ok": int(rate * 3),
+        "failed": 0,
+        "requests_per_s": rate,
+        "offered_per_s": offered,
+        "latency_us": {"p50": 100.0, "p99": 1e6 / rate, "max": 9e5},
+        "verdict": "neither",
+    }
+    return Trial(**(fields | more))
+
+
+@pytest.fixture
+def result() -> Result:
+    loads = [BASE, *parts.workloads(TABLE, BASE)]
+    records: list[Record] = [*sample_race.contestants(), sample_race.study("open", "Open", loads)]
+    for name, most in MAXIMA.items():
+        records.append(trial(BASE.name, name, most, None))
+        for load in loads[1:]:
+            if not load.finds:
+                offered = (load.rate_share or 0) * (most if load.rate_of == "own" else 10_000.0)
+                is_served = name != "uwsgi" or load.rate_share == 0.5
+                records.append(
+                    trial(load.name, name, offered if is_served else offered * 0.8, offered)
+                )
+    said = ["the server met p99 < 10ms up to this rate"]
+    records.append(trial("find-bolide", "bolide-wsgi", 90_000.0, 5e4, evidence=said))
+    [found] = gather(records).results
+    return found
+
+
+def test_a_curve_has_a_point_for_each_rate(result: Result) -> None:
+    curves = {each.contestant.name: each.points for each in open_loop.curves(result, "own")}
+    assert [(each.share, each.offered_per_s) for each in curves["bolide-wsgi"]] == [
+        (0.5, 50_000.0),
+        (0.9, 90_000.0),
+    ]
+    assert [each.is_served for each in curves["uwsgi"]] == [True, False]
+    assert curves["uwsgi"][0].latency_us["p99"] == 200.0
+    common = {each.contestant.name: each.points for each in open_loop.curves(result, "common")}
+    assert {each.offered_per_s for each in common["bolide-wsgi"]} == {5_000.0, 9_000.0}
+
+
+def test_rates_that_were_offered_are_no_result(result: Result) -> None:
+    assert {workload for workload, _ in result.figures} == {BASE.name}
+    assert [each.workloads for each in result.groups] == [[BASE]]
+
+
+def test_the_tables(result: Result) -> None:
+    (own, first), (_, common), (search, last) = open_loop.tables(result)
+    assert own.endswith("at shares of each contestant's own maximum")
+    assert first.columns == ["contestant", "50 %", "90 %"]
+    rows = {line.name: line.cells for line in first.lines}
+    assert [cell.under for cell in rows["bolide-wsgi"][1:]] == ["50,000/s", "90,000/s"]
+    assert rows["uwsgi"][2].text == "80 % served"
+    assert rows["uwsgi"][2].value is None
+    assert len(common.lines) == 2
+    assert search == "Highest rate with p99 < 10ms"
+    assert [cell.text for cell in last.lines[0].cells] == [
+        "Bolide (WSGI)",
+        "90,000",
+        "the server met p99 < 10ms up to this rate",
+    ]
+
+
+def test_every_output_has_it(result: Result) -> None:
+    race = gather([])
+    race.results.append(result)
+    page = markdown.render(race, {})
+    assert "### Latency at given rates" in page and "80 % served" in page
+    assert "open,find-bolide,bolide-wsgi,90000," in csv(race)
+    out = io.StringIO()
+    for each in of_open_loop(result):
+        Console(file=out, width=120).print(each)
+    assert "80 % served" in out.getvalue()
+
+
+def test_a_study_without_it_has_no_table() -> None:
+    for result in gather(sample_race.records(rounds=1)).results:
+        assert open_loop.tables(result) == []
+        assert of_open_loop(result) == []
