@@ -149,7 +149,6 @@ UNEDITED = (
     "docs/results/aiohttp-uvloop/",
     "docs/results/pipelining/",
     "docs/results/wsgi/",
-    "python/bolide/doctor/",
     "python/bolide/lab/",
 )
 """Paths whose language has not been edited yet; each line is removed when it has."""

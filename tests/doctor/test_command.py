@@ -43,7 +43,7 @@ def test_what_bites_and_a_count_of_the_others(machine: Machine) -> None:
     )
     assert lines[2].split() == ["verdict", "what", "value", "default"]
     names = [line.split()[1] for line in lines if line.startswith("bites")]
-    assert names == ["backlog", "net.core.somaxconn", "net.ipv4.ip_local_port_range"]
+    assert names == ["requested", "net.core.somaxconn", "net.ipv4.ip_local_port_range"]
     assert re.fullmatch(r"3 bite; 1 advice, 1 unknown, 1 gone, \d+ fine \(--all .*\)", lines[-1])
     assert not [line for line in lines if line.startswith(("fine", "gone"))]
 
@@ -155,6 +155,6 @@ def test_this_machine_can_be_examined(machine: Machine) -> None:
     )
 
 
-def test_backlog_is_the_one_that_serve_asks_for() -> None:
+def test_backlog_is_the_default_of_serve() -> None:
     [backlog] = [each for each in options() if each.name == "backlog"]
     assert backlog.default == BACKLOG

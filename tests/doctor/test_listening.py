@@ -87,8 +87,8 @@ def test_nobody_listens(machine: Machine) -> None:
     assert row.why == "nothing listens on TCP port 8000 in this namespace."
 
 
-def test_backlog_asked_for(machine: Machine) -> None:
-    assert machine.row("backlog asked for", Load(2048)).verdict is Verdict.FINE
-    assert machine.row("backlog asked for", Load(2049)).verdict is Verdict.BITES
+def test_requested_backlog(machine: Machine) -> None:
+    assert machine.row("requested backlog", Load(2048)).verdict is Verdict.FINE
+    assert machine.row("requested backlog", Load(2049)).verdict is Verdict.BITES
     names = [each.name for each in machine.examine(Load(role=Role.CLIENT)).findings]
-    assert "backlog asked for" not in names
+    assert "requested backlog" not in names

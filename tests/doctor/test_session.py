@@ -323,9 +323,9 @@ def test_record_of_somebody_else_is_refused(machine: Machine) -> None:
         restore(machine)
 
 
-def test_real_settings_need_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_settings_require_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     source = session.Source()
     assert source.is_real
     with pytest.raises(ConfigError, match="needs root; run it again with sudo"):
-        session._need_root(source)
+        session._require_root(source)

@@ -46,7 +46,8 @@ def _mount_point(case: Case, controller: str) -> str:
             not controller or controller in options.split(",")
         ):
             return place.lstrip("/")
-    raise Unreadable(f"no control group file system is mounted for {controller or 'them'}")
+    what = f"of controller {controller}" if controller else "of version 2"
+    raise Unreadable(f"no control group file system {what} is mounted")
 
 
 def _texts(case: Case, folders: list[str], name: str) -> Iterator[tuple[str, str]]:
@@ -76,7 +77,7 @@ def _processor_time(case: Case) -> tuple[str, Judgement]:
     now, before = _throttled(text), _throttled(case.earlier.get(f"{folder}/cpu.stat", text))
     fix = "raise the quota (CPUQuota=, --cpus), or pin to whole processors (cpuset) instead"
     if now > before:
-        why = "The group was throttled during the sample: it had used up its time."
+        why = "The group was throttled during the sample: its quota was used up."
         return value, Judgement(Verdict.BITES, why, fix)
     if now:
         why = f"The group was throttled {now:,} times since its start: responses wait up to 0.1 s."
@@ -127,7 +128,7 @@ def _processes(case: Case) -> tuple[str, Judgement]:
 def _share(
     case: Case, folders: list[str], names: tuple[str, str], what: str, divisor: int, unit: str
 ) -> tuple[str, Judgement]:
-    """Find the limit of which the largest share is used."""
+    """Judge the limit that is closest to being reached."""
     found: list[tuple[float, int, int]] = []
     for folder, text in _texts(case, folders, names[0]):
         most = MEMORY_NONE if text == "max" else numbers(text, f"/{folder}/{names[0]}")[0]

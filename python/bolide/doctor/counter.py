@@ -11,19 +11,19 @@ NETSTAT = "proc/net/netstat"
 TIME_WAIT_SHARE = 0.8
 COUNTERS = {
     "ListenOverflows": (
-        "Handshakes that met a full accept queue.",
+        "Handshakes dropped because the accept queue was full.",
         "Raise the server's backlog and somaxconn, or accept faster.",
     ),
     "ListenDrops": (
-        "Handshakes dropped by a listener, because of a full queue or otherwise.",
+        "Handshakes dropped by a listener, because its queue is full or for another reason.",
         "Check ListenOverflows first.",
     ),
     "TCPReqQFullDoCookies": (
-        "SYNs that met a full queue of half-open connections and got a cookie.",
+        "SYNs that got a cookie because the queue of half-open connections was full.",
         "Raise the server's backlog and somaxconn: cookies add no capacity.",
     ),
     "TCPReqQFullDrop": (
-        "SYNs that met a full queue of half-open connections and were dropped.",
+        "SYNs dropped because the queue of half-open connections was full.",
         "Raise the server's backlog and somaxconn, and set tcp_syncookies to 1.",
     ),
     "SyncookiesSent": (
@@ -54,7 +54,7 @@ def _check(name: str, does: str, advice: str) -> Check:
 
 
 def counter(netstat: str, name: str) -> int:
-    """Find a counter in /proc/net/netstat: lines come in pairs, names above values.
+    """Return a counter of /proc/net/netstat, which has pairs of lines: names, then values.
 
     Raises:
         Unreadable: this kernel does not count it.

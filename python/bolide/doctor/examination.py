@@ -1,4 +1,4 @@
-"""One examination: every setting and every check, the most urgent first."""
+"""An examination: the findings of every setting and every check, the most urgent first."""
 
 from __future__ import annotations
 

@@ -101,9 +101,7 @@ def _dropped(softnet: str) -> int:
 
 def nr_open(case: Case) -> Judgement:
     """Judge the highest descriptor limit."""
-    return _at_least(
-        case, "fs.nr_open", case.load.connections, "is the most that a process may have"
-    )
+    return _at_least(case, "fs.nr_open", case.load.connections, "descriptors in one process")
 
 
 def file_max(case: Case) -> Judgement:
@@ -112,20 +110,20 @@ def file_max(case: Case) -> Judgement:
     text = case.source.text_or("proc/sys/fs/file-nr", "0")
     used = numbers(text, "file-nr")[0]
     needed = case.load.connections * ends + used
-    return _at_least(case, "fs.file-max", needed, f"including the {used:,} open now")
+    return _at_least(case, "fs.file-max", needed, f"open files, including the {used:,} open now,")
 
 
 def max_user_watches(case: Case) -> Judgement:
-    """Judge what one user may watch by epoll."""
+    """Judge how many descriptors one user may watch by epoll."""
     name = "fs.epoll.max_user_watches"
-    return _at_least(case, name, case.load.connections, "is the most that a user may watch")
+    return _at_least(case, name, case.load.connections, "descriptors watched by one user")
 
 
 def _at_least(case: Case, name: str, needed: int, what: str) -> Judgement:
     [value, *_] = case.setting(name)
     if value >= needed:
         return fine(f"More than the {needed:,} needed.")
-    why = f"{value:,} is all that {what}; {needed:,} are needed."
+    why = f"{needed:,} {what} are needed; the limit is {value:,}."
     return Judgement(Verdict.BITES, why, f"sysctl -w {name}={power_of_two_above(needed)}")
 
 

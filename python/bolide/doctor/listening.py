@@ -34,12 +34,13 @@ HEADER = struct.Struct("=IHHII")
 """nlmsghdr: length, type, flags, sequence, port id."""
 QUERY = struct.Struct("=BBBxI48x")
 """inet_diag_req_v2: family, protocol, extensions, states; an empty socket id matches all."""
-ANSWER = struct.Struct("=BBBB")
-PLACE = struct.Struct("!HH16s16s")
-"""In inet_diag_sockid: source port, destination port, source and destination address."""
+MESSAGE_START = struct.Struct("=BBBB")
+"""Start of inet_diag_msg: family, state, timer, retransmissions."""
+SOCKET_ID = struct.Struct("!HH16s16s")
+"""Of inet_diag_sockid: source port, destination port, source and destination address."""
 TAIL = struct.Struct("=IIIII")
 """Of inet_diag_msg: expires, rqueue, wqueue, uid, inode."""
-TAIL_OFFSET = ANSWER.size + 48
+TAIL_OFFSET = MESSAGE_START.size + 48
 RECEIVE_BYTES = 1 << 16
 TIMEOUT_S = 2.0
 QUEUE = "The queue of connections that wait until a worker accepts them."
@@ -77,11 +78,11 @@ def ask_kernel(port: int) -> list[Listening]:
 def _dump(family: int) -> Iterator[tuple[int, Listening]]:
     query = QUERY.pack(family, socket.IPPROTO_TCP, 0, 1 << TCP_LISTEN)
     size = HEADER.size + len(query)
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_SOCK_DIAG) as asked:
-        asked.settimeout(TIMEOUT_S)
-        asked.send(HEADER.pack(size, SOCK_DIAG_BY_FAMILY, REQUEST | DUMP, 1, 0) + query)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_SOCK_DIAG) as kernel:
+        kernel.settimeout(TIMEOUT_S)
+        kernel.send(HEADER.pack(size, SOCK_DIAG_BY_FAMILY, REQUEST | DUMP, 1, 0) + query)
         while True:
-            data = asked.recv(RECEIVE_BYTES)
+            data = kernel.recv(RECEIVE_BYTES)
             while data:
                 size, kind, *_ = HEADER.unpack_from(data)
                 message, data = data[HEADER.size : size], data[size + -size % 4 :]
@@ -94,7 +95,7 @@ def _dump(family: int) -> Iterator[tuple[int, Listening]]:
 
 
 def _listening(family: int, message: bytes) -> tuple[int, Listening]:
-    port, _, source, _ = PLACE.unpack_from(message, ANSWER.size)
+    port, _, source, _ = SOCKET_ID.unpack_from(message, MESSAGE_START.size)
     _, queue, backlog, _, inode = TAIL.unpack_from(message, TAIL_OFFSET)
     host = socket.inet_ntop(family, source if family == socket.AF_INET6 else source[:4])
     address = f"[{host}]:{port}" if family == socket.AF_INET6 else f"{host}:{port}"
@@ -104,7 +105,7 @@ def _listening(family: int, message: bytes) -> tuple[int, Listening]:
 def examine(case: Case, ask: Ask) -> list[Finding]:
     """Judge the listeners of the given port, and the process that owns them."""
     if case.load.port is None:
-        return [_asked(case)] if case.load.is_server else []
+        return [_requested(case)] if case.load.is_server else []
     name = f"listener on port {case.load.port}"
     try:
         found = ask(case.load.port)
@@ -116,14 +117,14 @@ def examine(case: Case, ask: Ask) -> list[Finding]:
     return [*rows, _owner(case, {each.inode for each in found})]
 
 
-def _asked(case: Case) -> Finding:
+def _requested(case: Case) -> Finding:
     """Judge the backlog that a server passes to listen(), if no running server is examined."""
     asked, wanted = case.load.backlog, case.load.connections
     if asked >= wanted:
         judgement = fine(f"Up to {asked:,} connections can wait, if somaxconn allows it.")
     else:
         judgement = _too_short(asked, wanted)
-    return _row("backlog asked for", f"{asked:,}", judgement)
+    return _row("requested backlog", f"{asked:,}", judgement)
 
 
 def _too_short(backlog: int, wanted: int) -> Judgement:

@@ -69,7 +69,7 @@ def _range(case: Case) -> tuple[int, int]:
 
 
 def _reserved_ranges(case: Case) -> list[tuple[int, int]]:
-    """Count the ports of "8080,9148,10000-10010"; the kernel's ranges do not overlap."""
+    """Read ranges like "8080,9148,10000-10010", which do not overlap."""
     text = case.source.text_or("proc/sys/net/ipv4/ip_local_reserved_ports", "").strip()
     ranges = []
     for part in text.split(",") if text else ():

@@ -14,7 +14,7 @@ from bolide.doctor.finding import numbers, setting_path
 from bolide.doctor.source import Source, Unreadable
 
 
-class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A setting of a profile."""
 
     name: str
@@ -39,7 +39,7 @@ class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A setting that would be written, with its value before."""
+    """A setting to write, with its old and new value."""
 
     name: str
     old: str
@@ -47,10 +47,10 @@ class Change:
 
 
 @cache
-def profiles() -> dict[str, list[Wish]]:
+def profiles() -> dict[str, list[Target]]:
     """Read the profiles."""
     text = resources.files(__package__).joinpath("profile.toml").read_text("utf-8")
-    return msgspec.convert(tomllib.loads(text), dict[str, list[Wish]])
+    return msgspec.convert(tomllib.loads(text), dict[str, list[Target]])
 
 
 def read(source: Source, name: str) -> str:
@@ -65,13 +65,13 @@ def read(source: Source, name: str) -> str:
 def plan(source: Source, profile: str) -> tuple[list[Change], list[str]]:
     """Return the changes of a profile, and why some of its settings are left out."""
     changes, left_out = [], []
-    for wish in profiles()[profile]:
+    for target in profiles()[profile]:
         try:
-            old = read(source, wish.name)
-            new = wish.applied_to(old)
+            old = read(source, target.name)
+            new = target.applied_to(old)
         except Unreadable as error:
-            left_out.append(f"{wish.name} is left out: {error}")
+            left_out.append(f"{target.name} is left out: {error}")
             continue
         if new != old:
-            changes.append(Change(wish.name, old, new))
+            changes.append(Change(target.name, old, new))
     return changes, left_out

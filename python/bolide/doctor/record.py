@@ -2,7 +2,7 @@
 
 It is in /run, which is empty after a boot, when the kernel's settings are back at their defaults.
 It is created by a link, which fails if the file exists, so that only one of two processes can tune.
-A process that uses the record holds its lock, which the kernel releases when the process ends.
+A process that uses the record holds its lock. The kernel releases it when the process ends.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def take(root: Path) -> Record | None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         state = os.fstat(fd)
-        if not state.st_nlink:  # the process that held the lock has restored, and removed it
+        if not state.st_nlink:  # its process has restored the settings and removed it
             os.close(fd)
             return None
         content = msgspec.json.decode(os.pread(fd, state.st_size, 0), type=Content)

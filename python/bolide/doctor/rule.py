@@ -28,7 +28,7 @@ def _somaxconn(case: Case) -> Judgement:
     wanted = max(load.backlog, load.connections)
     fix = f"sysctl -w net.core.somaxconn={power_of_two_above(wanted)}"
     if not load.is_server:
-        return fine("No connections come in here.")
+        return fine("This machine accepts no connections.")
     if value < load.backlog:
         why = f"The server requests a backlog of {load.backlog:,} and gets {value:,}."
         return Judgement(Verdict.BITES, why, fix)
@@ -38,7 +38,11 @@ def _somaxconn(case: Case) -> Judgement:
             "retry after 1 s."
         )
         return Judgement(Verdict.BITES, why, f"{fix}, and raise the server's backlog to it")
-    stall = f" It holds {value / load.new_per_second:.1f} s of them." if load.new_per_second else ""
+    stall = (
+        f" The given rate fills it in {value / load.new_per_second:.1f} s."
+        if load.new_per_second
+        else ""
+    )
     return fine(f"Up to {value:,} connections can wait.{stall}")
 
 
@@ -62,7 +66,7 @@ def _max_syn_backlog(case: Case) -> Judgement:
     if case.load.is_server and open_to_all < case.load.connections:
         why = (
             f"Without SYN cookies, new clients get {open_to_all:,} of its entries; "
-            f"{case.load.connections:,} may come at once."
+            f"{case.load.connections:,} may connect at once."
         )
         return Judgement(Verdict.BITES, why, "sysctl -w net.ipv4.tcp_syncookies=1")
     return fine("Enough, though SYN cookies are off.")
@@ -127,7 +131,7 @@ def _tw_reuse(case: Case) -> Judgement:
 def _tw_recycle(case: Case) -> Judgement:
     if case.setting("net.ipv4.tcp_tw_recycle")[0] == 0:
         return fine("Off, as it must be.")
-    why = "Of several clients behind one address, all but one are randomly refused."
+    why = "If clients share an address, all but one of them are refused at random."
     return Judgement(Verdict.BITES, why, "sysctl -w net.ipv4.tcp_tw_recycle=0")
 
 
@@ -165,7 +169,7 @@ def _slow_start_after_idle(case: Case) -> Judgement:
     [value, *_] = case.setting("net.ipv4.tcp_slow_start_after_idle")
     if value == 0 or case.load.role in (Role.LOOPBACK, Role.CLIENT):
         return fine("Windows stay as they are." if value == 0 else "No effect on this load.")
-    why = "A large response after a pause starts slowly again."
+    why = "After a pause, a large response starts slowly again."
     return Judgement(Verdict.ADVICE, why, "sysctl -w net.ipv4.tcp_slow_start_after_idle=0")
 
 
@@ -183,7 +187,7 @@ def _congestion_control(case: Case) -> Judgement:
 
 
 def _kept_on(name: str, loss: str) -> Rule:
-    """Return the rule of a switch that must not be off."""
+    """Return the rule for a switch that must stay on."""
 
     def rule(case: Case) -> Judgement | None:
         if case.setting(name)[0]:
@@ -193,7 +197,7 @@ def _kept_on(name: str, loss: str) -> Rule:
     return rule
 
 
-def _whatever(case: Case) -> Judgement:
+def _chosen_by_distribution(case: Case) -> Judgement:
     """Judge a setting whose default is chosen by the distribution."""
     return fine("Chosen by the distribution.")
 
@@ -202,7 +206,7 @@ RULES: dict[str, Rule] = {
     "fs.epoll.max_user_watches": kernel_limit.max_user_watches,
     "fs.file-max": kernel_limit.file_max,
     "fs.nr_open": kernel_limit.nr_open,
-    "net.core.default_qdisc": _whatever,
+    "net.core.default_qdisc": _chosen_by_distribution,
     "net.core.netdev_max_backlog": kernel_limit.netdev_max_backlog,
     "net.core.somaxconn": _somaxconn,
     "net.ipv4.ip_local_port_range": _port_range,

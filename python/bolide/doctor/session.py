@@ -1,4 +1,4 @@
-"""Writes the settings of a profile, and restores the old ones.
+"""Writes the settings of a profile, and restores the old values.
 
 The order matters: the record is on the disk before the first setting changes, and is removed after
 the last one is restored. The process may be killed at any time in between; `restore` then completes
@@ -22,9 +22,9 @@ from bolide.errors import ConfigError
 EXIT_LEFT = 1
 """Some settings were not restored: something else changed them, or they cannot be written."""
 EXIT_SIGNAL = 128
-PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 FROM_KERNEL = 0x80
-"""si_code of a signal from the terminal, which the command receives too."""
+"""si_code of a signal from the terminal, which also reaches the command."""
 
 Say = Callable[[str], None]
 
@@ -48,14 +48,14 @@ def tune(root: Path, profile: str, command: list[str], say: Say, *, is_dry: bool
         say(f"nothing to change: this machine already has all settings of profile {profile}")
     if is_dry:
         return 0
-    _need_root(source)
+    _require_root(source)
     if command and shutil.which(command[0]) is None:
         raise ConfigError(f"cannot run {command[0]!r}: no such command")
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*PASSED_ON, signal.SIGCHLD})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
     try:
         return _tune(source, profile, changes, command, say)
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _tune(source: Source, profile: str, changes: list[Change], command: list[str], say: Say) -> int:
@@ -100,7 +100,7 @@ def restore(root: Path, say: Say) -> int:
         say("nothing to restore: there is no record")
         return 0
     try:
-        _need_root(source)
+        _require_root(source)
     except ConfigError:
         kept.close()
         raise
@@ -127,7 +127,7 @@ def _restore(source: Source, kept: record.Record, say: Say) -> int:
             say(f"{each.name} is not restored to {each.old}: {_reason(error)}")
     if is_stuck:
         kept.close()
-        say(f"the record stays in {kept.path}; {record.RESTORE} again")
+        say(f"the record remains in {kept.path}; {record.RESTORE} again")
     else:
         kept.remove()
     return EXIT_LEFT if is_left or is_stuck else 0
@@ -172,10 +172,10 @@ def _run(command: list[str]) -> int:
     except OSError as error:
         raise ConfigError(f"cannot run {command[0]!r}: {error.strerror}") from None
     while True:
-        told = signal.sigwaitinfo({*PASSED_ON, signal.SIGCHLD})
-        if told.si_signo != signal.SIGCHLD:
-            if told.si_code != FROM_KERNEL:
-                os.kill(pid, told.si_signo)
+        received = signal.sigwaitinfo({*FORWARDED, signal.SIGCHLD})
+        if received.si_signo != signal.SIGCHLD:
+            if received.si_code != FROM_KERNEL:
+                os.kill(pid, received.si_signo)
             continue
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
@@ -183,7 +183,7 @@ def _run(command: list[str]) -> int:
             return EXIT_SIGNAL - code if code < 0 else code
 
 
-def _need_root(source: Source) -> None:
+def _require_root(source: Source) -> None:
     if source.is_real and os.geteuid() != 0:
         raise ConfigError("writing kernel settings needs root; run it again with sudo")
 
