@@ -31,14 +31,16 @@ def content() -> bytes:
 
 
 @contextmanager
-def stalled(server: Server, kind: str, count: int = THREADS) -> Iterator[list[Connection]]:
+def stalled(
+    server: Server, kind: str, count: int = THREADS, query: str = ""
+) -> Iterator[list[Connection]]:
     """Let clients ask for more than they read, and wait until each response has started."""
     with ExitStack() as stack:
         clients = []
         for _ in range(count):
             client = Connection(server.address, receive_buffer_bytes=RECEIVE_BUFFER_BYTES)
             clients.append(stack.enter_context(client))
-            client.send(f"GET /{kind}/{COUNT} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+            client.send(f"GET /{kind}/{COUNT}{query} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
             assert not client.is_at_end()
         yield clients
 
@@ -77,6 +79,27 @@ def test_a_request_is_served_while_every_thread_has_a_client_that_does_not_read(
         read_all(clients)
         wait_until(lambda: spool_files(server) == 0)
         assert clients[0].get("/hello").content == b"hello"
+
+
+def test_a_thread_that_spooled_and_works_on_does_not_stop_others_from_spooling(
+    start: Start, tmp_path: Path
+) -> None:
+    threads = 3
+    pipes = [tmp_path / str(number) for number in range(threads)]
+    server = start("wsgi/streaming.py", "--threads", str(threads))
+    with ExitStack() as stack:
+        clients = []
+        for pipe in pipes:
+            os.mkfifo(pipe)
+            clients += stack.enter_context(stalled(server, "held", 1, f"?{pipe}"))
+        other = stack.enter_context(server.connect())
+        other.send(b"GET /hello HTTP/1.1\r\nHost: test\r\n\r\n")
+        # The first of them spools and works on, and so does the second.
+        wait_until(lambda: spool_files(server) == threads)
+        for pipe in pipes:
+            pipe.open("wb").close()
+        assert other.read().content == b"hello"
+        read_all(clients)
 
 
 def test_without_another_request_nothing_is_spooled(start: Start, tmp_path: Path) -> None:

@@ -19,8 +19,15 @@ def blocks(count: int) -> Iterator[bytes]:
         yield block(number)
 
 
+def held_blocks(count: int, path: str) -> Iterator[bytes]:
+    """Yield so many blocks, then work on until a named pipe is opened for writing."""
+    yield from blocks(count)
+    with open(path, "rb"):
+        pass
+
+
 def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Stream so many blocks: chunked, or with a length; or respond at once."""
+    """Stream so many blocks: chunked, with a length or `held` at the end; or respond at once."""
     _, kind, *rest = environ["PATH_INFO"].split("/")
     if not rest:
         start_response("200 OK", [])
@@ -28,4 +35,4 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
     count = int(rest[0])
     fields = [("Content-Length", str(count * BLOCK_BYTES))] if kind == "known" else []
     start_response("200 OK", fields)
-    return blocks(count)
+    return held_blocks(count, environ["QUERY_STRING"]) if kind == "held" else blocks(count)

@@ -218,17 +218,17 @@ impl Lane {
         state.spool = None;
     }
 
-    /// Notifies the thread that another request needs it. Returns whether it only waits for its client, and therefore spools.
+    /// Notifies a thread that only waits for its client that another request needs it, so that it spools. Returns false if it does not wait,
+    /// or was notified before.
     pub(super) fn urge(&self) -> bool {
         let mut state = self.state();
-        if state.id.is_none() || state.is_spool_full {
+        let may_spool = state.id.is_some() && state.waits_for_client && !state.is_spool_full;
+        if !may_spool || state.is_urged {
             return false;
         }
-        if state.waits_for_client && !state.is_urged {
-            state.is_urged = true;
-            self.changed.notify_all();
-        }
-        state.is_urged
+        state.is_urged = true;
+        self.changed.notify_all();
+        true
     }
 
     /// Waits for a part of the content; `None` at the end.

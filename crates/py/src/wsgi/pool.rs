@@ -29,7 +29,7 @@ const STALL: Duration = Duration::from_micros(500);
 const LOOK_MS: u64 = 1;
 /// How late a queued request may be refused.
 const LATE_MS: u64 = 20;
-/// If no thread has taken a job for this long, threads that only wait for their clients spool.
+/// If no thread has taken a job for this long, or spooled because of one, threads that only wait for their clients spool.
 const SPOOL_AFTER: Duration = Duration::from_millis(5);
 /// Responses that a thread posts before it wakes a waiting reactor.
 const RESPONSES_PER_WAKE: usize = 16;
@@ -66,7 +66,7 @@ struct Queue {
     idle: usize,
     /// How many of them were woken and have not taken one yet.
     called: usize,
-    /// When a job was last taken, or a thread woken.
+    /// When a job was last taken, a thread woken, or threads that waited for their clients told to spool.
     progress: Instant,
     is_closed: bool,
 }
@@ -350,7 +350,7 @@ impl Intake {
         let is_stalled = now.saturating_duration_since(queue.progress) >= SPOOL_AFTER;
         drop(queue);
         if self.state.jobs > 0 && self.state.available == 0 && is_stalled {
-            self.urge();
+            self.urge(now);
         }
         for _ in 0..wanted {
             self.pool.arrived.notify_one();
@@ -359,10 +359,14 @@ impl Intake {
 
     /// Every thread is busy: of those that only wait for their clients, as many as there are requests are to spool.
     #[cold]
-    fn urge(&self) {
-        if self.pool.spooling.is_on() {
-            let spooling = self.pool.lanes.iter().filter(|lane| lane.urge());
-            let _ = spooling.take(self.state.jobs).count();
+    fn urge(&self, now: Instant) {
+        if !self.pool.spooling.is_on() {
+            return;
+        }
+        let spooling = self.pool.lanes.iter().filter(|lane| lane.urge());
+        if spooling.take(self.state.jobs).count() > 0 {
+            // If these are not free soon, because their views work on, others are to spool too.
+            self.pool.queue().progress = now;
         }
     }
 
