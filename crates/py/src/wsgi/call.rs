@@ -426,7 +426,7 @@ fn reraised(exc_info: &Bound<'_, PyAny>) -> PyResult<PyErr> {
     Ok(PyErr::from_value(exception))
 }
 
-fn over() -> PyErr {
+pub(super) fn over() -> PyErr {
     PyRuntimeError::new_err("this request is over: nothing can be sent for it any more")
 }
 

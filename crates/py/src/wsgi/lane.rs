@@ -7,12 +7,16 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use server::{Command, ExchangeId, OwnedHead, Response};
 
+use super::call::over;
 use super::outbox::Outbox;
 use super::reports::Reports;
 use super::spool::{Spool, Spooling, Writer};
 use crate::run::exchanges::{Exchanges, STREAM_AHEAD_BYTES};
 
 /// One thread's connection to the reactor. The thread waits in it, detached from the interpreter; the reactor only ever changes its state.
+///
+/// Threads that the application has started may write and read too, and may still do so when the request has ended: code that was detached
+/// checks whether the state is still that of its request.
 pub(super) struct Lane {
     state: Mutex<State>,
     changed: Condvar,
@@ -47,6 +51,8 @@ struct State {
     spool: Option<Spool>,
     /// Nothing more can be spooled: the thread has to wait for the client.
     is_spool_full: bool,
+    /// Number of threads that wait, whatever their requests.
+    waiting: usize,
 }
 
 /// Where a part of the response goes.
@@ -94,19 +100,24 @@ impl Lane {
 
     /// A request starts.
     pub(super) fn begin(&self, id: ExchangeId, head: &OwnedHead, has_peer_ended: bool) {
-        *self.state() = State {
+        let mut state = self.state();
+        *state = State {
             id: Some(id),
             head: Some(head.clone()),
             has_peer_ended,
+            waiting: state.waiting,
             ..State::default()
         };
     }
 
-    /// The thread has finished the request.
+    /// The thread has finished the request: others that write or read for it stop.
     pub(super) fn end(&self) {
         let mut state = self.state();
         state.id = None;
         state.spool = None;
+        if state.waiting > 0 {
+            self.changed.notify_all();
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -131,24 +142,35 @@ impl Lane {
     /// Sends a part of the response. Waits while the client is too far behind, unless another request needs this thread.
     ///
     /// # Errors
-    /// The disconnection, when the client has disconnected.
+    /// The disconnection, when the client has disconnected; `RuntimeError` when the request has ended.
     pub(super) fn write(&self, py: Python<'_>, id: ExchangeId, part: Vec<u8>) -> PyResult<()> {
         let way = self.state().way_of(id);
         let is_open = match way {
             Way::Nowhere => false,
-            Way::Direct => !self.post_part(id, part) || py.detach(|| self.wait_for_client()),
+            Way::Direct => match self.post_part(id, part) {
+                Some(true) => py.detach(|| self.wait_for_client(id)),
+                posted => posted.is_some(),
+            },
             Way::Spooled(writer) => py.detach(|| self.spool(id, &writer, part)),
         };
         match is_open {
             true => Ok(()),
-            false => Err(self.exchanges.disconnection(py)),
+            false if self.is_current(id) => Err(self.exchanges.disconnection(py)),
+            false => Err(over()),
         }
     }
 
-    /// Posts a part. Returns whether the client is too far behind now.
-    fn post_part(&self, id: ExchangeId, part: Vec<u8>) -> bool {
+    fn is_current(&self, id: ExchangeId) -> bool {
+        self.state().id == Some(id)
+    }
+
+    /// Posts a part. Returns whether the client is too far behind now, or `None` if the request has ended.
+    fn post_part(&self, id: ExchangeId, part: Vec<u8>) -> Option<bool> {
         let is_far_ahead = {
             let mut state = self.state();
+            if state.id != Some(id) {
+                return None;
+            }
             state.ahead_bytes += part.len();
             state.ahead_bytes >= STREAM_AHEAD_BYTES
         };
@@ -156,18 +178,21 @@ impl Lane {
             self.post(id, Command::Write(part));
         }
         self.outbox.notify();
-        is_far_ahead
+        Some(is_far_ahead)
     }
 
     /// Waits until the client has read everything or, if another request needs this thread, opens a spool file. Returns false if the client
-    /// has disconnected.
-    fn wait_for_client(&self) -> bool {
+    /// has disconnected, or the request has ended.
+    fn wait_for_client(&self, id: ExchangeId) -> bool {
         loop {
-            self.state().waits_for_client = true;
-            let mut state = self.wait_while(|state| {
+            let mut state = self.wait_while(id, |state| {
+                state.waits_for_client = true;
                 let is_spooled = state.is_urged && !state.is_spool_full;
                 !state.is_gone && state.ahead_bytes >= STREAM_AHEAD_BYTES && !is_spooled
             });
+            if state.id != Some(id) {
+                return false;
+            }
             state.waits_for_client = false;
             if state.is_gone || state.ahead_bytes < STREAM_AHEAD_BYTES {
                 return !state.is_gone;
@@ -175,7 +200,7 @@ impl Lane {
             drop(state);
             let spool = self.spooling.begin(&self.reports);
             let mut state = self.state();
-            if state.ahead_bytes >= STREAM_AHEAD_BYTES {
+            if state.id == Some(id) && state.ahead_bytes >= STREAM_AHEAD_BYTES {
                 state.is_spool_full = spool.is_none();
                 state.spool = spool;
                 if state.spool.is_some() {
@@ -186,10 +211,13 @@ impl Lane {
     }
 
     /// Writes a part to the spool file. Waits until the client has read everything if the file is full. Returns false if the client has
-    /// disconnected.
+    /// disconnected, or the request has ended.
     fn spool(&self, id: ExchangeId, writer: &Writer, part: Vec<u8>) -> bool {
         let is_written = self.spooling.write(writer, &part, &self.reports);
         let mut state = self.state();
+        if state.id != Some(id) {
+            return false;
+        }
         if let (true, Some(spool)) = (is_written, &mut state.spool) {
             // As long as there is a spool file, the client has not read everything, and `writable` posts this part.
             spool.wrote(part.len());
@@ -198,9 +226,15 @@ impl Lane {
         state.is_spool_full = !is_written;
         drop(state);
         let is_gone = self
-            .wait_while(|state| !state.is_gone && state.spool.is_some())
+            .wait_while(id, |state| !state.is_gone && state.spool.is_some())
             .is_gone;
-        !is_gone && (!self.post_part(id, part) || self.wait_for_client())
+        if is_gone {
+            return false;
+        }
+        match self.post_part(id, part) {
+            Some(true) => self.wait_for_client(id),
+            posted => posted.is_some(),
+        }
     }
 
     /// Posts what is in the spool file and was not posted. The caller holds the lock, so the parts stay in order.
@@ -239,9 +273,7 @@ impl Lane {
         {
             let state = self.state();
             if state.id != Some(id) {
-                return Err(PyRuntimeError::new_err(
-                    "this request is over: its content cannot be read any more",
-                ));
+                return Err(read_over());
             }
             if state.has_content_ended {
                 return Ok(None);
@@ -253,7 +285,10 @@ impl Lane {
             let waits = |state: &mut State| {
                 !state.is_gone && !state.has_content_ended && state.content.is_empty()
             };
-            let mut state = self.wait_while(waits);
+            let mut state = self.wait_while(id, waits);
+            if state.id != Some(id) {
+                return None;
+            }
             let part = std::mem::take(&mut state.content);
             match (part.is_empty(), state.has_content_ended) {
                 (false, _) => Some(Some(part)),
@@ -261,12 +296,25 @@ impl Lane {
                 (true, false) => None,
             }
         });
-        part.ok_or_else(|| self.exchanges.disconnection(py))
+        part.ok_or_else(|| match self.is_current(id) {
+            true => self.exchanges.disconnection(py),
+            false => read_over(),
+        })
     }
 
-    fn wait_while(&self, waits: impl FnMut(&mut State) -> bool) -> MutexGuard<'_, State> {
-        let waited = self.changed.wait_while(self.state(), waits);
-        waited.unwrap_or_else(PoisonError::into_inner)
+    /// Waits as long as `waits` returns true and the request has not ended. Afterwards the state may be that of another request.
+    fn wait_while(
+        &self,
+        id: ExchangeId,
+        mut waits: impl FnMut(&mut State) -> bool,
+    ) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        state.waiting += 1;
+        let waits = |state: &mut State| state.id == Some(id) && waits(state);
+        let waited = self.changed.wait_while(state, waits);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+        state
     }
 
     /// Changes the state of a request, if it is the current one.
@@ -321,4 +369,8 @@ impl Lane {
     pub(super) fn abort(&self, id: ExchangeId) -> bool {
         self.change(id, |state| state.is_gone = true)
     }
+}
+
+fn read_over() -> PyErr {
+    PyRuntimeError::new_err("this request is over: its content cannot be read any more")
 }

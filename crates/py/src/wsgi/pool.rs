@@ -66,7 +66,7 @@ struct Queue {
     idle: usize,
     /// How many of them were woken and have not taken one yet.
     called: usize,
-    /// When a job was last taken, a thread woken, or threads that waited for their clients told to spool.
+    /// When a job was last taken, a thread woken, or a thread that waited for its client notified that it is to spool.
     progress: Instant,
     is_closed: bool,
 }
