@@ -19,7 +19,7 @@ echo "$(basename "$0")${BOLIDE_SKIP_PACKAGES+ with it} $*" >> "$CALLS"
     ("variables", "user", "installs"),
     [({}, 0, True), ({"BOLIDE_SKIP_PACKAGES": "1"}, 0, False), ({}, 1000, False)],
 )
-def test_packages_are_told_of_and_can_be_skipped(
+def test_packages_are_reported_and_can_be_skipped(
     variables: dict[str, str], user: int, installs: bool, tmp_path: Path
 ) -> None:
     for name in ("apt-get", "make", "id"):

@@ -142,7 +142,7 @@ def test_access_log(start: Start, tmp_path: Path, form: str) -> None:
     assert all(json.loads(line)["status"] == 200 for line in lines if form == "json")
 
 
-def test_ceiling_answers_until_its_time_is_over(tmp_path: Path) -> None:
+def test_ceiling_responds_until_its_time_is_over(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
         code, _, errors = command("ceiling", "--port", port, cwd=tmp_path)
@@ -170,9 +170,9 @@ def test_ceiling_goes_on_after_a_stop_and_ends_by_an_interrupt_with_its_count(
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     try:
-        for answered in (1, 2):
-            assert ceiling_answers(port)
-            if answered == 1:
+        for responded in (1, 2):
+            assert ceiling_responds(port)
+            if responded == 1:
                 process.send_signal(signal.SIGSTOP)
                 os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
                 process.send_signal(signal.SIGCONT)
@@ -186,7 +186,7 @@ def test_ceiling_goes_on_after_a_stop_and_ends_by_an_interrupt_with_its_count(
     assert (process.returncode, errors.splitlines()[1:]) == (0, ["responded to 2 requests"])
 
 
-def ceiling_answers(port: int) -> bool:
+def ceiling_responds(port: int) -> bool:
     """Ask once it listens; return whether it responded."""
     deadline = time.monotonic() + 10
     while True:

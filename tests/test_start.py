@@ -31,11 +31,11 @@ def parent(request):
 
 if __name__ == "__main__":
     bolide.run(app, port=0, workers=2)
-    print("behind run")
+    print("after run")
 """
 
 
-def test_run_serves_an_object_until_told_to_stop(tmp_path: Path) -> None:
+def test_run_serves_an_object_until_it_is_stopped(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     with subprocess.Popen(
@@ -55,7 +55,7 @@ def test_run_serves_an_object_until_told_to_stop(tmp_path: Path) -> None:
             out, errors = process.communicate(timeout=20)
         finally:
             process.kill()
-    assert (process.returncode, out) == (0, "behind run\n")
+    assert (process.returncode, out) == (0, "after run\n")
     assert "Traceback" not in errors
 
 
@@ -129,8 +129,8 @@ def test_serve_lives_in_a_running_loop(
         writer.write(b"GET /slow HTTP/1.1\r\nHost: test\r\n\r\n")
         await app.state.arrived.wait()
         task.cancel()
-        answer = await reader.read()
-        assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"done")
+        reply = await reader.read()
+        assert reply.startswith(b"HTTP/1.1 200 ") and reply.endswith(b"done")
         writer.close()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -141,7 +141,7 @@ def test_serve_lives_in_a_running_loop(
     assert app.state.calls == ["startup", "in flight", "shutdown"]
 
 
-def test_serve_leaves_nothing_behind(
+def test_serve_leaves_nothing(
     caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

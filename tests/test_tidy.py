@@ -139,7 +139,8 @@ LANGUAGE = {
 }
 """What to write: the words that do not have this meaning. Names and quoted code are not checked.
 
-In tests/, only comments and docstrings are checked, as far as a line shows what it is.
+In tests/, comments and docstrings are checked, as far as a line shows what it is, and the names of
+files and functions.
 """
 
 ALLOWED_WORDS: dict[str, str] = {}
@@ -330,6 +331,19 @@ def test_language_is_plain_technical_english() -> None:
             for instead, pattern in LANGUAGE.items():
                 if (match := pattern.search(words)) and ALLOWED_WORDS.get(name) != line.strip():
                     found.append(f"{name}:{number}: {match[0]!r}: write {instead}")
+    assert not found, "\n".join(found)
+
+
+def test_names_in_tests_are_plain_technical_english() -> None:
+    found = []
+    for path in tracked(".py"):
+        name = name_of(path)
+        if name.startswith("tests/"):
+            for each in (name, *re.findall(r"\bdef (\w+)", path.read_text())):
+                words = each.replace("_", " ")
+                for instead, pattern in LANGUAGE.items():
+                    if match := pattern.search(words):
+                        found.append(f"{name}: {each}: {match[0]!r}: write {instead}")
     assert not found, "\n".join(found)
 
 

@@ -89,7 +89,7 @@ def test_case(server: Server, case: Case) -> None:
         try:
             exchange(server, case, sent[:cut], sent[cut:])
         except (AssertionError, TimeoutError) as error:
-            how = f"cut behind {cut} of {len(sent)} bytes" if cut else "sent whole"
+            how = f"cut after {cut} of {len(sent)} bytes" if cut else "sent whole"
             raise AssertionError(f"{how} ({case.facts.get('why', '')}): {error}") from error
 
 
@@ -158,11 +158,11 @@ def judge_end(client: Connection, case: Case, replies: list[Reply]) -> None:
         if not replies and not client.is_at_end():
             assert client.read().status in (400, 408)
         assert not replies or replies[-1].is_last, "the last response does not announce the end"
-        assert client.is_closed(), "bytes behind the last response"
+        assert client.is_closed(), "bytes after the last response"
     elif replies and not case.facts.get("half_close"):
         client.send(PROBE)
         reply = client.read()
         assert reply.json()["target"] == "/probe", "the connection lost its place"
         assert client.is_closed()
     else:
-        assert not select.select([client.socket], [], [], GAP_S)[0], "an answer, or the end"
+        assert not select.select([client.socket], [], [], GAP_S)[0], "a response, or the end"

@@ -39,14 +39,14 @@ async def stop_echo() -> None:
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Echo lines; one that asks for it is echoed after those that follow at once."""
 
-    async def answer(line: bytes) -> None:
+    async def respond(line: bytes) -> None:
         if line.startswith(b"slow"):
             await asyncio.sleep(0.005)
         writer.write(line)
 
     async with asyncio.TaskGroup() as group:
         while line := await reader.readline():
-            group.create_task(answer(line))
+            group.create_task(respond(line))
     writer.close()
 
 

@@ -107,7 +107,7 @@ async def look(request: Request) -> list[str]:
 
 
 @app.get("/ended")
-def tell_ended(request: Request) -> list[bool]:
+def show_ended(request: Request) -> list[bool]:
     """Report which callbacks were called, and whether their task was done."""
     return ended
 

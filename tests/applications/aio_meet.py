@@ -137,7 +137,7 @@ def cancel_by_def(request: Request, name: str) -> str:
 
 
 @app.get("/waiting")
-def tell_waiting(request: Request) -> dict[str, Any]:
+def show_waiting(request: Request) -> dict[str, Any]:
     """Report which wait, and how many tasks they have."""
     return {"names": sorted(waiting), "tasks": len(set(waiting.values()))}
 
@@ -197,11 +197,11 @@ async def set_variable(request: Request, how: str) -> str:
     return VARIABLE.get()
 
 
-@app.get("/variable/set-and-raise/{how}/{answered}")
-async def set_and_raise(request: Request, how: str, answered: str) -> None:
+@app.get("/variable/set-and-raise/{how}/{handled}")
+async def set_and_raise(request: Request, how: str, handled: str) -> None:
     """Set it for the error handler."""
     await set_variable(request, how)
-    raise KeyError if answered == "def" else LookupError
+    raise KeyError if handled == "def" else LookupError
 
 
 @app.error_handler(KeyError)
@@ -233,8 +233,8 @@ async def take_turns(request: Request, turns: int) -> str:
 @app.get("/most")
 def most(request: Request) -> str:
     """Report how many there were at the same time, and begin anew."""
-    answer, seen["most"] = str(seen["most"]), 0
-    return answer
+    text, seen["most"] = str(seen["most"]), 0
+    return text
 
 
 @app.get("/ordered/{name}")
@@ -256,8 +256,8 @@ async def ordered_post(request: Request, name: str) -> str:
 @app.get("/order")
 def order(request: Request) -> list[str]:
     """Report what happened, and begin anew."""
-    answer, seen["order"] = seen["order"], []
-    return answer
+    text, seen["order"] = seen["order"], []
+    return text
 
 
 class Odd(BaseException):

@@ -20,7 +20,7 @@ def note(how: str) -> None:
 
 
 @app.get("/record")
-def tell(request: Request) -> dict[str, Any]:
+def show(request: Request) -> dict[str, Any]:
     """Report what there is."""
     return record
 

@@ -211,14 +211,14 @@ async def context_is_fresh() -> None:
         same(VARIABLE.get(), "mine")
     VARIABLE.reset(token)
     same(VARIABLE.get(), "unset")
-    VARIABLE.set("left behind")
+    VARIABLE.set("left")
 
 
 @probe
 async def context_is_fresh_again() -> None:
     # The handler before left something, and this one must not see it.
     same(VARIABLE.get(), "unset")
-    VARIABLE.set("left behind again")
+    VARIABLE.set("left again")
 
 
 @probe
@@ -228,7 +228,7 @@ async def context_reaches_children_and_callbacks() -> None:
     seen: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
     VARIABLE.set("mine")
 
-    def tell(how: str) -> None:
+    def note(how: str) -> None:
         seen.put_nowait((how, VARIABLE.get()))
         VARIABLE.set("a callback's")
 
@@ -237,11 +237,11 @@ async def context_reaches_children_and_callbacks() -> None:
         seen.put_nowait(("child", VARIABLE.get()))
         VARIABLE.set("a child's")
 
-    loop.call_later(0.001, tell, "later")
+    loop.call_later(0.001, note, "later")
     future = loop.create_future()
-    future.add_done_callback(lambda _: tell("done"))
+    future.add_done_callback(lambda _: note("done"))
     future.set_result(None)
-    await asyncio.gather(child(), asyncio.to_thread(loop.call_soon_threadsafe, tell, "thread"))
+    await asyncio.gather(child(), asyncio.to_thread(loop.call_soon_threadsafe, note, "thread"))
     got = dict([await seen.get() for _ in range(4)])
     same(got, dict.fromkeys(("child", "later", "done", "thread"), "mine"))
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Generator
 from typing import Any
 
 
-async def answer(scope: Any, receive: Any, send: Any) -> None:
+async def respond(scope: Any, receive: Any, send: Any) -> None:
     """Say where the request was found."""
     assert scope["type"] == "http"
     body = f"{scope['root_path']} {scope['path']} {scope['raw_path'].decode()}".encode()
@@ -17,7 +17,7 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
 
 def plain(scope: Any, receive: Any, send: Any) -> Awaitable[None]:
     """Return a coroutine without being a coroutine function."""
-    return answer(scope, receive, send)
+    return respond(scope, receive, send)
 
 
 class Endpoint:
@@ -27,7 +27,7 @@ class Endpoint:
         self._arguments = scope, receive, send
 
     def __await__(self) -> Generator[Any, None, None]:
-        return answer(*self._arguments).__await__()
+        return respond(*self._arguments).__await__()
 
 
 def gives_an_object(scope: Any, receive: Any, send: Any) -> Awaitable[None]:
@@ -39,17 +39,17 @@ class Application:
     """Be called for each request."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await answer(scope, receive, send)
+        await respond(scope, receive, send)
 
 
 async def with_prefix(prefix: str, scope: Any, receive: Any, send: Any) -> None:
     """Take one argument more than an application."""
-    await answer(scope, receive, send)
+    await respond(scope, receive, send)
 
 
 async def hidden(*arguments: Any) -> None:
     """Hide the parameters."""
-    await answer(*arguments)
+    await respond(*arguments)
 
 
 def create_app(name: str = "made") -> Application:
@@ -64,4 +64,4 @@ partial = functools.partial(with_prefix, "/")
 
 def undecided(*arguments: Any) -> Awaitable[None]:
     """Hide the parameters, and not be a coroutine function."""
-    return answer(*arguments)
+    return respond(*arguments)

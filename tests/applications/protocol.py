@@ -106,7 +106,7 @@ async def cut_later(request: Request) -> Response:
 @app.get("/raises")
 def raises(request: Request) -> str:
     """Fail before the response."""
-    raise ValueError("no answer")
+    raise ValueError("no response")
 
 
 NONSENSE: dict[str, Callable[[], object]] = {

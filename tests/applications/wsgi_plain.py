@@ -107,7 +107,7 @@ def streamed_status(environ: Environ, start_response: Start) -> Iterator[bytes]:
 def field(environ: Environ, start_response: Start) -> list[bytes]:
     """Send a field between others: /field/NAME/VALUE."""
     own = (argument(environ), argument(environ, 1))
-    start_response("200 OK", [*TEXT, own, ("X-Behind", "1")])
+    start_response("200 OK", [*TEXT, own, ("X-After", "1")])
     return [b"content"]
 
 
@@ -147,7 +147,7 @@ def gated(environ: Environ, start_response: Start) -> Iterator[bytes]:
     start_response("200 OK", TEXT)
     yield b"before"
     GATES[argument(environ)].wait(20)
-    yield b"behind"
+    yield b"after"
 
 
 def wait(environ: Environ, start_response: Start) -> list[bytes]:
@@ -165,7 +165,7 @@ def pipe(environ: Environ, start_response: Start) -> list[bytes]:
     return [content]
 
 
-def pipe_behind(environ: Environ, start_response: Start) -> Iterator[bytes]:
+def pipe_later(environ: Environ, start_response: Start) -> Iterator[bytes]:
     """Yield a block, then do the same."""
     yield from ()
     start_response("200 OK", TEXT)
@@ -174,7 +174,7 @@ def pipe_behind(environ: Environ, start_response: Start) -> Iterator[bytes]:
         yield source.read()
 
 
-def sized_behind(environ: Environ, start_response: Start) -> Iterable[bytes]:
+def sized_later(environ: Environ, start_response: Start) -> Iterable[bytes]:
     """Yield a block of the announced length; the rest waits for the pipe of the query."""
     how = argument(environ)
 
@@ -303,10 +303,10 @@ def replaced(environ: Environ, start_response: Start) -> Iterable[bytes]:
     import sys
 
     send = start_response("200 OK", [("X-First", "1")])
-    if argument(environ) == "behind":
+    if argument(environ) == "after":
         send(b"begun")
     try:
-        raise ValueError("the first answer failed")
+        raise ValueError("the first response failed")
     except ValueError:
         start_response("500 Failed", TEXT, sys.exc_info())
     return [b"replaced"]
@@ -372,7 +372,7 @@ def file(environ: Environ, start_response: Start) -> Iterable[bytes]:
     said = SAID.get(how)
     headers = [*TEXT, ("Content-Length", said)] if said else TEXT
     send = start_response("200 OK", headers)
-    if how.endswith("behind-write"):
+    if how.endswith("after-write"):
         send(b"written,")
     KEPT.append(stream)
     return environ["wsgi.file_wrapper"](stream, 4096)  # type: ignore[no-any-return]
@@ -430,7 +430,7 @@ def zipped_file() -> gzip.GzipFile:
     return stream
 
 
-class ToldFile(io.FileIO):
+class ReportingFile(io.FileIO):
     """A real file that reports when it is closed."""
 
     def close(self) -> None:
@@ -454,12 +454,12 @@ class OnlyRead:
 FILES: dict[str, Callable[[], Any]] = {
     "buffered": buffered_file,
     "zipped": zipped_file,
-    "short-part": lambda: plain_file(ToldFile),
+    "short-part": lambda: plain_file(ReportingFile),
     "reader": lambda: OnlyRead([b"abc", b"de", b""]),
     "small": lambda: small_file(900),
     "small-part": lambda: small_file(900),
     "small-too-long": lambda: small_file(900),
-    "small-behind-write": lambda: small_file(900),
+    "small-after-write": lambda: small_file(900),
     "limit": lambda: small_file(65_536),
     "one": lambda: small_file(1),
     "end": lambda: small_file(0),
@@ -472,7 +472,7 @@ FILES: dict[str, Callable[[], Any]] = {
 
 def file_closed(environ: Environ, start_response: Start) -> list[bytes]:
     stream = KEPT.pop()
-    if isinstance(stream, ToldFile):
+    if isinstance(stream, ReportingFile):
         assert FILE_CLOSED.wait(10)
         FILE_CLOSED.clear()
     start_response("200 OK", TEXT)
@@ -490,7 +490,7 @@ def errors(environ: Environ, start_response: Start) -> list[bytes]:
 
 def context(environ: Environ, start_response: Start) -> list[bytes]:
     before = VARIABLE.get()
-    VARIABLE.set("left behind")
+    VARIABLE.set("left")
     start_response("200 OK", TEXT)
     return [before.encode()]
 
@@ -534,8 +534,8 @@ KINDS: dict[str, Callable[[Environ, Start], Iterable[Any]]] = {
         "wait": wait,
         "open": open_gate,
         "pipe": pipe,
-        "pipe_behind": pipe_behind,
-        "sized_behind": sized_behind,
+        "pipe_later": pipe_later,
+        "sized_later": sized_later,
         "hog": hog,
         "write": write,
         "endless": endless,

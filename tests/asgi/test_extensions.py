@@ -24,15 +24,15 @@ METHODS = pytest.mark.parametrize("method", ["GET", "HEAD"])
 @STEPS
 def test_30_trailers_go_to_a_client_that_accepts_them(client: Connection, step: str) -> None:
     client.send(head("GET", f"/trailers/{step}", "TE: trailers", "Connection: TE, close"))
-    _, _, answer = client.read_to_end().partition(b"\r\n\r\n")
-    assert answer == b"7\r\ncontent\r\n0\r\nx-sum: 1\r\nx-more: 2\r\n\r\n"
+    _, _, reply = client.read_to_end().partition(b"\r\n\r\n")
+    assert reply == b"7\r\ncontent\r\n0\r\nx-sum: 1\r\nx-more: 2\r\n\r\n"
 
 
 @STEPS
 def test_30_and_to_no_other(client: Connection, step: str) -> None:
     client.send(head("GET", f"/trailers/{step}", "Connection: close"))
-    _, _, answer = client.read_to_end().partition(b"\r\n\r\n")
-    assert answer == b"7\r\ncontent\r\n0\r\n\r\n"
+    _, _, reply = client.read_to_end().partition(b"\r\n\r\n")
+    assert reply == b"7\r\ncontent\r\n0\r\n\r\n"
 
 
 @STEPS
@@ -53,23 +53,23 @@ def test_30_fields_that_frame_are_no_trailers(client: Connection, seen: Seen) ->
 
 
 @STEPS
-def test_31_hints_leave_before_the_answer(client: Connection, step: str) -> None:
+def test_31_hints_are_sent_before_the_response(client: Connection, step: str) -> None:
     client.send(head("GET", f"/hint/{step}", "Connection: close"))
-    answer = client.read_to_end()
+    reply = client.read_to_end()
     hints = (
         b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n"
         b"link: </b.js>; rel=preload\r\n\r\n"
         b"HTTP/1.1 103 Early Hints\r\nlink: </c>; rel=x\r\n\r\nHTTP/1.1 200 OK\r\n"
     )
-    assert answer.startswith(hints)
-    assert answer.endswith(b"\r\n\r\nfinal")
+    assert reply.startswith(hints)
+    assert reply.endswith(b"\r\n\r\nfinal")
 
 
 def test_31_hints_are_not_for_http_1_0(client: Connection) -> None:
     client.send(b"GET /hint HTTP/1.0\r\n\r\n")
-    answer = client.read_to_end()
-    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
-    assert answer.endswith(b"\r\n\r\nfinal")
+    reply = client.read_to_end()
+    assert reply.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert reply.endswith(b"\r\n\r\nfinal")
 
 
 def test_31_hints_keep_to_their_request_in_a_pipeline(client: Connection) -> None:

@@ -28,7 +28,7 @@ WHERE = ("now", "later", "silent", "later-silent", "started", "later-started", "
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_27_a_failure_before_the_answer_is_500_logged_once_and_the_connection_goes_on(
+def test_27_a_failure_before_the_response_is_500_logged_once_and_the_connection_goes_on(
     server: Server, client: Connection, where: str
 ) -> None:
     before = logged(server, where)
@@ -42,7 +42,7 @@ CUT = ("begun", "later-begun", "begun-silent", "later-begun-silent")
 
 
 @pytest.mark.parametrize("where", CUT)
-def test_27_a_failure_inside_an_answer_cuts_it_and_is_logged_once(
+def test_27_a_failure_inside_a_response_truncates_it_and_is_logged_once(
     server: Server, client: Connection, where: str
 ) -> None:
     before = logged(server, where)
@@ -52,13 +52,13 @@ def test_27_a_failure_inside_an_answer_cuts_it_and_is_logged_once(
     assert logged(server, where) == before + 1
 
 
-@pytest.mark.parametrize("where", ["answered", "later-answered"])
-def test_27_a_failure_behind_an_answer_is_logged_once_and_changes_nothing(
+@pytest.mark.parametrize("where", ["responded", "later-responded"])
+def test_27_a_failure_after_a_response_is_logged_once_and_changes_nothing(
     server: Server, client: Connection, where: str
 ) -> None:
     before = logged(server, where)
     client.send(head("GET", f"/raises/{where}") * 2)
-    assert [client.read().content for _ in range(2)] == [b"answered"] * 2
+    assert [client.read().content for _ in range(2)] == [b"responded"] * 2
     assert logged(server, where) == before + 2
 
 

@@ -89,7 +89,7 @@ def test_21_a_client_that_does_not_read_stops_send_and_reading_lets_it_go_on(
         assert client.get("/seen").status == 200
 
 
-def test_21_a_send_that_is_cancelled_while_it_waits_leaves_a_whole_answer(
+def test_21_a_send_that_is_cancelled_while_it_waits_leaves_a_complete_response(
     server: Server, seen: Seen
 ) -> None:
     forget(server)

@@ -9,7 +9,7 @@ from support.server import Start
 pytestmark = pytest.mark.slow
 
 FORMS = {
-    "answer": (),
+    "respond": (),
     "plain": (),
     "gives_an_object": (),
     "Endpoint": (),
@@ -43,7 +43,7 @@ def test_factory_has_a_name_of_its_own_by_default(start: Start) -> None:
 
 def test_path_includes_the_root_path(start: Start) -> None:
     """Whether the proxy has taken it off or not; `raw_path` stays what came."""
-    server = start("asgi_forms:answer", env={"BOLIDE_ROOT_PATH": "/sh\u00f6p/1"})
+    server = start("asgi_forms:respond", env={"BOLIDE_ROOT_PATH": "/sh\u00f6p/1"})
     with server.connect() as client:
         assert client.get("/a%20b").content == "/sh\u00f6p/1 /sh\u00f6p/1/a b /a%20b".encode()
         assert client.get("/").content == "/sh\u00f6p/1 /sh\u00f6p/1/ /".encode()

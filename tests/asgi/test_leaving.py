@@ -73,14 +73,14 @@ def test_28_an_application_that_only_sends_learns_it_too(
 
 @WAYS
 @pytest.mark.parametrize("pace", ["pausing", "flooding"])
-def test_28_one_that_does_both_is_told_once(
+def test_28_one_that_does_both_has_one_notice(
     server: Server, seen: Seen, pace: str, way: str
 ) -> None:
     assert_is_learnt(server, seen, head("GET", f"/both/{pace}"), way)
 
 
 @WAYS
-def test_28_one_that_goes_on_sending_though_it_was_told_is_told_again(
+def test_28_one_that_goes_on_sending_after_the_notice_has_another(
     server: Server, seen: Seen, way: str
 ) -> None:
     leave(server, seen, head("GET", "/deaf"), way)
@@ -118,7 +118,7 @@ def test_16_a_client_that_sends_no_more_gets_its_whole_response(
         assert client.read().content == b"late"
         assert client.is_closed()
     if seconds == 1:
-        wait_until(lambda: 0.4 < seen("told after") < LEARNS_S)
+        wait_until(lambda: 0.4 < seen("received after") < LEARNS_S)
 
 
 def test_16_a_client_that_takes_part_after_part_is_there(server: Server) -> None:

@@ -106,7 +106,7 @@ def test_44_an_application_that_raises_during_its_startup_is_served_and_reported
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_44_the_exception_behind_a_startup_that_failed_without_a_reason_is_reported(
+def test_44_the_exception_of_a_startup_that_failed_without_a_reason_is_reported(
     start: Start, loop: str, workers: str
 ) -> None:
     options = ("--loop", loop, "--workers", workers)
@@ -145,7 +145,7 @@ def test_44_a_failed_shutdown_is_said_and_the_server_ends(
     assert ("Traceback" in server.errors) == (way == "raises-at-shutdown")
 
 
-def test_44_a_lifespan_that_ends_behind_its_startup_ends_nothing(start: Start, loop: str) -> None:
+def test_44_a_lifespan_that_ends_after_its_startup_ends_nothing(start: Start, loop: str) -> None:
     server = start(APP, "--loop", loop, env={"LIFESPAN": "ends-after-startup"})
     with server.connect() as client:
         assert client.get("/").content.endswith(b" True")

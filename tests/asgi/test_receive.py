@@ -107,7 +107,7 @@ def test_14_a_pipelined_request_does_not_end_the_one_before(server: Server, seen
 
 
 @pytest.mark.parametrize("way", ["now", "later", "parts"])
-def test_15_after_the_answer_receive_gives_the_disconnect(
+def test_15_after_the_response_receive_gives_the_disconnect(
     client: Connection, seen: Seen, way: str
 ) -> None:
     assert client.get(f"/after/{way}").content == b"done"
@@ -116,7 +116,7 @@ def test_15_after_the_answer_receive_gives_the_disconnect(
 
 
 @pytest.mark.parametrize("way", ["whole", "parts"])
-def test_15_the_answers_end_wakes_a_pending_receive(
+def test_15_the_end_of_the_response_wakes_a_pending_receive(
     client: Connection, seen: Seen, way: str
 ) -> None:
     assert client.get(f"/watched/{way}").content == b"done"
@@ -149,7 +149,7 @@ def test_16_a_watcher_learns_at_once_that_the_client_has_gone(
 
 
 @pytest.mark.parametrize("way", ["end", "reset"])
-def test_16_also_when_a_request_waits_behind(server: Server, seen: Seen, way: str) -> None:
+def test_16_also_when_another_request_waits(server: Server, seen: Seen, way: str) -> None:
     watching, watchers = seen("watching"), seen("watchers")
     client = server.connect()
     client.send(head("GET", "/watch/read") + upload("/watch/read", b"content"))

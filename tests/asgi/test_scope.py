@@ -175,8 +175,8 @@ def test_8_addresses_of_ipv6(start: Start, loop: str) -> None:
     with socket.create_connection(server.address) as stream:
         stream.sendall(head("GET", "/", "Connection: close"))
         own = stream.getsockname()
-        answer = b"".join(iter(lambda: stream.recv(65536), b""))
-    scope = ast.literal_eval(answer.partition(b"\r\n\r\n")[2].decode())
+        reply = b"".join(iter(lambda: stream.recv(65536), b""))
+    scope = ast.literal_eval(reply.partition(b"\r\n\r\n")[2].decode())
     assert (scope["client"], scope["server"]) == (own[:2], server.address)
 
 

@@ -66,8 +66,8 @@ def test_22_headers_come_in_every_iterable_shape_and_leave_in_order(
 
 def test_22_names_are_sent_as_the_application_wrote_them(client: Connection) -> None:
     client.send(head("GET", "/headers/tuples", "Connection: close"))
-    answer = client.read_to_end()
-    assert b"\r\nx-a: 1\r\nx-b: 2\r\nx-a: 3\r\nX-Mixed: \r\n" in answer
+    reply = client.read_to_end()
+    assert b"\r\nx-a: 1\r\nx-b: 2\r\nx-a: 3\r\nX-Mixed: \r\n" in reply
 
 
 @pytest.mark.parametrize("name", keys("REFUSED"))
@@ -83,7 +83,7 @@ def test_23_framing_and_the_connection_are_the_servers(client: Connection) -> No
     assert client.get("/ours").content == b"mine"
 
 
-def test_23_the_log_tells_once_of_fields_that_are_left_out(start: Start) -> None:
+def test_23_fields_that_are_left_out_are_logged_once(start: Start) -> None:
     server = start("asgi/sending.py")
     with server.connect() as client:
         for _ in range(3):
@@ -135,7 +135,7 @@ def test_23_an_application_may_go_on_after_a_part_of_another_length(client: Conn
         assert client.get("/resized").content == b"abcde"
 
 
-def test_23_an_empty_answer_of_no_length_is_empty(client: Connection) -> None:
+def test_23_an_empty_response_of_no_length_is_empty(client: Connection) -> None:
     client.send(head("GET", "/sized/0/now/empty") * 2)
     for _ in range(2):
         assert client.read().get("content-length") == "0"
@@ -215,7 +215,9 @@ def test_25_head_of_a_stream_ends_with_its_head(
 
 @pytest.mark.parametrize("status", ["0", "99", "100", "101", "199", "600", "1000"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_25_no_final_answer_has_such_a_status(client: Connection, method: str, status: str) -> None:
+def test_25_no_final_response_has_such_a_status(
+    client: Connection, method: str, status: str
+) -> None:
     client.send(head(method, f"/no_status/{status}"))
     assert client.read(method).get("content-length") == str(len("ValueError"))
 
@@ -225,8 +227,8 @@ def test_25_a_status_is_a_number(client: Connection, status: str) -> None:
     assert client.get(f"/no_status/{status}").content in (b"TypeError", b"ValueError")
 
 
-CONTENTS = {"second-start": b"end", "start-inside": b"partend", "body-behind-parts": b"part"}
-CONTENTS |= {"start-behind": b"whole", "body-behind": b"whole", "unknown-inside": b"partend"}
+CONTENTS = {"second-start": b"end", "start-inside": b"partend", "body-after-parts": b"part"}
+CONTENTS |= {"start-after": b"whole", "body-after": b"whole", "unknown-inside": b"partend"}
 CONTENTS |= {"str-body": b"partend"}
 
 
@@ -243,7 +245,7 @@ def test_26_a_message_out_of_order_raises_and_does_not_reach_the_client(
 
 
 @pytest.mark.parametrize("when", ["now", "later"])
-def test_26_an_answer_sent_by_the_headers_of_another_one_is_the_only_one(
+def test_26_a_response_sent_by_the_headers_of_another_one_is_the_only_one(
     client: Connection, seen: Seen, when: str
 ) -> None:
     before = seen("nested")
@@ -274,7 +276,7 @@ def test_29_send_acts_when_it_is_awaited(client: Connection, when: str) -> None:
 
 @pytest.mark.parametrize("when", ["now", "later"])
 @pytest.mark.parametrize("reuse", ["0", "1"])
-def test_29_what_is_never_awaited_is_not_sent_and_tells(
+def test_29_what_is_never_awaited_is_not_sent_and_warns(
     start: Start, loop: str, when: str, reuse: str
 ) -> None:
     """With warnings as errors, the interpreter prints what nobody can catch."""

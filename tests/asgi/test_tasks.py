@@ -21,12 +21,12 @@ APP = "asgi/tasks.py"
 
 
 @pytest.mark.parametrize("way", ["now", "later", "parts", "empty"])
-def test_32_work_behind_the_answer_does_not_hold_the_next_request(
+def test_32_work_after_the_response_does_not_hold_the_next_request(
     server: Server, client: Connection, seen: Seen, way: str
 ) -> None:
     held, ended = seen("held"), seen("ended")
     for number in range(3):
-        reply = client.get(f"/behind/{way}")
+        reply = client.get(f"/after/{way}")
         assert (reply.status, reply.content) == (204, b"") if way == "empty" else (200, b"done")
         wait_held(seen, held + number)
     assert seen("ended") == ended
@@ -38,7 +38,7 @@ def test_32_nor_does_it_hold_one_of_the_same_batch(
     server: Server, client: Connection, seen: Seen
 ) -> None:
     held, ended = seen("held"), seen("ended")
-    client.send(head("GET", "/behind/now") * 3 + head("GET", "/state"))
+    client.send(head("GET", "/after/now") * 3 + head("GET", "/state"))
     assert [client.read().content for _ in range(3)] == [b"done"] * 3
     assert client.read().status == 200
     wait_until(lambda: seen("held") == held + 3)

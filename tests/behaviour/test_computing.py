@@ -47,7 +47,7 @@ def test_each_part_of_an_asgi_application_arrives_before_it_goes_on(
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize(("what", "content"), [("background", b"whole"), ("behind", b"onetwo")])
+@pytest.mark.parametrize(("what", "content"), [("background", b"whole"), ("ended", b"onetwo")])
 def test_a_background_task_that_computes_does_not_delay_its_response(
     serving: Serving, way: str, path: Path, let_go: LetGo, stage: str, what: str, content: bytes
 ) -> None:
@@ -105,7 +105,7 @@ def test_a_trailer_section_and_a_file_arrive_before_the_application_goes_on(
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("what", ["parts", "lengthy", "background", "behind"])
+@pytest.mark.parametrize("what", ["parts", "lengthy", "background", "ended"])
 def test_what_precedes_the_end_of_the_content_arrives_before_the_application_goes_on(
     serving: Serving, way: str, path: Path, let_go: LetGo, stage: str, what: str
 ) -> None:
@@ -115,15 +115,15 @@ def test_what_precedes_the_end_of_the_content_arrives_before_the_application_goe
         client.send(f"POST {target} HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\n".encode())
         for each in (b"whole",) if what == "background" else (b"one", b"two"):
             client.read_until(each)
-            if what != "behind" or each == b"two":
+            if what != "ended" or each == b"two":
                 let_go()
-        if what in ("parts", "behind"):
+        if what in ("parts", "ended"):
             client.read_until(b"0\r\n\r\n")
         client.send(b"123456789")
         assert client.get("/").status == 200
 
 
-@pytest.mark.parametrize("what", ["parts", "lengthy", "waits", "hint", "background", "behind"])
+@pytest.mark.parametrize("what", ["parts", "lengthy", "waits", "hint", "background", "ended"])
 def test_what_an_eager_task_sends_arrives_before_it_goes_on(
     serving: Serving, way: str, path: Path, let_go: LetGo, what: str
 ) -> None:
@@ -132,7 +132,7 @@ def test_what_an_eager_task_sends_arrives_before_it_goes_on(
     with ask(server, f"/?{what},first,{way},{path}") as client:
         for content in parts:
             client.read_until(content)
-            if what != "behind" or content == b"two":
+            if what != "ended" or content == b"two":
                 let_go()
         if what == "hint":
             client.read_until(b"hinted")
@@ -207,7 +207,7 @@ def test_blocks_follow_what_was_passed_to_write(
 
 
 @pytest.mark.parametrize("threads", ["1", "4"])
-def test_an_application_that_raises_behind_write_cuts_its_response(
+def test_an_application_that_raises_after_write_truncates_its_response(
     serving: Serving, way: str, path: Path, let_go: LetGo, threads: str
 ) -> None:
     server = serving("computing/wsgi.py", "--threads", threads)

@@ -90,10 +90,10 @@ PATHS = {
     "/nowhere": (404, b"there is no such thing"),
     "/fails": (500, b"500 Internal Server Error\n"),
     "/fails-inside": (200, b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n"),
-    "/told?a=%20&b": (200, b"GET /told a=%20&b 0"),
+    "/described?a=%20&b": (200, b"GET /described a=%20&b 0"),
 }
 # An ASGI application that sends nothing to HEAD may have left the content out, and its length.
-HEADED = [path for path in PATHS if path not in ("/empty", "/fails-inside", "/told?a=%20&b")]
+HEADED = [path for path in PATHS if path not in ("/empty", "/fails-inside", "/described?a=%20&b")]
 PERSISTENT = [path for path in PATHS if path != "/fails-inside"]
 
 TALKS = {
@@ -149,9 +149,9 @@ TALKS = {
         (head("POST", "/fails", length(5)) + b"hello" + get("/"),), (500, 200), b"\r\n\r\nhello"
     ),
     "methods": Talk(
-        tuple(head(method, "/told") for method in ("POST", "PUT", "DELETE", "OPTIONS")),
+        tuple(head(method, "/described") for method in ("POST", "PUT", "DELETE", "OPTIONS")),
         (200,) * 4,
-        b"DELETE /told  0",
+        b"DELETE /described  0",
     ),
     "absolute target": Talk(
         (head("GET", "http://other:81/host") + get("/host") + head("GET", "HTTP://third/host"),),
@@ -187,19 +187,19 @@ TALKS = {
 }
 
 
-def answers(server: Server, talk: Talk) -> bytes:
+def responses(server: Server, talk: Talk) -> bytes:
     """Talk, end the sending side, and give all that comes, without its dates.
 
     A reset takes with it what was not read by then, so nothing is said of that.
     """
     try:
-        received = all_answers(server, talk)
+        received = all_responses(server, talk)
     except ConnectionResetError:
         return RESET
     return re.sub(rb"\r\nDate: [^\r]+", b"\r\nDate: *", received)
 
 
-def all_answers(server: Server, talk: Talk) -> bytes:
+def all_responses(server: Server, talk: Talk) -> bytes:
     """Talk, and read to the end."""
     is_path = isinstance(server.address, str)
     with socket.socket(socket.AF_UNIX if is_path else socket.AF_INET) as client:
@@ -226,7 +226,7 @@ def statuses(received: bytes) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("name", TALKS)
 def test_the_measure_says_what_it_must(serving: Serving, name: str) -> None:
-    received = answers(serving(MEASURE), TALKS[name])
+    received = responses(serving(MEASURE), TALKS[name])
     assert statuses(received) == TALKS[name].statuses
     assert TALKS[name].holds in received
 
@@ -235,7 +235,7 @@ def test_the_measure_says_what_it_must(serving: Serving, name: str) -> None:
 @pytest.mark.parametrize("interface", [name for name in INTERFACES if name != "native"])
 def test_every_interface_says_the_same(serving: Serving, interface: str, name: str) -> None:
     talk = TALKS[name]
-    assert answers(serving(*INTERFACES[interface]), talk) == answers(serving(MEASURE), talk)
+    assert responses(serving(*INTERFACES[interface]), talk) == responses(serving(MEASURE), talk)
 
 
 @pytest.mark.parametrize("interface", INTERFACES)
@@ -247,4 +247,4 @@ def test_a_unix_socket_says_the_same(
     for name, talk in TALKS.items():
         if talk.holds == RESET:
             continue  # there are none on a UNIX socket
-        assert (name, answers(local, talk)) == (name, answers(serving(MEASURE), talk))
+        assert (name, responses(local, talk)) == (name, responses(serving(MEASURE), talk))

@@ -79,7 +79,7 @@ def test_a_response_does_not_wait_for_a_call_of_another_connection(
     let_end(slow, target, let_go)
 
 
-def test_a_response_does_not_wait_for_a_call_behind_it_on_its_connection(
+def test_a_response_does_not_wait_for_a_later_call_on_its_connection(
     served: tuple[Server, str], clients: list[Connection], way: str, path: Path, let_go: LetGo
 ) -> None:
     client, target = clients[0], served[1].format(way, path)

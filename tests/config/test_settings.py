@@ -116,7 +116,7 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
 
 
 @pytest.mark.parametrize(("given", "environ", "file", "says"), MISTAKES)
-def test_mistake_names_option_value_source_and_mend(
+def test_mistake_names_option_value_source_and_fix(
     given: dict[str, Any], environ: dict[str, str], file: str, says: str, tmp_path: Path
 ) -> None:
     if file:

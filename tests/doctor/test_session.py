@@ -37,7 +37,7 @@ RESTORED = {name: " ".join(value.split()) for name, value in OLD.items()}
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
 WAITING = "import signal, sys; print('runs', flush=True); sys.stdin.read()"
 STUBBORN = (
-    "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: (print('told'), sys.exit(7))); "
+    "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: (print('ends'), sys.exit(7))); "
     "print('runs', flush=True); sys.stdin.read()"
 )
 
@@ -292,7 +292,7 @@ def test_signal_ends_the_command_and_restores(machine: Machine, number: signal.S
 def test_command_has_the_last_word_on_a_signal(machine: Machine) -> None:
     with tuned_command(machine, STUBBORN) as (process, out):
         process.send_signal(signal.SIGTERM)
-        assert (process.wait(20), out.read()) == (7, "told\n")
+        assert (process.wait(20), out.read()) == (7, "ends\n")
     assert now(machine) == RESTORED
 
 

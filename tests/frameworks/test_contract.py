@@ -207,13 +207,13 @@ def test_a_prefix_is_in_what_the_framework_links_to(serve: Start, prefix: str) -
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 @pytest.mark.parametrize("threads", ["8", "1"])
-def test_frameworks_of_one_process_answer_in_order(serve: Start, threads: str, loop: str) -> None:
-    answers = {"/hello": b"native"}
+def test_frameworks_of_one_process_respond_in_order(serve: Start, threads: str, loop: str) -> None:
+    contents = {"/hello": b"native"}
     for prefix in ("/fastapi", "/django", "/starlette", "/flask"):
-        answers |= {f"{prefix}/hello": b"hello", f"{prefix}/stream": PARTS}
-    paths = [*answers, *reversed(answers)] * 3
+        contents |= {f"{prefix}/hello": b"hello", f"{prefix}/stream": PARTS}
+    paths = [*contents, *reversed(contents)] * 3
     with serve("mounted", "--threads", threads, "--loop", loop).connect() as client:
         requests = (f"GET {path} HTTP/1.1\r\nHost: test\r\n\r\n" for path in paths)
         client.send("".join(requests).encode())
         found = [(path, client.read().content) for path in paths]
-        assert found == [(path, answers[path]) for path in paths]
+        assert found == [(path, contents[path]) for path in paths]

@@ -17,7 +17,7 @@ PATIENCE_S = 10
 JSON = "Content-Type: application/json"
 
 
-def test_dependency_closes_behind_the_background_task(serve: Start) -> None:
+def test_dependency_closes_after_the_background_task(serve: Start) -> None:
     with serve("on_fastapi").connect() as client:
         reply = client.post("/orders", b'{"name": "anvil", "count": 2}', JSON)
         assert (reply.status, reply.json()) == (201, {"name": "anvil", "count": 2})

@@ -63,7 +63,7 @@ def test_endless_stream_ends_with_its_client(server: Server) -> None:
     assert "Traceback" not in server.errors
 
 
-def test_background_task_runs_behind_the_answer(server: Server, client: Connection) -> None:
+def test_background_task_runs_after_the_response(server: Server, client: Connection) -> None:
     reply = client.get("/background")
     wait_seen(server, "background", int(reply.content) + 1)
 

@@ -25,10 +25,10 @@ FRAMING = {
     "never-ends": b"Connection: close",
 }
 """How the end of some responses is marked."""
-answered = 0
+responded = 0
 
 
-def answer(head: bytes, way: str) -> bytes:
+def response(head: bytes, way: str) -> bytes:
     """Return the response to one head."""
     content, status = CONTENT, b"200 OK"
     if head.split()[1] != b"/" and way != "knows-every-path":
@@ -40,7 +40,7 @@ def answer(head: bytes, way: str) -> bytes:
     if way == "counts-status-without-end":
         status = b"2" * 5000 + b" OK"
     if way == "differs":
-        content = b"%02d" % (answered % 100)
+        content = b"%02d" % (responded % 100)
     length = len(content) + (10 if way == "closes-early" else 0)
     fields = FRAMING.get(way, b"Content-Length: %d" % length)
     fields += b"\r\nContent-Type: text/plain\r\n"
@@ -48,13 +48,13 @@ def answer(head: bytes, way: str) -> bytes:
         content = b"+2\r\n" + content + b"\r\n0\r\n\r\n"
     if b"connection: close" in head.lower():
         fields += b"Connection: close\r\n"
-    behind = b"more" if way == "more-than-said" else b""
-    return b"HTTP/1.1 " + status + b"\r\n" + fields + b"\r\n" + content + behind
+    extra = b"more" if way == "more-than-said" else b""
+    return b"HTTP/1.1 " + status + b"\r\n" + fields + b"\r\n" + content + extra
 
 
 def serve(stream: socket.socket, way: str) -> None:
     """Serve one connection."""
-    global answered
+    global responded
     received = b""
     with stream:
         while piece := stream.recv(65536):
@@ -64,15 +64,15 @@ def serve(stream: socket.socket, way: str) -> None:
             if way == "first-only":
                 del heads[1:]
             for head in heads:
-                answered += 1
-                if answered > PATIENT_REQUESTS and way == "dies":
+                responded += 1
+                if responded > PATIENT_REQUESTS and way == "dies":
                     os._exit(7)
-                if answered > PATIENT_REQUESTS and way == "hangs":
+                if responded > PATIENT_REQUESTS and way == "hangs":
                     time.sleep(3600)
                 is_last = b"connection: close" in head.lower() or way in ENDING
                 if is_last and way == "dies-of-close":
                     os._exit(9)
-                send(stream, answer(head, way), way)
+                send(stream, response(head, way), way)
                 if is_last and way != "keeps-open":
                     return
 

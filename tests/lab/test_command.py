@@ -155,7 +155,7 @@ def app(environ, start_response):
 """
 
 
-def test_an_application_that_answers_differently_has_no_figure(tmp_path: Path) -> None:
+def test_an_application_with_different_responses_has_no_figure(tmp_path: Path) -> None:
     (tmp_path / "mysite.py").write_text(DIFFERING)
     words = ("--app", "mysite", "--only", "bolide-wsgi", "--quick")
     code, _, errors = command("race", *words, "--out", "out", cwd=tmp_path)

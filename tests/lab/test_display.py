@@ -37,7 +37,7 @@ def _shown(trials: list[Trial], title: str = "Mine") -> list[list[str]]:
     return [line.split() for line in out.getvalue().splitlines() if line.strip()]
 
 
-def test_medians_stand_by_their_share_of_the_ceiling() -> None:
+def test_medians_have_their_share_of_the_ceiling() -> None:
     trials = [_trial("ceiling", n, 200_000.0) for n in (1, 2, 3)]
     trials += [_trial("steady", n, rate) for n, rate in ((1, 99_000.0), (2, 1e5), (3, 101_000.0))]
     trials += [_trial("shaky", n, rate) for n, rate in ((1, 30_000.0), (2, 5e4), (3, 90_000.0))]

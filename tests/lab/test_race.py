@@ -43,9 +43,9 @@ def test_a_whole_race_of_two(tmp_path: Path, silent: Silent) -> None:
     known = among("honest") | {"other": renamed(liar("honest"), "other")}
     is_whole = race.run(study(rounds=2), ["honest", "other"], options(tmp_path), silent, known)
     assert is_whole
-    machine, told, *rest = journal.read(tmp_path / "out")
+    machine, recorded, *rest = journal.read(tmp_path / "out")
     assert isinstance(machine, Machine) and machine.cpus and machine.kernel
-    assert isinstance(told, Study) and told.name == "tiny"
+    assert isinstance(recorded, Study) and recorded.name == "tiny"
     entries = [each for each in rest if isinstance(each, schema.Contestant)]
     assert [(each.name, each.state) for each in entries] == [
         ("honest", "ready"),
@@ -147,7 +147,7 @@ def test_a_half_written_line_is_measured_again(tmp_path: Path, silent: Silent) -
 
 
 @pytest.mark.parametrize(
-    ("noisy", "measured", "told"),
+    ("noisy", "measured", "notes"),
     [
         ([3], [1, 2, 3, 3, 4, 5], []),
         ([3, 3], [1, 2, 3, 3, 4, 5], []),
@@ -164,7 +164,7 @@ def test_a_half_written_line_is_measured_again(tmp_path: Path, silent: Silent) -
 def test_what_was_noisy_is_measured_once_more(
     noisy: list[int],
     measured: list[int],
-    told: list[str],
+    notes: list[str],
     tmp_path: Path,
     silent: Silent,
     monkeypatch: pytest.MonkeyPatch,
@@ -182,7 +182,7 @@ def test_what_was_noisy_is_measured_once_more(
     monkeypatch.setattr(trial, "run", run)
     race.run(study(rounds=5), ["honest"], options(tmp_path), silent, among("honest"))
     assert [each.round for each in trials_of(tmp_path)] == measured
-    assert [note for note in silent.notes if "noisy" in note] == told
+    assert [note for note in silent.notes if "noisy" in note] == notes
     assert silent.starts == [(5, 0)]
     resumed = options(tmp_path, resumes=True)
     race.run(study(rounds=5), ["honest"], resumed, silent, among("honest"))
@@ -209,7 +209,7 @@ def test_a_race_of_none_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_quick_race_of_nothing_is_told(tmp_path: Path, silent: Silent) -> None:
+def test_a_quick_race_of_nothing_is_reported(tmp_path: Path, silent: Silent) -> None:
     empty = msgspec.structs.replace(study(), workloads=())
     with pytest.raises(ConfigError, match="no workload of this study is in a quick race"):
         race.run(empty, ["honest"], options(tmp_path), silent, among("honest"))
@@ -265,12 +265,12 @@ def test_descriptors_are_enough_and_not_all(
     after: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told: list[tuple[int, tuple[int, int]]] = []
+    reported: list[tuple[int, tuple[int, int]]] = []
     monkeypatch.setattr("resource.getrlimit", lambda which: before)
-    monkeypatch.setattr("resource.setrlimit", lambda which, both: told.append((which, both)))
+    monkeypatch.setattr("resource.setrlimit", lambda which, both: reported.append((which, both)))
     race.limit_descriptors(connections)
     expected = [] if after is None else [(resource.RLIMIT_NOFILE, (after, before[1]))]
-    assert told == expected
+    assert reported == expected
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def test_unix_socket(start_counting: Callable[..., Server], load: Load, tmp_path
     assert counts(server) == {"a": 300}
 
 
-def test_answers_that_are_not_2xx_are_no_throughput(counting: Server, load: Load) -> None:
+def test_responses_that_are_not_2xx_are_no_throughput(counting: Server, load: Load) -> None:
     url = f"{counting.urls[0]}/status/503"
     code, out, errors = load(url, "-n", "400", "-c", "4", "--quiet")
     assert (code, errors) == (0, "")
@@ -181,7 +181,7 @@ def test_answers_that_are_not_2xx_are_no_throughput(counting: Server, load: Load
         (("--deadline", "1us"), "late"),
     ],
 )
-def test_what_was_expected_is_checked_in_every_answer(
+def test_what_was_expected_is_checked_in_every_response(
     counting: Server, load: Load, flags: tuple[str, ...], name: str
 ) -> None:
     url = f"{counting.urls[0]}/page/a"
@@ -211,7 +211,7 @@ def test_conditions_decide_the_exit_code(counting: Server, load: Load) -> None:
     assert second == "bolide: not met: 'ok == 99': ok is 100"
 
 
-def test_nothing_answered_at_all(load: Load) -> None:
+def test_no_response_at_all(load: Load) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         plan = (url, "-d", "1", "-c", "2", "--timeout", "200ms", "--quiet", "--require", "errors<9")
@@ -419,7 +419,7 @@ def test_a_terminal_without_blocks_gets_signs(counting: Server, tmp_path: Path) 
     assert "####" in out and out.isascii()
 
 
-def test_scripts_of_wrk_have_a_mend(counting: Server, load: Load) -> None:
+def test_an_option_replaces_a_script_of_wrk(counting: Server, load: Load) -> None:
     line = f"wrk -t1 -c2 -d1s {counting.urls[0]}/page/a"
     found = report(load("--like", line, "--pipeline", "24", "--json", "--quiet"))
     assert found["plan"]["pipeline_depth"] == 24

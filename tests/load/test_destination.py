@@ -41,7 +41,7 @@ def test_weights_of_several_urls(port: int) -> None:
     assert found.url == f"http://127.0.0.1:{port}/a"
 
 
-def test_a_proxy_is_connected_to_and_told_the_whole_url(port: int) -> None:
+def test_a_proxy_is_connected_to_and_sent_the_whole_url(port: int) -> None:
     found = destination.find(("http://192.0.2.1/x",), proxy=f"127.0.0.1:{port}")
     assert found.address == f"127.0.0.1:{port}"
     assert found.host == "192.0.2.1"
@@ -104,7 +104,7 @@ def test_target_is_for_unix_sockets() -> None:
         destination.find(("unix:/x",), target="x")
 
 
-def test_who_does_not_answer_made_no_mistake(tmp_path: Path) -> None:
+def test_a_server_that_does_not_respond_is_no_mistake_of_the_user(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     for url in (f"http://127.0.0.1:{port}/", f"unix:{tmp_path}/none"):

@@ -26,9 +26,9 @@ def server(capacity_per_s: float, **changes: Any) -> Callable[[float], Outcome]:
 
 
 def find(measure: Callable[[float], Outcome], start_per_s: float = 1000.0) -> search.Search:
-    told: list[search.Trial] = []
-    found = search.find(P99, measure, told.append, start_per_s)
-    assert told == found.trials
+    reported: list[search.Trial] = []
+    found = search.find(P99, measure, reported.append, start_per_s)
+    assert reported == found.trials
     return found
 
 
@@ -94,7 +94,7 @@ def test_latency_alone_does_not_hold(changes: dict[str, Any], reason: str) -> No
     assert reason in line
 
 
-def test_a_server_that_answers_nothing_ends_the_search() -> None:
+def test_a_server_without_responses_ends_the_search() -> None:
     found = find(server(1e9, ok=0))
     assert [trial.reason for trial in found.trials] == ["there was no correct response"]
 

@@ -70,7 +70,7 @@ def test_an_open_loop_shows_both_latencies_side_by_side() -> None:
     )
 
 
-def test_the_histogram_draws_every_answer_once() -> None:
+def test_the_histogram_draws_every_response_once() -> None:
     page = summary.page(report(), PLAN, WHERE)
     rows = [line for line in page.splitlines() if line.startswith("up to")]
     assert 2 <= len(rows) <= summary.BINS_MAX
@@ -79,7 +79,7 @@ def test_the_histogram_draws_every_answer_once() -> None:
     assert rows[-1].startswith("up to  16.0 ms")
 
 
-def test_nothing_answered_draws_nothing() -> None:
+def test_no_responses_draw_nothing() -> None:
     page = summary.page(
         report(ok=0, requests_per_s=0.0, statuses={}, errors={"refused": 12}), PLAN, WHERE
     )
@@ -149,7 +149,7 @@ def test_a_generator_that_never_sleeps_is_always_busy() -> None:
     )
 
 
-def test_a_note_names_the_mend_where_a_server_closes_without_saying_so() -> None:
+def test_a_note_names_the_fix_where_a_server_closes_without_saying_so() -> None:
     made = report(ok=50, errors={"early_eof": 40, "reset": 10}, connections_opened=60)
     assert [note for note in verdict.sentences(made, PLAN) if "--no-keep-alive" in note] == [
         "50 requests were sent on connections that the server closed: if it closes after its "

@@ -90,7 +90,7 @@ def test_ab(counting: Server, ours: Ours, tmp_path: Path, line: str) -> None:
 
 
 @needs("ab")
-def test_abs_table_stands_in_the_same_columns(counting: Server, ours: Ours) -> None:
+def test_abs_table_has_the_same_columns(counting: Server, ours: Ours) -> None:
     line = f"ab -n 200 -c 2 {counting.urls[0]}/page/a"
     pages = (ours(line), theirs(line))
     for name in ("Connect:", "Processing:", "Waiting:", "Total:"):

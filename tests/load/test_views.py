@@ -87,7 +87,7 @@ def test_ab_with_failures() -> None:
     assert found["Keep-Alive requests"] == [str(19_000 + 136 - 13 - 50)]
 
 
-def test_ab_when_nothing_was_answered() -> None:
+def test_ab_without_responses() -> None:
     empty = {"ok": 0, "requests_per_s": 0.0, "statuses": {}, "errors": {"refused": 3}}
     found = parse_ab(ab.page(result(empty)))
     assert found["Complete requests"] == ["0"]
@@ -148,7 +148,7 @@ def test_wrk_with_failures_and_without_latency() -> None:
     assert found["requests_per_s"] == {"rate": "9500.00"}
 
 
-def test_wrk_when_nothing_was_answered() -> None:
+def test_wrk_without_responses() -> None:
     empty = {"ok": 0, "requests_per_s": 0.0, "statuses": {}, "errors": {"timeout": 3}}
     made = result(empty | {"per_second": [], "histogram": []}, shows_percentiles=True)
     found = parse_wrk(VIEWS["wrk"](made))

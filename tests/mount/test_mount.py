@@ -32,7 +32,7 @@ SEES = {
 }
 """What each call must see of asyncio and of the others."""
 
-TOLD = {
+SHOWN = {
     "/api": "api /api /api /api",
     "/api/": "api /api /api/ /api/",
     "/api/x": "api /api /api/x /api/x",
@@ -69,10 +69,10 @@ def client(server: Server) -> Iterator[Connection]:
         yield client
 
 
-@pytest.mark.parametrize("target", TOLD)
-def test_the_longest_prefix_wins_and_is_told(client: Connection, target: str) -> None:
+@pytest.mark.parametrize("target", SHOWN)
+def test_the_longest_prefix_wins_and_is_in_the_request(client: Connection, target: str) -> None:
     reply = client.get(target)
-    assert (reply.status, reply.content.decode()) == (200, TOLD[target])
+    assert (reply.status, reply.content.decode()) == (200, SHOWN[target])
 
 
 @pytest.mark.parametrize("target", NOWHERE)
@@ -165,7 +165,7 @@ def test_lifespans_are_in_order_and_the_shutdowns_in_reverse(start: Start, loop:
 def test_a_startup_that_fails_ends_the_start(start: Start, loop: str) -> None:
     server = start(APP, "--loop", loop, env={"FAILS": "v2 startup"}, ready=False)
     assert server.wait() == 3
-    message = "the application's startup failed: mounted at /api/v2: told to"
+    message = "the application's startup failed: mounted at /api/v2: on request"
     assert server.errors.count(message) == 1
     expected = ["native startup", "api startup", "v2 startup", "api shutdown", "native shutdown"]
     found = re.findall(r"^\S+ (?:startup|shutdown)$", server.errors, re.MULTILINE)
@@ -176,5 +176,5 @@ def test_a_shutdown_that_fails_does_not_keep_the_others(start: Start) -> None:
     server = start(APP, env={"FAILS": "v2 shutdown"})
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
-    assert "the shutdown of what is mounted at /api/v2 failed: told to" in server.errors
+    assert "the shutdown of what is mounted at /api/v2 failed: on request" in server.errors
     assert "native shutdown" in server.errors

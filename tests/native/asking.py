@@ -17,7 +17,7 @@ def ask(server: Server, *paths: str) -> list[Reply]:
         return [client.read() for _ in paths]
 
 
-def told(server: Server, path: str) -> str:
+def text_of(server: Server, path: str) -> str:
     """Ask for one text."""
     (reply,) = ask(server, path)
     assert reply.status == 200, reply.content.decode()

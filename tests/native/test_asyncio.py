@@ -32,7 +32,7 @@ def test_check(serving: Serving, file: str, name: str, stage: str) -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("name", ESCAPES)
-def test_cancelled_handler_is_answered(serving: Serving, name: str, stage: str) -> None:
+def test_cancelled_handler_has_a_response(serving: Serving, name: str, stage: str) -> None:
     server = serving("aio_cancel.py")
     workers = server.workers()
     with server.connect() as client:

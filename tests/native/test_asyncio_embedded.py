@@ -116,7 +116,7 @@ def test_handlers_share_the_loop(
     assert "ERROR" not in caplog.text
 
 
-def test_requests_that_arrive_with_the_end_are_answered(
+def test_requests_that_arrive_with_the_end_have_responses(
     run: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The drain reads what has arrived, and runs its handlers, inside the task that serves."""

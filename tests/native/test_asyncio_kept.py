@@ -87,5 +87,5 @@ def upload_often(client: Connection, times: int) -> None:
 def census(client: Connection) -> dict[str, int]:
     """Ask what there is, a second time so that the first asking does not count."""
     client.get("/census")
-    answer: dict[str, int] = client.get("/census").json()
-    return answer
+    counts: dict[str, int] = client.get("/census").json()
+    return counts

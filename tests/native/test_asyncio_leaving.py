@@ -132,7 +132,7 @@ def test_a_task_that_waits_for_the_departure_takes_nothing_from_the_stream(
         client.send(head("/helped"))
         assert client.read_head().status == 200
         leave(client, how)
-        wait_for(server, "told", "finally")
+        wait_for(server, "disconnected", "finally")
 
 
 @pytest.mark.parametrize("how", WAYS_TO_LEAVE)
@@ -179,7 +179,7 @@ def test_a_half_closed_client_gets_back_all_that_it_sent(server: Server) -> None
 
 
 @pytest.mark.parametrize("path", ["/leaves-a-task", "/leaves-a-task?wait=1"])
-def test_who_waits_for_the_departure_is_told_of_the_end_of_the_response(
+def test_a_task_that_waits_for_the_disconnect_gets_the_end_of_the_response(
     server: Server, path: str
 ) -> None:
     assert ask(server, path) == b"ok"

@@ -99,23 +99,25 @@ def test_contextvars_end_with_their_handler(serving: Serving, how: str) -> None:
         for path in paths:
             client.get(path)
         client.send(b"".join(map(request, paths)))
-        answers = [client.read().content for _ in paths]
-    assert answers == [b"set by a handler", b"unset", b"unset"] * 2
+        contents = [client.read().content for _ in paths]
+    assert contents == [b"set by a handler", b"unset", b"unset"] * 2
 
 
 @pytest.mark.parametrize("how", ["handler", "part"])
-def test_streamed_answers_have_the_contextvars_of_their_handler(serving: Serving, how: str) -> None:
+def test_streamed_responses_have_the_contextvars_of_their_handler(
+    serving: Serving, how: str
+) -> None:
     with serving(APP).connect() as client:
         for _ in range(2):
             assert client.get(f"/variable/stream/{how}").content == b"set by a handler"
             assert client.get("/variable").content == b"unset"
 
 
-@pytest.mark.parametrize("answered", ["def", "async"])
+@pytest.mark.parametrize("handled", ["def", "async"])
 @pytest.mark.parametrize("how", ["now", "later"])
-def test_error_handlers_see_the_contextvars(serving: Serving, how: str, answered: str) -> None:
+def test_error_handlers_see_the_contextvars(serving: Serving, how: str, handled: str) -> None:
     with serving(APP).connect() as client:
-        path = f"/variable/set-and-raise/{how}/{answered}"
+        path = f"/variable/set-and-raise/{how}/{handled}"
         assert client.get(path).content == b"set by a handler"
         assert client.get("/variable").content == b"unset"
 
@@ -128,11 +130,11 @@ def test_odd_exceptions_end_nothing_but_their_handler(serving: Serving, how: str
     assert ask(server, "/task").status == 200
 
 
-def test_http_error_behind_a_suspension(serving: Serving) -> None:
+def test_http_error_after_a_suspension(serving: Serving) -> None:
     assert ask(serving(APP), "/http-error").status == 418
 
 
-def test_pipelined_answers_keep_their_order(serving: Serving) -> None:
+def test_pipelined_responses_keep_their_order(serving: Serving) -> None:
     turns = [9, 0, 5, 1, 0, 7, 3, 2] * 8
     with serving(APP, "--pipelined-exchanges-max", "4").connect() as client:
         client.get("/most")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from native.asking import ask, request, told
+from native.asking import ask, request, text_of
 from support.server import Start
 
 pytestmark = pytest.mark.slow
@@ -21,11 +21,11 @@ def test_the_loop_runs_inside_a_handler(
     server = start(f"tasks/nested.py:{interface}", *options, env={"APPLY_WHEN": when})
     # The turn of the loop in which it is made re-entrant has counted its callbacks already: where
     # there are more, it ends in an IndexError, on any server.
-    assert told(server, way) == "nested"
+    assert text_of(server, way) == "nested"
     replies = ask(server, way, way, "opens")
     assert [reply.content.decode() for reply in replies] == ["nested", "nested", "nobody"]
     for again in WAYS:
-        assert told(server, again) == "nested"
+        assert text_of(server, again) == "nested"
 
 
 @pytest.mark.parametrize("when", ["import", "startup", "handler"])
@@ -35,6 +35,6 @@ def test_requests_are_served_while_the_loop_runs_inside(
     server = start(f"tasks/nested.py:{interface}", env={"APPLY_WHEN": when})
     with server.connect() as waiting:
         waiting.send(request("waits"))
-        while told(server, "opens") == "nobody":
+        while text_of(server, "opens") == "nobody":
             pass
         assert waiting.read().content == b"passed"

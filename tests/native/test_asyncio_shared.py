@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from native.asking import ask, request, told
+from native.asking import ask, request, text_of
 from support.client import Connection
 from support.loops import LOOPS, Serving
 from support.server import Server, Start
@@ -47,7 +47,7 @@ def test_a_debugger_sees_the_stack_of_a_request(
     serving: Serving, interface: str, options: tuple[str, ...]
 ) -> None:
     server = serving(f"tasks/shared.py:{interface}", *options)
-    first, later = json.loads(told(server, "own_task"))
+    first, later = json.loads(text_of(server, "own_task"))
     outermost = {"app": "handler", "asgi": "asgi"}[interface]
     is_ordinary = not EAGER or bool(options)
     if is_ordinary and interface == "asgi":
@@ -66,7 +66,7 @@ def test_a_debugger_sees_where_another_request_waits(serving: Serving, interface
     server = serving(f"tasks/shared.py:{interface}")
     with server.connect() as client:
         client.send(request("waits"))
-        while not (text := told(server, "look")):
+        while not (text := text_of(server, "look")):
             pass
         assert client.read().content == b"seen"
     seen = json.loads(text)
@@ -82,14 +82,14 @@ def test_ordinary_tasks_have_names_of_their_own(serving: Serving, interface: str
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("how", ["environment", "handler"])
-def test_debug_mode_tells_of_a_slow_first_step(
+def test_debug_mode_reports_a_slow_first_step(
     start: Start, interface: str, loop: str, how: str
 ) -> None:
     env = {"PYTHONASYNCIODEBUG": "1"} if how == "environment" else {}
     server = start(f"tasks/shared.py:{interface}", "--loop", loop, env=env)
     if how == "handler":
-        told(server, "set_debug")
-    assert told(server, "slow_first_step") == "slow"
+        text_of(server, "set_debug")
+    assert text_of(server, "slow_first_step") == "slow"
     server.wait_line(r"Executing <.* took 0\.[1-9]\d* seconds")
 
 
@@ -120,4 +120,4 @@ def run_together(server: Server, clients: list[Connection]) -> int:
             client.send(request("blocks" if index else "queue_callback"))
         assert [client.read().status for client in clients] == [200] * len(clients)
         assert first.read().status == 200
-    return int(told(server, "before_callback"))
+    return int(text_of(server, "before_callback"))

@@ -122,7 +122,9 @@ def test_head_runs_no_generator_to_its_end(server: Server, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["async", "async-later", "sync"])
-def test_failing_generator_cuts_the_answer_and_is_logged_once(server: Server, way: str) -> None:
+def test_failing_generator_truncates_the_response_and_is_logged_once(
+    server: Server, way: str
+) -> None:
     logged = len(server.lines)
     with server.connect() as client:
         client.send(head(f"/fails/{way}"))

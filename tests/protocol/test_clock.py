@@ -91,7 +91,7 @@ def test_requests_that_came_meanwhile_have_the_whole_time(start: Start, interfac
 
 
 @pytest.mark.parametrize("interface", ["native", "asgi"])
-def test_a_request_behind_one_that_blocks_has_the_whole_time(start: Start, interface: str) -> None:
+def test_a_request_after_one_that_blocks_has_the_whole_time(start: Start, interface: str) -> None:
     server = start(*APPLICATION[interface], *TIMEOUTS)
     with server.connect() as client:
         client.send(head("GET", f"/block/{BLOCKING_MS}/1") + head("GET", "/wait/500"))

@@ -49,7 +49,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("target", ["/stream/1000000", "/stream-later/1000000", "/big/9000000"])
-def test_clients_that_are_killed_inside_an_answer_leave_nothing(start: Start, target: str) -> None:
+def test_clients_that_are_killed_inside_a_response_leave_nothing(start: Start, target: str) -> None:
     server = start("protocol.py")
     with server.connect() as other:
         other.get("/")
@@ -123,12 +123,12 @@ def test_two_hundred_thousand_requests_take_no_memory(start: Start) -> None:
     batch = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 500
     with server.connect() as client:
         client.send(batch)
-        answer_bytes = drain(client.socket)
-        assert answer_bytes % 500 == 0
+        response_bytes = drain(client.socket)
+        assert response_bytes % 500 == 0
         before = resident_bytes(server)
         for _ in range(400):
             client.send(batch)
-            left = answer_bytes
+            left = response_bytes
             while left:
                 left -= len(take(client.socket, left))
         assert resident_bytes(server) - before < 1_000_000

@@ -53,7 +53,7 @@ def take_all(client: Connection) -> None:
 
 
 @interfaces
-def test_junk_behind_a_request(start: Start, interface: str) -> None:
+def test_junk_after_a_request(start: Start, interface: str) -> None:
     """A read ends with the request, so that the server has not seen that more came."""
     server = start(*APPLICATION[interface])
     padding = READ_AHEAD_BYTES - len(request(f"/big/{SIZE}", "P: "))
@@ -68,7 +68,7 @@ def test_junk_behind_a_request(start: Start, interface: str) -> None:
 
 
 @interfaces
-def test_junk_behind_content(start: Start, interface: str) -> None:
+def test_junk_after_content(start: Start, interface: str) -> None:
     server = start(*APPLICATION[interface])
     length = 30_000
     fields = ("Connection: close", f"Content-Length: {length}")

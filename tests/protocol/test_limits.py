@@ -52,7 +52,7 @@ def test_content_up_to_the_limit_is_taken(start: Start, target: str) -> None:
         assert client.read().content == b"300000"
 
 
-def test_connections_over_the_limit_are_told_so(start: Start) -> None:
+def test_connections_over_the_limit_are_refused_with_503(start: Start) -> None:
     server = start("protocol.py", "--connections-max", "2")
     with server.connect() as first, server.connect() as second:
         assert first.get("/").status == second.get("/").status == 200

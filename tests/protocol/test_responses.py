@@ -52,14 +52,14 @@ def test_every_registered_status_has_its_reason_phrase(server: Server) -> None:
 @pytest.mark.parametrize(
     "target", ["/", "/status/404", "/stream/3", "/stream-later/3", "/wait/1", "/big/100000", "/no"]
 )
-def test_head_tells_and_sends_nothing(server: Server, target: str) -> None:
+def test_the_response_to_head_has_the_fields_and_no_content(server: Server, target: str) -> None:
     with server.connect() as client:
         for _ in range(2):
             client.send(f"HEAD {target} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
-            told = client.read("HEAD")
+            to_head = client.read("HEAD")
             reply = client.get(target)
-            assert told.status == reply.status
-            assert told.get("content-length") == reply.get("content-length")
+            assert to_head.status == reply.status
+            assert to_head.get("content-length") == reply.get("content-length")
 
 
 @pytest.mark.parametrize("status", [204, 304])

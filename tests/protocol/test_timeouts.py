@@ -22,7 +22,7 @@ def started(start: Start, *target: str, **milliseconds: int) -> Server:
     return start(*(target or ("protocol.py",)), *(word for option in options for word in option))
 
 
-def test_a_head_that_takes_too_long_is_answered_408(start: Start) -> None:
+def test_a_head_that_takes_too_long_has_the_response_408(start: Start) -> None:
     server = started(start, header_timeout_ms=200)
     with server.connect() as slow, server.connect() as other:
         slow.send(b"GET / HTTP/1.1\r\nHost: ")
@@ -43,7 +43,7 @@ def test_an_idle_connection_is_closed(start: Start) -> None:
 
 
 @pytest.mark.parametrize("target", ["/read", "/read-later"])
-def test_content_that_comes_too_slowly_is_answered_408(start: Start, target: str) -> None:
+def test_content_that_comes_too_slowly_has_the_response_408(start: Start, target: str) -> None:
     server = started(start, body_grace_ms=200, body_rate_bytes_per_s_min=1000)
     with server.connect() as client:
         client.send(f"POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nx".encode())
@@ -51,7 +51,7 @@ def test_content_that_comes_too_slowly_is_answered_408(start: Start, target: str
         assert (reply.status, reply.is_last) == (408, True)
 
 
-def test_an_answer_that_nobody_takes_is_given_up(start: Start) -> None:
+def test_a_response_that_nobody_reads_is_given_up(start: Start) -> None:
     server = started(start, write_timeout_ms=200)
     with server.connect() as client:
         client.send(b"GET /big/50000000 HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -96,7 +96,7 @@ def test_a_handler_that_takes_too_long_is_named_in_the_log(
     assert "secret" not in server.errors
 
 
-def test_the_handlers_time_stands_still_while_it_reads_from_a_slow_peer(start: Start) -> None:
+def test_the_handlers_timeout_is_paused_while_it_reads_from_a_slow_peer(start: Start) -> None:
     server = started(start, handler_timeout_ms=300)
     with server.connect() as client, server.connect() as clock:
         client.send(b"POST /read-later HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n")

@@ -73,13 +73,13 @@ def test_each_worker_has_a_descriptor_of_each_other(machine: pytest.MonkeyPatch)
 def test_descriptors_are_raised_to_what_is_needed(
     machine: pytest.MonkeyPatch, hard: int, raised: list[tuple[int, int]]
 ) -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     machine.setattr(resource, "getrlimit", lambda _: (1064, hard))
-    machine.setattr(resource, "setrlimit", lambda _, limits: told.append(limits))
+    machine.setattr(resource, "setrlimit", lambda _, limits: reported.append(limits))
     capacity.raise_descriptor_limit(settings(connections_max=1000))
-    assert not told
+    assert not reported
     capacity.raise_descriptor_limit(settings(connections_max=1001))
-    assert told == raised
+    assert reported == raised
 
 
 def test_server_raises_its_limit_or_says_so(start: Start) -> None:

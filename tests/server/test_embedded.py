@@ -294,7 +294,7 @@ def test_a_startup_of_asgi_that_is_cancelled_ends_before_the_server() -> None:
     run(main())
 
 
-def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
+def test_a_start_that_is_cancelled_leaves_nothing() -> None:
     async def main() -> None:
         shop = Shop()
         shop.may_start.clear()
@@ -315,7 +315,7 @@ def fail() -> None:
 
 
 @pytest.mark.parametrize("how", ["start", "serve", "wait_ready", "context"])
-def test_a_start_that_fails_says_why_whoever_asks(how: str) -> None:
+def test_a_start_that_fails_says_why_to_every_caller(how: str) -> None:
     async def main() -> None:
         app = bolide.App()
         app.on_startup(fail)

@@ -185,7 +185,7 @@ def test_nobody_waits_for_a_worker_that_has_gone(
 
 @pytest.mark.parametrize("workers", [1, WORKERS])
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_whoever_waits_when_a_drain_begins_is_served(
+def test_a_client_that_waits_when_a_drain_begins_is_served(
     start: Start, stack: ExitStack, loop: str, workers: int
 ) -> None:
     backlog = int(Path("/proc/sys/net/core/somaxconn").read_text())

@@ -143,7 +143,7 @@ def test_an_address_that_somebody_takes_by_force_is_named(port: int) -> None:
         taken.close()
 
 
-def test_a_socket_file_that_a_server_left_behind_is_replaced(tmp_path: Path) -> None:
+def test_the_socket_file_of_a_server_that_has_ended_is_replaced(tmp_path: Path) -> None:
     path = str(tmp_path / "socket")
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(path)

@@ -62,7 +62,7 @@ def test_replacements_come_ever_later(start: Start) -> None:
         server.wait_line("startup ran")
 
 
-def test_worker_that_was_told_to_stop_is_replaced(start: Start) -> None:
+def test_worker_that_was_stopped_is_replaced(start: Start) -> None:
     server = start()
     os.kill(server.workers()[0], signal.SIGTERM)
     server.wait_line("shutdown ran")

@@ -166,7 +166,7 @@ class Connection:
                 assert self._read_line() == b"", "trailer fields were not expected"
                 return content
             content += self._read_exactly(int(size_line, 16))
-            assert self._read_line() == b"", "no line end behind a chunk"
+            assert self._read_line() == b"", "no line end after a chunk"
 
     def _read_line(self) -> bytes:
         while b"\r\n" not in self._received:

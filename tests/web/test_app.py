@@ -114,13 +114,13 @@ def test_an_async_generator_function_reads_as_async_handlers_do() -> None:
 
 
 def test_a_response_can_be_returned_again_and_again() -> None:
-    answer = Response(text="same", headers={"x": "1"})
+    shared = Response(text="same", headers={"x": "1"})
     app = App()
-    app.get("/")(lambda request: answer)
+    app.get("/")(lambda request: shared)
     with TestClient(app) as client:
         results = [client.get("/") for _ in range(3)]
     assert [result.text for result in results] == ["same"] * 3
-    assert answer.raw_headers == b"Content-Type: text/plain; charset=utf-8\r\nx: 1\r\n"
+    assert shared.raw_headers == b"Content-Type: text/plain; charset=utf-8\r\nx: 1\r\n"
 
 
 @pytest.mark.parametrize("status", [204, 304])
@@ -195,7 +195,7 @@ def test_decorators_give_the_function_back() -> None:
     assert app.on_startup(lambda: None) is not None
 
 
-def test_head_is_answered_as_get_without_content() -> None:
+def test_the_response_to_head_is_that_to_get_without_content() -> None:
     app = App()
     app.get("/")(lambda request: Response(text=request.method, headers={"x": "1"}))
     with TestClient(app) as client:
@@ -405,8 +405,8 @@ def about_server(app: App) -> tuple[bytes, bytes]:
     """Ask about the server as a whole; give the status line and Allow."""
     with TestClient(app) as client, client.connect() as sock:
         sock.sendall(b"OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        with sock.makefile("rb") as answer:
-            status, *fields = answer.read().split(b"\r\n")
+        with sock.makefile("rb") as reply:
+            status, *fields = reply.read().split(b"\r\n")
     [allow] = [field for field in fields if field.startswith(b"Allow: ")]
     return status, allow
 

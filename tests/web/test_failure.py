@@ -69,7 +69,7 @@ def test_an_unexpected_error_is_a_plain_500_and_logged_once(
 
 
 @pytest.mark.parametrize("path", ["/sync", "/async"])
-def test_an_http_error_is_the_answer_and_not_logged(
+def test_an_http_error_is_the_response_and_not_logged(
     path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = HTTPError(429, "slowly", {"retry-after": "3"})
@@ -79,7 +79,7 @@ def test_an_http_error_is_the_answer_and_not_logged(
     assert logged(caplog) == []
 
 
-def test_the_routers_statuses_have_short_answers() -> None:
+def test_the_routers_statuses_have_short_responses() -> None:
     app = App()
     app.add_route("/", lambda request: "", ["GET", "PUT"])
     with TestClient(app) as client:
@@ -101,7 +101,7 @@ def test_the_most_specific_class_wins(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("key", [Exception, 500, "5xx"])
-def test_what_a_catch_all_answers_is_logged(key: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_catch_all_handles_is_logged(key: Any, caplog: pytest.LogCaptureFixture) -> None:
     app = failing_app(KeyError("k"))
     app.error_handler(key)(lambda request, error: (type(error).__name__, 503))
     result = get(app)
@@ -114,7 +114,7 @@ def test_an_error_handler_may_be_async(path: str) -> None:
     app = failing_app(KeyError("k"))
 
     @app.error_handler(KeyError)
-    async def answer(request: Any, error: KeyError) -> Response:
+    async def respond(request: Any, error: KeyError) -> Response:
         return Response(json={"path": request.path}, status=422)
 
     result = get(app, path)
@@ -125,7 +125,7 @@ def test_a_status_handler_serves_handlers_and_router() -> None:
     app = failing_app(HTTPError(404, "no user"))
 
     @app.error_handler(404)
-    def answer(request: Any, error: HTTPError) -> tuple[dict[str, str], int]:
+    def respond(request: Any, error: HTTPError) -> tuple[dict[str, str], int]:
         return {"path": request.path, "error": error.message}, 404
 
     with TestClient(app) as client:
@@ -149,7 +149,7 @@ def test_a_handler_of_the_routers_statuses_may_read_the_content() -> None:
     app = App()
 
     @app.error_handler(404)
-    async def answer(request: Any, error: HTTPError) -> tuple[bytes, int]:
+    async def respond(request: Any, error: HTTPError) -> tuple[bytes, int]:
         return await request.body(), 404
 
     with TestClient(app) as client:

@@ -65,7 +65,7 @@ def test_mounts_are_kept_as_given_and_in_order() -> None:
     assert found == [(prefix, asgi, "asgi") for prefix in ("/b", "/", "/a")]
 
 
-def test_a_testclient_answers_501_below_a_prefix() -> None:
+def test_a_testclient_responds_501_below_a_prefix() -> None:
     app = App()
     app.mount("/a", asgi)
     app.get("/a/own")(lambda request: "native")

@@ -17,17 +17,17 @@ PARTS = [b"ab", b"cd", b"ef"]
 
 def ask(question: Callable[[Request], Any], path: str = "/a", **arguments: Any) -> Any:
     """Return what a `def` handler gets for a question, without passing it through a response."""
-    answers: list[Any] = []
+    results: list[Any] = []
     app = App()
 
     @app.route("/{rest:path}", ["GET", "POST"])
     def handler(request: Request) -> None:
-        answers.append(question(request))
+        results.append(question(request))
 
     with TestClient(app) as client:
         result = client.post(path, **arguments)
     assert result.status == 204
-    return answers[0]
+    return results[0]
 
 
 def converse(handler: Callable[[Request], Any], **arguments: Any) -> Result:
@@ -341,7 +341,7 @@ def test_a_kept_request_stays_what_it_was() -> None:
     assert seen == [(f"/{n}", n, n, n.encode()) for n in "abc"]
 
 
-def test_a_client_that_goes_away_is_told_of() -> None:
+def test_a_client_that_disconnects_is_reported() -> None:
     outcomes: queue.Queue[object] = queue.Queue()
     app = App()
 
@@ -362,7 +362,7 @@ def test_a_client_that_goes_away_is_told_of() -> None:
         assert client.get("/missing").status == 404
 
 
-def test_content_that_was_never_received_is_gone_after_the_answer() -> None:
+def test_content_that_was_never_received_is_gone_after_the_response() -> None:
     outcomes: queue.Queue[object] = queue.Queue()
     tasks = []
     app = App()

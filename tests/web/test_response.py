@@ -148,7 +148,7 @@ def test_headers_are_read_back() -> None:
     assert Response().headers.multi_items() == []
 
 
-def test_a_header_is_added_behind_the_others() -> None:
+def test_a_header_is_added_after_the_others() -> None:
     response = Response(headers={"a": "1"})
     response.add_header("a", "2")
     assert response.raw_headers == b"a: 1\r\na: 2\r\n"
@@ -306,8 +306,8 @@ def _sent(response: Response) -> tuple[int, bytes]:
     app = App()
     app.get("/")(lambda request: response)
     with TestClient(app) as client:
-        answer = client.get("/")
-    return answer.status, answer.content
+        reply = client.get("/")
+    return reply.status, reply.content
 
 
 def test_text_that_cannot_be_encoded_is_refused() -> None:

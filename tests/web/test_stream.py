@@ -122,7 +122,7 @@ SOURCES = [failing_parts, failing_async_parts, waiting_async_parts]
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("error", [OSError("disk"), 1, None])
-def test_a_failing_iterator_cuts_the_answer_and_is_logged_once(
+def test_a_failing_iterator_truncates_the_response_and_is_logged_once(
     source: Callable[[Any], Any], error: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = App()
@@ -217,7 +217,7 @@ def test_each_part_leaves_when_it_is_yielded() -> None:
 
 
 @pytest.mark.parametrize("make", [iter, lambda parts: Response(iter(parts))])
-def test_a_streamed_answer_to_head_has_no_content(make: Callable[[Any], Any]) -> None:
+def test_a_streamed_response_to_head_has_no_content(make: Callable[[Any], Any]) -> None:
     app = App()
     app.get("/")(lambda request: make(["a", "b"]))
     with TestClient(app) as client:
@@ -225,7 +225,7 @@ def test_a_streamed_answer_to_head_has_no_content(make: Callable[[Any], Any]) ->
     assert (result.status, result.content) == (200, b"")
 
 
-def test_a_streamed_answer_on_http_1_0_ends_with_the_connection() -> None:
+def test_a_streamed_response_on_http_1_0_ends_with_the_connection() -> None:
     app = App()
     app.get("/")(lambda request: iter(["a", "b"]))
     with TestClient(app) as client, client.connect() as sock, sock.makefile("rb") as reader:

@@ -28,8 +28,8 @@ def mirror() -> App:
     return app
 
 
-def headers_of(answer: dict[str, Any]) -> dict[str, str]:
-    return dict(answer["headers"])
+def headers_of(shown: dict[str, Any]) -> dict[str, str]:
+    return dict(shown["headers"])
 
 
 @pytest.mark.parametrize("method", ["get", "post", "put", "patch", "delete", "options"])
@@ -40,9 +40,9 @@ def test_each_method_has_a_call(method: str) -> None:
 
 def test_paths_and_queries_are_encoded() -> None:
     with TestClient(mirror()) as client:
-        answer = client.get("/a b/é%20?a=1", params=[("b", "2 3"), ("b", "&")]).json()
-    assert answer["target"] == "/a%20b/%C3%A9%20"
-    assert answer["query"] == [["a", "1"], ["b", "2 3"], ["b", "&"]]
+        shown = client.get("/a b/é%20?a=1", params=[("b", "2 3"), ("b", "&")]).json()
+    assert shown["target"] == "/a%20b/%C3%A9%20"
+    assert shown["query"] == [["a", "1"], ["b", "2 3"], ["b", "&"]]
 
 
 def test_headers_and_cookies_are_sent() -> None:
@@ -56,10 +56,10 @@ def test_headers_and_cookies_are_sent() -> None:
 
 def test_json_is_sent_with_its_type() -> None:
     with TestClient(mirror()) as client:
-        answer = client.post("/", json={"a": None}).json()
+        shown = client.post("/", json={"a": None}).json()
         other = client.post("/", json=1, headers={"Content-Type": "a/b"}).json()
-    assert answer["content"] == '{"a": null}'
-    assert headers_of(answer)["content-type"] == "application/json"
+    assert shown["content"] == '{"a": null}'
+    assert headers_of(shown)["content-type"] == "application/json"
     assert headers_of(other)["content-type"] == "a/b"
 
 

@@ -46,7 +46,7 @@ def test_46_an_environ_that_is_used_again_is_as_new(server: Server, client: Conn
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="dicts have no versions there")
-def test_46_an_environ_is_used_again_if_nobody_can_tell(start: Any) -> None:
+def test_46_an_environ_is_used_again_if_nobody_can_notice(start: Any) -> None:
     server = start("wsgi_plain.py", "--threads", "1", env={"BOLIDE_REUSE": "1"})
     with server.connect() as client:
         client.get("/peek")

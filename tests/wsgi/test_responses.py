@@ -58,13 +58,13 @@ def test_53_exc_info_replaces_a_head_that_was_not_sent(client: Connection) -> No
     assert (reply.status, reply.content, reply.get("x-first")) == (500, b"replaced", None)
 
 
-def test_53_exc_info_is_raised_again_behind_the_head(server: Server) -> None:
+def test_53_exc_info_is_raised_again_after_the_head(server: Server) -> None:
     with server.connect() as client:
-        client.send(request("GET", "/replaced/behind"))
+        client.send(request("GET", "/replaced/after"))
         assert client.read_head().status == 200
         assert client.read_to_end() == b"5\r\nbegun\r\n"
-        server.wait_line("GET /replaced/behind: the application raised")
-        server.wait_line("ValueError: the first answer failed")
+        server.wait_line("GET /replaced/after: the application raised")
+        server.wait_line("ValueError: the first response failed")
 
 
 def test_53_a_second_call_is_an_error(client: Connection) -> None:
@@ -228,7 +228,7 @@ def test_57_fields_about_the_connection_are_left_out(start: Start, threads: str)
         for name in ["connection", "CONNECTION", *names, *names]:
             reply = client.get(f"/field/{name}/close")
             assert (reply.status, reply.content) == (200, b"content")
-            assert (reply.get(name), reply.get("x-behind")) == (None, "1")
+            assert (reply.get(name), reply.get("x-after")) == (None, "1")
         assert client.get("/hello").content == b"Hello, world!"
     for name in ["connection", *[name.lower() for name in names]]:
         server.wait_line(f"WARN .*the application sets the field {name}, which is about the conn")
@@ -286,7 +286,7 @@ FILE = (bytes(range(256)) * 1000)[100:]
         ("pipe", b"piped", None),
     ],
 )
-def test_58_a_file_is_sent_from_where_it_stands(
+def test_58_a_file_is_sent_from_its_position(
     server: Server, client: Connection, how: str, content: bytes, length: str | None
 ) -> None:
     reply = client.get(f"/file/{how}")
@@ -304,8 +304,8 @@ def test_58_a_file_that_the_system_makes_up_is_read_to_its_end(client: Connectio
 
 
 @pytest.mark.parametrize(("how", "content"), [("", FILE), ("small-", FILE[:900])])
-def test_58_a_file_behind_what_was_written(client: Connection, how: str, content: bytes) -> None:
-    assert client.get(f"/file/{how}behind-write").content == b"written," + content
+def test_58_a_file_after_what_was_written(client: Connection, how: str, content: bytes) -> None:
+    assert client.get(f"/file/{how}after-write").content == b"written," + content
     assert client.get("/file-closed").content == b"True"
 
 

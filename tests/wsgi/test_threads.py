@@ -117,7 +117,7 @@ def test_a_view_that_waits_does_not_stop_others(start: Start) -> None:
 
 def test_55_a_block_is_sent_before_the_next_is_asked_for(server: Server, pipes: Pipes) -> None:
     pipe = pipes()
-    with ask(server, f"/pipe-behind?{pipe.path}") as client:
+    with ask(server, f"/pipe-later?{pipe.path}") as client:
         assert client.read_until(b"7\r\nbefore,\r\n")
         pipe.release()
         assert client.read_until(b"\r\n0\r\n\r\n") == b"8\r\nreleased\r\n0\r\n\r\n"
@@ -128,7 +128,7 @@ def test_55_what_is_complete_does_not_wait_for_its_end(
     server: Server, pipes: Pipes, threads: str, how: str
 ) -> None:
     pipe = pipes()
-    with ask(server, f"/sized-behind/{how}?{pipe.path}") as client:
+    with ask(server, f"/sized-later/{how}?{pipe.path}") as client:
         head, _, content = client.read_until(b"\r\n\r\nall").partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200 OK\r\n")
         assert content == b"all"
@@ -139,7 +139,7 @@ def test_55_what_is_complete_does_not_wait_for_its_end(
     assert found["closed"][f"sized-{how}"] == 1
     said = {"more": "its content is longer", "raises": "the application raised"}
     if how in said:
-        server.wait_line(f"GET /sized-behind/{how}: {said[how]}")
+        server.wait_line(f"GET /sized-later/{how}: {said[how]}")
 
 
 def data_segments_received(socket_of_client: socket.socket) -> int:
@@ -194,8 +194,8 @@ def test_a_view_that_holds_the_interpreter_stops_no_refusing(start: Start, pipes
         assert [client.read().status for client in refused] == [503] * len(refused)
         pipe.release(b"")
         assert hog.read().content == b"hogged"
-        answered = [client for client in others if client not in refused]
-        assert [client.read().status for client in answered] == [200] * len(answered)
+        served = [client for client in others if client not in refused]
+        assert [client.read().status for client in served] == [200] * len(served)
 
 
 def arrived(client: Connection) -> bool:
@@ -243,9 +243,9 @@ def test_write_with_one_thread_raises_when_the_client_has_gone(start: Start) -> 
 
 def test_60_a_request_whose_client_has_gone_is_not_begun(start: Start, pipes: Pipes) -> None:
     server = start("wsgi_plain.py", "--threads", "2")
-    with server.connect() as before, server.connect() as behind:
+    with server.connect() as before, server.connect() as after:
         # Both are accepted: what they send later is served in the order in which it came.
-        for client in (before, behind):
+        for client in (before, after):
             assert client.get("/hello").status == 200
         with waiting(server, pipes, 2) as views:
             with ask(server, "/closing/queued/normal") as gone:
@@ -253,8 +253,8 @@ def test_60_a_request_whose_client_has_gone_is_not_begun(start: Start, pipes: Pi
                 assert before.read().status == 400
                 # A reset: an end alone may be a client that still reads.
                 gone.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            behind.send(b"not a request\r\n\r\n")
-            assert behind.read().status == 400
+            after.send(b"not a request\r\n\r\n")
+            assert after.read().status == 400
             finish(views)
     assert "queued" not in seen(server)["closed"]
 

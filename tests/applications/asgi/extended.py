@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from kinds import Kinds, Receive, Send, answer, word
+from kinds import Kinds, Receive, Send, respond, word
 
 kinds = Kinds()
 app = kinds.app
@@ -33,7 +33,7 @@ async def hint(scope: Any, receive: Receive, send: Send) -> None:
     links = [b"</a.css>; rel=preload", b"</b.js>; rel=preload"]
     await send({"type": "http.response.early_hint", "links": links})
     await send({"type": "http.response.early_hint", "links": (b"</c>; rel=x",)})
-    await answer(send, b"final")
+    await respond(send, b"final")
 
 
 @kinds

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from kinds import START, Kinds, Receive, Send, answer, part, word
+from kinds import START, Kinds, Receive, Send, part, respond, word
 
 kinds = Kinds()
 app = kinds.app
@@ -54,11 +54,11 @@ async def count(scope: Any, receive: Receive, send: Send) -> None:
         message = await receive()
         size += len(message["body"])
         more = message["more_body"]
-    await answer(send, b"%d" % size)
+    await respond(send, b"%d" % size)
 
 
 @kinds
 async def forget(scope: Any, receive: Receive, send: Send) -> None:
     """Forget what was noted."""
     kinds.seen.clear()
-    await answer(send, b"forgotten")
+    await respond(send, b"forgotten")

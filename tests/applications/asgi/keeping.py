@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import GeneratorType
 from typing import Any
 
-from kinds import START, Kinds, Receive, Send, answer, word
+from kinds import START, Kinds, Receive, Send, respond, word
 
 kinds = Kinds()
 app = kinds.app
@@ -41,7 +41,7 @@ async def keep(scope: Any, receive: Receive, send: Send) -> None:
     body = {"type": "http.response.body", "body": b"of another"}
     kept = send(body) if what == "sending" else things[what]
     KEPT.append((kept, shown(kept)))
-    await answer(send, b"kept")
+    await respond(send, b"kept")
 
 
 def argument(scope: Any) -> Iterator[Any]:
@@ -55,7 +55,7 @@ async def again(scope: Any, receive: Receive, send: Send) -> None:
     same = [name.decode() for name, value in scope["headers"] if LAST.get(name) is value]
     LAST.clear()
     LAST.update(scope["headers"])
-    await answer(send, json.dumps(sorted(same)).encode())
+    await respond(send, json.dumps(sorted(same)).encode())
 
 
 class Own:
@@ -70,7 +70,7 @@ async def leave(scope: Any, receive: Receive, send: Send) -> None:
     scope[word(scope, 2)] = own = Own()
     said = f"let go: {scope['path']}"
     weakref.finalize(own, print, said, file=sys.stderr, flush=True)
-    await answer(send, b"left")
+    await respond(send, b"left")
 
 
 def shown(kept: Any) -> Any:
@@ -91,7 +91,7 @@ async def compare(scope: Any, receive: Receive, send: Send) -> None:
         inner = next(inner) if isinstance(inner, GeneratorType) else inner
         same.append(is_as_it_was and not any(inner is each for each in mine))
     KEPT.clear()
-    await answer(send, json.dumps(same).encode())
+    await respond(send, json.dumps(same).encode())
 
 
 @kinds
@@ -103,7 +103,7 @@ async def change(scope: Any, receive: Receive, send: Send) -> None:
         else:
             kept["changed"] = "changed"
     KEPT.clear()
-    await answer(send, json.dumps("changed" in repr(scope)).encode())
+    await respond(send, json.dumps("changed" in repr(scope)).encode())
 
 
 @kinds

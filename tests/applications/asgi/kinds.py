@@ -48,12 +48,12 @@ class Kinds:
         await self.released.wait()
 
     async def _seen(self, scope: Any, receive: Receive, send: Send) -> None:
-        await answer(send, json.dumps(self.seen).encode())
+        await respond(send, json.dumps(self.seen).encode())
 
     async def _release(self, scope: Any, receive: Receive, send: Send) -> None:
         self.released.set()
         self.released = asyncio.Event()
-        await answer(send, b"released")
+        await respond(send, b"released")
 
 
 async def lifespan(receive: Receive, send: Send) -> None:
@@ -65,7 +65,9 @@ async def lifespan(receive: Receive, send: Send) -> None:
             return
 
 
-async def answer(send: Send, body: bytes, *headers: tuple[bytes, bytes], status: int = 200) -> None:
+async def respond(
+    send: Send, body: bytes, *headers: tuple[bytes, bytes], status: int = 200
+) -> None:
     """Send a whole response."""
     await send({"type": "http.response.start", "status": status, "headers": list(headers)})
     await send({"type": "http.response.body", "body": body})

@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Any
 
-from kinds import START, Kinds, Receive, Send, answer, part, turns, word
+from kinds import START, Kinds, Receive, Send, part, respond, turns, word
 
 kinds = Kinds()
 app = kinds.app
@@ -86,7 +86,7 @@ async def deaf(scope: Any, receive: Receive, send: Send) -> None:
 
 @kinds
 async def again(scope: Any, receive: Receive, send: Send) -> None:
-    """Begin another response behind one that the client's end has stopped, as FastMCP does."""
+    """Begin another response after one that the client's end has stopped, as FastMCP does."""
     await send(START)
     await part(send, b"part")
     if word(scope, 2) == "complete":
@@ -97,7 +97,7 @@ async def again(scope: Any, receive: Receive, send: Send) -> None:
     else:
         kinds.count("begun")
         await disconnected(receive)
-    await answer(send, b"another")
+    await respond(send, b"another")
     kinds.count("ended")
 
 
@@ -139,12 +139,12 @@ async def late(scope: Any, receive: Receive, send: Send) -> None:
 
     async def watch() -> None:
         await disconnected(receive)
-        kinds.seen["told after"] = time.monotonic() - began
+        kinds.seen["received after"] = time.monotonic() - began
 
     watcher = asyncio.ensure_future(watch())
     kinds.count("begun")
     await asyncio.sleep(float(word(scope, 2)))
-    await answer(send, b"late")
+    await respond(send, b"late")
     await watcher
 
 
@@ -155,9 +155,9 @@ async def slow(scope: Any, receive: Receive, send: Send) -> None:
         await turns(2)
     await send(START)
     await kinds.held()
-    await answer_rest(send)
+    await respond_rest(send)
 
 
-async def answer_rest(send: Send) -> None:
+async def respond_rest(send: Send) -> None:
     """Send the content of a response that has begun."""
     await send({"type": "http.response.body", "body": b"content"})

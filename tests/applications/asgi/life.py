@@ -5,7 +5,7 @@ import os
 import sys
 from typing import Any
 
-from kinds import Receive, Send, answer
+from kinds import Receive, Send, respond
 
 WAY = os.environ.get("LIFESPAN", "")
 SEEN: dict[str, Any] = {"requests": 0}
@@ -25,11 +25,11 @@ async def app(scope: Any, receive: Receive, send: Send) -> None:
     if scope["path"] == "/held":
         say("request begins")
         await asyncio.to_thread(read, os.environ["RELEASE"])
-        await answer(send, b"held")
+        await respond(send, b"held")
         say("request ends")
     else:
         is_same = SEEN.get("loop") is asyncio.get_running_loop()
-        await answer(send, f"{os.getpid()} {is_same}".encode())
+        await respond(send, f"{os.getpid()} {is_same}".encode())
 
 
 def read(path: str) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-from kinds import START, Kinds, Receive, Send, answer, part, turns, word
+from kinds import START, Kinds, Receive, Send, part, respond, turns, word
 
 kinds = Kinds()
 app = kinds.app
@@ -23,8 +23,8 @@ async def messages(receive: Receive) -> list[Any]:
             return found
 
 
-async def answer_json(send: Send, value: Any) -> None:
-    await answer(send, json.dumps(value).encode(), (b"content-type", b"application/json"))
+async def respond_json(send: Send, value: Any) -> None:
+    await respond(send, json.dumps(value).encode(), (b"content-type", b"application/json"))
 
 
 @kinds
@@ -35,13 +35,13 @@ async def upload(scope: Any, receive: Receive, send: Send) -> None:
         await turns()
     found = await messages(receive)
     if found[-1]["type"] == "http.request":
-        await answer_json(send, [[len(each["body"]), each["more_body"]] for each in found])
+        await respond_json(send, [[len(each["body"]), each["more_body"]] for each in found])
 
 
 @kinds
 async def echo(scope: Any, receive: Receive, send: Send) -> None:
     """Respond with the content."""
-    await answer(send, b"".join(each["body"] for each in await messages(receive)))
+    await respond(send, b"".join(each["body"] for each in await messages(receive)))
 
 
 @kinds
@@ -50,7 +50,7 @@ async def blocks(scope: Any, receive: Receive, send: Send) -> None:
     found = await messages(receive)
     waiting = asyncio.ensure_future(receive())
     await turns(50)
-    await answer_json(send, [len(found), len(found[-1]["body"]), waiting.done()])
+    await respond_json(send, [len(found), len(found[-1]["body"]), waiting.done()])
     kinds.seen["blocks"] = (await waiting)["type"]
 
 
@@ -74,7 +74,7 @@ async def after(scope: Any, receive: Receive, send: Send) -> None:
         await part(send, b"do")
         await part(send, b"ne", more=False)
     else:
-        await answer(send, b"done")
+        await respond(send, b"done")
     kinds.seen[f"after {way}"] = [(await receive())["type"] for _ in range(3)]
 
 
@@ -86,7 +86,7 @@ async def watched(scope: Any, receive: Receive, send: Send) -> None:
     watcher = asyncio.ensure_future(receive())
     await turns(3)
     if way == "whole":
-        await answer(send, b"done")
+        await respond(send, b"done")
     else:
         await send(START)
         await part(send, b"do")
@@ -226,7 +226,7 @@ async def silent(scope: Any, receive: Receive, send: Send) -> None:
     """Respond without receiving, when it is let."""
     if word(scope, 2) == "held":
         await kinds.held()
-    await answer(send, b"unread")
+    await respond(send, b"unread")
 
 
 @kinds

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kinds import Receive, Send, answer
+from kinds import Receive, Send, respond
 
 SHARED: list[str] = []
 
@@ -18,4 +18,4 @@ async def app(scope: Any, receive: Receive, send: Send) -> None:
         for key in inner.keys() - {"asgi", "extensions", "shared"}:
             inner[key] = "changed"
         inner["more"] = "changed"
-    await answer(send, shown)
+    await respond(send, shown)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from typing import Any
 
-from kinds import START, Kinds, Receive, Send, answer, part, turns, word
+from kinds import START, Kinds, Receive, Send, part, respond, turns, word
 
 kinds = Kinds()
 app = kinds.app
@@ -123,7 +123,7 @@ async def refused(scope: Any, receive: Receive, send: Send) -> None:
     try:
         await send({**START, "headers": REFUSED[word(scope, 2)]})
     except (TypeError, ValueError) as error:
-        await answer(send, type(error).__name__.encode())
+        await respond(send, type(error).__name__.encode())
 
 
 @kinds
@@ -163,7 +163,7 @@ async def no_status(scope: Any, receive: Receive, send: Send) -> None:
     try:
         await send({"type": "http.response.start", "status": value})
     except (TypeError, ValueError) as error:
-        await answer(send, type(error).__name__.encode())
+        await respond(send, type(error).__name__.encode())
 
 
 WHOLE = [START, {"type": "http.response.body", "body": b"whole"}]
@@ -172,9 +172,9 @@ ORDERS: dict[str, tuple[list[Any], Any]] = {
     "body-first": ([], {"type": "http.response.body"}),
     "second-start": ([START], START),
     "start-inside": (PARTS, START),
-    "start-behind": (WHOLE, START),
-    "body-behind": (WHOLE, {"type": "http.response.body", "body": b"more"}),
-    "body-behind-parts": ([*PARTS, {"type": "http.response.body"}], {"type": "http.response.body"}),
+    "start-after": (WHOLE, START),
+    "body-after": (WHOLE, {"type": "http.response.body", "body": b"more"}),
+    "body-after-parts": ([*PARTS, {"type": "http.response.body"}], {"type": "http.response.body"}),
     "unknown": ([], {"type": "http.response.nonsense"}),
     "unknown-inside": (PARTS, {"type": "websocket.send"}),
     "no-type": ([], {"status": 200}),
@@ -242,7 +242,7 @@ async def dropped(scope: Any, receive: Receive, send: Send) -> None:
     if word(scope, 2) == "later":
         await asyncio.sleep(0)
     send(start(status=201))
-    await answer(send, b"sent")
+    await respond(send, b"sent")
 
 
 @kinds
@@ -255,8 +255,8 @@ async def raises(scope: Any, receive: Receive, send: Send) -> None:
         await send(START)
     if "begun" in where:
         await part(send, b"part")
-    if "answered" in where:
-        await answer(send, b"answered")
+    if "responded" in where:
+        await respond(send, b"responded")
     if "interrupts" in where:
         raise KeyboardInterrupt
     if "exits" in where:
@@ -312,5 +312,5 @@ async def late(scope: Any, receive: Receive, send: Send) -> None:
     kinds.count("waiting")
     while (await receive())["type"] != "http.disconnect":
         pass
-    await answer(send, b"too late")
+    await respond(send, b"too late")
     kinds.seen["late"] = "ignored"

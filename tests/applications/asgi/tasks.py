@@ -9,14 +9,14 @@ import types
 from typing import Any
 
 import anyio
-from kinds import Kinds, Receive, Send, answer, part, word
+from kinds import Kinds, Receive, Send, part, respond, word
 
 kinds = Kinds()
 mark: contextvars.ContextVar[str] = contextvars.ContextVar("mark", default="unset")
 
 
 @kinds
-async def behind(scope: Any, receive: Receive, send: Send) -> None:
+async def after(scope: Any, receive: Receive, send: Send) -> None:
     """Work on after a response that was sent at once, later or in parts, until it is let."""
     way = word(scope, 2)
     if way == "later":
@@ -26,7 +26,7 @@ async def behind(scope: Any, receive: Receive, send: Send) -> None:
         await part(send, b"do")
         await part(send, b"ne", more=False)
     else:
-        await answer(send, b"done", status=204 if way == "empty" else 200)
+        await respond(send, b"done", status=204 if way == "empty" else 200)
     await kinds.held()
     kinds.count("ended")
 
@@ -40,7 +40,7 @@ async def context(scope: Any, receive: Receive, send: Send) -> None:
         await asyncio.sleep(0)
         before += mark.get().replace("in the first step", "")
         mark.set("later")
-    await answer(send, before.encode())
+    await respond(send, before.encode())
 
 
 @kinds
@@ -52,7 +52,7 @@ async def task(scope: Any, receive: Receive, send: Send) -> None:
     for _ in range(2):
         await asyncio.sleep(0)
         kept.append(asyncio.current_task() is not current)
-    await answer(send, json.dumps(kept).encode())
+    await respond(send, json.dumps(kept).encode())
 
 
 @kinds
@@ -64,14 +64,14 @@ async def probes(scope: Any, receive: Receive, send: Send) -> None:
     try:
         await getattr(importlib.import_module(file), name)()
     except Exception:
-        return await answer(send, traceback.format_exc().encode(), status=500)
-    await answer(send, b"ok")
+        return await respond(send, traceback.format_exc().encode(), status=500)
+    await respond(send, b"ok")
 
 
 @kinds
 async def state(scope: Any, receive: Receive, send: Send) -> None:
     """Show the state."""
-    await answer(send, repr(scope.get("state")).encode())
+    await respond(send, repr(scope.get("state")).encode())
 
 
 @kinds

@@ -52,9 +52,9 @@ def act(method: str, path: str, query: bytes, content: bytes, host: str) -> Act:
         return Act(host.encode())
     if path == "/echo":
         return Act(content, fields=(BYTES,))
-    if path == "/told":
-        told = f"{method} {path} {query.decode('latin-1')} {len(content)}"
-        return Act(told.encode())
+    if path == "/described":
+        described = f"{method} {path} {query.decode('latin-1')} {len(content)}"
+        return Act(described.encode())
     return ACTS.get(path, NOT_FOUND)
 
 

@@ -16,7 +16,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
         content += message["body"]
         more = message["more_body"]
     host = b",".join(value for name, value in scope["headers"] if name == b"host").decode()
-    await answer(send, act(scope["method"], scope["path"], scope["query_string"], content, host))
+    await respond(send, act(scope["method"], scope["path"], scope["query_string"], content, host))
 
 
 async def later(scope: Any, receive: Any, send: Any) -> None:
@@ -25,7 +25,7 @@ async def later(scope: Any, receive: Any, send: Any) -> None:
     await app(scope, receive, send)
 
 
-async def answer(send: Any, act: Act) -> None:
+async def respond(send: Any, act: Act) -> None:
     """Send the response."""
     if act.fails == "before":
         raise failure()

@@ -14,13 +14,13 @@ later = App()
 
 
 @app.route("/{path:path}", METHODS)
-def answer(request: Request) -> Response:
+def respond(request: Request) -> Response:
     """Respond at once."""
     return response(asked(request, request.body()))
 
 
 @later.route("/{path:path}", METHODS)
-async def answer_later(request: Request) -> Response:
+async def respond_later(request: Request) -> Response:
     """Respond after a suspension."""
     await asyncio.sleep(0)
     return response(asked(request, await request.body()))

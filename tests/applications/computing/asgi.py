@@ -79,7 +79,7 @@ async def fails(send: Any, way: str, path: str) -> None:
     await send(START)
     await part(send, b"one")
     let_go(way, path)
-    raise RuntimeError("behind a part")
+    raise RuntimeError("after a part")
 
 
 async def keeps(send: Any, way: str, path: str) -> None:
@@ -106,7 +106,7 @@ async def background(send: Any, way: str, path: str) -> None:
     SEEN["background"] += 1
 
 
-async def behind(send: Any, way: str, path: str) -> None:
+async def ended(send: Any, way: str, path: str) -> None:
     """Keep the thread after a whole response that was sent in parts."""
     await send(START)
     await part(send, b"one")
@@ -190,7 +190,7 @@ async def sends(send: Any, way: str, path: str) -> None:
 KINDS = {
     each.__name__: each
     for each in (
-        *(seen, parts, lengthy, short, fails, keeps, waits, background, behind),
+        *(seen, parts, lengthy, short, fails, keeps, waits, background, ended),
         *(hint, trailers, file, long_file, thread, discarded, another, sends),
     )
 }

@@ -21,7 +21,7 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
         write(block)
         let_go(way, path)
     if what == "fails":
-        raise RuntimeError("behind a block")
+        raise RuntimeError("after a block")
     if what == "both":
         return blocks(way, path)
     return []

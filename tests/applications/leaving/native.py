@@ -23,7 +23,7 @@ async def startup() -> None:
 
 
 @app.get("/ended")
-def tell(request: Request) -> list[str]:
+def show(request: Request) -> list[str]:
     """Report what has ended, and how."""
     return ended
 
@@ -124,7 +124,7 @@ async def helped(request: Request) -> AsyncIterator[bytes]:
 
     async def watch() -> None:
         await request.disconnected()
-        ended.append("told")
+        ended.append("disconnected")
 
     async def parts() -> AsyncIterator[bytes]:
         task = asyncio.create_task(watch())

@@ -6,26 +6,26 @@ from collections import Counter
 from bolide import App, Request, Response
 
 app = App()
-answered: Counter[str] = Counter()
+counted: Counter[str] = Counter()
 
 
 @app.get("/counts")
 def counts(request: Request) -> dict[str, int]:
     """Report the counts by path; this request is not counted."""
-    return dict(answered)
+    return dict(counted)
 
 
 @app.get("/page/{name:str}")
 def page(request: Request, name: str) -> str:
     """Respond the same every time."""
-    answered[name] += 1
+    counted[name] += 1
     return f"page {name}"
 
 
 @app.post("/items")
 def items(request: Request) -> Response:
     """Return what came, and its type."""
-    answered["items"] += 1
+    counted["items"] += 1
     kind = request.headers.get("content-type") or "none"
     return Response(b"%d %s" % (len(request.read()), kind.encode()), status=201)
 
@@ -33,15 +33,15 @@ def items(request: Request) -> Response:
 @app.get("/status/{code:int}")
 def status(request: Request, code: int) -> Response:
     """Respond with a status."""
-    answered["status"] += 1
+    counted["status"] += 1
     return Response(b"no", status=code)
 
 
 @app.get("/longer")
 def longer(request: Request) -> str:
     """Respond with one byte more every time."""
-    answered["longer"] += 1
-    return "x" * answered["longer"]
+    counted["longer"] += 1
+    return "x" * counted["longer"]
 
 
 @app.get("/slow")

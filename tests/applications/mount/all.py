@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
 
-from standing import note, seen, standing
+from context import context, note, seen
 
 from asgi import named
 from bolide import App, Request
@@ -31,25 +31,25 @@ def shutdown() -> None:
 
 @app.get("/now")
 def now(request: Request) -> str:
-    return standing()
+    return context()
 
 
 @app.get("/soon")
 async def soon(request: Request) -> str:
-    return standing()
+    return context()
 
 
 @app.get("/later")
 async def later(request: Request) -> str:
-    first = standing()
+    first = context()
     await asyncio.sleep(0)
-    return first + standing()
+    return first + context()
 
 
 @app.get("/parts")
 def parts(request: Request) -> Iterator[str]:
     for _ in range(3):
-        yield standing()
+        yield context()
 
 
 @app.get("/endless")
@@ -73,7 +73,7 @@ def status(request: Request) -> str:
 
 @app.get("/raises")
 def raises(request: Request) -> str:
-    standing()
+    context()
     raise RuntimeError("on purpose")
 
 

@@ -5,7 +5,7 @@ import os
 import sys
 from typing import Any
 
-from standing import note, standing
+from context import context, note
 
 
 def named(name: str) -> Any:
@@ -14,7 +14,7 @@ def named(name: str) -> Any:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             return await lifespan(name, scope, receive, send)
-        await KINDS.get(scope["path"].rpartition("/")[2], told)(scope, receive, send)
+        await KINDS.get(scope["path"].rpartition("/")[2], shown)(scope, receive, send)
 
     return app
 
@@ -27,7 +27,7 @@ async def lifespan(name: str, scope: Any, receive: Any, send: Any) -> None:
         fails = os.environ.get("FAILS") == f"{name} {stage}"
         print(name, stage, file=sys.stderr, flush=True)
         if fails:
-            return await send({"type": f"lifespan.{stage}.failed", "message": "told to"})
+            return await send({"type": f"lifespan.{stage}.failed", "message": "on request"})
         await send({"type": f"lifespan.{stage}.complete"})
 
 
@@ -39,7 +39,7 @@ async def part(send: Any, content: str, more: bool = True) -> None:
     await send({"type": "http.response.body", "body": content.encode(), "more_body": more})
 
 
-async def told(scope: Any, receive: Any, send: Any) -> None:
+async def shown(scope: Any, receive: Any, send: Any) -> None:
     await begin(send)
     words = [scope["state"]["name"], scope["root_path"], scope["path"]]
     await part(send, f"{' '.join(words)} {scope['raw_path'].decode()}", more=False)
@@ -47,20 +47,20 @@ async def told(scope: Any, receive: Any, send: Any) -> None:
 
 async def now(scope: Any, receive: Any, send: Any) -> None:
     await begin(send)
-    await part(send, standing(), more=False)
+    await part(send, context(), more=False)
 
 
 async def later(scope: Any, receive: Any, send: Any) -> None:
-    first = standing()
+    first = context()
     await asyncio.sleep(0)
     await begin(send)
-    await part(send, first + standing(), more=False)
+    await part(send, first + context(), more=False)
 
 
 async def parts(scope: Any, receive: Any, send: Any) -> None:
     await begin(send)
     for _ in range(3):
-        await part(send, standing())
+        await part(send, context())
     await part(send, "", more=False)
 
 
@@ -83,7 +83,7 @@ async def count(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def raises(scope: Any, receive: Any, send: Any) -> None:
-    standing()
+    context()
     raise RuntimeError("on purpose")
 
 

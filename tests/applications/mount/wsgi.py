@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from standing import note, seen, standing
+from context import context, note, seen
 
 GATE = threading.Event()
 Environ = dict[str, Any]
@@ -13,21 +13,21 @@ Environ = dict[str, Any]
 def app(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
     """Do what the last segment of the path says."""
     start_response("200 OK", [])
-    return KINDS.get(environ["PATH_INFO"].rpartition("/")[2], told)(environ)
+    return KINDS.get(environ["PATH_INFO"].rpartition("/")[2], shown)(environ)
 
 
-def told(environ: Environ) -> Iterable[bytes]:
+def shown(environ: Environ) -> Iterable[bytes]:
     words = [environ["SCRIPT_NAME"], environ["PATH_INFO"], environ["RAW_URI"]]
     return [" ".join(words).encode("latin-1")]
 
 
 def now(environ: Environ) -> Iterable[bytes]:
-    return [standing().encode()]
+    return [context().encode()]
 
 
 def parts(environ: Environ) -> Iterator[bytes]:
     for _ in range(3):
-        yield standing().encode()
+        yield context().encode()
 
 
 def endless(environ: Environ) -> Iterator[bytes]:
@@ -50,7 +50,7 @@ def held(environ: Environ) -> Iterable[bytes]:
 
 
 def raises(environ: Environ) -> Iterable[bytes]:
-    standing()
+    context()
     raise RuntimeError("on purpose")
 
 

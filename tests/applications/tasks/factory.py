@@ -47,7 +47,7 @@ async def name() -> str:
 
 
 @asked
-async def tell_made() -> str:
+async def show_made() -> str:
     """Report what the factory has made."""
     return json.dumps(made)
 
@@ -89,7 +89,7 @@ async def gives_way() -> str:
 
 
 @asked
-async def tell_queued() -> str:
+async def show_queued() -> str:
     """Return whether all that was queued was run, but for what this request itself has queued."""
     await asyncio.sleep(0.001)
     return json.dumps([len(queued) > 0, len(queued) - len(ran)])

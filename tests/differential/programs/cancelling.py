@@ -14,7 +14,7 @@ from differential.programs.table import (
     outcome,
     program,
     respond,
-    told,
+    shown,
 )
 
 
@@ -32,7 +32,7 @@ async def self_cancel(scope: Scope, receive: Receive, send: Send) -> Any:
     try:
         await asyncio.sleep(10)
     except asyncio.CancelledError as error:
-        seen += [told(error), list(error.args), task.cancelling()]
+        seen += [shown(error), list(error.args), task.cancelling()]
     seen += [task.uncancel(), task.cancelling()]
     await asyncio.sleep(0)
     return seen
@@ -48,7 +48,7 @@ async def self_cancel_twice(scope: Scope, receive: Receive, send: Send) -> Any:
             await asyncio.sleep(pause_s)
             seen.append("slept")
         except asyncio.CancelledError as error:
-            seen.append(told(error))
+            seen.append(shown(error))
     return [seen, task.cancelling(), task.uncancel(), task.uncancel(), task.uncancel()]
 
 
@@ -125,7 +125,7 @@ async def timeout_expires(scope: Scope, receive: Receive, send: Send) -> Any:
             async with timeout:
                 await asyncio.sleep(10)
         except TimeoutError as error:
-            seen.append([told(error.__cause__), timeout.expired(), own().cancelling()])
+            seen.append([shown(error.__cause__), timeout.expired(), own().cancelling()])
     return seen
 
 
@@ -173,7 +173,7 @@ async def timeout_and_cancellation(scope: Scope, receive: Receive, send: Send) -
             task.cancel("outside")
             await asyncio.sleep(0)
     except BaseException as error:
-        seen = [told(error), timeout.expired(), task.cancelling()]
+        seen = [shown(error), timeout.expired(), task.cancelling()]
     task.uncancel()
     return [seen, await outcome(asyncio.sleep(0, "slept"))]
 
@@ -270,7 +270,7 @@ async def cancelled_by_another_request_in_a_timeout(
             async with asyncio.timeout(10):
                 await asyncio.Event().wait()
         except BaseException as error:
-            return [told(error), own().cancelling()]
+            return [shown(error), own().cancelling()]
     while "d" not in WAITING:
         await asyncio.sleep(0)
     return WAITING.pop("d").cancel("other")

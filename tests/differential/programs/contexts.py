@@ -9,7 +9,7 @@ import sys
 import threading
 from typing import Any
 
-from differential.programs.table import Receive, Scope, Send, number, outcome, program, told
+from differential.programs.table import Receive, Scope, Send, number, outcome, program, shown
 
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 at_import: contextvars.ContextVar[str] = contextvars.ContextVar("at_import", default="unset")
@@ -172,14 +172,14 @@ async def no_exception_is_being_handled(scope: Scope, receive: Receive, send: Se
         try:
             raise ValueError
         except ValueError as error:
-            return told(error.__context__)
+            return shown(error.__context__)
 
     seen: list[Any] = [sys.exc_info()[0] is None, context()]
     try:
         raise KeyError("handled")
     except KeyError:
         await asyncio.sleep(0)
-        seen += [told(sys.exc_info()[1]), context()]
+        seen += [shown(sys.exc_info()[1]), context()]
         seen.append(await asyncio.create_task(nothing_handled()))
     return [*seen, sys.exc_info()[0] is None]
 

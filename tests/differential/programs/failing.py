@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from differential.programs.table import SENT, Receive, Scope, Send, outcome, program, told
+from differential.programs.table import SENT, Receive, Scope, Send, outcome, program, shown
 
 
 class Odd(BaseException):
@@ -136,7 +136,7 @@ async def exit_that_is_caught(scope: Scope, receive: Receive, send: Send) -> Any
         try:
             raise error(3)
         except BaseException as caught:
-            return told(caught)
+            return shown(caught)
 
     return [leave(SystemExit), leave(KeyboardInterrupt)]
 
@@ -145,7 +145,7 @@ async def exit_that_is_caught(scope: Scope, receive: Receive, send: Send) -> Any
 async def unraisable(scope: Scope, receive: Receive, send: Send) -> Any:
     heard: list[Any] = []
     before = sys.unraisablehook
-    sys.unraisablehook = lambda each: heard.append(told(each.exc_value))
+    sys.unraisablehook = lambda each: heard.append(shown(each.exc_value))
 
     class Fails:
         def __del__(self) -> None:

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any
 
-from differential.programs.table import Receive, Scope, Send, outcome, program, told
+from differential.programs.table import Receive, Scope, Send, outcome, program, shown
 
 
 async def numbers(log: list[Any]) -> AsyncIterator[int]:
@@ -129,7 +129,7 @@ async def exit_stack(scope: Scope, receive: Receive, send: Send) -> Any:
         try:
             yield name
         except ValueError as error:
-            log.append(told(error))
+            log.append(shown(error))
             raise KeyError(name) from error
         finally:
             await asyncio.sleep(0)

@@ -20,7 +20,7 @@ from differential.programs.table import (
     outcome,
     program,
     respond,
-    told,
+    shown,
 )
 
 
@@ -69,7 +69,7 @@ async def anyio_group_fails(scope: Scope, receive: Receive, send: Send) -> Any:
             group.start_soon(fail)
             await anyio.sleep(10)
     except BaseExceptionGroup as error:
-        return told(error)
+        return shown(error)
 
 
 @program()
@@ -83,7 +83,7 @@ async def anyio_cancel_scopes(scope: Scope, receive: Receive, send: Send) -> Any
         with anyio.fail_after(0):
             await anyio.sleep(10)
     except TimeoutError as error:
-        seen.append(told(error))
+        seen.append(shown(error))
     with anyio.CancelScope() as scope_of_ours:
         scope_of_ours.cancel()
         with anyio.CancelScope(shield=True):

@@ -8,7 +8,7 @@ import socket
 import threading
 from typing import Any
 
-from differential.programs.table import Receive, Scope, Send, outcome, program, told
+from differential.programs.table import Receive, Scope, Send, outcome, program, shown
 
 
 @program()
@@ -144,7 +144,7 @@ async def exception_handler(scope: Scope, receive: Receive, send: Send) -> Any:
         raise ValueError("in a callback")
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        contexts.append([told(context.get("exception")), "handle" in context])
+        contexts.append([shown(context.get("exception")), "handle" in context])
 
     before = loop.get_exception_handler()
     loop.set_exception_handler(handle)
@@ -165,7 +165,7 @@ async def exception_never_retrieved(scope: Scope, receive: Receive, send: Send) 
         raise ValueError("nobody asks")
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        contexts.append([context["message"], told(context.get("exception"))])
+        contexts.append([context["message"], shown(context.get("exception"))])
 
     loop.set_exception_handler(handle)
     try:

@@ -7,7 +7,7 @@ import inspect
 import json
 from typing import Any
 
-from differential.programs.table import SENT, Receive, Scope, Send, outcome, program, respond, told
+from differential.programs.table import SENT, Receive, Scope, Send, outcome, program, respond, shown
 
 EMPTY = {"type": "http.request", "body": b"", "more_body": False}
 
@@ -86,5 +86,5 @@ async def errors_of_send_are_the_callers(scope: Scope, receive: Receive, send: S
     try:
         await send({"type": "http.response.body", "body": b""})
     except Exception as error:
-        return isinstance(error, (RuntimeError, AssertionError)) and bool(told(error)[1])
+        return isinstance(error, (RuntimeError, AssertionError)) and bool(shown(error)[1])
     return "nothing raised"

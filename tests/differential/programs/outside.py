@@ -13,7 +13,7 @@ import threading
 import warnings
 from typing import Any
 
-from differential.programs.table import Receive, Scope, Send, outcome, program, told
+from differential.programs.table import Receive, Scope, Send, outcome, program, shown
 
 
 def is_main() -> bool:
@@ -178,7 +178,7 @@ async def coroutine_from_a_thread(scope: Scope, receive: Receive, send: Send) ->
         try:
             asyncio.run_coroutine_threadsafe(fails(), loop).result(5)
         except LookupError as error:
-            return [seen, told(error)]
+            return [seen, shown(error)]
         return seen
 
     return await asyncio.to_thread(thread)

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Awaitable
 from typing import Any
 
-from differential.programs.table import SENT, Receive, Scope, Send, outcome, program, respond, told
+from differential.programs.table import SENT, Receive, Scope, Send, outcome, program, respond, shown
 
 START = {"type": "http.response.start", "status": 200, "headers": []}
 BODY = {"type": "http.response.body", "body": b'"ok"'}
@@ -176,7 +176,7 @@ async def send_thrown_into(scope: Scope, receive: Receive, send: Send) -> Any:
     try:
         dropped.throw(ValueError("mine"))
     except ValueError as error:
-        seen = told(error)
+        seen = shown(error)
     again = await outcome(dropped)
     await send(START)
     return await end(send, [seen, again])
@@ -225,7 +225,7 @@ async def send_dropped_while_raising(scope: Scope, receive: Receive, send: Send)
         try:
             fail()
         except LookupError as error:
-            seen = told(error)
+            seen = shown(error)
     await send(START)
     return await end(send, [seen, len(caught)])
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from differential.programs.table import Receive, Scope, Send, number, outcome, program, told
+from differential.programs.table import Receive, Scope, Send, number, outcome, program, shown
 
 
 class Shared:
@@ -211,7 +211,7 @@ async def semaphore_of_four(scope: Scope, receive: Receive, send: Send) -> Any:
         if semaphore._left == 3:
             shared[0].release()
     except ValueError as error:
-        semaphore.log.append(told(error))
+        semaphore.log.append(shown(error))
     return [most, semaphore.leave() if semaphore._left == 3 else semaphore.leave() and "left"]
 
 

@@ -60,10 +60,10 @@ async def respond(send: Send, content: bytes, status: int = 200) -> None:
     await send({"type": "http.response.body", "body": content})
 
 
-def told(error: BaseException | None) -> Any:
+def shown(error: BaseException | None) -> Any:
     """Describe an exception by its type, its text and, for a group, its members."""
     if isinstance(error, BaseExceptionGroup):
-        return [type(error).__name__, error.message, [told(each) for each in error.exceptions]]
+        return [type(error).__name__, error.message, [shown(each) for each in error.exceptions]]
     return error if error is None else [type(error).__name__, str(error)]
 
 
@@ -72,4 +72,4 @@ async def outcome(awaitable: Awaitable[Any]) -> Any:
     try:
         return await awaitable
     except BaseException as error:
-        return told(error)
+        return shown(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from differential.programs.table import Receive, Scope, Send, outcome, program, told
+from differential.programs.table import Receive, Scope, Send, outcome, program, shown
 
 
 async def value(number: int, log: list[Any] | None = None, turns: int = 0) -> int:
@@ -73,7 +73,7 @@ async def task_group_failure(scope: Scope, receive: Receive, send: Send) -> Any:
             group.create_task(fails(turns=1))
             await waits(log, "body")
     except BaseException as error:
-        log.append(told(error))
+        log.append(shown(error))
     return [log, task.cancelling()]
 
 
@@ -85,7 +85,7 @@ async def task_group_failure_in_its_body(scope: Scope, receive: Receive, send: S
             group.create_task(waits(log, "never begun"))
             raise KeyError("body")
     except BaseException as error:
-        log.append(told(error))
+        log.append(shown(error))
     return log
 
 
@@ -103,7 +103,7 @@ async def nested_task_groups(scope: Scope, receive: Receive, send: Send) -> Any:
             group.create_task(inner())
             group.create_task(waits(log, "outer"))
     except* ValueError as error:
-        log.append(told(error))
+        log.append(shown(error))
     return log
 
 
@@ -112,7 +112,7 @@ async def gather(scope: Scope, receive: Receive, send: Send) -> Any:
     log: list[Any] = []
     given = await asyncio.gather(*(value(n, log, turns=3 - n) for n in range(3)))
     both = await asyncio.gather(fails(), value(7), return_exceptions=True)
-    return [given, log, told(both[0]), both[1], await asyncio.gather()]
+    return [given, log, shown(both[0]), both[1], await asyncio.gather()]
 
 
 @program()
@@ -257,9 +257,9 @@ async def result_before_the_end(scope: Scope, receive: Receive, send: Send) -> A
         try:
             seen.append(task.result())
         except asyncio.InvalidStateError as error:
-            seen.append(told(error))
+            seen.append(shown(error))
         await task
-    return [seen, told(task.exception())]
+    return [seen, shown(task.exception())]
 
 
 @program()

@@ -65,8 +65,8 @@ def upload(request: HttpRequest) -> HttpResponse:
     file: Any = request.FILES["file"]
     digest = hashlib.sha256(file.read()).hexdigest()
     is_on_disk = hasattr(file, "temporary_file_path")
-    answer = {"title": request.POST["title"], "name": file.name, "digest": digest}
-    return JsonResponse(answer, headers={"x-on-disk": str(is_on_disk)})
+    found = {"title": request.POST["title"], "name": file.name, "digest": digest}
+    return JsonResponse(found, headers={"x-on-disk": str(is_on_disk)})
 
 
 def count(request: HttpRequest) -> HttpResponse:

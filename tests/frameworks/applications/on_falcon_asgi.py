@@ -33,14 +33,14 @@ class Endpoints:
         response.media = dict(await request.get_media())
 
     async def on_post_upload(self, request: Request, response: Response) -> None:
-        answer = {}
+        found = {}
         async for part in await request.get_media():
             if part.name == "file":
                 digest = hashlib.sha256(await part.stream.read()).hexdigest()
-                answer.update(name=part.filename, digest=digest)
+                found.update(name=part.filename, digest=digest)
             else:
-                answer[part.name] = await part.text
-        response.media = answer
+                found[part.name] = await part.text
+        response.media = found
 
     async def on_post_count(self, request: Request, response: Response) -> None:
         response.media = sum([len(part) async for part in request.stream])

@@ -23,14 +23,14 @@ class Endpoints:
         response.media = dict(request.get_media())
 
     def on_post_upload(self, request: Request, response: Response) -> None:
-        answer = {}
+        found = {}
         for part in request.get_media():
             if part.name == "file":
                 digest = hashlib.sha256(part.stream.read()).hexdigest()
-                answer.update(name=part.filename, digest=digest)
+                found.update(name=part.filename, digest=digest)
             else:
-                answer[part.name] = part.text
-        response.media = answer
+                found[part.name] = part.text
+        response.media = found
 
     def on_post_count(self, request: Request, response: Response) -> None:
         response.media = len(request.bounded_stream.read())

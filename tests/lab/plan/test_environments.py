@@ -146,7 +146,7 @@ def test_what_is_there_is_ready() -> None:
     assert not packages.lacks_packages(ready)
 
 
-def test_a_stand_in_of_an_interpreter_that_fails_is_none(tmp_path: Path) -> None:
+def test_a_substitute_for_an_interpreter_that_fails_is_none(tmp_path: Path) -> None:
     program(tmp_path, "python3.99", "exit 127")
     assert environments.examine(on_399("a==1")).reason == "no CPython 3.99 (pyenv install 3.99)"
     program(tmp_path, "python3.99", "exit 0")
@@ -260,8 +260,8 @@ def test_versions_of_distributions(
 def test_versions_without_an_environment() -> None:
     assert environments.examine(contestant(distribution="no-such-thing")).version is None
     assert environments.examine(contestant(distribution="pytest")).version == pytest.__version__
-    told = contestant(version=("sh", "-c", "echo server/1.24.0 of 2 >&2"))
-    assert environments.examine(told).version == "1.24.0"
+    shown = contestant(version=("sh", "-c", "echo server/1.24.0 of 2 >&2"))
+    assert environments.examine(shown).version == "1.24.0"
     assert environments.examine(contestant(version=("false",))).version is None
     assert (
         environments.examine(contestant(version=("sh", "-c", "printf '\\377 none'"))).version
@@ -291,7 +291,7 @@ def test_versions_without_an_environment() -> None:
         ),
     ],
 )
-def test_go_and_cargo_build_a_copy_and_tell_the_locked_version(
+def test_go_and_cargo_build_a_copy_and_report_the_locked_version(
     tool: str,
     script: str,
     file: str,

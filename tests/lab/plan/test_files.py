@@ -100,8 +100,8 @@ def test_other_tools_make_the_same_loads() -> None:
     single = by_others.workloads[1]
     assert (single.tool, single.connections, single.pipeline_depth) == ("hey", 100, 1)
     by_others, _ = study.by_tools(plan, ["bolide"])
-    told = {(each.workload, each.origin) for each in by_others.published}
-    assert told == {("pipelined-bolide", "pipelined-wrk")}
+    published = {(each.workload, each.origin) for each in by_others.published}
+    assert published == {("pipelined-bolide", "pipelined-wrk")}
     assert len(by_others.published) == len(plan.published)
     assert study.by_tools(plan, ["wrk", "bolide"])[0].workloads == plan.workloads
 
@@ -333,7 +333,7 @@ def test_a_study_that_cannot_be_read_is_named(
         study.load(str(tmp_path / "x.toml"))
 
 
-def test_unknown_names_are_told() -> None:
+def test_unknown_names_are_reported() -> None:
     with pytest.raises(ConfigError, match="no study 'nonsense'; there are aiohttp-uvloop"):
         study.load("nonsense")
     with pytest.raises(ConfigError, match="no contestant 'bolide-nativ'; there are"):

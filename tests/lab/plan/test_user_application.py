@@ -29,7 +29,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("import bolide\napp = bolide.App()", "native"),
     ],
 )
-def test_the_interface_is_found_out(source: str, interface: str, module: Path) -> None:
+def test_the_interface_is_detected(source: str, interface: str, module: Path) -> None:
     module.write_text(source)
     found = user_application.find("mine", None)
     assert found == UserApplication(app="mine:app", interface=interface, folder=module.parent)
@@ -50,7 +50,7 @@ def app(environ, start_response): ...
 """
 
 
-def test_what_a_module_prints_starts_and_leaves_behind_does_not_count(module: Path) -> None:
+def test_what_a_module_prints_starts_and_leaves_does_not_count(module: Path) -> None:
     module.write_text(NOISE)
     assert user_application.find("mine", None).interface == "wsgi"
 

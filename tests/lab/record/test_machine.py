@@ -62,7 +62,7 @@ def test_what_rose_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert second.busy_s - first.busy_s == pytest.approx(90 / machine.TICKS_PER_S)
 
 
-def test_what_the_kernel_does_not_tell_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_kernel_does_not_report_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_read", lambda path: "")
     counters = machine.Counters([0])
     assert counters.since(counters) == KernelDelta()

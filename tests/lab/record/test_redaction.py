@@ -13,7 +13,7 @@ from bolide.lab.record.redaction import redacted
 from bolide.lab.record.schema import Failure, Trial
 
 
-def told(text: str, application: Path | None = None) -> str:
+def text_of(text: str, application: Path | None = None) -> str:
     trial = Trial(
         study="s",
         workload="w",
@@ -45,25 +45,25 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_folders_get_names(home: Path) -> None:
     trial = f"{tempfile.gettempdir()}/bolide-race-a_x1/httpd.conf"
-    assert told(f"line 3 of {trial}: wrong") == "line 3 of {folder}/httpd.conf: wrong"
-    assert told(f'File "{APPS}/wsgi.py", line 1') == 'File "{apps}/wsgi.py", line 1'
-    assert told(f"{cache_folder()}/bjoern/bin/python") == "{cache}/bjoern/bin/python"
-    assert told(f"{sys.prefix}/lib/x.so: no") == "{environment}/lib/x.so: no"
-    assert told(f"{APPS.parent.parent}/guard.py") == "{laboratory}/guard.py"
-    assert told(f"cannot read {home}/.profile, {home}") == "cannot read ~/.profile, ~"
+    assert text_of(f"line 3 of {trial}: wrong") == "line 3 of {folder}/httpd.conf: wrong"
+    assert text_of(f'File "{APPS}/wsgi.py", line 1') == 'File "{apps}/wsgi.py", line 1'
+    assert text_of(f"{cache_folder()}/bjoern/bin/python") == "{cache}/bjoern/bin/python"
+    assert text_of(f"{sys.prefix}/lib/x.so: no") == "{environment}/lib/x.so: no"
+    assert text_of(f"{APPS.parent.parent}/guard.py") == "{laboratory}/guard.py"
+    assert text_of(f"cannot read {home}/.profile, {home}") == "cannot read ~/.profile, ~"
 
 
 def test_a_users_application_has_a_name_too(home: Path) -> None:
     folder = home / "shop"
-    assert told(f'File "{folder}/main.py"', folder) == 'File "{application}/main.py"'
-    assert told(f'File "{folder}/main.py"') == 'File "~/shop/main.py"'
+    assert text_of(f'File "{folder}/main.py"', folder) == 'File "{application}/main.py"'
+    assert text_of(f'File "{folder}/main.py"') == 'File "~/shop/main.py"'
 
 
 def test_what_only_begins_alike_stays(home: Path) -> None:
     for text in (f"{home}bel/x", f"{home}-2", "/usr/lib/x.so", "a / b", "GET / HTTP/1.1"):
-        assert told(text) == text
+        assert text_of(text) == text
 
 
 def test_a_home_that_is_the_root_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/")
-    assert told("/usr/lib/x.so: GET / failed") == "/usr/lib/x.so: GET / failed"
+    assert text_of("/usr/lib/x.so: GET / failed") == "/usr/lib/x.so: GET / failed"

@@ -53,7 +53,9 @@ def test_a_race_that_goes_on_is_the_same_one(
     assert (tmp_path / "out" / journal.FILE_NAME).read_bytes() == before
 
 
-def test_a_race_that_goes_on_with_some_tells_nothing_twice(tmp_path: Path, silent: Silent) -> None:
+def test_a_race_that_goes_on_with_some_reports_nothing_twice(
+    tmp_path: Path, silent: Silent
+) -> None:
     known = among("honest") | {"other": renamed(liar("honest"), "other")}
     silent.at_end = lambda found: os.kill(os.getpid(), signal.SIGTERM)
     race.run(study(), ["honest", "other"], options(tmp_path), silent, known)

@@ -232,7 +232,7 @@ def test_sorting_and_levels(tmp_path: Path) -> None:
     assert seen["level"] == ["c10000-wrk"]
 
 
-def test_more_contestants_than_colours_are_told_apart(tmp_path: Path) -> None:
+def test_more_contestants_than_colours_are_distinct(tmp_path: Path) -> None:
     steps = """
     const look = (each) => {
       const style = getComputedStyle(each);

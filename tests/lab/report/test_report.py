@@ -115,7 +115,7 @@ def test_a_page_of_errors_has_no_rate() -> None:
 
 
 @pytest.mark.parametrize("verdict", ["generator-bound", "server-bound"])
-def test_a_ceiling_that_is_the_tools_is_told(verdict: str) -> None:
+def test_a_ceiling_that_is_the_tools_is_reported(verdict: str) -> None:
     records = [
         msgspec.structs.replace(each, verdict=verdict)
         if isinstance(each, Trial) and each.contestant == "ceiling"
@@ -165,14 +165,14 @@ def test_the_documents_table_strikes_what_does_not_hold(race: Race) -> None:
     assert title == "uWSGI (5 processes)" and "Non-2xx" in objection.does_not_hold
 
 
-def test_latencies_stand_below_rates(race: Race) -> None:
+def test_latencies_are_below_rates(race: Race) -> None:
     (_, found), *_ = study_tables.tables(result(race, "python-common"))
-    struck, told, ours = found.lines[:3]
+    struck, published, ours = found.lines[:3]
     assert [cell.under for cell in struck.cells[:2]] == ["", "–"]
     figure = result(race, "python-common").figures["c2000-ab", "aiohttp-app"]
     mean = figure.latency_us["mean"]
     assert mean is not None
-    assert [cell.under for cell in told.cells] == [
+    assert [cell.under for cell in published.cells] == [
         "",
         "204 ms",
         quantity.time_us(mean),
@@ -232,7 +232,7 @@ def test_many_levels_have_five_tables(race: Race) -> None:
     ]
 
 
-def test_a_published_figure_whose_server_fails_here_is_told() -> None:
+def test_a_published_figure_whose_server_fails_here_is_reported() -> None:
     records = [
         each
         for each in sample_race.records(rounds=1)
@@ -279,7 +279,7 @@ def test_ours_are_in_the_documents_table_only_where_they_ran(race: Race) -> None
     assert [line.name for line in shown.lines] == [name for name in names if name != ours]
 
 
-def test_figures_of_a_load_that_was_not_run_stand_beside_one_like_it(race: Race) -> None:
+def test_figures_of_a_load_that_was_not_run_are_beside_one_like_it(race: Race) -> None:
     found = result(race, "python-common")
     published = tuple(
         msgspec.structs.replace(each, told_for="c2000-siege")
@@ -292,7 +292,7 @@ def test_figures_of_a_load_that_was_not_run_stand_beside_one_like_it(race: Race)
     assert shown.columns[1:3] == ["c2000-siege: published", "c2000-ab: here"]
 
 
-def test_accept_queues_that_were_full_are_told_below_the_table(race: Race) -> None:
+def test_accept_queues_that_were_full_are_reported_below_the_table(race: Race) -> None:
     found = result(race, "pipelining")
     assert "overflowed" not in table.league(found, "single-wrk").note
     figure = found.figures["single-wrk", "japronto"]
@@ -307,7 +307,7 @@ def test_accept_queues_that_were_full_are_told_below_the_table(race: Race) -> No
     assert note.endswith(f"(overflows per round): Japronto ({9 + (len(full) + 1) // 2}).")
 
 
-def test_a_load_without_any_of_the_published_figures_is_told_once() -> None:
+def test_a_load_without_any_of_the_published_figures_is_reported_once() -> None:
     found = result(gather(sample_race.records(rounds=1)), "aiohttp-uvloop")
     for name in dict.fromkeys(each.contestant for each in found.study.published):
         figure = found.figures["threads100-wrk", name]
@@ -423,7 +423,7 @@ def test_colours_are_one_for_each_contestant() -> None:
         assert f".{each} .stroke{{" in rules
 
 
-def test_forty_contestants_are_told_apart() -> None:
+def test_forty_contestants_are_distinct() -> None:
     (first, *_) = [each for each in sample_race.contestants() if each.name == "bjoern"]
     many = [msgspec.structs.replace(first, name=f"server-{n}") for n in range(40)]
     many += [msgspec.structs.replace(first, name=f"bolide-{n}") for n in range(3)]
@@ -452,7 +452,7 @@ def test_markdown(race: Race) -> None:
     assert "connections:\n" not in text  # no league for each of 19 levels
 
 
-def test_no_table_stands_twice(race: Race) -> None:
+def test_no_table_is_repeated(race: Race) -> None:
     text = markdown.render(race, {})
     tables = [each for each in text.split("\n\n") if each.startswith("| contestant")]
     assert len(tables) == len(set(tables)) == 7 + 5 + 4 + 1
@@ -460,7 +460,7 @@ def test_no_table_stands_twice(race: Race) -> None:
     assert len(page) == len(set(page)) == 7 + 19 + 5 + 6
 
 
-def test_the_limit_tells_what_was_used(race: Race) -> None:
+def test_the_limit_names_what_was_used(race: Race) -> None:
     found = table.league(result(race, "pipelining"), "single-wrk")
     cell = next(line.cells[-1] for line in found.lines if line.name == "uvicorn")
     assert cell.text == "server" and cell.under == ""

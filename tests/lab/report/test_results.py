@@ -27,19 +27,19 @@ def test_a_committed_report_is_that_of_its_results(study: str, tmp_path: Path) -
         }
         for folder in (RESULTS / study, tmp_path)
     )
-    assert written == committed, "docs/results is behind the report: run `make docs`"
+    assert written == committed, "docs/results is older than the report: run `make docs`"
 
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_committed_race_came_to_its_end(study: str) -> None:
     found = journal.read(RESULTS / study)
-    [told] = [each for each in found if isinstance(each, schema.Study)]
+    [recorded] = [each for each in found if isinstance(each, schema.Study)]
     trials = [each for each in found if isinstance(each, schema.Trial)]
     rounds = {(each.workload, each.contestant, each.round) for each in trials}
     pairs = {(workload, contestant) for workload, contestant, _ in rounds}
-    assert told.rounds == 3
+    assert recorded.rounds == 3
     assert len(rounds) == 3 * len(pairs)
-    assert {workload for workload, _ in pairs} == {each.name for each in told.workloads}
+    assert {workload for workload, _ in pairs} == {each.name for each in recorded.workloads}
     ready = {
         each.name for each in found if isinstance(each, schema.Contestant) and each.state == "ready"
     }

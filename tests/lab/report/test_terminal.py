@@ -30,7 +30,7 @@ def shown(found: Result, width: int = 120) -> list[str]:
     return [" ".join(line.split()) for line in out.getvalue().splitlines() if line.strip()]
 
 
-def test_published_figures_stand_beside_ours(race: Race) -> None:
+def test_published_figures_are_beside_ours(race: Race) -> None:
     found = result(race, "pipelining")
     figure = found.figures["pipelined-wrk", "japronto"]
     share = found.of_ceiling(figure)

@@ -51,7 +51,7 @@ def page(
     )
 
 
-def test_right_answers() -> None:
+def test_right_responses() -> None:
     found = AB.read(page(), "", 0, LOAD)
     assert (found.ok, found.failed, found.errors) == (10000, 0, {})
     assert found.requests_per_s == pytest.approx(14484.78)
@@ -96,7 +96,7 @@ def test_some_failures_are_taken_off() -> None:
     assert found.errors == {"reset": 3, "length": 4}
 
 
-def test_the_first_answer_is_no_template_if_it_is_wrong() -> None:
+def test_the_first_response_is_no_template_if_it_is_wrong() -> None:
     load = Load("http://127.0.0.1:1/", is_persistent=False, expected_content=b"Hello, World!")
     found = AB.read(page(length="21 bytes"), "", 0, load)
     assert (found.ok, found.errors) == (0, {"wrong_body": 10000})

@@ -17,7 +17,7 @@ CONTENT = b"Hello, World!"
 KEPT = [name for name in TOOLS if name != "webbench"]
 
 
-class Answering(BaseHTTPRequestHandler):
+class Responding(BaseHTTPRequestHandler):
     """/ is right, /failing responds with 500, /longer has another content."""
 
     protocol_version = "HTTP/1.1"
@@ -49,7 +49,7 @@ class Quiet(ThreadingHTTPServer):
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with Quiet(("127.0.0.1", 0), Answering) as server:
+    with Quiet(("127.0.0.1", 0), Responding) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -67,7 +67,7 @@ def run(name: str, load: Load) -> Reading:
 
 @pytest.mark.parametrize("name", KEPT)
 @pytest.mark.parametrize("is_persistent", [True, False])
-def test_right_answers(url: str, name: str, is_persistent: bool) -> None:
+def test_right_responses(url: str, name: str, is_persistent: bool) -> None:
     if name == "h2load" and not is_persistent:
         pytest.skip("h2load always keeps its connections")
     load = Load(

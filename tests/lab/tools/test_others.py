@@ -58,7 +58,7 @@ def test_oha_counts_errors_and_other_statuses() -> None:
     assert (found.ok, found.failed, found.errors) == (50000, 7, {"connection refused": 7})
 
 
-def test_oha_answers_of_another_size_are_wrong() -> None:
+def test_oha_responses_of_another_size_are_wrong() -> None:
     found = read("oha", changed("oha.json", "summary", "sizePerRequest", value=21))
     assert (found.ok, found.errors["wrong_body"]) == (0, 50000)
     assert "contents had 21 bytes on average instead of 13" in found.remarks
@@ -100,7 +100,7 @@ def test_hey() -> None:
     }
 
 
-def test_hey_errors_are_no_answers() -> None:
+def test_hey_errors_are_no_responses() -> None:
     text = sample("hey.txt") + (
         "Error distribution:\n"
         '  [12]\tGet "http://h/": dial tcp: connection refused\n'

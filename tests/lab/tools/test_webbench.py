@@ -53,7 +53,7 @@ def test_a_counter_that_wrapped_is_unknown(per_s: int) -> None:
     assert "webbench's byte counter wrapped at 2 GiB" in found.remarks
 
 
-def test_dead_children_are_told() -> None:
+def test_dead_children_are_reported() -> None:
     found = WEBBENCH.read("Some of our childrens died.\n" + PAGE, "", 0, LOAD)
     assert "some of webbench's processes died: the sums are too low" in found.remarks
 

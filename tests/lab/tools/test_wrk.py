@@ -78,7 +78,7 @@ def test_socket_errors_have_classes() -> None:
     assert "40 responses arrived after 5 s" in found.remarks[1]
 
 
-def test_no_answer_at_all() -> None:
+def test_no_response_at_all() -> None:
     text = (
         page(SOCKET)
         .replace("20240 requests", "0 requests")

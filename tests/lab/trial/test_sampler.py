@@ -18,7 +18,7 @@ pytestmark = pytest.mark.alone
 WORKER = """\
 import queue, sys, threading, time
 
-asked, answered = queue.SimpleQueue(), queue.SimpleQueue()
+asked, responded = queue.SimpleQueue(), queue.SimpleQueue()
 
 def burn(seconds):
     until = time.thread_time() + seconds
@@ -28,11 +28,11 @@ def burn(seconds):
 def serve():
     while True:
         burn(asked.get())
-        answered.put(None)
+        responded.put(None)
 
 def beside(seconds):
     asked.put(seconds)
-    answered.get()
+    responded.get()
 
 def hold(mebibytes):
     global held
@@ -259,7 +259,7 @@ def test_what_was_not_seen_is_unknown(start: Start) -> None:
         assert threads.use(None) == GeneratorUse()
 
 
-def test_the_busiest_thread_is_told(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_busiest_thread_is_reported(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two threads, by a clock of the test's own."""
     worker = start()
     now_s = 100.0

@@ -76,7 +76,7 @@ def test_a_status_is_three_digits(status: str) -> None:
     assert caught.value.kind == "malformed"
 
 
-def test_an_answer_without_an_end_comes_to_one(
+def test_a_response_without_an_end_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bolide.lab.trial.verify.CONNECTION_BYTES_MAX", 1 << 20)
@@ -85,14 +85,16 @@ def test_an_answer_without_an_end_comes_to_one(
     assert caught.value.kind == "endless"
 
 
-def test_an_answer_must_be_whole_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_must_be_complete_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("bolide.lab.trial.verify.PATIENCE_S", 0.5)
     with pytest.raises(WrongResponseError, match=r"no response within 0\.5 s") as caught:
         proved("drips", tmp_path)
     assert caught.value.kind == "no_answer"
 
 
-def test_without_an_expected_content_each_answer_is_like_the_first(tmp_path: Path) -> None:
+def test_without_an_expected_content_each_response_is_like_the_first(tmp_path: Path) -> None:
     with pytest.raises(WrongResponseError) as caught:
         proved("differs", tmp_path, content=None)
     assert str(caught.value) == "2 bytes b'02', not 2 bytes b'01'; all responses must be the same"
@@ -116,7 +118,7 @@ def test_one_that_dies_of_a_request_to_close_is_never_sent_one(tmp_path: Path) -
     assert (proof.content, proof.remarks) == (b"OK", ("sends no Date",))
 
 
-def test_pipelined_requests_are_answered_all(
+def test_pipelined_requests_all_have_responses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bolide.lab.trial.verify.PATIENCE_S", 0.5)
@@ -125,13 +127,13 @@ def test_pipelined_requests_are_answered_all(
     assert caught.value.kind == "no_answer"
 
 
-def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
+def test_pipelined_requests_have_responses_in_order(tmp_path: Path) -> None:
     with pytest.raises(WrongResponseError, match="the second got 200, not 404") as caught:
         proved("knows-every-path", tmp_path, pipeline_depth=2)
     assert caught.value.kind == "order"
 
 
-def test_a_canned_one_may_answer_everything(tmp_path: Path) -> None:
+def test_a_canned_one_may_respond_to_everything(tmp_path: Path) -> None:
     proof = proved("knows-every-path", tmp_path, {"is_canned": True}, pipeline_depth=2)
     assert proof.content == b"OK"
 

@@ -8,7 +8,7 @@ VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", defau
 seen: dict[str, Any] = {}
 
 
-def standing() -> str:
+def context() -> str:
     """Say whether a loop or a task runs, and what was left by an earlier call; leave a trace."""
     try:
         task = asyncio.current_task()
@@ -22,4 +22,4 @@ def standing() -> str:
 
 def note(name: str) -> None:
     """Note how something ended."""
-    seen[name] = standing().split()[0]
+    seen[name] = context().split()[0]

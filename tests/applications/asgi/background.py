@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from kinds import Kinds, Receive, Send, answer, part, word
+from kinds import Kinds, Receive, Send, part, respond, word
 
 kinds = Kinds()
 
@@ -39,7 +39,7 @@ async def work(scope: Any, receive: Receive, send: Send) -> None:
         await part(send, b"do")
         await part(send, b"ne", more=False)
     else:
-        await answer(send, b"done")
+        await respond(send, b"done")
     say("work begins")
     try:
         while not path.exists():

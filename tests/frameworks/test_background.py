@@ -18,7 +18,7 @@ def test_a_server_that_stops_waits_for_it(
     start: Start, loop: str, tmp_path: Path, name: str
 ) -> None:
     go = tmp_path / "go"
-    server = start(f"behind:{name}", "--loop", loop, cwd=FOLDER, env={"GO": str(go)})
+    server = start(f"background:{name}", "--loop", loop, cwd=FOLDER, env={"GO": str(go)})
     with server.connect() as client:
         assert client.get("/wait").content == b"done"
         server.wait_line("work begins")
@@ -34,7 +34,7 @@ def test_a_background_task_that_computes_does_not_delay_its_response(
     start: Start, loop: str, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
-    server = start("behind:starlette", "--loop", loop, cwd=FOLDER, env={"GO": str(go)})
+    server = start("background:starlette", "--loop", loop, cwd=FOLDER, env={"GO": str(go)})
     with server.connect() as client:
         assert client.get("/block").content == b"done"
         go.touch()

@@ -14,11 +14,11 @@ from support.server import Start
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
-APP = "asgi/behind.py"
+APP = "asgi/background.py"
 
 
 @pytest.mark.parametrize("how", ["now", "later", "parts"])
-def test_43_the_shutdown_waits_for_work_behind_responses(
+def test_43_the_shutdown_waits_for_work_after_responses(
     start: Start, loop: str, tmp_path: Path, how: str
 ) -> None:
     server = start(APP, "--loop", loop)
