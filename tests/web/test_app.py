@@ -308,6 +308,30 @@ def test_a_bad_route_is_refused_when_it_is_declared(path: str, reason: str) -> N
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "name", ["get", "head", "post", "put", "patch", "delete", "options", "route"]
+)
+def test_a_decorator_of_routes_without_parentheses_is_refused(name: str) -> None:
+    def index(request: Request) -> str:
+        return ""
+
+    with pytest.raises(RegistrationError) as caught:
+        getattr(App(), name)(index)
+    assert str(caught.value).endswith(f'index: {name}() needs a path: write @app.{name}("/path")')
+
+
+def test_a_decorator_of_error_handlers_without_parentheses_is_refused() -> None:
+    with pytest.raises(RegistrationError, match=r"needs an exception class or a status: write @ap"):
+        App().error_handler(lambda request, error: "")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["on_startup", "on_shutdown"])
+def test_a_decorator_of_hooks_with_parentheses_is_refused(name: str) -> None:
+    with pytest.raises(RegistrationError) as caught:
+        getattr(App(), name)()
+    assert str(caught.value) == f"{name}() has no function: write @app.{name} without parentheses"
+
+
 def test_a_handler_that_does_not_fit_is_refused_when_it_is_declared() -> None:
     with pytest.raises(SignatureError, match=r"'name', which the pattern /\{id\} does not have"):
         App().get("/{id}")(lambda request, name: "")

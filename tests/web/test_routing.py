@@ -82,6 +82,10 @@ def test_the_names_of_a_pattern(pattern: str, names: list[str]) -> None:
         ("/{:int}", "without a proper name"),
         ("/{a b}", "without a proper name"),
         ("/{1}", "without a proper name"),
+        ("/x/<id>", r"the pattern '/x/<id>': '<id>' is not a parameter; write \{id\}$"),
+        ("/x/<int:id>", r"'<int:id>' is not a parameter; write \{id:int\}$"),
+        ("/<path:rest>", r"'<path:rest>' is not a parameter; write \{rest:path\}$"),
+        ("/<string(length=2):code>/x", r"is not a parameter; write \{code\}$"),
     ],
 )
 def test_a_malformed_pattern_is_refused(pattern: Any, reason: str) -> None:

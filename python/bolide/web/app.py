@@ -28,6 +28,8 @@ E = TypeVar("E", bound=ErrorHandler)
 
 _logger = logging.getLogger("bolide.error")
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 §9.1: token
+_NO_HOOK: Any = None
+"""The hook of a decorator with parentheses."""
 
 
 class App:
@@ -88,8 +90,15 @@ class App:
         """Decorate a handler, as `add_route` registers it.
 
         Raises:
-            RegistrationError, SignatureError: when decorating, as `add_route`.
+            RegistrationError, SignatureError: when decorating, as `add_route`; the first also if
+                there is no path.
         """
+        return self._route("route", path, methods)
+
+    def _route(self, name: str, path: str, methods: Iterable[str]) -> Callable[[H], H]:
+        if callable(path):  # a decorator without parentheses; without this, it would do nothing
+            example = f'@app.{name}("/path")'
+            raise RegistrationError(f"{describe(path)}: {name}() needs a path: write {example}")
 
         def decorate(handler: H) -> H:
             self.add_route(path, handler, methods)
@@ -99,31 +108,31 @@ class App:
 
     def get(self, path: str) -> Callable[[H], H]:
         """Decorate the handler of GET, and of HEAD unless it has its own; see `route`."""
-        return self.route(path, ("GET",))
+        return self._route("get", path, ("GET",))
 
     def head(self, path: str) -> Callable[[H], H]:
         """Decorate the handler of HEAD; see `route`."""
-        return self.route(path, ("HEAD",))
+        return self._route("head", path, ("HEAD",))
 
     def post(self, path: str) -> Callable[[H], H]:
         """Decorate the handler of POST; see `route`."""
-        return self.route(path, ("POST",))
+        return self._route("post", path, ("POST",))
 
     def put(self, path: str) -> Callable[[H], H]:
         """Decorate the handler of PUT; see `route`."""
-        return self.route(path, ("PUT",))
+        return self._route("put", path, ("PUT",))
 
     def patch(self, path: str) -> Callable[[H], H]:
         """Decorate the handler of PATCH; see `route`."""
-        return self.route(path, ("PATCH",))
+        return self._route("patch", path, ("PATCH",))
 
     def delete(self, path: str) -> Callable[[H], H]:
         """Decorate the handler of DELETE; see `route`."""
-        return self.route(path, ("DELETE",))
+        return self._route("delete", path, ("DELETE",))
 
     def options(self, path: str) -> Callable[[H], H]:
         """Decorate the handler of OPTIONS; see `route`."""
-        return self.route(path, ("OPTIONS",))
+        return self._route("options", path, ("OPTIONS",))
 
     def mount(self, prefix: str, application: Any, *, interface: MountInterface = "auto") -> None:
         """Mount an ASGI or WSGI application at a prefix; it serves all paths at and below it.
@@ -165,6 +174,12 @@ class App:
                 none.
             SignatureError: when decorating: the handler cannot take two arguments.
         """
+        given: tuple[Any, ...] = keys
+        for key in given:
+            if callable(key) and not isinstance(key, type):
+                rule = "error_handler() needs an exception class or a status"
+                example = "@app.error_handler(404)"
+                raise RegistrationError(f"{describe(key)}: {rule}: write {example}")
 
         def decorate(handler: E) -> E:
             _check_takes(handler, 2, "an error handler takes the request and the error")
@@ -173,27 +188,29 @@ class App:
 
         return decorate
 
-    def on_startup(self, hook: H) -> H:
+    def on_startup(self, hook: H = _NO_HOOK) -> H:
         """Decorate a function to run before the first request, in order of declaration.
 
         It may be async and may take the application. It runs once in every worker process.
 
         Raises:
+            RegistrationError: there is no hook.
             SignatureError: the hook needs more than one argument.
         """
-        _check_hook(hook)
+        _check_hook(hook, "on_startup")
         self._startup.append(hook)
         return hook
 
-    def on_shutdown(self, hook: H) -> H:
+    def on_shutdown(self, hook: H = _NO_HOOK) -> H:
         """Decorate a function to run after the last request, in reverse order of declaration.
 
         It may be async and may take the application. It runs once in every worker process.
 
         Raises:
+            RegistrationError: there is no hook.
             SignatureError: the hook needs more than one argument.
         """
-        _check_hook(hook)
+        _check_hook(hook, "on_shutdown")
         self._shutdown.append(hook)
         return hook
 
@@ -251,7 +268,9 @@ def _check_takes(function: Callable[..., Any], count: int, rule: str) -> None:
         raise SignatureError(f"{describe(function)}: {rule} ({error})") from None
 
 
-def _check_hook(hook: Callable[..., Any]) -> None:
+def _check_hook(hook: Callable[..., Any], name: str) -> None:
+    if hook is _NO_HOOK:
+        raise RegistrationError(f"{name}() has no function: write @app.{name} without parentheses")
     rule = "a hook takes nothing, or the application"
     _check_takes(hook, 1 if _takes_app(hook) else 0, rule)
 

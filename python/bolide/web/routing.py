@@ -18,6 +18,8 @@ __all__ = ["Binding", "bind", "describe", "is_async_callable", "parameter_names"
 Parameters = list[inspect.Parameter]
 
 _SEGMENT = re.compile(r"\{([^{}:]*)(?::[^{}]*)?\}")
+_FOREIGN = re.compile(r"<(?:(\w+)(?:\([^)]*\))?:)?(\w+)>")
+"""A parameter as Flask and Django write it: <name>, <int:name>."""
 _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -39,10 +41,14 @@ def parameter_names(pattern: str) -> list[str]:
 
     Raises:
         RegistrationError: the pattern is not a str that starts with a slash, a brace is unmatched,
-            or a name is not a Python identifier.
+            a name is not a Python identifier, or a parameter is written as in Flask.
     """
     if not isinstance(pattern, str) or not pattern.startswith("/"):
         raise RegistrationError(f"the pattern {pattern!r} must begin with a slash")
+    if foreign := _FOREIGN.search(pattern):
+        kind = f":{foreign[1]}" if foreign[1] in ("int", "path") else ""
+        remedy = f"{foreign[0]!r} is not a parameter; write {{{foreign[2]}{kind}}}"
+        raise RegistrationError(f"the pattern {pattern!r}: {remedy}")
     if {"{", "}"} & set(_SEGMENT.sub("", pattern)):
         raise RegistrationError(f"the pattern {pattern!r} has a brace without a parameter")
     names = _SEGMENT.findall(pattern)
