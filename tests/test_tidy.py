@@ -150,7 +150,6 @@ UNEDITED = (
     "docs/results/aiohttp-uvloop/",
     "docs/results/pipelining/",
     "docs/results/wsgi/",
-    "python/bolide/lab/",
 )
 """Paths whose language has not been edited yet; each line is removed when it has."""
 

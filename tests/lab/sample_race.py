@@ -110,7 +110,7 @@ def workload(name: str, tool: str, connections: int, **more: object) -> Workload
 
 
 def studies() -> list[Study]:
-    not_2xx = "all 10,000 answers were errors (Non-2xx responses: 10000)"
+    not_2xx = "all 10,000 responses were errors (Non-2xx responses: 10000)"
     loops = {
         "aiohttp-app-uvloop": 10265.0,
         "aiohttp-app": 6438.0,

@@ -103,7 +103,7 @@ def test_a_server_that_hangs_has_no_figure(
     patiences_s = iter((60.0, 0.5))  # before the load, and after it
 
     def proved(*arguments: Any, **named: Any) -> verify.Proof:
-        monkeypatch.setattr(verify, "PATIENCE_S", next(patiences_s))
+        monkeypatch.setattr(verify, "RESPONSE_S_MAX", next(patiences_s))
         return verify.verify(*arguments, **named)
 
     monkeypatch.setattr(trial, "verify", proved)

@@ -1,4 +1,4 @@
-"""The display of a race on the terminal: its progress, and the tables at its end."""
+"""Shows a race on the terminal: its progress, and the tables at the end."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Terminal:
     def start(self, slots: Sequence[Slot], done: int) -> None:
         """Show the progress bar."""
         if done:
-            self.note(f"{done} trials had already been measured")
+            self.note(f"{done} trials have already been run")
         self._progress.update(self._task, total=len(slots) + done, completed=done)
         self._progress.start()
 

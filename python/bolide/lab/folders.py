@@ -1,4 +1,4 @@
-"""The folders of the laboratory: what it comes with, and where it installs the contestants."""
+"""The folders of the laboratory: its own files, and where it installs contestants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONTESTANTS = LABORATORY / "contestants"
 APPS = CONTESTANTS / "apps"
 """The applications that the contestants serve."""
 USER_PACKAGES = CONTESTANTS / "user_packages"
-"""Holds the sitecustomize that adds the packages of a user's application to a contestant's."""
+"""Contains the sitecustomize that adds the packages of a user's application to a contestant's."""
 STUDIES = LABORATORY / "studies"
 """One TOML file for each study."""
 

@@ -17,7 +17,7 @@ from bolide.errors import ConfigError
 from bolide.lab.plan import contestant as contestants
 from bolide.lab.plan import environments, open_loop
 from bolide.lab.plan.contestant import Contestant, fits
-from bolide.lab.plan.schedule import Slot, slots, takes_part
+from bolide.lab.plan.schedule import Slot, reason_to_skip, slots
 from bolide.lab.plan.user_application import UserApplication
 from bolide.lab.record import machine, redaction, resume, schema
 from bolide.lab.record.journal import Journal, read
@@ -57,7 +57,7 @@ class Display(Protocol):
         """Show a remark."""
 
     def start(self, slots: Sequence[Slot], done: int) -> None:
-        """Show that the trials of these slots follow, after so many that are done."""
+        """Show that these trials follow; `done` trials were run before."""
 
     def running(self, slot: Slot) -> None:
         """Show that a trial starts."""
@@ -112,7 +112,7 @@ def run(
         order = slots(ready, study.workloads, study.rounds, options.seed)
         left = [slot for slot in order if _key(slot) not in done]
         display.start(left, len(order) - len(left))
-        with _off_the_server(options):
+        with _off_server_cpus(options):
             trials = [each for each in earlier if isinstance(each, Trial)]
             is_whole = _trials(left, conditions, journal, display, trials)
         _warn_of_noise(order, options.out, display)
@@ -137,18 +137,18 @@ def _trials(
     display: Display,
     earlier: list[Trial],
 ) -> bool:
-    """Run the trials. A noisy one is repeated at once, while conditions are those of its round.
+    """Run the trials. A noisy one is repeated at once, under the conditions of its round.
 
     `earlier` has the trials of this race so far, from which an open loop takes its rates.
     """
-    again_max = int(NOISY_SHARE_MAX * len(order))
+    repeats_left = int(NOISY_SHARE_MAX * len(order))
     try:
         with _terminable():
             for slot in order:
-                found = _tried(slot, conditions, journal, display, earlier)
-                if found.verdict == "noisy" and again_max > 0:
-                    again_max -= 1
-                    found = _tried(slot, conditions, journal, display, earlier)
+                found = _attempt(slot, conditions, journal, display, earlier)
+                if found.verdict == "noisy" and repeats_left > 0:
+                    repeats_left -= 1
+                    found = _attempt(slot, conditions, journal, display, earlier)
                 display.ended(found)
     except KeyboardInterrupt:
         return False
@@ -158,7 +158,7 @@ def _trials(
     return True
 
 
-def _tried(
+def _attempt(
     slot: Slot,
     conditions: trial.Conditions,
     journal: Journal,
@@ -173,14 +173,14 @@ def _tried(
         message = f"{slot.workload.maximum} has no figure, so the rate to offer is not known"
         found = trial.failed(slot, conditions, schema.Failure("no_maximum", message))
     else:
-        found = _limited(placed, conditions) or trial.run(placed, conditions)
+        found = _beyond_limit(placed, conditions) or trial.run(placed, conditions)
     journal.write(found)
     earlier.append(found)
     return found
 
 
-def _limited(slot: Slot, conditions: trial.Conditions) -> Trial | None:
-    """Refuse a load that needs more descriptors than server or generator may have."""
+def _beyond_limit(slot: Slot, conditions: trial.Conditions) -> Trial | None:
+    """Return a failure if the load needs more descriptors than server or generator may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = slot.workload.connections + DESCRIPTORS_SPARE
     if needed <= soft:
@@ -193,8 +193,8 @@ def _chosen(
     names: Sequence[str], options: Options, known: dict[str, Contestant]
 ) -> list[Contestant]:
     if options.application is not None:
-        fitting = options.application.interface
-        field = [each for each in known.values() if each.entry.takes_app == fitting]
+        interface = options.application.interface
+        field = [each for each in known.values() if each.entry.takes_app == interface]
         field += [each for each in known.values() if each.entry.role == "ceiling"]
     else:
         field = contestants.chosen(names, known)
@@ -203,9 +203,8 @@ def _chosen(
     wanted = {each.name for each in contestants.chosen(options.only, known)}
     kept = [each for each in field if each.name in wanted]
     missing = wanted - {each.name for each in kept}
-    if (
-        options.application is None
-    ):  # a contestant that is named is wanted, even if it is not part of this study
+    # A contestant named by --only runs even if it is not part of the study.
+    if options.application is None:
         kept += [known[name] for name in sorted(missing)]
     if not kept:
         raise ConfigError(f"{', '.join(sorted(wanted))} cannot run this application")
@@ -221,19 +220,19 @@ def _with_tools(
             "no workload of this study is in a quick race, or none has an installed tool"
         )
     wanted = options.workloads or ("*",)
-    asked = [each for each in study.workloads if any(fits(each.name, text) for text in wanted)]
-    bases = {each.maximum for each in asked}
-    asked = [each for each in study.workloads if each in asked or each.name in bases]
-    if not asked:
+    chosen = [each for each in study.workloads if any(fits(each.name, text) for text in wanted)]
+    bases = {each.maximum for each in chosen}
+    chosen = [each for each in study.workloads if each in chosen or each.name in bases]
+    if not chosen:
         every = ", ".join(each.name for each in study.workloads[:8])
         raise ConfigError(f"no workload has that name; the study has {every}")
-    versions = {each.tool: find(each.tool).version() for each in asked}
-    refusals = {each.name: network.refusal(each.sysctls) for each in asked if each.sysctls}
-    left = [each for each in asked if versions[each.tool] is not None]
+    versions = {each.tool: find(each.tool).version() for each in chosen}
+    refusals = {each.name: network.refusal(each.sysctls) for each in chosen if each.sysctls}
+    left = [each for each in chosen if versions[each.tool] is not None]
     left = [each for each in left if not refusals.get(each.name)]
     for name in sorted(name for name, version in versions.items() if version is None):
-        count = sum(each.tool == name for each in asked)
-        display.note(f"{name} is not installed: {count} of {len(asked)} workloads are left out")
+        count = sum(each.tool == name for each in chosen)
+        display.note(f"{name} is not installed: {count} of {len(chosen)} workloads are left out")
     for name, reason in refusals.items():
         if reason:
             display.note(f"{name} is left out: {reason}")
@@ -281,7 +280,7 @@ def _ready(
     study: Study,
     display: Display,
 ) -> list[Contestant]:
-    """Return the contestants that can run, and show why the others cannot.
+    """Return the contestants that can run here, and show why the others cannot.
 
     Raises:
         ConfigError: there is none, or none fits a workload.
@@ -293,7 +292,7 @@ def _ready(
     ready = [each for each in field if states[each.name].state == "ready"]
     if not ready:
         raise ConfigError("none of these contestants can run here (bolide race list)")
-    reasons = {takes_part(each, workload) for each in ready for workload in study.workloads}
+    reasons = {reason_to_skip(each, workload) for each in ready for workload in study.workloads}
     if "" not in reasons:
         raise ConfigError(f"no contestant fits these workloads: {'; '.join(sorted(reasons))}")
     return ready
@@ -306,7 +305,7 @@ def describe(
     entry = each.entry
     remarks = list(entry.remarks)
     if study is not None:
-        reasons = {takes_part(each, workload) for workload in study.workloads} - {""}
+        reasons = {reason_to_skip(each, workload) for workload in study.workloads} - {""}
         remarks += [f"some workloads are left out: {reason}" for reason in sorted(reasons)]
     return schema.Contestant(
         name=entry.name,
@@ -324,9 +323,9 @@ def describe(
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Treat TERM like Ctrl-C, so that everything started is ended and all results are kept.
+    """Treat TERM like Ctrl-C: all processes are ended, and all results are kept.
 
-    The same for HUP, unless it is ignored (nohup).
+    HUP is treated the same way, unless it is ignored (nohup).
     """
 
     def stop(number: int, frame: object) -> None:
@@ -345,8 +344,8 @@ def _terminable() -> Iterator[None]:
 
 
 @contextmanager
-def _off_the_server(options: Options) -> Iterator[None]:
-    """Keep this process, which samples, off the server's processors; off the load's if it can."""
+def _off_server_cpus(options: Options) -> Iterator[None]:
+    """Keep this process, which samples, off the server's processors, and the load's if possible."""
     earlier = os.sched_getaffinity(0)
     spare = earlier - {*options.server_cpus, *options.load_cpus}
     os.sched_setaffinity(0, spare or options.load_cpus)
@@ -359,7 +358,8 @@ def _off_the_server(options: Options) -> Iterator[None]:
 def limit_descriptors(connections: int) -> None:
     """Raise the descriptor limit of this process and its children to what the connections need.
 
-    Not to the hard limit: in a container that can be 10^9, and servers size tables by it.
+    It is not raised to the hard limit, which can be 10^9 in a container: servers allocate tables of
+    that size.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     enough = max(connections + DESCRIPTORS_SPARE, DESCRIPTORS_MIN)

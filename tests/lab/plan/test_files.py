@@ -126,7 +126,7 @@ def test_published_figures_stay_with_their_load() -> None:
     plan = study.load("aiohttp-uvloop").study
     quick = study.shortened(plan, lambda tool: True)
     assert [each.name for each in quick.workloads] == ["cores-wrk"]
-    assert {(each.workload, each.told_for) for each in quick.published} == {
+    assert {(each.workload, each.original_workload) for each in quick.published} == {
         ("cores-wrk", "t100-wrk")
     }
     assert len(quick.published) == len(plan.published)
@@ -185,7 +185,7 @@ command = ["{python}"]
         ("title = ", "x.toml: Invalid value"),
         (CONTESTANT.replace('title = "X"', ""), "missing required field `title`"),
         (CONTESTANT + 'nonsense = "1"', "unknown field `nonsense`"),
-        (CONTESTANT.replace("{python}", "{pyhton}"), "no placeholder {pyhton}"),
+        (CONTESTANT.replace("{python}", "{pyhton}"), "unknown placeholder {pyhton}"),
         (CONTESTANT + CONTESTANT.partition("[[")[2].join(["[[", ""]), "'x' exists already"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from bolide.lab.plan.contestant import Contestant
-from bolide.lab.plan.schedule import slots, takes_part
+from bolide.lab.plan.schedule import reason_to_skip, slots
 from bolide.lab.record.schema import Workload
 from lab.tiny_race import liar, workload
 
@@ -46,7 +46,7 @@ def test_a_seed_gives_one_order() -> None:
 
 def test_who_cannot_meet_a_workload_is_left_out_with_the_reason() -> None:
     def reason(load: Workload, **entry: object) -> str:
-        return takes_part(liar("a", **entry), load)
+        return reason_to_skip(liar("a", **entry), load)
 
     assert reason(workload()) == ""
     assert reason(workload(), is_persistent=False) == "it closes every connection"

@@ -28,7 +28,7 @@ def test_published_figures_move_to_the_load_that_replaces_theirs() -> None:
         "webbench is not installed: bolide load generates short",
         "ab is not installed: bolide load generates kept, c50",
     ]
-    moved = {(each.contestant, each.workload): each.told_for for each in found.published}
+    moved = {(each.contestant, each.workload): each.original_workload for each in found.published}
     assert moved["nginx-php-fpm-4", "c50-bolide"] == "c50-ab"
 
 

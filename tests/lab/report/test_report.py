@@ -282,7 +282,7 @@ def test_ours_are_in_the_documents_table_only_where_they_ran(race: Race) -> None
 def test_figures_of_a_load_that_was_not_run_are_beside_one_like_it(race: Race) -> None:
     found = result(race, "python-common")
     published = tuple(
-        msgspec.structs.replace(each, told_for="c2000-siege")
+        msgspec.structs.replace(each, original_workload="c2000-siege")
         for each in found.study.published
         if each.workload == "c2000-ab"
     )
@@ -446,7 +446,7 @@ def test_markdown(race: Race) -> None:
     assert widths == {9, 6, 4, 3}
     assert re.search(r"^\| Japronto \| [\d.]+ \| `.+` \|", text, re.MULTILINE)
     assert "- Gunicorn (gthread) failed at 4,000, 5,000" in text
-    assert "- **uWSGI (5 processes)**, 14,485 requests/s (c2000-ab): all 10,000 answers" in text
+    assert "- **uWSGI (5 processes)**, 14,485 requests/s (c2000-ab): all 10,000 responses" in text
     assert "- Swoole: cannot run here. Debian 12 has no package" in text
     assert len(text) < 40_000
     assert "connections:\n" not in text  # no league for each of 19 levels
@@ -528,6 +528,21 @@ def test_times(value: float | None, said: str) -> None:
 )
 def test_values_of_axes(value: float, unit: str, said: str) -> None:
     assert quantity.of_unit(value, unit) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("worked 5.4 s", "worked 5.4 s"),
+        ("worked 5.4 seconds", "worked 5.4…"),
+        ("it worked 5.4 s", "it worked…"),
+        ("timeout 6,989, or so", "timeout…"),
+        ("it works: 12 s on 1", "it works…"),
+        ("unbreakable_words", "unbreakable…"),
+    ],
+)
+def test_long_texts_end_after_a_word(text: str, shown: str) -> None:
+    assert quantity.cut(text, 12) == shown
 
 
 def test_axes() -> None:

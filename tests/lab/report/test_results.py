@@ -1,4 +1,4 @@
-"""The committed reports of whole races are what their raw results say."""
+"""The committed reports of whole races match their raw results."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_published_figures_are_beside_ours(race: Race) -> None:
     assert figure.rate is not None and share is not None
     lines = shown(found)
     assert lines[:3] == [
-        "As the document has it",
+        "The document's table",
         "pipelined-wrk: pipelined-wrk: here/",
         "contestant published here published of ceiling",
     ]
@@ -52,14 +52,14 @@ def test_what_does_not_hold_is_marked_and_said(race: Race) -> None:
     assert row.startswith("uWSGI (5 processes) 14,485 * ")
     assert lines[-2:] == [
         "Invalid published figures:",
-        "- uWSGI (5 processes), 14,485 requests/s (c2000-ab): all 10,000 answers were errors"
+        "- uWSGI (5 processes), 14,485 requests/s (c2000-ab): all 10,000 responses were errors"
         " (Non-2xx responses: 10000)",
     ]
 
 
 def test_loops_have_the_first_load_alone(race: Race) -> None:
     lines = shown(result(race, "aiohttp-uvloop"))
-    assert lines[0] == "As the document has it: threads100-wrk"
+    assert lines[0] == "The document's table: threads100-wrk"
     assert [line.split()[0] for line in lines if line[:7] in ("uvloop ", "asyncio")] == [
         "uvloop",
         "asyncio",

@@ -108,7 +108,7 @@ def test_the_first_response_is_no_template_if_it_is_wrong() -> None:
 def test_keep_alive_that_was_none() -> None:
     load = Load("http://127.0.0.1:1/")
     found = AB.read(page("Keep-Alive requests:    0"), "", 0, load)
-    assert "ab -k kept the connection in 0 of 10,000 requests only" in found.remarks
+    assert "ab -k kept the connection after only 0 of 10,000 requests" in found.remarks
     assert AB.read(page("Keep-Alive requests:    10000"), "", 0, load).remarks == []
 
 

@@ -80,22 +80,22 @@ def test_variables_that_steer_servers_are_not_inherited(
     names = "BOLIDE_PORT GUNICORN_CMD_ARGS KEPT GIVEN"
     script = f"import os; print(*sorted(set({names!r}.split()) & set(os.environ)))"
     with _ended(tmp_path, sys.executable, "-c", script, GIVEN="yes") as process:
-        assert process.last_words() == "GIVEN KEPT"
+        assert process.last_output() == "GIVEN KEPT"
 
 
-def test_last_words_are_the_end_of_a_log_without_its_colours(tmp_path: Path) -> None:
+def test_last_output_is_the_end_of_a_log_without_its_colours(tmp_path: Path) -> None:
     script = (
         "print('x' * 9_000_000); print('y' * 1000); print();"
         " print('\\x1b[31mred\\x1b[0m\\a \\x9bm[/b]')"
     )
     with _ended(tmp_path, sys.executable, "-c", script) as process:
-        assert process.last_words() == f"{'x' * 300} / {'y' * 300} / red m[/b]"
+        assert process.last_output() == f"{'x' * 300} / {'y' * 300} / red m[/b]"
 
 
 def test_no_server_can_fill_the_disk(tmp_path: Path) -> None:
     script = "import resource; print(*resource.getrlimit(resource.RLIMIT_FSIZE))"
     with _ended(tmp_path, sys.executable, "-c", script) as process:
-        assert process.last_words() == f"{1 << 30} {resource.RLIM_INFINITY}"
+        assert process.last_output() == f"{1 << 30} {resource.RLIM_INFINITY}"
 
 
 def test_a_log_begins_anew_and_keeps_what_is_written_to_it_by_its_name(tmp_path: Path) -> None:
@@ -105,4 +105,4 @@ def test_a_log_begins_anew_and_keeps_what_is_written_to_it_by_its_name(tmp_path:
         " print('third')"
     )
     with _ended(tmp_path, sys.executable, "-c", script) as process:
-        assert process.last_words() == "first / second / third"
+        assert process.last_output() == "first / second / third"

@@ -104,7 +104,7 @@ class Living(list[int]):
 
 
 @pytest.fixture
-def at_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def at_each_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler, "LIST_EVERY", 1)
     monkeypatch.setattr(sampler, "PSS_EVERY", 1)
 
@@ -168,13 +168,13 @@ def test_memory_is_the_most_that_was_held(start: Start) -> None:
     assert (use.pss_bytes_max or 0) <= (use.rss_bytes_max or 0)
 
 
-@pytest.mark.usefixtures("at_each_look")
+@pytest.mark.usefixtures("at_each_sample")
 def test_what_was_held_in_the_middle_counts(start: Start) -> None:
     worker = start()
     living = Living([worker.pid])
     with ServerSampler(living) as watching:
         worker("hold", 64)
-        watching.look()
+        watching.sample()
         worker("hold", 1)
     assert (watching.use().rss_bytes_max or 0) > 64 << 20
     assert (watching.use().pss_bytes_max or 0) > 64 << 20
@@ -189,7 +189,7 @@ def test_waiting_is_a_context_switch(start: Start) -> None:
     assert switches is not None and 99 <= switches < 2000
 
 
-@pytest.mark.usefixtures("at_each_look")
+@pytest.mark.usefixtures("at_each_sample")
 def test_processes_that_come_and_go_count(start: Start) -> None:
     first = start()
     first("burn", 0.1)
@@ -198,7 +198,7 @@ def test_processes_that_come_and_go_count(start: Start) -> None:
         second = start()
         living.append(second.pid)
         second("burn", 0.2)
-        watching.look()
+        watching.sample()
         second.process.communicate()
         living.remove(second.pid)
         used_s = second.used_s + first("burn", 0.1)
@@ -214,7 +214,7 @@ def test_one_that_is_gone_takes_no_memory_and_its_time_counts(start: Start) -> N
     pids = [first.pid, second.pid, third.pid]
     with ServerSampler(lambda: [*pids, zombie.pid]) as watching:
         used_s = second("burn", 0.2)
-        watching.look()
+        watching.sample()
         second.process.communicate()
     zombie.wait()
     use = watching.use()
@@ -255,7 +255,7 @@ def test_what_was_not_seen_is_unknown(start: Start) -> None:
             pass
         assert watching.use() == ServerUse()
         threads = ThreadSampler(pids)
-        threads.look()
+        threads.sample()
         assert threads.use(None) == GeneratorUse()
 
 
@@ -265,11 +265,11 @@ def test_the_busiest_thread_is_reported(start: Start, monkeypatch: pytest.Monkey
     now_s = 100.0
     monkeypatch.setattr("bolide.lab.trial.sampler.time.monotonic", lambda: now_s)
     threads = ThreadSampler(lambda: [worker.pid])
-    threads.look()
+    threads.sample()
     worker("burn", 0.1)
     worker("beside", 0.3)
     now_s = 100.5
-    threads.look()
+    threads.sample()
     assert threads.busiest_share() == pytest.approx(0.6, abs=0.08)
     use = threads.use(None)
     assert use.cpu_s is not None and use.cpu_s >= 0.4 - 2 * TICK_S
@@ -286,11 +286,11 @@ def test_a_thread_that_was_hardly_seen_has_no_share(
     now_s = 100.0
     monkeypatch.setattr("bolide.lab.trial.sampler.time.monotonic", lambda: now_s)
     threads = ThreadSampler(lambda: [worker.pid])
-    threads.look()
+    threads.sample()
     assert threads.busiest_share() is None
     now_s = 100.0 + sampler.INTERVAL_S
-    threads.look()
+    threads.sample()
     assert threads.busiest_share() is None
     now_s = 100.01 + 2 * sampler.INTERVAL_S
-    threads.look()
+    threads.sample()
     assert threads.busiest_share() == pytest.approx(0.0, abs=0.1)

@@ -13,7 +13,7 @@ from bolide.lab.trial.launch import Place, start
 from bolide.lab.trial.process import NotReadyError, free_port
 from bolide.lab.trial.verify import (
     CLOSING_S,
-    UNASKED_S,
+    SURPLUS_S,
     Proof,
     WrongResponseError,
     read_response,
@@ -88,7 +88,7 @@ def test_a_response_without_an_end_is_cut_off(
 def test_a_response_must_be_complete_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bolide.lab.trial.verify.PATIENCE_S", 0.5)
+    monkeypatch.setattr("bolide.lab.trial.verify.RESPONSE_S_MAX", 0.5)
     with pytest.raises(WrongResponseError, match=r"no response within 0\.5 s") as caught:
         proved("drips", tmp_path)
     assert caught.value.kind == "no_answer"
@@ -103,8 +103,8 @@ def test_without_an_expected_content_each_response_is_like_the_first(tmp_path: P
 def test_one_that_does_not_close_is_remarked_upon_and_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bolide.lab.trial.verify.PATIENCE_S", 60.0)
-    assert CLOSING_S + UNASKED_S < 1.0
+    monkeypatch.setattr("bolide.lab.trial.verify.RESPONSE_S_MAX", 60.0)
+    assert CLOSING_S + SURPLUS_S < 1.0
     started = time.monotonic()
     proof = proved("keeps-open", tmp_path)
     assert time.monotonic() - started < 10  # with the server's start; not 60
@@ -121,7 +121,7 @@ def test_one_that_dies_of_a_request_to_close_is_never_sent_one(tmp_path: Path) -
 def test_pipelined_requests_all_have_responses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bolide.lab.trial.verify.PATIENCE_S", 0.5)
+    monkeypatch.setattr("bolide.lab.trial.verify.RESPONSE_S_MAX", 0.5)
     with pytest.raises(WrongResponseError, match="no response within 0.5 s") as caught:
         proved("first-only", tmp_path, pipeline_depth=2)
     assert caught.value.kind == "no_answer"

@@ -27,14 +27,14 @@ PLACEHOLDERS = {
     "second_port": "another free port",
     "app": "application as module:attribute",
     "apps": "folder of the laboratory's own applications",
-    "folder": "a folder for this start, which has only [files]",
-    "content": "the content of each response",
+    "folder": "a new folder that contains only [files]",
+    "content": "content of each response",
     "content_bytes": "its length in bytes",
     "target": "request target",
     "depth": "pipelined requests on each connection",
     "connections": "connections of the workload",
     "connections_each": "connections of the workload for each of the contestant's processes",
-    "build": "folder with what was built from source",
+    "build": "folder of the programs that were built from source",
     "self": "interpreter that runs Bolide",
     "site": "folder of the distributions in the contestant's environment",
 }
@@ -51,7 +51,7 @@ class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     install: tuple[tuple[str, ...], ...] = ()
     """Arguments of pip, one run each, instead of one run with the requirements."""
     distribution: str = ""
-    """Distribution with the contestant's version, in the environment or as built by go or cargo."""
+    """Distribution whose version is shown: installed, or in the lock file of go or cargo."""
     interpreter: str = ""
     """Version of CPython, such as 3.7; empty means the one that runs Bolide."""
     programs: tuple[str, ...] = ()
@@ -92,17 +92,17 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     is_persistent: bool = True
     """Serves several requests on one connection."""
     closes: bool = True
-    """Survives a request with Connection: close; otherwise it gets no such workload."""
+    """Survives a request with Connection: close; if not, it gets no such workload."""
     pipelines: bool = True
     """Serves requests that were sent before the previous response."""
     connections_max: int | None = None
-    """Most persistent connections that it serves at a time; workloads with more are left out."""
+    """Maximum number of persistent connections at a time; workloads with more are left out."""
     processes: int = 1
-    """Number of processes by which {connections_each} divides the connections, rounded up."""
+    """Number of processes among which {connections_each} divides the connections, rounded up."""
     is_canned: bool = False
     """Sends the same response to any request, so unknown paths and split requests are not tried."""
     target: str = ""
-    """The target that it serves, if not the workload's."""
+    """The target that it serves, if it differs from the workload's."""
     remarks: tuple[str, ...] = ()
     """What to know about its figures."""
 
@@ -134,10 +134,10 @@ class Contestant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fill(text: str, values: Mapping[str, str], *, is_strict: bool = True) -> str:
-    """Replace {placeholders} by their values; other braces stay if not `is_strict`.
+    """Replace {placeholders} by their values; other names in braces are kept if not `is_strict`.
 
     Raises:
-        ConfigError: a placeholder does not exist.
+        ConfigError: a placeholder is unknown.
     """
 
     def one(match: re.Match[str]) -> str:
@@ -145,7 +145,7 @@ def fill(text: str, values: Mapping[str, str], *, is_strict: bool = True) -> str
             return values[match[1]]
         if not is_strict:
             return match[0]
-        raise ConfigError(f"no placeholder {match[0]}; there are: {', '.join(sorted(values))}")
+        raise ConfigError(f"unknown placeholder {match[0]}; there are: {', '.join(sorted(values))}")
 
     return _PLACEHOLDER.sub(one, text)
 
@@ -184,14 +184,14 @@ def read_all(folders: Iterable[Path] = (CONTESTANTS,)) -> dict[str, Contestant]:
     """Read every contestant, by name.
 
     Raises:
-        ConfigError: a file is wrong, or two contestants have one name.
+        ConfigError: a file is invalid, or two contestants have the same name.
     """
     found: dict[str, Contestant] = {}
     for folder in folders:
         for path in sorted(folder.glob("*.toml")):
             for contestant in read_file(path):
                 if contestant.name in found:
-                    raise ConfigError(f"{path.name}: {contestant.name!r} exists already")
+                    raise ConfigError(f"{path.name}: contestant {contestant.name!r} exists already")
                 found[contestant.name] = contestant
     return found
 
@@ -215,11 +215,11 @@ def chosen(names: Iterable[str], among: Mapping[str, Contestant]) -> list[Contes
     """
     found: dict[str, Contestant] = {}
     for name in names:
-        fitting = [key for key in among if fits(key, name)]
-        if not fitting:
+        matching = [key for key in among if fits(key, name)]
+        if not matching:
             near = ", ".join(sorted(key for key in among if name[:3] in key)[:6])
             raise ConfigError(
                 f"no contestant {name!r}{f'; there are {near}' if near else ''} (bolide race list)"
             )
-        found.update((key, among[key]) for key in fitting)
+        found.update((key, among[key]) for key in matching)
     return list(found.values())

@@ -1,8 +1,8 @@
-"""The contestants' environments: whether they are installed, and how they are made.
+"""The contestants' environments: whether they are installed, and how they are created.
 
 Each server has a folder below the user's cache directory: a virtual environment with pinned
 distributions, or what go or cargo has built. Only pip, go and cargo download anything. A file in
-the folder records what it was made from; the folder is made again when that changes.
+the folder records what it was made from; if that changes, the folder is created again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bolide.lab.record.schema import State
 NOTE = "made-of"
 FAILED = "failed"
 MAKE_S_MAX = 1800
-LOOK_S_MAX = 20
+PROBE_S_MAX = 20
 SYSTEM_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 VERSION = re.compile(r"\d+(?:\.\d+)+")
 REQUIREMENT_NAME = re.compile(r"[\w.-]+")
@@ -39,7 +39,7 @@ class SetupError(Exception):
 
 @dataclass(frozen=True)
 class Status:
-    """Whether a contestant can run here, why not, and which version would."""
+    """Whether a contestant can run here, the reason if not, and its version."""
 
     state: State
     reason: str = ""
@@ -93,18 +93,18 @@ def apt_line(packages: Iterable[str]) -> str:
 
 
 def prepare(contestant: Contestant, say: Callable[[str], None]) -> None:
-    """Make its environment, if it needs one that does not exist yet.
+    """Create its environment, if it needs one that does not exist yet.
 
     Raises:
-        SetupError: a step failed, which the folder records, or the folder cannot be written.
+        SetupError: a step fails, which the folder records, or the folder cannot be written.
     """
     if _is_made(contestant):
         return
     folder = folder_of(contestant)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(folder, say):
-            if _is_made(contestant):  # by the other one
+        with _locked(folder, say):
+            if _is_made(contestant):  # by the other set-up
                 return
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
@@ -114,8 +114,8 @@ def prepare(contestant: Contestant, say: Callable[[str], None]) -> None:
 
 
 @contextmanager
-def _alone(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Wait until no other set-up is making this folder."""
+def _locked(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Wait until no other set-up uses this folder, and lock it."""
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -191,7 +191,7 @@ def _made_of(contestant: Contestant) -> str:
 def _version(contestant: Contestant) -> str | None:
     setup = contestant.setup
     if setup.version:
-        done = _look([find_program(setup.version[0]) or setup.version[0], *setup.version[1:]])
+        done = _output([find_program(setup.version[0]) or setup.version[0], *setup.version[1:]])
         found = VERSION.search(done) if done else None
         return found[0] if found else None
     if setup.go or setup.cargo:
@@ -220,7 +220,7 @@ def _installed_version(contestant: Contestant, distribution: str) -> str | None:
 
 
 def _locked_version(contestant: Contestant) -> str | None:
-    """Return the version of a library that go or cargo has built with."""
+    """Return the version of the library in the lock file of go or cargo."""
     name = re.escape(contestant.setup.distribution)
     source = folder_of(contestant) / "source"
     for file, pattern in (
@@ -235,7 +235,7 @@ def _locked_version(contestant: Contestant) -> str | None:
 
 
 def _interpreter(version: str) -> str | None:
-    """Find an interpreter that runs; the shim of a version manager may exist but fail."""
+    """Find an interpreter that runs: a version manager's shim may exist but fail."""
     if not version:
         return sys.executable
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
@@ -248,10 +248,10 @@ def _interpreter(version: str) -> str | None:
 
 
 def _succeeds(command: Sequence[str]) -> bool:
-    return _look(command) is not None
+    return _output(command) is not None
 
 
-def _look(command: Sequence[str]) -> str | None:
+def _output(command: Sequence[str]) -> str | None:
     """Return what a short command prints on both streams; None if it fails."""
     try:
         done = subprocess.run(  # noqa: S603 - package clients and their tools
@@ -260,7 +260,7 @@ def _look(command: Sequence[str]) -> str | None:
             text=True,
             errors="replace",
             check=False,
-            timeout=LOOK_S_MAX,
+            timeout=PROBE_S_MAX,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

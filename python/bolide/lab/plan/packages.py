@@ -1,7 +1,7 @@
 """Packages of the Linux distribution, which `bolide race setup --system` installs.
 
-Nothing is asked, and no service is started or enabled: `policy-rc.d` refuses to start them while
-apt-get runs, and services that a package enables are disabled again.
+apt asks no questions, and no service is started or enabled: `policy-rc.d` refuses to start them
+while apt-get runs, and services that a package enables are disabled again.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ def _apt(*words: str) -> None:
 
 
 def _is_known(name: str) -> bool:
-    """Return whether apt has a package of this name; True if that cannot be asked."""
+    """Return whether apt has a package of this name; True if that is unknown."""
     program = shutil.which("apt-cache")
     if program is None:
         return True
-    asked = [program, "show", "--no-all-versions", name]
-    done = subprocess.run(asked, capture_output=True, check=False)  # noqa: S603 - a package's name
+    command = [program, "show", "--no-all-versions", name]
+    done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603 - a name
     return done.returncode == 0
 
 

@@ -1,6 +1,6 @@
 """The order of the trials: each round has every workload, each workload every contestant, shuffled.
 
-A contestant that always followed the same other one would be measured under its after-effects.
+Without shuffling, a contestant would always run under the after-effects of the same other one.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Slot:
     contestant: Contestant
 
 
-def takes_part(contestant: Contestant, workload: Workload) -> str:
-    """Return why a contestant does not run a workload; "" if it does."""
+def reason_to_skip(contestant: Contestant, workload: Workload) -> str:
+    """Return why a contestant does not run a workload; "" if it runs it."""
     entry = contestant.entry
     if workload.contestants and contestant.name not in workload.contestants:
         return "the workload is for other contestants"
@@ -51,7 +51,7 @@ def slots(
         for workload in part:
             if number > (workload.rounds or rounds):
                 continue
-            field = [each for each in contestants if not takes_part(each, workload)]
+            field = [each for each in contestants if not reason_to_skip(each, workload)]
             random.Random(f"{seed} {number} {workload.name}").shuffle(field)  # noqa: S311
             found += [Slot(number, workload, each) for each in field]
     return found

@@ -1,4 +1,4 @@
-"""The studies: which contestants run which workloads, and the figures that a document published.
+"""The studies: which contestants run which workloads, and the figures that documents published.
 
 Each file in `studies/` is one study; a user's own is given by its path. A workload with several
 tools becomes one workload for each, called NAME-TOOL.
@@ -31,7 +31,7 @@ DURATION_S = 5.0
 ROUNDS_MAX = 1000
 SECONDS_MAX = 86_400
 CONTENT_BYTES_MAX = 100_000
-"""The content is an environment variable of the server, which the kernel limits to 128 KiB."""
+"""The server gets the content in an environment variable, which the kernel limits to 128 KiB."""
 
 TARGET = r"^/[!-~]*\Z"
 """A path in the form of a request target, with its query."""
@@ -190,10 +190,10 @@ def _content(found: StudyFile) -> str:
 
 
 def _check(table: WorkloadTable, file: StudyFile, levels: tuple[int, ...]) -> None:
-    """Refuse what the fields allow one by one but not together.
+    """Refuse fields that are valid alone but not in combination.
 
     Raises:
-        WrongStudyError: part of the workload would be left out silently.
+        WrongStudyError: part of the workload would never run.
     """
     for name in table.contestants:
         if not any(fits(name, wanted) for wanted in file.contestants):
@@ -325,10 +325,10 @@ def lengthened(study: Study, rounds: int | None, duration_s: float | None) -> St
 def by_tools(
     study: Study, tools: Sequence[str], wanted: Sequence[str] = ("*",)
 ) -> tuple[Study, list[str]]:
-    """Return a study with its loads by these tools, and which wanted ones they cannot generate.
+    """Return a study with its loads by these tools, and why some wanted loads are left out.
 
     Raises:
-        ConfigError: they can generate none, or a tool does not exist.
+        ConfigError: they can generate none of them, or a tool does not exist.
     """
     for tool in tools:
         if tool not in TOOLS:

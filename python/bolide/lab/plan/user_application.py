@@ -1,4 +1,4 @@
-"""The application that `bolide race --app` names, and which interface it speaks.
+"""The application that `bolide race --app` names, and its interface.
 
 The laboratory imports no application: a process of its own imports it and reports the interface.
 """
@@ -35,7 +35,7 @@ os._exit(0)
 """
 """Prints the interface. ASGI takes (scope, receive, send), WSGI (environ, start_response).
 
-It exits at once, whatever threads or exit handlers the module has started.
+It exits without waiting for threads or exit handlers of the module.
 """
 INTERFACE = re.compile(r"^bolide-race-interface:(\w*)$", re.MULTILINE)
 
@@ -65,7 +65,7 @@ def find(text: str, interface: str | None) -> UserApplication:
     app = f"{module}:{attribute or 'app'}"
     path = os.pathsep.join([str(folder), *(each for each in sys.path if each)])
     try:
-        done = subprocess.run(  # noqa: S603 - what the race is about
+        done = subprocess.run(  # noqa: S603 - the user's own application
             [sys.executable, "-c", PROBE, app],
             capture_output=True,
             text=True,

@@ -1,7 +1,7 @@
 """Reads and writes the results of a race: `results.jsonl`, one JSON object per line.
 
-Each line is written as soon as it is known, so that a race that is ended early keeps what it has
-measured. `schema.py` declares the records.
+Each line is written at once, so that a race that ends early keeps what it has measured. `schema.py`
+declares the records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Journal:
     """The file that a running race writes, record by record, locked against other races."""
 
     def __init__(self, folder: Path) -> None:
-        """Open it for appending; a partial last line, left by a race that was killed, is removed.
+        """Open it for appending, and remove a partial last line of a race that was killed.
 
         Raises:
             ConfigError: the folder cannot be written, or another race writes it.

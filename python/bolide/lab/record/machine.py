@@ -33,7 +33,7 @@ SYSCTLS = (
     "net.ipv4.tcp_wmem",
     "kernel.randomize_va_space",
 )
-"""What the studies' documents set, and what else the figures depend on."""
+"""Settings that the studies' documents mention, and others that the figures depend on."""
 
 BUILT_FOR_TESTS = "built for tests"
 
@@ -150,24 +150,24 @@ class Counters:
             if name in earlier._waited_s and passed_s > 0
         }
         return KernelDelta(
-            listen_overflows=_risen(earlier.listen_overflows, self.listen_overflows),
-            listen_drops=_risen(earlier.listen_drops, self.listen_drops),
-            retransmits=_risen(earlier.retransmits, self.retransmits),
-            syncookies=_risen(earlier.syncookies, self.syncookies),
+            listen_overflows=_increase(earlier.listen_overflows, self.listen_overflows),
+            listen_drops=_increase(earlier.listen_drops, self.listen_drops),
+            retransmits=_increase(earlier.retransmits, self.retransmits),
+            syncookies=_increase(earlier.syncookies, self.syncookies),
             steal_share=(
                 round((self._steal_s - earlier._steal_s) / total_s, 4) if total_s > 0 else None
             ),
-            time_wait=_risen(earlier.time_wait, self.time_wait),
+            time_wait=_increase(earlier.time_wait, self.time_wait),
             waited_share=waited_share or None,
         )
 
 
-def _risen(earlier: int | None, later: int | None) -> int | None:
+def _increase(earlier: int | None, later: int | None) -> int | None:
     return None if earlier is None or later is None else later - earlier
 
 
 def local_ports() -> int | None:
-    """Return how many ports outgoing connections to one address may use."""
+    """Return the number of ports for outgoing connections to one address."""
     words = (_sysctl("net.ipv4.ip_local_port_range") or "").split()
     return int(words[1]) - int(words[0]) + 1 if len(words) == 2 else None
 
@@ -182,9 +182,9 @@ def _waited_s() -> dict[str, float]:
     return found
 
 
-def _pairs(text: str, beginning: str) -> dict[str, int]:
+def _pairs(text: str, prefix: str) -> dict[str, int]:
     """Read the two lines, names and numbers, that start with the same word."""
-    lines = [line.split()[1:] for line in text.splitlines() if line.startswith(beginning)]
+    lines = [line.split()[1:] for line in text.splitlines() if line.startswith(prefix)]
     if len(lines) != 2:
         return {}
     return {name: int(value) for name, value in zip(*lines, strict=False)}

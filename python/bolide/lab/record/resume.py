@@ -15,7 +15,7 @@ MACHINE = {
     "python": "Python",
     "bolide_version": "Bolide",
 }
-"""What must be the same about the machine for a race to be resumed, and its name."""
+"""Fields of the machine that must not change before a race is resumed, and their names."""
 
 
 def check_new(out: Path, *, resumes: bool) -> None:
@@ -38,7 +38,7 @@ def check_same(
     now: Sequence[Record],
     versions: Mapping[str, str | None],
 ) -> None:
-    """Refuse to mix two races: `now` has the records that a race writes before its trials.
+    """Refuse to mix two races; `now` are the records that a race writes before its trials.
 
     `versions` are those of the tools.
 
@@ -79,12 +79,12 @@ def _other_part(before: Machine, now: Machine) -> str:
         if cpus != (now.server_cpus, now.load_cpus):
             server, load = (",".join(map(str, each or ())) for each in cpus)
             return f"--cpus server={server} load={load}"
-    pairs = ((said, getattr(before, name), getattr(now, name)) for name, said in MACHINE.items())
+    pairs = ((label, getattr(before, name), getattr(now, name)) for name, label in MACHINE.items())
     return next((_changed(*each) for each in pairs if each[1] != each[2]), "")
 
 
 def _other_contestant(before: Contestant, now: Contestant) -> str:
-    if before.state != now.state:  # in either direction: its rounds would be from different times
+    if before.state != now.state:  # in both cases, its rounds would be from different times
         return _changed(f"{now.name} was", before.state, now.state)
     if before.version != now.version:
         return _changed(now.name, before.version, now.version)

@@ -1,6 +1,6 @@
 """The schema of a race's results: the record of each line of `results.jsonl`.
 
-An unknown value is null, never 0 and never a neighbour's value. `journal.py` reads and writes the
+An unknown value is null, never 0 or the value of another field. `journal.py` reads and writes the
 file.
 """
 
@@ -36,7 +36,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     distribution: str | None = None
     """As /etc/os-release names it."""
     server_cpus: tuple[int, ...] | None = None
-    """Processors that the race gave to the servers; None if not recorded."""
+    """Processors of the servers; None if not recorded."""
     load_cpus: tuple[int, ...] | None = None
     seed: int | None = None
     """Seed of the order of the trials."""
@@ -80,7 +80,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure published in the study's document, with a note on its peculiarities."""
+    """A figure published in the study's document, with a note on how it was measured."""
 
     contestant: str
     workload: str
@@ -88,14 +88,14 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     latency_ms: float | None = None
     note: str = ""
     does_not_hold: str = ""
-    """Why the figure is invalid, "" if it is valid."""
-    told_for: str = ""
-    """The document's workload, if the race has a similar one instead; else ""."""
+    """Why the figure is invalid; "" if it is valid."""
+    original_workload: str = msgspec.field(default="", name="told_for")
+    """The document's workload if the race has a similar one instead; otherwise ""."""
 
     @property
     def origin(self) -> str:
         """The document's workload."""
-        return self.told_for or self.workload
+        return self.original_workload or self.workload
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="study"):
@@ -111,7 +111,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="st
     published: tuple[Published, ...]
 
 
-def asked_by(workload: Workload) -> tuple[object, ...]:
+def demand_of(workload: Workload) -> tuple[object, ...]:
     """Return what a workload demands of a server, regardless of tool and duration."""
     return (
         workload.connections,
@@ -135,15 +135,15 @@ def with_workloads(study: Study, workloads: Iterable[Workload]) -> Study:
     A figure whose workload is not among them moves to the first workload with the same load.
     """
     kept = tuple(workloads)
-    loads = {each.name: asked_by(each) for each in study.workloads}
+    loads = {each.name: demand_of(each) for each in study.workloads}
     names = {each.name: each.name for each in kept}
-    alike = {asked_by(each): each.name for each in reversed(kept)}
+    alike = {demand_of(each): each.name for each in reversed(kept)}
     published: dict[tuple[str, str], Published] = {}
     for each in sorted(study.published, key=lambda each: each.workload not in names):
         name = names.get(each.workload) or alike.get(loads.get(each.workload, ()))
         if name is not None:
-            told_for = "" if name == each.workload else each.origin
-            moved = msgspec.structs.replace(each, workload=name, told_for=told_for or each.told_for)
+            origin = each.original_workload if name == each.workload else each.origin
+            moved = msgspec.structs.replace(each, workload=name, original_workload=origin)
             published.setdefault((name, each.contestant), moved)
     return msgspec.structs.replace(study, workloads=kept, published=tuple(published.values()))
 
@@ -202,7 +202,7 @@ class KernelDelta(msgspec.Struct, frozen=True, kw_only=True):
     steal_share: float | None = None
     """Share of the time of the processors that the race used."""
     time_wait: int | None = None
-    """Connections in TIME_WAIT; each one from this load occupies a port towards the server."""
+    """Connections in TIME_WAIT; each one of this load occupies a port of the generator."""
     waited_share: dict[str, float] | None = None
     """Share of the time in which some task waited for "cpu", "memory" or "io" (PSI)."""
 

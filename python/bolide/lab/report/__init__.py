@@ -1,4 +1,4 @@
-"""The report of a race: one HTML page, the same as Markdown, and pictures.
+"""The report of a race: one HTML page, a Markdown version of it, and pictures.
 
 `summary.py` computes figures from records, `table.py` and `study_tables.py` make rows of them.
 `charts.py` chooses the charts, `bars.py` and `lines.py` draw them as SVG on an `axis.py`.

@@ -70,13 +70,13 @@ class Axis:
             found = found[::2]
         return found
 
-    def said(self, value: float) -> str:
+    def label(self, value: float) -> str:
         """Return the label of a value."""
         return quantity.of_unit(value, self.unit)
 
     @property
     def data(self) -> dict[str, object]:
-        """What the page's script needs to know about it."""
+        """The attributes from which the page's script computes the same axis."""
         found = {"from": self.start, "to": self.end, "unit": self.unit, "scale": self.scale}
         return {**found, "ticks": self.ticks_max}
 

@@ -13,7 +13,7 @@ WIDE, NARROW = 760, 360
 """Widths of a chart: for a screen, and for a phone."""
 TOP = 30
 LETTER_WIDTH = 6.9
-"""Width of a letter on average; bold letters are wider, but bold names are shorter."""
+"""Average width of a letter; bold letters are wider, but bold names are shorter."""
 LETTERS_MAX = 40
 LENGTH_MIN = 1.5
 """Minimum length of a bar, so that it is visible."""
@@ -30,7 +30,7 @@ class Row:
     value: float | None
     low: float | None = None
     high: float | None = None
-    said: str = ""
+    caption: str = ""
     """The text after the bar, or instead of it."""
     title: str = ""
     """The tooltip."""
@@ -94,20 +94,20 @@ def _rows(frame: _Frame, rows: Sequence[Row], mark: Callable[[Row], str]) -> str
 
 
 def _grid(axis: Axis) -> str:
-    """Draw grid lines far beyond the chart, so that it can grow and shrink with its rows."""
+    """Draw grid lines far beyond the chart, whose height changes with the number of rows."""
     return "".join(
         f'<g class="tick" transform="translate({axis.at(tick):.1f},0)">'
         f"{svg.line(0, TOP - 6, 0, 9999, 'grid')}"
-        f"{svg.text(0, TOP - 12, axis.said(tick), 'quiet small mid')}</g>"
+        f"{svg.text(0, TOP - 12, axis.label(tick), 'quiet small mid')}</g>"
         for tick in axis.ticks()
     )
 
 
-def _said(axis: Axis, y: float, end: float, said: str, kind: str) -> str:
+def _caption(axis: Axis, y: float, end: float, caption: str, kind: str) -> str:
     """Write the text of a row after its end."""
     return (
-        f'<text x="{axis.at(end):.1f}" dx="8" y="{y:.1f}" class="{kind} said"{values(end)}>'
-        f"{escape(said)}</text>"
+        f'<text x="{axis.at(end):.1f}" dx="8" y="{y:.1f}" class="{kind} caption"{values(end)}>'
+        f"{escape(caption)}</text>"
     )
 
 
@@ -135,7 +135,7 @@ def bars(rows: Sequence[Row], label: str, *, width: int = WIDE, unit: str = "cou
     def mark(row: Row) -> str:
         y = frame.bar_y
         if row.value is None:
-            return svg.text(frame.left + 4, y + 13, row.said, "quiet small")
+            return svg.text(frame.left + 4, y + 13, row.caption, "quiet small")
         length = max(axis.at(row.value) - frame.left, LENGTH_MIN)
         found = (
             f'<rect x="{frame.left}" y="{y}" width="{length:.1f}" height="17" rx="3" class="bar"'
@@ -145,7 +145,7 @@ def bars(rows: Sequence[Row], label: str, *, width: int = WIDE, unit: str = "cou
         if row.low is not None and row.high is not None and row.high > row.low:
             found += _whisker(axis, y + 8.5, row.low, row.high)
             end = row.high
-        return found + _said(axis, y + 13, end, row.said, "strong small")
+        return found + _caption(axis, y + 13, end, row.caption, "strong small")
 
     limit = next((row for row in rows if row.kind == "ceiling" and row.value), None)
     above = ""
@@ -159,7 +159,7 @@ def bars(rows: Sequence[Row], label: str, *, width: int = WIDE, unit: str = "cou
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A latency's figures: a dot at p50, a thick line to p99, a thin one to the maximum."""
+    """The figures of a latency: a dot at p50, a thick line to p99, a thin one to the maximum."""
 
     row: Row
     p99: float | None
@@ -179,7 +179,7 @@ def spans(rows: Sequence[Span], label: str, *, width: int = WIDE) -> str:
     def mark(span: Span) -> str:
         y, row = frame.bar_y + 8.5, span.row
         if not row.value:
-            return svg.text(frame.left + 4, y + 4, row.said, "quiet small")
+            return svg.text(frame.left + 4, y + 4, row.caption, "quiet small")
         found, end = "", row.value
         if span.greatest:
             x, both = axis.at(span.greatest), values(span.greatest, span.greatest)
@@ -191,7 +191,7 @@ def spans(rows: Sequence[Span], label: str, *, width: int = WIDE) -> str:
             end = max(end, span.p99)
         x = axis.at(row.value)
         found += f'<circle cx="{x:.1f}" cy="{y}" r="5" class="dot"{values(row.value)}/>'
-        return found + _said(axis, y + 4.5, end, row.said, "small")
+        return found + _caption(axis, y + 4.5, end, row.caption, "small")
 
     by_name = {span.row.name: span for span in rows}
     body = _grid(axis) + _rows(frame, [s.row for s in rows], lambda row: mark(by_name[row.name]))

@@ -1,4 +1,4 @@
-"""The charts of a study: which there are, and what each shows."""
+"""Chooses the charts of a study, and what each one shows."""
 
 from __future__ import annotations
 
@@ -103,10 +103,10 @@ def _row(figure: Figure, value: Interval | None, unit: str) -> Row:
             contestant.title,
             svg.place(contestant),
             None,
-            said=quantity.cut(why, 48),
+            caption=quantity.cut(why, 48),
         )
-    said = quantity.of_unit(value.middle, unit)
-    about = f"{contestant.title}: {said}"
+    caption = quantity.of_unit(value.middle, unit)
+    about = f"{contestant.title}: {caption}"
     if value.low is not None and value.high is not None:
         ends = (quantity.of_unit(value.low, unit), quantity.of_unit(value.high, unit))
         about += f" ({ends[0]} to {ends[1]} in {value.count} rounds)"
@@ -117,7 +117,7 @@ def _row(figure: Figure, value: Interval | None, unit: str) -> Row:
         value.middle,
         value.low,
         value.high,
-        said,
+        caption,
         about,
     )
 
@@ -128,19 +128,19 @@ def _latency(result: Result, workload: str) -> Chart:
         latency, contestant = figure.latency_us, figure.contestant
         p50, p99 = latency.get("p50"), latency.get("p99")
         middle = p50 or latency.get("mean")
-        said = (
+        caption = (
             f"{quantity.time_us(middle)} … {quantity.time_us(p99)}"
             if p99
             else quantity.time_us(middle)
         )
         if middle is None:
-            said = "not measured"
+            caption = "not measured"
         row = Row(
             contestant.name,
             contestant.title,
             svg.place(contestant),
             middle,
-            said=said,
+            caption=caption,
             title=_tooltip(figure),
         )
         found.append(Span(row, p99, latency.get("max")))

@@ -55,7 +55,7 @@ def compare(
     is_relative: bool,
     as_json: bool,
 ) -> None:
-    """Report what became faster or slower from race A to race B.
+    """Report what is faster or slower in race B than in race A.
 
     A change counts if its whole 95 % interval is on one side and its middle exceeds the threshold.
     The exit code is 1 if something is slower or fails, 2 for invalid arguments, otherwise 0.

@@ -1,7 +1,7 @@
 """Compares two races of the same studies: faster, slower, or no change. It prints nothing.
 
 Rounds of different races are not paired. If both races measured the ceiling, the drift of the
-machine can be removed: the ratio of ratios is given beside the plain one.
+machine can be removed by comparing shares of the ceiling.
 """
 
 from __future__ import annotations

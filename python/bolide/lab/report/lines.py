@@ -12,7 +12,7 @@ from bolide.lab.report.axis import Axis, values
 from bolide.lab.report.bars import NARROW, WIDE
 
 LETTERS_MAX = 26
-"""Longest name at a line's end."""
+"""Maximum length of a name at the end of a line."""
 NAME_PITCH = 15
 """Minimum distance of two names, in pixels."""
 
@@ -86,7 +86,7 @@ def _grid(frame: _Frame, axis: Axis) -> str:
     return "".join(
         f'<g class="tick" transform="translate(0,{axis.at(tick):.1f})">'
         f"{svg.line(frame.left, 0, frame.right, 0, 'grid')}"
-        f"{svg.text(frame.left - 8, 4, axis.said(tick), 'quiet small end')}</g>"
+        f"{svg.text(frame.left - 8, 4, axis.label(tick), 'quiet small end')}</g>"
         for tick in axis.ticks()
     )
 

@@ -9,7 +9,7 @@ from bolide.lab.report.table import Cell, Line, Table, league
 
 
 def render(race: Race, pictures: dict[str, dict[str, str]]) -> str:
-    """Return the report; `pictures` are files to show and what they show, by study."""
+    """Return the report; `pictures` are files with their descriptions, by study."""
     parts = [
         "# HTTP servers, side by side",
         "Correct responses only. Medians over shuffled, interleaved rounds, with 95 %"
@@ -58,12 +58,12 @@ def _study(result: Result, pictures: dict[str, str]) -> list[str]:
         for caption, rows in opened:
             found += [f"{caption}:", table(rows)]
     if study_tables.tables(result):
-        found.append("### As the document has it")
+        found.append("### The document's table")
     for caption, rows in study_tables.tables(result):
         found += [f"{caption}:", table(rows)] if caption else [table(rows)]
     for heading, lines in study_tables.sentences(result):
-        said = [f"- **{name}**{text}" if name else f"- {text}" for name, text in lines]
-        found += [f"{heading}:", "\n".join(said)]
+        items = [f"- **{name}**{text}" if name else f"- {text}" for name, text in lines]
+        found += [f"{heading}:", "\n".join(items)]
     return found
 
 
@@ -100,8 +100,8 @@ def _row(cells: list[str]) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    said = f"{cell.text} ({cell.under})" if cell.under else cell.text
-    return said.replace("|", "\\|").replace("\n", " ")
+    text = f"{cell.text} ({cell.under})" if cell.under else cell.text
+    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def _pairs(pairs: list[tuple[str, str]]) -> str:

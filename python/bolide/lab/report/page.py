@@ -24,7 +24,7 @@ FULL = ("rate", "latency")
 
 
 def render(race: Race, raw: bytes) -> str:
-    """Return the page; `raw` are the results that it was made from, offered as a download."""
+    """Return the page; `raw` are its results, which it offers as a download."""
     colours = svg.classes(race.measured)
     style = (
         (ASSETS / "page.css").read_text()
@@ -99,8 +99,8 @@ def facts_of(race: Race) -> list[tuple[str, str]]:
 
 
 def _filter(race: Race, colours: dict[str, str]) -> str:
-    everybody = race.measured
-    kinds = dict.fromkeys(each.interface for each in everybody if each.role != "ceiling")
+    contestants = race.measured
+    kinds = dict.fromkeys(each.interface for each in contestants if each.role != "ceiling")
     buttons = "".join(
         _tag("button", escape(kind or "all"), type="button", data_kind=kind, aria_pressed=pressed)
         for kind, pressed in [("", "true"), *((kind, "false") for kind in kinds)]
@@ -110,14 +110,14 @@ def _filter(race: Race, colours: dict[str, str]) -> str:
         f' data-kind="{escape("ceiling" if each.role == "ceiling" else each.interface)}"'
         f' data-text="{escape(_searchable(each))}">'
         f"{svg.swatch(colours[each.name])}{escape(each.title)}</button></li>"
-        for each in everybody
+        for each in contestants
     )
     return (
         '<div class="filter" role="search"><div>'
         '<input id="search" type="search" placeholder="Filter: name, language, interface"'
         ' aria-label="Filter contestants">'
         f'<span class="kinds">{buttons.replace("aria_pressed", "aria-pressed")}</span>'
-        f'<span class="quiet" id="shown" aria-live="polite">{len(everybody)}</span>'
+        f'<span class="quiet" id="shown" aria-live="polite">{len(contestants)}</span>'
         f'<details class="legend"><summary>Contestants</summary><ul>{toggles}</ul></details>'
         "</div></div>"
     )
@@ -184,7 +184,7 @@ def _over_levels(result: Result, group: Group) -> str:
 
 
 def _legend(chart: charts.Chart) -> str:
-    """Return the legend of a chart's lines, which have names beside them only if there is room."""
+    """Return the legend of a chart's lines, which have names beside them only in wide charts."""
     names = "".join(
         f'<span data-c="{escape(name)}">{svg.swatch(kind)}{escape(title)}</span>'
         for name, title, kind in chart.legend
@@ -227,23 +227,24 @@ def _document(result: Result) -> str:
     blocks = "".join(
         (f"<h4>{escape(caption)}</h4>" if caption else "") + table(each) for caption, each in found
     )
-    said = ""
+    sections = ""
     for heading, lines in study_tables.sentences(result):
         rows = (
             f"<li>{f'<b>{escape(name)}</b>' if name else ''}{escape(text)}</li>"
             for name, text in lines
         )
-        said += f'<h4>{heading}</h4><ul class="objections">{"".join(rows)}</ul>'
+        sections += f'<h4>{heading}</h4><ul class="objections">{"".join(rows)}</ul>'
     return (
-        '<h3>As the document has it</h3><p class="quiet">Published figures are from other machines'
-        " and other versions: the ratio to the ceiling is what can be compared.</p>"
-        f"{blocks}{said}"
+        "<h3>The document's table</h3>"
+        '<p class="quiet">Published figures are from other machines'
+        " and other versions: only the ratios to the ceiling can be compared.</p>"
+        f"{blocks}{sections}"
     )
 
 
 def _foot(race: Race, raw: bytes) -> str:
     data = base64.b64encode(gzip.compress(raw, mtime=0)).decode()
-    sheet = base64.b64encode(csv(race).encode()).decode()
+    figures = base64.b64encode(csv(race).encode()).decode()
     absent = "".join(
         f"<tr><td>{escape(each.title)}</td><td>{escape(each.state)}</td>"
         f"<td>{escape(each.reason)}</td></tr>"
@@ -257,7 +258,7 @@ def _foot(race: Race, raw: bytes) -> str:
         f"<footer>{missing if absent else ''}{_machine(race.machine)}<h3>Data</h3><p>"
         f'<a download="results.jsonl.gz" href="data:application/gzip;base64,{data}">'
         "Raw results (JSON lines, gzip)</a> · "
-        f'<a download="league.csv" href="data:text/csv;base64,{sheet}">All figures (CSV)</a></p>'
+        f'<a download="league.csv" href="data:text/csv;base64,{figures}">All figures (CSV)</a></p>'
         f"{_settings(race.measured)}</footer>"
     )
 
@@ -299,11 +300,11 @@ def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
     return f'<div class="scroll"><table class="machine"><tbody>{rows}</tbody></table></div>'
 
 
-def _settings(everybody: list[Contestant]) -> str:
+def _settings(contestants: list[Contestant]) -> str:
     rows = "".join(
         f"<tr><td>{escape(each.title)}</td><td><code>{escape(each.settings)}</code></td>"
         f"<td>{escape('; '.join(each.remarks))}</td></tr>"
-        for each in everybody
+        for each in contestants
     )
     return (
         '<details class="more"><summary>How each contestant was started</summary>'

@@ -17,7 +17,7 @@ SCALE = 2
 
 
 def write(race: Race, folder: Path, *, is_png: bool = False) -> dict[str, dict[str, str]]:
-    """Write the pictures of every study; return the SVG files and what they show, by study.
+    """Write the pictures of every study; return the SVG files and their descriptions, by study.
 
     A load without any figure has no picture.
 
@@ -50,10 +50,10 @@ def write(race: Race, folder: Path, *, is_png: bool = False) -> dict[str, dict[s
 def _note(race: Race, result: Result, group: Group) -> str:
     rounds = max(len(figure.trials) for figure in result.figures.values())
     times = f"median of {rounds} rounds" if rounds > 1 else "one round"
-    said = f"{group.title}; {times}, loopback"
+    note = f"{group.title}; {times}, loopback"
     if race.machine and race.machine.cpu_model:
-        said += f"; {race.machine.cpu_model}"
-    return said
+        note += f"; {race.machine.cpu_model}"
+    return note
 
 
 def _converter() -> Callable[..., Iterable[int]]:

@@ -88,5 +88,10 @@ def interval(found: Interval | None) -> str:
 
 
 def cut(text: str, letters: int = 60) -> str:
-    """Truncate a long text."""
-    return text if len(text) <= letters else text[: letters - 1].rstrip() + "…"
+    """Truncate a long text after a word, so that no number loses digits."""
+    if len(text) <= letters:
+        return text
+    head = text[: letters - 1]
+    if not text[letters - 1].isspace():
+        head = head.rpartition(" ")[0] or head
+    return head.rstrip(" ,:;(") + "…"

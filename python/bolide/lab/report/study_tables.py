@@ -1,4 +1,4 @@
-"""A study in the form of its document's table: published figure, our figure, both ratios.
+"""A study in the form of its document's table: published figure, measured figure, both ratios.
 
 If contestants are published on two event loops, the loops are rows. Otherwise there is a row for
 each server, with columns for each load. A group with many numbers of connections has a table for
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from bolide.lab.record.schema import Contestant, Published, asked_by
+from bolide.lab.record.schema import Contestant, Published, demand_of
 from bolide.lab.report import quantity, svg
 from bolide.lab.report.summary import Figure, Group, Result
 from bolide.lab.report.table import Cell, Line, Table, interval, without_empty
@@ -52,11 +52,12 @@ def remarks(result: Result) -> list[str]:
             if each.workload == workload and each.requests_per_s is not None
         }
         figures = [result.figures.get((workload, name)) for name in rates]
-        met = [each for each in figures if each]
-        failed = [each for each in met if not each.valid]
-        if len(failed) == len(met) > 1 and len({_DIGITS.sub("", _why(each)) for each in met}) == 1:
+        measured = [each for each in figures if each]
+        failed = [each for each in measured if not each.valid]
+        causes = {_DIGITS.sub("", _why(each)) for each in measured}
+        if len(failed) == len(measured) > 1 and len(causes) == 1:
             found.append(
-                f"{workload}: none of {len(met)} published figures could be measured here"
+                f"{workload}: none of {len(measured)} published figures could be measured here"
                 f" ({failed[0].contestant.title}: {_why(failed[0])})"
             )
             continue
@@ -67,8 +68,8 @@ def remarks(result: Result) -> list[str]:
         ]
         found += [
             f"{each.contestant.title} at {workload}: the generator was the limit here,"
-            " so ours is a lower bound of what the server can do"
-            for each in met
+            " so ours is a lower bound for the server"
+            for each in measured
             if each.valid and each.verdict == "generator-bound"
         ]
     return found
@@ -98,10 +99,10 @@ def _by_load(result: Result, workloads: list[str]) -> Table:
     for each in workloads:
         columns += [f"{origins[each]}: published", f"{each}: here", "here/published", "of ceiling"]
         if _has_latency(result, each):
-            hints[f"{each}: here"] = "below it the mean latency, or p50 if marked so"
+            hints[f"{each}: here"] = "the second line is the mean latency, or p50 if it says so"
     lines = [
         Line(
-            [Cell(contestant.title, kind="who"), *_cells(result, contestant, workloads)],
+            [Cell(contestant.title, kind="contestant"), *_cells(result, contestant, workloads)],
             contestant.name,
         )
         for contestant in _in_order(result)
@@ -111,7 +112,7 @@ def _by_load(result: Result, workloads: list[str]) -> Table:
 
 
 def _in_order(result: Result) -> list[Contestant]:
-    """Return the document's servers in its order, then ours; the league table has all."""
+    """Return the document's servers in its order, then Bolide's; the league table has all."""
     order = list(dict.fromkeys(each.contestant for each in result.study.published))
     places = {name: place for place, name in enumerate(order)}
     found = [
@@ -145,11 +146,11 @@ def _cells(result: Result, contestant: Contestant, workloads: list[str]) -> list
 def _theirs(published: Published | None, *, has_latency: bool) -> Cell:
     if published is None or published.requests_per_s is None:
         return Cell(quantity.NONE, None, kind="num quiet")
-    said = quantity.count(published.requests_per_s)
+    rate = quantity.count(published.requests_per_s)
     under = quantity.time_us(_theirs_us(published)) if has_latency else ""
     if published.does_not_hold:
-        return Cell(f"{said} *", None, published.does_not_hold, "num struck", under)
-    return Cell(said, published.requests_per_s, published.note, "num", under)
+        return Cell(f"{rate} *", None, published.does_not_hold, "num struck", under)
+    return Cell(rate, published.requests_per_s, published.note, "num", under)
 
 
 def _theirs_us(published: Published) -> float | None:
@@ -184,7 +185,7 @@ def _ours_us(figure: Figure) -> tuple[float | None, str]:
 
 
 def _ratio(figure: Figure | None, published: Published | None) -> Cell:
-    title = "another machine, so no judgement"
+    title = "published on another machine, so not a judgement"
     theirs = published.requests_per_s if published and not published.does_not_hold else None
     if figure is None or figure.rate is None or published is None or theirs is None:
         return Cell(quantity.NONE, None, title, "num quiet")
@@ -243,7 +244,10 @@ def over_levels(result: Result, group: Group) -> list[tuple[str, Table]]:
     found = []
     for title, pick in BLOCKS.items():
         lines = [
-            Line([Cell(titles[name], kind="who"), *_level_cells(result, name, group, pick)], name)
+            Line(
+                [Cell(titles[name], kind="contestant"), *_level_cells(result, name, group, pick)],
+                name,
+            )
             for name in order
             if name in there
         ]
@@ -278,10 +282,10 @@ def _loops(result: Result) -> list[tuple[str, Table]]:
     titles = {each.name: each.title for each in result.contestants}
     columns = ["", *(_stem_title(titles.get(f"{stem}-uvloop", stem)) for stem in stems)]
     own = {each.workload: each.origin for each in result.study.published}
-    alike = {asked_by(each): each.name for each in result.study.workloads if each.name in own}
+    alike = {demand_of(each): each.name for each in result.study.workloads if each.name in own}
     found = []
     for each in (each for group in result.groups for each in group.workloads):
-        published = each.name if each.name in own else alike.get(asked_by(each))
+        published = each.name if each.name in own else alike.get(demand_of(each))
         if published is None:
             continue
         lines = [

@@ -58,8 +58,8 @@ class Figure:
         if len(valid) > 1 and all(each.histogram for each in valid):
             rows = histogram.merge(each.histogram or [] for each in valid)
             found |= {name: histogram.percentile(rows, share) for name, share in RANKS.items()}
-        greatest = [(each.latency_us or {}).get("max") for each in valid]
-        found["max"] = max((value for value in greatest if value), default=None)
+        maxima = [(each.latency_us or {}).get("max") for each in valid]
+        found["max"] = max((value for value in maxima if value), default=None)
         return found
 
     @cached_property
@@ -139,7 +139,7 @@ class Figure:
 
     @cached_property
     def absence(self) -> str:
-        """The text instead of a rate: some trials failed, others had too many errors."""
+        """The text instead of a rate: "failed" if a trial failed, otherwise "no figure"."""
         return "failed" if any(each.failure for each in self.trials) else "no figure"
 
     @cached_property

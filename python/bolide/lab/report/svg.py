@@ -1,7 +1,7 @@
 """SVG without a library: elements as text, and the colours of both themes.
 
-Every colour is a class, so that one picture fits light and dark pages; a separate picture contains
-the rules. They are classes because converters to PNG do not support CSS variables.
+Every colour is a class, so that one picture suits light and dark pages; a separate picture contains
+the rules. CSS variables would not work in converters to PNG.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def rules(*, is_dark: bool) -> str:
     lines += [
         f".chart text{{fill:{text}}}.chart .quiet{{fill:{quiet}}}.chart .grid{{stroke:{line}}}",
         f".chart .paper{{fill:{paper}}}.chart .whisker{{stroke:{text}}}",
-        f".chart .halo,.chart .said{{stroke:{paper}}}",
+        f".chart .halo,.chart .caption{{stroke:{paper}}}",
         f".other .bar{{fill:{blue}}}.other .span{{stroke:{blue}}}.other .dot{{fill:{blue}}}",
         f".ours .bar{{fill:{OURS[0][n]}}}.ours .span{{stroke:{OURS[0][n]}}}"
         f".ours .dot{{fill:{OURS[0][n]}}}",
@@ -101,7 +101,7 @@ SHAPES = f"""
 .chart text{{stroke:none}}
 .chart .small{{font-size:11.5px}}
 .chart .strong{{font-weight:600}}
-.chart .said{{paint-order:stroke;stroke-width:4px;stroke-linejoin:round}}
+.chart .caption{{paint-order:stroke;stroke-width:4px;stroke-linejoin:round}}
 .chart .end{{text-anchor:end}}
 .chart .mid{{text-anchor:middle}}
 .chart .grid{{stroke-width:1}}
@@ -164,5 +164,5 @@ def standalone(chart: str, title: str, note: str, *, is_png: bool = False) -> st
         f"{text(16, height + 58, note, 'quiet small')}"
     )
     whole = drawing(width, height + 68, title, body)
-    size = f' width="{width:.0f}" height="{height + 68:.0f}"'  # otherwise a page stretches it
+    size = f' width="{width:.0f}" height="{height + 68:.0f}"'  # without a size, pages stretch it
     return whole.replace("<svg", f"<svg{size}", 1)

@@ -17,7 +17,7 @@ class Cell:
     value: float | None = None
     title: str = ""
     kind: str = ""
-    """CSS classes: num, bad, mark, quiet."""
+    """CSS classes: contestant, num, bad, mark, quiet, struck."""
     under: str = ""
     """A second, smaller line."""
 
@@ -69,7 +69,8 @@ HINTS = {
 
 TOOL_LIMITED = (
     "The tool limited the ceiling, so no server can appear faster with it. About 100 % of the"
-    " ceiling means that a server is not slower than the tool; the order there means nothing."
+    " ceiling means that a server is not slower than the tool; the order of such servers is not"
+    " meaningful."
 )
 
 QUEUE_FULL = (
@@ -87,12 +88,12 @@ def league(result: Result, workload: str) -> Table:
 def _note(result: Result, workload: str) -> str:
     """Return notes on all figures, and on servers whose accept queue overflowed."""
     ceiling = result.ceiling(workload)
-    said = [TOOL_LIMITED] if ceiling and ceiling.verdict == "generator-bound" else []
-    met = [each for each in result.of(workload) if each.rate]
-    full = [f"{each.contestant.title} ({each.overflows:,})" for each in met if each.overflows]
+    notes = [TOOL_LIMITED] if ceiling and ceiling.verdict == "generator-bound" else []
+    measured = [each for each in result.of(workload) if each.rate]
+    full = [f"{each.contestant.title} ({each.overflows:,})" for each in measured if each.overflows]
     if full:
-        said.append(f"{QUEUE_FULL} {', '.join(full)}.")
-    return " ".join(said)
+        notes.append(f"{QUEUE_FULL} {', '.join(full)}.")
+    return " ".join(notes)
 
 
 def without_empty(table: Table) -> Table:
@@ -112,7 +113,7 @@ def _line(result: Result, figure: Figure) -> Line:
     title = Cell(
         figure.contestant.title,
         title=figure.contestant.settings,
-        kind="who",
+        kind="contestant",
         under=" ".join(each for each in about if each not in ("", "none", "own")),
     )
     latency = figure.latency_us
@@ -154,8 +155,8 @@ def interval(found: Interval) -> str:
 def ceiling_cell(result: Result, figure: Figure) -> Cell:
     """Return the share of the ceiling; the ceiling itself has none."""
     found = result.of_ceiling(figure)
-    said = quantity.interval(found)
-    title = "" if said == quantity.NONE or not found else _percent_interval(found.low, found.high)
+    ends = quantity.interval(found)
+    title = "" if ends == quantity.NONE or not found else _percent_interval(found.low, found.high)
     return Cell(quantity.share(found and found.middle), found and found.middle, title, "num")
 
 

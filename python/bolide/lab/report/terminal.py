@@ -28,7 +28,7 @@ def of_document(result: Result) -> list[RenderableType]:
         return []
     tables = study_tables.tables(result)
     caption, first = next((each for each in tables if _has_figures(each[1])), tables[0])
-    title = f"As the document has it: {caption}" if caption else "As the document has it"
+    title = f"The document's table: {caption}" if caption else "The document's table"
     found: list[RenderableType] = [Text(), _grid(first, title)]
     for heading, lines in study_tables.sentences(result):
         found += [Text(f"\n{heading}:"), *(Text(f"- {name}{text}") for name, text in lines)]

@@ -23,7 +23,7 @@ def total(rows: Rows) -> int:
 
 
 def percentile(rows: Rows, share: float) -> float | None:
-    """Return the bound at or below which a share of the values is; it is never too low.
+    """Return the bound at or below which a share of the values lies; it is never too low.
 
     It is the nearest rank (ceil(share * n)), as in HdrHistogram and oha. None without values, and
     if there are too few values to distinguish the share from the maximum: p99.9 needs a thousand.

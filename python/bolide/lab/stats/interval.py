@@ -31,7 +31,7 @@ class Interval:
 
     @property
     def relative_width(self) -> float | None:
-        """Half of the interval's width divided by its middle."""
+        """Half the width of the interval, divided by its middle."""
         if self.low is None or self.high is None or not self.middle:
             return None
         return (self.high - self.low) / 2 / abs(self.middle)
@@ -71,16 +71,16 @@ def median_interval(values: Sequence[float]) -> Interval | None:
 
 @cache
 def _middles(count: int) -> Counter[tuple[int, int]]:
-    """Count between which two ranks (of an odd number: one, twice) a resample's median is.
+    """Count the ranks whose mean is the median of a resample: two, or one twice if `count` is odd.
 
-    It depends on the number of values alone.
+    They depend only on the number of values.
     """
     ranks = range(count)
     if count <= EXACT_MAX:
         samples: Iterable[Sequence[int]] = product(ranks, repeat=count)
     else:
-        dice = random.Random(count)  # noqa: S311 - statistics, not a secret
-        samples = (dice.choices(ranks, k=count) for _ in range(RESAMPLES))
+        sampler = random.Random(count)  # noqa: S311 - statistics, not a secret
+        samples = (sampler.choices(ranks, k=count) for _ in range(RESAMPLES))
     middle = (count - 1) // 2, count // 2
     found: Counter[tuple[int, int]] = Counter()
     for sample in samples:

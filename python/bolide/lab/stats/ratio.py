@@ -11,7 +11,7 @@ from bolide.lab.stats.interval import CONFIDENCE, RESAMPLES, Interval, median_in
 
 
 def paired(upper: Mapping[int, float], lower: Mapping[int, float]) -> Interval | None:
-    """Return the median ratio over common rounds; what slowed a round slowed both values.
+    """Return the median ratio over common rounds, in which both values had the same conditions.
 
     None if there is no such round, or a value that is not above 0.
     """
@@ -32,9 +32,9 @@ def unpaired(upper: Sequence[float], lower: Sequence[float]) -> Interval | None:
     count = min(len(upper), len(lower))
     if count == 1:
         return Interval(middle, None, None, 1)
-    dice = random.Random(count)  # noqa: S311 - statistics, not a secret
+    sampler = random.Random(count)  # noqa: S311 - statistics, not a secret
     found = sorted(
-        median(dice.choices(upper, k=len(upper))) / median(dice.choices(lower, k=len(lower)))
+        median(sampler.choices(upper, k=len(upper))) / median(sampler.choices(lower, k=len(lower)))
         for _ in range(RESAMPLES)
     )
     tail = (1 - CONFIDENCE) / 2

@@ -1,9 +1,9 @@
-"""Load generators: how each is started, and what its output really means.
+"""Load generators: how each is started, and what its output means.
 
-There is one file per tool; `load.py` has their input and output, `tool.py` what they share. No
-headline of a tool is used as it is: a rate counts correct responses only, and what an output hides
-(error pages counted as success, dropped samples, lost connections) is in `Reading.remarks`. Nothing
-here starts a load; `bolide.lab.trial` does.
+There is one file per tool; `load.py` has their input and output, `tool.py` what they share. No rate
+is used as a tool prints it: rates count correct responses only. What an output hides (error pages
+counted as success, dropped samples, lost connections) is in `Reading.remarks`. Nothing here starts
+a load; `bolide.lab.trial` does.
 """
 
 from bolide.lab.tools.ab import Ab

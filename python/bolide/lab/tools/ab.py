@@ -9,7 +9,7 @@ from bolide.lab.tools.load import Load, Reading, latency
 from bolide.lab.tools.tool import Tool, ToolError, settle
 
 REQUESTS_PER_S_MAX = 400_000
-"""More than ab can do; a run that ends by time allocates room for that many."""
+"""More than ab reaches; a run limited by time allocates memory for that many requests."""
 
 _CLASSES = {"Connect": "connect", "Receive": "reset", "Length": "length", "Exceptions": "exception"}
 
@@ -77,12 +77,12 @@ class Ab(Tool):
         )
 
     def _aborted(self, stdout: str, stderr: str, exit_code: int) -> ToolError:
-        """Return why a run has no page: ab stops at the eleventh failed connect or a timeout."""
+        """Return why a run has no result: ab stops at the 11th failed connect, or at a timeout."""
         done = re.search(r"Total of (\d+) requests completed", stdout + stderr)
         cause = re.search(r"^(apr_\w+: .*|.*[Tt]est aborted.*)$", stderr + stdout, re.MULTILINE)
         if not (done or cause):
             return self.unreadable(stdout, stderr, exit_code)
-        why = cause[0].strip() if cause else "no cause given"
+        why = cause[0].strip() if cause else "it printed no cause"
         return ToolError(f"ab stopped after {done[1] if done else 0} requests: {why}")
 
 
@@ -132,17 +132,19 @@ class _Page:
         )
 
     def remarks(self, load: Load) -> list[str]:
-        said = []
+        remarks = []
         if self.failures().get("Length"):
-            said.append("ab counts a response as failed (Length) if it is not as long as the first")
+            remarks.append(
+                "ab counts a response as failed (Length) if it is not as long as the first"
+            )
         kept, complete = self.number("Keep-Alive requests", 0), self.number("Complete requests")
         if load.is_persistent and kept < complete:
-            said.append(
-                f"ab -k kept the connection in {kept:,.0f} of {complete:,.0f} requests only"
+            remarks.append(
+                f"ab -k kept the connection after only {kept:,.0f} of {complete:,.0f} requests"
             )
         if not load.is_persistent:
-            said.append("ab's latency includes the connect")
-        return said
+            remarks.append("ab's latency includes the connect")
+        return remarks
 
     def mean(self) -> float | None:
         """Return the mean latency of the row Total, in ms, with a fraction from the percentiles.

@@ -10,7 +10,7 @@ from bolide.lab.tools.tool import Tool, ToolError, _version
 
 
 class Bolide(Tool):
-    """Our generator, started as a command like any other."""
+    """Bolide's generator, started as a command like any other."""
 
     name = "bolide"
 

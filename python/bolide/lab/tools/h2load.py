@@ -47,19 +47,19 @@ class H2load(Tool):
             raise self.unreadable(stdout, stderr, exit_code)
         seconds = time_us(finished[1]) / 1e6
         statuses = [int(count) for count in codes.groups()]
-        answered = sum(statuses)
-        bad = answered - statuses[load.expected_status // 100 - 2]
+        responses = sum(statuses)
+        bad = responses - statuses[load.expected_status // 100 - 2]
         errors = {"wrong_status": bad, "broken": int(counts[2]), "timeout": int(counts[3])}
         remarks = ["h2load reports statuses by class (2xx, 3xx...) only"]
         traffic = re.search(
             r"^traffic: \S+ \((\d+)\) total, .*\((\d+)\) data", stdout, re.MULTILINE
         )
-        if traffic and answered and (wrong := wrong_size(load, int(traffic[2]) / answered)):
-            bad, errors["wrong_body"] = answered, answered
+        if traffic and responses and (wrong := wrong_size(load, int(traffic[2]) / responses)):
+            bad, errors["wrong_body"] = responses, responses
             remarks.append(wrong)
         times = re.search(r"^time for request: +(\S+) +(\S+) +(\S+)", stdout, re.MULTILINE)
         return settle(
-            answered,
+            responses,
             bad,
             seconds,
             errors=errors,

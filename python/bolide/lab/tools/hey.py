@@ -51,19 +51,19 @@ class Hey(Tool):
         statuses = {int(code): int(count) for code, count in rows}
         tail = stdout.partition("Error distribution:")[2]
         broken = sum(int(count) for count in re.findall(r"^ +\[(\d+)\]\s+\S", tail, re.MULTILINE))
-        answered = sum(statuses.values())
-        bad = answered - statuses.get(load.expected_status, 0)
+        responses = sum(statuses.values())
+        bad = responses - statuses.get(load.expected_status, 0)
         errors = {"wrong_status": bad, "broken": broken}
         remarks = []
-        if answered + broken >= SAMPLES_MAX:
+        if responses + broken >= SAMPLES_MAX:
             remarks.append("hey keeps the first million samples: its percentiles miss the rest")
         size = re.search(r"Size/request:\s+(\d+) bytes", stdout)
         if size and (wrong := wrong_size(load, int(size[1]))):
-            bad, errors["wrong_body"] = answered, answered
+            bad, errors["wrong_body"] = responses, responses
             remarks.append(wrong)
         data = re.search(r"Total data:\s+(\d+) bytes", stdout)
         return settle(
-            answered,
+            responses,
             bad,
             seconds,
             errors=errors,

@@ -25,7 +25,7 @@ class Load:
     threads: int = 1
     duration_s: float | None = 10.0
     requests_total: int | None = None
-    """Ends the run instead of `duration_s`."""
+    """Limits the run instead of `duration_s`."""
     timeout_s: float = 5.0
     rate_per_s: float | None = None
     """Open loop: requests due per second; of a search, the rate at which it starts."""

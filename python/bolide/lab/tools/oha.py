@@ -1,4 +1,4 @@
-"""oha: JSON whose success rate leaves out requests that were aborted at the end."""
+"""oha: JSON whose success rate excludes requests that were aborted at the end."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ def _reading(report: dict[str, Any], load: Load) -> Reading:
     summary, ranks = report["summary"], report["latencyPercentiles"]
     statuses = {int(code): count for code, count in report["statusCodeDistribution"].items()}
     broken = {k: v for k, v in report["errorDistribution"].items() if k != _CUT_OFF}
-    answered = sum(statuses.values())
-    bad = answered - statuses.get(load.expected_status, 0)
+    responses = sum(statuses.values())
+    bad = responses - statuses.get(load.expected_status, 0)
     errors = {"wrong_status": bad, **broken}
     remarks = []
     if wrong := wrong_size(load, summary.get("sizePerRequest")):
-        bad, errors["wrong_body"] = answered, answered
+        bad, errors["wrong_body"] = responses, responses
         remarks.append(wrong)
     return settle(
-        answered,
+        responses,
         bad,
         summary["total"],
         errors=errors,

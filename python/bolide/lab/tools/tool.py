@@ -1,4 +1,4 @@
-"""What the tools share: finding them, refusing loads, completing a reading."""
+"""The base class of the tools, and the correction of their readings."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Tool(ABC):
         Raises:
             ToolError: the load needs one of them.
         """
-        asked = {
+        needed = {
             "pipelining": load.pipeline_depth > 1,
             "a rate": load.rate_per_s is not None,
             "a search": bool(load.finds),
@@ -78,17 +78,17 @@ class Tool(ABC):
             "statuses other than 2xx": not load.is_success_expected,
         }
         for what in (*cannot, "a search"):
-            if asked[what]:
+            if needed[what]:
                 raise ToolError(f"{self.name} cannot do {what}")
 
     def unreadable(self, stdout: str, stderr: str, exit_code: int) -> ToolError:
         """Return an error with what the tool printed instead of a result: its last line."""
         lines = [line.strip() for line in (stderr or stdout).splitlines() if line.strip()]
-        said = lines[-1][:200] if lines else "nothing"
-        return ToolError(f"{self.name} exited with {exit_code} and no result: {said}")
+        last = lines[-1][:200] if lines else "nothing"
+        return ToolError(f"{self.name} exited with {exit_code} and no result: {last}")
 
     def parsed(self, stdout: str, stderr: str, exit_code: int) -> dict[str, Any]:
-        """Read an output that ends with one JSON object, whatever precedes it.
+        """Read an output that ends with one JSON object, after any other text.
 
         Raises:
             ToolError: there is none.
@@ -129,15 +129,15 @@ def settle(
 ) -> Reading:
     """Return a reading of `total` responses, `bad` of them wrong, and `lost` requests without one.
 
-    Latency is left out if no response is correct: the latency of an error page means nothing.
+    Latency is left out if no response is correct: that of error pages is not a result.
     """
     bad = min(bad, total)
     ok = total - bad
-    said = list(remarks or [])
+    remarks = list(remarks or [])
     if total and not ok:
-        said.append(f"{bad:,} of {total:,} responses were wrong or late: this is not throughput")
+        remarks.append(f"{bad:,} of {total:,} responses were wrong or late: this is not throughput")
     elif bad:
-        said.append(f"{bad:,} of {total:,} responses were wrong or late and are not in the rate")
+        remarks.append(f"{bad:,} of {total:,} responses were wrong or late and are not in the rate")
     return Reading(
         ok=ok,
         failed=bad + lost,
@@ -147,7 +147,7 @@ def settle(
         latency_us=latency_us if ok else None,
         histogram=histogram if ok else None,
         bytes_per_s=bytes_per_s,
-        remarks=said,
+        remarks=remarks,
     )
 
 

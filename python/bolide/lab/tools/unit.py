@@ -1,4 +1,4 @@
-"""Numbers with units as wrk and h2load print them."""
+"""Parses numbers with units as wrk and h2load print them."""
 
 from __future__ import annotations
 

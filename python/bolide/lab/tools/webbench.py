@@ -1,4 +1,4 @@
-"""webbench 1.5: a connection per request, no status, no latency, and a speed with failures."""
+"""webbench 1.5: a connection per request, no status, no latency; its speed includes failures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BYTES_MAX = 2**31
 
 
 class Webbench(Tool):
-    """webbench and its forks, which print other spellings."""
+    """webbench and its forks, which spell the output differently."""
 
     name = "webbench"
     missing = 'no package has it; bolide load --like "webbench ..." generates its load'
@@ -30,7 +30,7 @@ class Webbench(Tool):
         return ["webbench", "-c", str(load.connections), "-t", seconds, load.url]
 
     def read(self, stdout: str, stderr: str, exit_code: int, load: Load) -> Reading:
-        """Read the two lines; the exit code is the last child's page count and means nothing."""
+        """Read the two lines. The exit code is the last child's page count, not a status."""
         speed = re.search(r"Speed ?= ?(\d+) pages/min, (-?\d+) bytes/sec", stdout)
         counts = re.search(r"Requests: (\d+) su\w+, (\d+) failed", stdout)
         ran = re.search(r"running (\d+) sec", stdout)

@@ -1,5 +1,5 @@
--- Batches of pipelined requests, and the results as one line of JSON: wrk's page rounds, and stops
--- at 99 %. There is no response(): it would take wrk off its fast path.
+-- Sends batches of pipelined requests, and prints the results as one line of JSON, because wrk's own
+-- output is rounded and ends at 99 %. There is no response(), which would disable wrk's fast path.
 
 function init(args)
   local depth = tonumber(args[1]) or 1
@@ -15,9 +15,9 @@ for i = 1, 198 do SHARES[i] = i / 2 end
 for i = 1, 18 do SHARES[#SHARES + 1] = 99 + i / 20 end
 for i = 1, 10 do SHARES[#SHARES + 1] = 99.9 + i / 100 end
 
--- wrk gives 0 where a rank lies beyond its samples, of which it counts too many in pipelined runs.
--- So its percentiles are stretched by the share of its count that is there. Walking over the
--- samples instead would take minutes: it looks each one up from the first.
+-- In pipelined runs, wrk counts more samples than it has, and returns 0 for ranks beyond them. So all
+-- percentiles are scaled by the share of its count that exists. Iterating over the samples instead would
+-- take minutes, because each access starts at the first one.
 local function share_counted(latency)
   local low, high = 0, 1
   for _ = 1, 40 do

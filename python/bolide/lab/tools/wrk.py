@@ -26,7 +26,7 @@ class Wrk(Tool):
     name = "wrk"
     apt = ("wrk",)
     has_late_clock = True
-    """Its clock starts when all threads exist; on few processors the first ones run before that."""
+    """Its clock starts when all threads exist; with few processors, some run before that."""
     version_arguments = ("-v",)
     version_pattern = r"wrk (?:debian/)?(\d\S*)"
 
@@ -34,7 +34,7 @@ class Wrk(Tool):
         """Return the command line.
 
         Raises:
-            ToolError: the load has a rate or a number of requests, or expects no 2xx.
+            ToolError: the load has a rate or a number of requests, or does not expect 2xx.
         """
         self.refuse(load, "a rate", "a number of requests", "HTTP/1.0", "statuses other than 2xx")
         threads = min(load.threads, load.connections)
@@ -74,22 +74,22 @@ class Wrk(Tool):
 
 
 def _remarks(run: dict[str, Any], load: Load) -> list[str]:
-    errors, said = run["errors"], []
+    errors, remarks = run["errors"], []
     if errors["connect"]:
-        said.append(
+        remarks.append(
             f"{errors['connect']:,} connections could not be opened; wrk does not retry,"
             f" so it measured with {max(0, load.connections - errors['connect']):,}"
         )
     if errors["timeout"]:
-        said.append(
+        remarks.append(
             f"{errors['timeout']:,} responses arrived after {load.timeout_s:g} s: wrk counts them"
             " as requests but leaves them out of the latency, which ends there"
         )
     if load.pipeline_depth > 1:
-        said.append(
+        remarks.append(
             f"wrk measures the latency of batches of {load.pipeline_depth} requests, not of each"
         )
-    return said
+    return remarks
 
 
 def _from_script(stdout: str) -> dict[str, Any] | None:
@@ -119,7 +119,7 @@ def _from_page(stdout: str) -> dict[str, Any] | None:
     speed = float(rate[1]) if rate else 0.0
     ranks = dict(re.findall(rf"^ +(\d+)% +{_TIME}$", stdout, re.MULTILINE))
     row = re.search(rf"^ +Latency +{_TIME} +{_TIME} +{_TIME}", stdout, re.MULTILINE)
-    # In pipelined runs wrk prints 0.00us if it lost count: unknown, not zero.
+    # In pipelined runs, wrk prints 0.00us for what it does not know: unknown, not zero.
     figures = {
         f"p{rank}": time_us(ranks[rank])
         for rank in ("50", "90", "99")

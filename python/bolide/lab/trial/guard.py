@@ -1,9 +1,9 @@
-"""Guards one server: ends everything that it started, whatever happens to the race.
+"""Guards one server: ends all of its processes when the race ends or dies.
 
 It runs as a program, `guard.py CPUS COMMAND...`, and uses only the standard library. It adopts
-every orphan of the command (PR_SET_CHILD_SUBREAPER), so its descendants are the whole server, also
+every orphan of the command (PR_SET_CHILD_SUBREAPER), so its descendants are the whole server, even
 if that becomes a daemon. When its standard input ends, because the race closed it or was killed, it
-ends all of them: by TERM, then by KILL.
+ends all of them with TERM, then with KILL.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 PR_SET_CHILD_SUBREAPER = 36
-PATIENCE_S = 1.0
-LOOK_S = 0.02
+TERM_S_MAX = 1.0
+POLL_S = 0.02
 EXIT_CANNOT_START = 127
 FILE_BYTES_MAX = 1 << 30
 """Largest size of a file: a server that floods its log must not fill the disk."""
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Yield the processes below one, whichever thread of their parent started them."""
+    """Yield all descendants of a process, which any of its threads may have started."""
     folder = f"/proc/{pid}/task"
     try:
         threads = os.listdir(folder)
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
     most = FILE_BYTES_MAX if hard == resource.RLIM_INFINITY else min(FILE_BYTES_MAX, hard)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     try:
-        child = subprocess.Popen(  # noqa: S603 - what the race is about
+        child = subprocess.Popen(  # noqa: S603 - starting servers is its purpose
             arguments[1:], stdin=subprocess.DEVNULL, start_new_session=True
         )
     except OSError as error:
@@ -96,13 +96,13 @@ def _end() -> None:
     started = time.monotonic()
     signalled: set[int] = set()
     while living := set(descendants(os.getpid())):
-        is_patient = time.monotonic() - started < PATIENCE_S
-        for pid in living - signalled if is_patient else living:
+        is_early = time.monotonic() - started < TERM_S_MAX
+        for pid in living - signalled if is_early else living:
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM if is_patient else signal.SIGKILL)
+                os.kill(pid, signal.SIGTERM if is_early else signal.SIGKILL)
         signalled |= living
         list(_ended())
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 if __name__ == "__main__":

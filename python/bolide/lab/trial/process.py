@@ -18,21 +18,21 @@ from pathlib import Path
 from bolide.lab.trial import guard
 
 READY_S_MAX = 20.0
-END_S_MAX = guard.PATIENCE_S + 10.0
+END_S_MAX = guard.TERM_S_MAX + 10.0
 LOG_LINES = 4
 LOG_TAIL_BYTES = 4096
 LINE_SHOWN_MAX = 300
 HIDDEN = ("PYTHON", "BOLIDE_", "VIRTUAL_ENV", "GUNICORN_", "GRANIAN_", "UWSGI_")
 """Prefixes of variables that a server does not inherit: they would change what is measured."""
 
-STEERING = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[^\n -~\u00a0-\U0010ffff]")
-"""Colours and control characters, which a server writes for a terminal."""
+CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[^\n -~\u00a0-\U0010ffff]")
+"""Colours and control characters, which servers write for terminals."""
 SIGNALLED = {128 + number for number in signal.valid_signals()}
 LOCAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class NotReadyError(Exception):
-    """A server that did not start; the message has its output."""
+    """A server that did not start; the message contains its output."""
 
 
 class Process:
@@ -50,12 +50,12 @@ class Process:
     ) -> None:
         """Start it. Standard output goes to the log, standard error too or to its own file."""
         self._log = log
-        reader, self._keep = os.pipe()
+        reader, self._guard_stdin = os.pipe()
         try:
             log.write_bytes(b"")
             # A command that opens /dev/stdout itself, as ab does, must append, not overwrite.
             with log.open("ab") as output, (errors or log).open("ab") as other:
-                self._guard = subprocess.Popen(  # noqa: S603 - what the race is about
+                self._guard = subprocess.Popen(  # noqa: S603 - starting servers is its purpose
                     [
                         sys.executable,
                         "-I",
@@ -72,7 +72,7 @@ class Process:
                     start_new_session=True,
                 )
         except BaseException:
-            os.close(self._keep)
+            os.close(self._guard_stdin)
             raise
         finally:
             os.close(reader)
@@ -87,7 +87,7 @@ class Process:
         return self._guard.poll()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until it ends or the time is over, without waking up in between."""
+        """Wait until it ends or the time is over, without polling."""
         if self._guard.poll() is not None:
             return
         end = os.pidfd_open(self._guard.pid)
@@ -100,13 +100,13 @@ class Process:
         """Return how it ended: signal or exit code, and its last output."""
         code = self.exit_code or 0
         by = f"by {signal.Signals(code - 128).name}" if code in SIGNALLED else f"with {code}"
-        return f"ended {by}: {self.last_words() or 'it wrote nothing'}"
+        return f"ended {by}: {self.last_output() or 'it wrote nothing'}"
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """Return its last lines of output as one line, without control sequences."""
         with self._log.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
-            text = STEERING.sub("", log.read().decode(errors="replace"))
+            text = CONTROL.sub("", log.read().decode(errors="replace"))
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return " / ".join(line[:LINE_SHOWN_MAX] for line in lines[-LOG_LINES:])
 
@@ -114,7 +114,7 @@ class Process:
         """Wait until it accepts a connection.
 
         Raises:
-            NotReadyError: it ended, or does not listen in time.
+            NotReadyError: it ended, or did not listen in time.
         """
         give_up = time.monotonic() + timeout_s
         while time.monotonic() < give_up:
@@ -125,13 +125,13 @@ class Process:
                     return
             except OSError:
                 time.sleep(0.01)
-        raise NotReadyError(f"does not listen after {timeout_s:g} s: {self.last_words()}")
+        raise NotReadyError(f"does not listen after {timeout_s:g} s: {self.last_output()}")
 
     def end(self) -> None:
         """End it and everything that it started."""
-        if self._keep >= 0:
-            os.close(self._keep)
-            self._keep = -1
+        if self._guard_stdin >= 0:
+            os.close(self._guard_stdin)
+            self._guard_stdin = -1
         try:
             self._guard.wait(END_S_MAX)
         except subprocess.TimeoutExpired:

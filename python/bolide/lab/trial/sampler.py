@@ -1,9 +1,10 @@
 """Samples what processes use, ten times a second, while a trial runs.
 
-It runs beside what it measures, so it reads as little of /proc as possible: processor times and
-resident memory in each sample; new processes and the proportional share of memory (PSS), for which
-the kernel visits all pages, once a second; context switches, a file for each thread, at the start
-and the end. A process that ends between two samples counts with its last values.
+It runs on the same machine as what it measures, so it reads as little of /proc as possible. Each
+sample has processor times and resident memory. New processes and the proportional share of memory
+(PSS), for which the kernel visits all pages, are read once a second. Context switches, which need a
+file for each thread, are read at the start and the end. A process that ends between two samples
+counts with its last values.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ PSS_EVERY = 10
 LIST_EVERY = 10
 """Samples between two searches for new processes."""
 
-FIRST_LOOKS = 3
-"""Number of first samples that search for new threads: a tool starts them then."""
+FIRST_SAMPLES = 3
+"""The first samples all search for new threads, because a tool starts its threads then."""
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -35,7 +36,7 @@ _SWITCHES = re.compile(rb"^(?:non)?voluntary_ctxt_switches:\t(\d+)", re.MULTILIN
 class ServerSampler:
     """Samples a server's whole process tree during a `with` block.
 
-    The code in the block calls it ten times a second: a thread of its own would cost another
+    The code in the block calls `sample` ten times a second. A separate thread would cost another
     wake-up per sample, on the processor of the load.
     """
 
@@ -51,18 +52,18 @@ class ServerSampler:
         self._processes_max = 0
         self._samples: list[tuple[float, float]] = []
         """Times, and the processor time that all processes had used until then, in seconds."""
-        self._looks = 0
+        self._count = 0
 
     def __enter__(self) -> ServerSampler:
-        self._find(is_first=True)
-        self._look()
+        self._add_new(is_first=True)
+        self._read()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._find()
-        self._look()
-        self._look_at_memory()
-        self._count_switches()
+        self._add_new()
+        self._read()
+        self._read_memory()
+        self._read_switches()
 
     def use(self, seconds: float | None = None) -> ServerUse:
         """Return what was used during the block.
@@ -74,24 +75,24 @@ class ServerSampler:
             return ServerUse()
         share = busiest_share(self._samples, seconds)
         return ServerUse(
-            cpu_s=round(_risen(self._cpu_first_s, self._cpu_last_s), 3),
+            cpu_s=round(_increase(self._cpu_first_s, self._cpu_last_s), 3),
             cpu_share=None if share is None else round(share, 4),
             rss_bytes_max=self._rss_bytes_max,
             pss_bytes_max=self._pss_bytes_max,
-            context_switches=int(_risen(self._switches_first, self._switches_last)),
+            context_switches=int(_increase(self._switches_first, self._switches_last)),
             processes=self._processes_max,
         )
 
-    def look(self) -> None:
+    def sample(self) -> None:
         """Take one sample."""
-        self._looks += 1
-        if self._looks % LIST_EVERY == 0:
-            self._find()
-        self._look()
-        if self._looks % PSS_EVERY == 0:
-            self._look_at_memory()
+        self._count += 1
+        if self._count % LIST_EVERY == 0:
+            self._add_new()
+        self._read()
+        if self._count % PSS_EVERY == 0:
+            self._read_memory()
 
-    def _find(self, *, is_first: bool = False) -> None:
+    def _add_new(self, *, is_first: bool = False) -> None:
         """Add new processes; those that exist at the start have already used time."""
         for pid in self._pids():
             if pid in self._watched:
@@ -102,7 +103,7 @@ class ServerSampler:
                     self._cpu_first_s[pid], _ = self._watched[pid].read()
                     self._switches_first[pid] = _switches(pid)
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         """Read all processes; those that have ended are dropped, their time still counts."""
         rss_bytes = 0
         for pid, stat in list(self._watched.items()):
@@ -114,19 +115,19 @@ class ServerSampler:
                 del self._watched[pid]
         self._rss_bytes_max = max(self._rss_bytes_max, rss_bytes)
         self._processes_max = max(self._processes_max, len(self._watched))
-        cpu_s = _risen(self._cpu_first_s, self._cpu_last_s)
+        cpu_s = _increase(self._cpu_first_s, self._cpu_last_s)
         self._samples.append((time.monotonic(), cpu_s))
 
-    def _look_at_memory(self) -> None:
+    def _read_memory(self) -> None:
         if not self._watched:
             return
         try:
             pss_bytes = sum(_pss_bytes(pid) for pid in self._watched)
-        except OSError:  # just ended, or another user's: no sum is better than a partial one
+        except OSError:  # it has just ended, or is another user's; a partial sum would be wrong
             return
         self._pss_bytes_max = max(self._pss_bytes_max or 0, pss_bytes)
 
-    def _count_switches(self) -> None:
+    def _read_switches(self) -> None:
         for pid in self._watched:
             with suppress(OSError):
                 self._switches_last[pid] = _switches(pid)
@@ -137,18 +138,18 @@ class ThreadSampler:
 
     def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
         self._pids = pids
-        self._looks = 0
+        self._count = 0
         self._threads: dict[int, dict[int, _Stat]] = {}
         self._first: dict[int, tuple[float, float]] = {}
         self._last: dict[int, tuple[float, float]] = {}
         self._switches: dict[int, int] = {}
         self._rss_bytes_max = 0
 
-    def look(self) -> None:
+    def sample(self) -> None:
         """Take one sample."""
-        if self._looks < FIRST_LOOKS or self._looks % LIST_EVERY == 0:
-            self._find()
-        self._looks += 1
+        if self._count < FIRST_SAMPLES or self._count % LIST_EVERY == 0:
+            self._add_new()
+        self._count += 1
         now = time.monotonic()
         rss_bytes = 0
         for threads in self._threads.values():
@@ -161,7 +162,7 @@ class ThreadSampler:
             rss_bytes += rss
         self._rss_bytes_max = max(self._rss_bytes_max, rss_bytes)
 
-    def _find(self) -> None:
+    def _add_new(self) -> None:
         """Add new threads, and count context switches, which also takes a file per thread."""
         for pid in self._pids():
             with suppress(OSError):
@@ -171,9 +172,9 @@ class ThreadSampler:
                         known[thread] = _Stat(f"/proc/{pid}/task/{thread}")
                 self._switches[pid] = _switches(pid)
 
-    def use(self, told_cpu_s: float | None) -> GeneratorUse:
-        """Return what the threads had used when last seen, or the time that the tool reports."""
-        cpu_s = max(told_cpu_s or 0.0, sum(cpu_s for _, cpu_s in self._last.values()))
+    def use(self, reported_cpu_s: float | None) -> GeneratorUse:
+        """Return what the threads had used when last sampled, or the time that the tool reports."""
+        cpu_s = max(reported_cpu_s or 0.0, sum(cpu_s for _, cpu_s in self._last.values()))
         return GeneratorUse(
             cpu_s=round(cpu_s, 3) if cpu_s else None,
             cpu_share=self.busiest_share(),
@@ -182,7 +183,7 @@ class ThreadSampler:
         )
 
     def busiest_share(self) -> float | None:
-        """Return the share of time in which the busiest thread ran; None if none was seen."""
+        """Return the share of time in which the busiest thread ran; None without samples."""
         shares = []
         for thread, (until, cpu_s) in self._last.items():
             since, before_s = self._first[thread]
@@ -251,7 +252,7 @@ def _switches(pid: int) -> int:
     )
 
 
-def _risen(
+def _increase(
     first: dict[int, float] | dict[int, int], last: dict[int, float] | dict[int, int]
 ) -> float:
     return sum(value - first.get(pid, 0) for pid, value in last.items())

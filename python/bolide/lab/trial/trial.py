@@ -63,7 +63,7 @@ class Conditions:
 
 
 def run(slot: Slot, conditions: Conditions) -> Trial:
-    """Run one trial; whatever goes wrong with the server is a recorded failure."""
+    """Run one trial; any problem of the server is recorded as a failure."""
     started_at = now()
     command: list[str] = []
     folder = conditions.application.folder if conditions.application else None
@@ -137,7 +137,7 @@ class _Run:
             tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX, ignore_cleanup_errors=True) as name,
         ):
             folder = Path(name)
-            folder.chmod(0o755)  # a server that drops root's privileges reads in it
+            folder.chmod(0o755)  # a server that drops root privileges reads from it
             address = (HOST, free_port())
             place = Place(folder, address, self._server_cpus)
             with start(
@@ -161,7 +161,7 @@ class _Run:
         return load_of(self._workload, f"http://{address[0]}:{address[1]}{target}", proof.content)
 
     def _warm_up(self, load: Load, folder: Path) -> None:
-        """Warm it up with our own tool, which ends in time whatever the server does."""
+        """Warm it up with `bolide load`, which ends in time even if the server hangs."""
         short = Load(
             url=load.url,
             connections=min(load.connections, WARM_UP_CONNECTIONS_MAX),
@@ -223,9 +223,9 @@ class _Run:
         ) as process:
             threads = ThreadSampler(process.pids)
             while process.exit_code is None:
-                threads.look()
+                threads.sample()
                 if sampler is not None:
-                    sampler.look()
+                    sampler.sample()
                 if server is not None and server.exit_code is not None:
                     raise DeadError(f"under load it {server.end_reason()}")
                 if time.monotonic() > give_up:
@@ -242,8 +242,8 @@ class _Run:
         try:
             self._verified(address, _single(self._workload))
         except WrongResponseError as error:
-            words = f"; it {server.end_reason()}" if server.exit_code is not None else ""
-            raise DeadError(f"after the load: {error}{words}") from None
+            end = f"; it {server.end_reason()}" if server.exit_code is not None else ""
+            raise DeadError(f"after the load: {error}{end}") from None
 
     def _record(
         self,
@@ -303,11 +303,11 @@ def _load_s_max(load: Load) -> float:
 
 
 def _own_cpu_s(cpus: set[int]) -> float:
-    """Return what ended tools used, and this process if it runs on these processors."""
-    whose = [resource.RUSAGE_CHILDREN]
+    """Return the processor time of ended tools, and of this process if it runs on `cpus`."""
+    users = [resource.RUSAGE_CHILDREN]
     if os.sched_getaffinity(0) <= cpus:
-        whose.append(resource.RUSAGE_SELF)
-    return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, whose))
+        users.append(resource.RUSAGE_SELF)
+    return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, users))
 
 
 def _single(workload: Workload) -> Workload:

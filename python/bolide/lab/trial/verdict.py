@@ -1,4 +1,4 @@
-"""The verdict on a trial: what limited it, and what puts its figure in doubt, with evidence."""
+"""The verdict on a trial: what limited it, and what casts doubt on its figure, with evidence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bolide.lab.record.schema import GeneratorUse, KernelDelta, ServerUse, Verdi
 
 SERVER_SHARE_MIN = 0.9
 WORK_SHARE_MAX = 1.05
-"""Share of the tool's time; above it the server worked before or after the tool's clock ran."""
+"""Share of the tool's time; above it, the server worked while the tool's clock was not running."""
 GENERATOR_SHARE_MIN = 0.85
 ERROR_SHARE_MAX = 0.0001
 STEAL_SHARE_MAX = 0.01
@@ -21,7 +21,7 @@ PORTS_SHARE_MAX = 0.5
 
 @dataclass(frozen=True)
 class Observation:
-    """What is known of a trial when its tool has ended."""
+    """What is known about a trial after its tool has ended."""
 
     workload: Workload
     ok: int
@@ -44,7 +44,7 @@ class Observation:
 
 
 def judge(seen: Observation) -> tuple[Verdict, list[str]]:
-    """Return the verdict, and every sentence that supports it or puts the figure in doubt."""
+    """Return the verdict, with the evidence for it and for doubts about the figure."""
     evidence = [*_limits(seen), *_noise(seen), *_queues(seen)]
     total = seen.ok + seen.failed
     if no_figure := _stalled(seen) or _impossible(seen):
@@ -60,7 +60,7 @@ def judge(seen: Observation) -> tuple[Verdict, list[str]]:
         return "generator-bound", evidence
     if (seen.server.cpu_share or 0) >= SERVER_SHARE_MIN * seen.server_cpus:
         return "server-bound", evidence
-    return "neither", [*evidence, *_little(seen)]
+    return "neither", [*evidence, *_littles_law(seen)]
 
 
 def _limits(seen: Observation) -> list[str]:
@@ -94,7 +94,7 @@ def _queues(seen: Observation) -> list[str]:
         found.append(f"the kernel sent {seen.kernel.syncookies:,} SYN cookies")
     held, ports = seen.kernel.time_wait, seen.local_ports
     if held and ports and held > PORTS_SHARE_MAX * ports:
-        found.append(f"{held:,} connections in TIME_WAIT occupied ports, of {ports:,}")
+        found.append(f"connections in TIME_WAIT occupied {held:,} of {ports:,} ports")
     return found
 
 
@@ -103,9 +103,9 @@ def _stalled(seen: Observation) -> str:
     is_idle = (seen.server.cpu_share or 1.0) < 0.1 * seen.server_cpus
     is_timed = seen.workload.duration_s is not None and seen.seconds >= 1.0
     if seen.workload.is_persistent and is_timed and is_idle and seen.workload.rate_per_s is None:
-        answered = (seen.ok + seen.failed) / seen.workload.connections
-        if answered <= STALLED_REQUESTS * seen.workload.pipeline_depth:
-            return f"stalled: {answered:.1f} responses on each connection, and an idle server"
+        per_connection = (seen.ok + seen.failed) / seen.workload.connections
+        if per_connection <= STALLED_REQUESTS * seen.workload.pipeline_depth:
+            return f"stalled: {per_connection:.1f} responses on each connection, and an idle server"
     return ""
 
 
@@ -115,12 +115,12 @@ def _impossible(seen: Observation) -> str:
     if not seen.has_late_clock or worked_s <= WORK_SHARE_MAX * seen.server_cpus * seen.seconds:
         return ""
     return (
-        f"{seen.workload.tool} reports {seen.seconds:.1f} s, in which the server cannot have"
-        f" worked {worked_s:.1f} s on {_processors(seen.server_cpus)}: the rate is too high"
+        f"the server worked {worked_s:.1f} s on {_processors(seen.server_cpus)},"
+        f" {seen.workload.tool} reports {seen.seconds:.1f} s: the rate is too high"
     )
 
 
-def _little(seen: Observation) -> list[str]:
+def _littles_law(seen: Observation) -> list[str]:
     """Compare concurrency with rate times latency, which must agree in a closed loop."""
     if not (seen.requests_per_s and seen.latency_mean_us) or seen.workload.rate_per_s:
         return []
@@ -129,7 +129,7 @@ def _little(seen: Observation) -> list[str]:
     busy = seen.requests_per_s * seen.latency_mean_us / 1e6
     if abs(busy - seen.workload.connections) / seen.workload.connections <= LITTLE_DEVIATION_MAX:
         return []
-    return [f"rate times latency is {busy:.0f}, of {seen.workload.connections} connections"]
+    return [f"rate times latency is {busy:.0f}, not {seen.workload.connections} connections"]
 
 
 def _processors(number: int) -> str:

@@ -1,8 +1,7 @@
 """Verifies the responses of a contestant before it is measured.
 
 It uses raw sockets and a small strict parser, because a client library would hide errors. The
-standard is RFC 9112. What would make a figure wrong is an error; what is only worth knowing is a
-remark.
+standard is RFC 9112. What would make a figure wrong is an error; other observations are remarks.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 REPEATED = 3
-PATIENCE_S = 5.0
+RESPONSE_S_MAX = 5.0
 SPLIT_PAUSE_S = 0.03
-UNASKED_S = 0.2
+SURPLUS_S = 0.2
 CLOSING_S = 0.5
 UNKNOWN_TARGET = "/bolide-race-knows-no-such-path"
 LINE_BYTES_MAX = 65536
 CONNECTION_BYTES_MAX = 64 << 20
-"""Most bytes read from one connection, so that an endless response ends."""
+"""Maximum number of bytes read from one connection, in case a response never ends."""
 SHOWN_BYTES = 40
 STATUS = re.compile("[1-5][0-9]{2}")
 
@@ -91,7 +90,7 @@ class _Client:
     """One connection to the contestant."""
 
     def __init__(self, address: tuple[str, int]) -> None:
-        self._socket = socket.create_connection(address, timeout=PATIENCE_S)
+        self._socket = socket.create_connection(address, timeout=RESPONSE_S_MAX)
         self._bounded = _Bounded(self._socket)
         self._reader = io.BufferedReader(self._bounded)
 
@@ -101,7 +100,7 @@ class _Client:
         Raises:
             WrongResponseError: a response arrived before the last piece was sent.
         """
-        self._socket.settimeout(PATIENCE_S)
+        self._socket.settimeout(RESPONSE_S_MAX)
         for number, piece in enumerate(pieces):
             if number and select.select([self._socket], [], [], SPLIT_PAUSE_S)[0]:
                 raise WrongResponseError("guessed", "responded before the request was complete")
@@ -109,20 +108,20 @@ class _Client:
 
     def response(self) -> Response:
         """Read one response, which must be complete in time."""
-        self._bounded.give_up = time.monotonic() + PATIENCE_S
+        self._bounded.give_up = time.monotonic() + RESPONSE_S_MAX
         return read_response(self._reader)
 
     def end(self) -> tuple[bytes, bool]:
-        """Return what arrives before the other side closes, and whether it closes soon."""
+        """Return what arrives before the other side closes, and whether it closes in time."""
         return self._rest(CLOSING_S)
 
-    def unasked(self) -> bytes:
-        """Shut down the sending side, and return what still arrives.
+    def surplus(self) -> bytes:
+        """Shut down the sending side, and return any bytes that still arrive.
 
         The other side may keep its half open (RFC 9112 section 9.6), so this does not wait for it.
         """
         self._socket.shutdown(socket.SHUT_WR)
-        return self._rest(UNASKED_S)[0]
+        return self._rest(SURPLUS_S)[0]
 
     def _rest(self, wait_s: float) -> tuple[bytes, bool]:
         """Return what arrives within a time, and whether the other side closes within it."""
@@ -156,7 +155,7 @@ def verify(
     try:
         return _Verification(address, workload, entry, is_users).run()
     except TimeoutError:
-        message = f"no response within {PATIENCE_S:g} s"
+        message = f"no response within {RESPONSE_S_MAX:g} s"
         raise WrongResponseError("no_answer", message) from None
     except OSError as error:
         raise WrongResponseError("connection", f"the connection failed: {error}") from None
@@ -222,7 +221,7 @@ class _Verification:
             for _ in range(REPEATED):
                 client.send(self._request())
                 self._check(client.response(), content)
-            if surplus := client.unasked():
+            if surplus := client.surplus():
                 raise WrongResponseError(
                     "unexpected_bytes", f"{surplus[:SHOWN_BYTES]!r} after the last response"
                 )
@@ -280,7 +279,7 @@ class _Verification:
 
 
 def read_response(reader: BinaryIO) -> Response:
-    """Read one response, to the end given by its head or to the end of the connection.
+    """Read one response, up to the end that its head states or the end of the connection.
 
     Raises:
         WrongResponseError: it is truncated or malformed.

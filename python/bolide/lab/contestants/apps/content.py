@@ -1,4 +1,4 @@
-"""What the laboratory's applications answer with, and where. Runs on any Python 3."""
+"""The content that the laboratory's applications serve, and its target. Runs on any Python 3."""
 
 import os
 

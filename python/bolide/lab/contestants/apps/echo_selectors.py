@@ -1,6 +1,6 @@
-"""One answer to whatever comes, on an event loop of selectors: `echo_selectors.py HOST PORT`.
+"""The same response to every request, on an event loop of selectors: `echo_selectors.py HOST PORT`.
 
-It looks for the end of a request's head and for nothing else in it, as the document's echo server.
+Like the document's echo server, it only looks for the end of a request's head.
 """
 
 import selectors
@@ -10,24 +10,24 @@ import sys
 from content import CONTENT
 
 HEAD = b"HTTP/1.1 200 OK\r\nServer: py\r\nContent-Length: %d\r\n" % len(CONTENT)
-ANSWER = HEAD + b"\r\n" + CONTENT
+RESPONSE = HEAD + b"\r\n" + CONTENT
 CLOSING = HEAD + b"Connection: close\r\n\r\n" + CONTENT
 KEPT = HEAD + b"Connection: keep-alive\r\n\r\n" + CONTENT
 END = b"\r\n\r\n"
 
 
-def answer(head):
-    """Give the answer to a head, and whether the connection stays."""
+def respond(head):
+    """Return the response to a head, and whether the connection persists."""
     lowered = head.lower()
     if b" http/1.0" in lowered:
         is_kept = b"keep-alive" in lowered
         return (KEPT if is_kept else CLOSING), is_kept
     is_closed = b"connection: close" in lowered
-    return (CLOSING if is_closed else ANSWER), not is_closed
+    return (CLOSING if is_closed else RESPONSE), not is_closed
 
 
 def serve_ready(stream, waiting):
-    """Serve what has arrived; tell whether the connection stays."""
+    """Serve what has arrived; return whether the connection persists."""
     try:
         received = stream.recv(65536)
         if not received:
@@ -36,8 +36,8 @@ def serve_ready(stream, waiting):
         if rest:
             waiting[stream] = rest
         for head in heads:
-            reply, is_kept = answer(head)
-            stream.sendall(reply)
+            response, is_kept = respond(head)
+            stream.sendall(response)
             if not is_kept:
                 return False
     except OSError:
@@ -46,7 +46,7 @@ def serve_ready(stream, waiting):
 
 
 def main(host, port):
-    """Serve for ever."""
+    """Serve forever."""
     selector = selectors.DefaultSelector()
     listener = socket.create_server((host, port), backlog=4096)
     listener.setblocking(False)

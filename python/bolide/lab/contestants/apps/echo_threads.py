@@ -1,4 +1,4 @@
-"""One answer to whatever comes, from a pool of ten threads: `echo_threads.py HOST PORT`."""
+"""The same response to every request, from a pool of ten threads: `echo_threads.py HOST PORT`."""
 
 import socket
 import sys
@@ -10,7 +10,7 @@ THREADS = 10
 
 
 def serve(stream):
-    """Serve one connection to its end."""
+    """Serve one connection until it closes."""
     waiting = {}
     with stream:
         while serve_ready(stream, waiting):
@@ -18,7 +18,7 @@ def serve(stream):
 
 
 def main(host, port):
-    """Serve for ever."""
+    """Serve forever."""
     listener = socket.create_server((host, port), backlog=4096)
     with ThreadPoolExecutor(THREADS) as pool:
         while True:

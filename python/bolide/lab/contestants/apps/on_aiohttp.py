@@ -1,6 +1,6 @@
 """The content from aiohttp: `on_aiohttp.py application|server asyncio|uvloop HOST PORT`.
 
-With and without `web.Application`, as the document that compares both has them.
+With and without `web.Application`, as in the document that compares the two.
 """
 
 import asyncio
@@ -13,19 +13,19 @@ BACKLOG = 4096
 
 
 async def hello(request):
-    """Answer a route's request."""
+    """Return the content: a routed handler."""
     return web.Response(body=CONTENT, content_type="text/plain")
 
 
 async def any_path(request):
-    """Answer a request that no router has seen."""
+    """Return the content of TARGET, without a router."""
     if request.path != TARGET:
         return web.Response(status=404, body=NOT_FOUND)
     return web.Response(body=CONTENT, content_type="text/plain")
 
 
 async def serve(kind, host, port):
-    """Serve for ever."""
+    """Serve forever."""
     if kind == "application":
         application = web.Application()
         application.router.add_get(TARGET, hello)
@@ -38,7 +38,7 @@ async def serve(kind, host, port):
 
 
 def main(kind, loop, host, port):
-    """Run on the loop of that name."""
+    """Run on the named event loop."""
     if loop == "uvloop":
         import uvloop
 

@@ -23,7 +23,7 @@ MISSING_BODY = {"type": "http.response.body", "body": NOT_FOUND}
 
 
 async def app(scope, receive, send):
-    """Answer, and take part in the lifespan protocol."""
+    """Send the content, and support the lifespan protocol."""
     if scope["type"] == "lifespan":
         while True:
             message = await receive()

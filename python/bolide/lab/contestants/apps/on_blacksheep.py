@@ -8,5 +8,5 @@ app = Application()
 
 @app.router.get(TARGET)
 async def hello():
-    """Answer."""
+    """Return the content."""
     return Response(200, content=Content(b"text/plain", CONTENT))

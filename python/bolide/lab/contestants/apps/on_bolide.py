@@ -13,12 +13,12 @@ NUMBERS = itertools.count()
 
 
 def hello(request):
-    """Answer."""
+    """Return the content."""
     return TEXT
 
 
 def numbered(request):
-    """Answer with a field that is another each time."""
+    """Return the content with a field that differs in every response."""
     return Response(text=TEXT, headers={"X-Number": str(next(NUMBERS))})
 
 

@@ -1,6 +1,6 @@
 """The content from Django, without middleware, a database or templates.
 
-What CommonMiddleware does in nearly every project is done here: content of a known length says it.
+Content-Length is set here, as CommonMiddleware does in nearly every project.
 """
 
 import django
@@ -17,20 +17,20 @@ settings.configure(
 django.setup(set_prefix=False)
 
 
-def answer(content, status):
-    """Give a content that says its length."""
+def respond(content, status):
+    """Return a response with Content-Length."""
     length = {"Content-Length": str(len(content))}
     return HttpResponse(content, status=status, content_type="text/plain", headers=length)
 
 
 def hello(request):
-    """Answer."""
-    return answer(CONTENT, 200)
+    """Return the content."""
+    return respond(CONTENT, 200)
 
 
 def handler404(request, exception):
-    """Answer what is asked for at another path."""
-    return answer(NOT_FOUND, 404)
+    """Return 404 for any other path."""
+    return respond(NOT_FOUND, 404)
 
 
 urlpatterns = [path(TARGET.lstrip("/"), hello)]

@@ -9,5 +9,5 @@ app = FastAPI()
 
 @app.get(TARGET, response_class=PlainTextResponse)
 async def hello():
-    """Answer."""
+    """Return the content."""
     return PlainTextResponse(CONTENT)

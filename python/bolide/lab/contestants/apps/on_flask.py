@@ -8,5 +8,5 @@ app = Flask(__name__)
 
 @app.get(TARGET)
 def hello():
-    """Answer."""
+    """Return the content."""
     return Response(CONTENT, mimetype="text/plain")

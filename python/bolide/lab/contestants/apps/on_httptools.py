@@ -1,7 +1,7 @@
-"""The content from an asyncio protocol that httptools parses for: `on_httptools.py LOOP HOST PORT`.
+"""The content from an asyncio protocol with httptools: `on_httptools.py LOOP HOST PORT`.
 
-As the document that compares it with aiohttp, but leaner: /N is answered with N bytes, / with the
-content.
+Like the program of the document that compares it with aiohttp, but leaner. /N returns N bytes, /
+returns the content.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ made = {TARGET.encode(): CONTENT}
 
 
 def found(path):
-    """Give the content of a path; None if there is none."""
+    """Return the content of a path; None if there is none."""
     if path not in made:
         number = path[1:]
         if not number.isdigit() or int(number) > SIZE_MAX:
@@ -30,7 +30,7 @@ class HttpProtocol(asyncio.Protocol):
     """One connection."""
 
     def connection_made(self, transport):
-        """Take the connection."""
+        """Store the transport."""
         self._transport = transport
         self._parser = httptools.HttpRequestParser(self)
         stream = transport.get_extra_info("socket")
@@ -44,34 +44,34 @@ class HttpProtocol(asyncio.Protocol):
             self._transport.close()
 
     def on_url(self, url):
-        """Take the target."""
+        """Store the request target."""
         self._url = url
 
     def on_message_complete(self):
-        """Answer."""
+        """Send the response."""
         content = found(httptools.parse_url(self._url).path)
         status = b"200 OK" if content is not None else b"404 Not Found"
         content = NOT_FOUND if content is None else content
         is_kept = self._parser.should_keep_alive()
         version = self._parser.get_http_version()
-        stated = b"Connection: close\r\n"
+        connection = b"Connection: close\r\n"
         if is_kept:
-            stated = b"Connection: keep-alive\r\n" if version == "1.0" else b""
+            connection = b"Connection: keep-alive\r\n" if version == "1.0" else b""
         head = b"HTTP/1.1 %b\r\nContent-Type: text/plain\r\n%bContent-Length: %d\r\n\r\n"
-        self._transport.write(head % (status, stated, len(content)) + content)
+        self._transport.write(head % (status, connection, len(content)) + content)
         if not is_kept:
             self._transport.close()
 
 
 async def serve(host, port):
-    """Serve for ever."""
+    """Serve forever."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(HttpProtocol, host, port, backlog=BACKLOG)
     await server.serve_forever()
 
 
 def main(loop, host, port):
-    """Run on the loop of that name."""
+    """Run on the named event loop."""
     if loop == "uvloop":
         import uvloop
 

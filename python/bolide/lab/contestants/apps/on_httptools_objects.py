@@ -106,7 +106,7 @@ class HttpProtocol(asyncio.Protocol):
 
 
 async def serve(host, port):
-    """Serve for ever."""
+    """Serve forever."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: HttpProtocol(loop=loop), host, port, backlog=BACKLOG)
     await server.serve_forever()

@@ -1,4 +1,4 @@
-"""The content from Japronto, `on_japronto.py HOST PORT`. Runs on CPython 3.7: nothing newer."""
+"""The content from Japronto, `on_japronto.py HOST PORT`. It runs on CPython 3.7."""
 
 import itertools
 import os
@@ -12,12 +12,12 @@ NUMBERS = itertools.count()
 
 
 def hello(request):
-    """Answer."""
+    """Return the content."""
     return request.Response(text=TEXT)
 
 
 def numbered(request):
-    """Answer with a field that is another each time."""
+    """Return the content with a field that differs in every response."""
     return request.Response(text=TEXT, headers={"X-Number": str(next(NUMBERS))})
 
 

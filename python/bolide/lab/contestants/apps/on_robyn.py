@@ -11,7 +11,7 @@ TEXT = CONTENT.decode()
 
 @app.get(TARGET)
 async def hello(request):
-    """Answer."""
+    """Return the content."""
     return TEXT
 
 

@@ -6,7 +6,7 @@ HEADERS = [("content-type", "text/plain")]
 
 
 async def app(scope, protocol):
-    """Answer."""
+    """Send the content."""
     if scope.path == TARGET:
         protocol.response_bytes(200, HEADERS, CONTENT)
     else:

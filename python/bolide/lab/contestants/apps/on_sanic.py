@@ -11,5 +11,5 @@ app.config.KEEP_ALIVE_TIMEOUT = 600
 
 @app.get(TARGET)
 async def hello(request):
-    """Answer."""
+    """Return the content."""
     return raw(CONTENT, content_type="text/plain")

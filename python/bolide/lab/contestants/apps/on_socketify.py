@@ -9,12 +9,12 @@ TEXT = CONTENT.decode()
 
 
 def hello(response, request):
-    """Answer."""
+    """Send the content."""
     response.write_header("Content-Type", "text/plain").end(TEXT)
 
 
 def missing(response, request):
-    """Answer what no route has."""
+    """Send 404 for any other path."""
     response.write_status(404).end("Not Found")
 
 

@@ -8,26 +8,26 @@ from content import CONTENT, TARGET
 
 
 class Hello(tornado.web.RequestHandler):
-    """Answers GET."""
+    """Serves GET."""
 
     def compute_etag(self):
-        """Have none: it would be computed from every answer's content."""
+        """Send no ETag, which would be computed from the content of every response."""
 
     def get(self):
-        """Answer."""
+        """Send the content."""
         self.set_header("Content-Type", "text/plain")
         self.write(CONTENT)
 
 
 async def serve(host, port):
-    """Serve for ever."""
+    """Serve forever."""
     app = tornado.web.Application([(TARGET, Hello)], log_function=lambda handler: None)
     app.listen(int(port), host, backlog=4096)
     await asyncio.Event().wait()
 
 
 def main(loop, host, port):
-    """Run on the loop of that name."""
+    """Run on the named event loop."""
     if loop == "uvloop":
         import uvloop
 

@@ -7,7 +7,7 @@ MISSING = [("Content-Type", "text/plain"), ("Content-Length", str(len(NOT_FOUND)
 
 
 def app(environ, start_response):
-    """Answer."""
+    """Return the content."""
     if environ["PATH_INFO"] == TARGET:
         start_response("200 OK", FOUND)
         return [CONTENT]

@@ -1,6 +1,6 @@
 """The content from http.server with a thread per connection: `plain_http.py HOST PORT [BACKLOG]`.
 
-Nothing is logged, and TCP_NODELAY is set, as the document has it that measures this server.
+Nothing is logged and TCP_NODELAY is set, as in the document that measures this server.
 """
 
 import http.server
@@ -11,13 +11,13 @@ from content import CONTENT, NOT_FOUND, TARGET
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers GET."""
+    """Serves GET."""
 
     protocol_version = "HTTP/1.1"
     wbufsize = -1
 
     def do_GET(self):
-        """Answer."""
+        """Send the content."""
         is_found = self.path == TARGET
         content = CONTENT if is_found else NOT_FOUND
         self.send_response(200 if is_found else 404)

@@ -1,5 +1,5 @@
 <?php
-// The content through a small MVC on Swoole, as the document's spf mvc demo: swoole_mvc.php HOST PORT.
+// The content through a small MVC on Swoole, like the document's spf mvc demo: swoole_mvc.php HOST PORT.
 // /demo/index/index calls actionIndex of the controller index.
 abstract class Controller
 {

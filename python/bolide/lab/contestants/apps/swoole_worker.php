@@ -1,5 +1,5 @@
 <?php
-// The content through a worker class, as the document's spf http has it: swoole_worker.php HOST PORT.
+// The content through a worker class, like the document's spf http: swoole_worker.php HOST PORT.
 interface IWorker
 {
     public function onRequest($request, $response);

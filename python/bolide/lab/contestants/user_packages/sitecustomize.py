@@ -1,7 +1,7 @@
-"""Puts the packages of a user's application behind those of the server that runs it.
+"""Adds the packages of a user's application after those of the server that runs it.
 
-Python imports this at its start. A server keeps its own versions; what it has not is found in the
-environment that `bolide race --app` was started from.
+Python imports this at startup. The server keeps its own versions; packages that it does not have
+come from the environment that `bolide race --app` was started from.
 """
 
 import os

@@ -1,6 +1,6 @@
 "use strict";
-// Draws a chart's axis anew for the contestants that are left. The rules are those of axis.py;
-// data-v holds the values of an element in the order of its coordinates.
+// Redraws a chart's axis for the visible contestants, by the rules of axis.py. data-v has the values
+// of an element in the order of its coordinates.
 const drawAxis = (() => {
   const LOG_FROM = 30, NAME_PITCH = 15, LENGTH_MIN = 1.5;
   const UNITS = {
@@ -10,7 +10,7 @@ const drawAxis = (() => {
     share: [[0.01, " %"]],
   };
 
-  function said(value, unit) {
+  function label(value, unit) {
     const [size, name] = UNITS[unit].find(([least]) => value >= least * 0.9995) || UNITS[unit].at(-1);
     const number = value / size;
     if (number >= 99.95) return number.toFixed(0) + name;
@@ -68,7 +68,7 @@ const drawAxis = (() => {
     }
   }
 
-  // Names at the lines' ends move apart where lines end close together.
+  // Moves names at the ends of lines apart if the lines end close together.
   function spread(names, at, lowest) {
     names.sort((a, b) => b.dataset.v - a.dataset.v);
     let last = -Infinity, limit = lowest;
@@ -93,7 +93,7 @@ const drawAxis = (() => {
     for (const tick of axis.ticks) {
       const next = first.cloneNode(true), at = axis.at(tick).toFixed(1);
       next.setAttribute("transform", `translate(${side === "x" ? `${at},0` : `0,${at}`})`);
-      next.lastChild.textContent = said(tick, chart.dataset.unit);
+      next.lastChild.textContent = label(tick, chart.dataset.unit);
       first.before(next);
     }
     [first, ...rest].forEach((each) => each.remove());

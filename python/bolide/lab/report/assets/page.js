@@ -1,5 +1,5 @@
-// Filters rows, bars and lines by contestant, sorts tables, shows one level's table at a time.
-// Without this script everything is shown.
+// Filters rows, bars and lines by contestant, sorts tables, and shows the table of one level at a time.
+// Without this script, everything is shown.
 (() => {
   const all = (query, root = document) => [...root.querySelectorAll(query)];
   const search = document.getElementById("search");
@@ -17,7 +17,7 @@
     return hit && (!kind || about.kind === kind || about.kind === "ceiling") && about.off !== "1";
   }
 
-  // Rows of a chart move up to where hidden ones were, and the chart gets shorter.
+  // Moves the visible rows of a chart together, and adapts its height.
   function restack(chart) {
     const pitch = +chart.dataset.pitch, top = +chart.dataset.top;
     const rows = all("g.row", chart).filter((row) => !row.hasAttribute("hidden"));

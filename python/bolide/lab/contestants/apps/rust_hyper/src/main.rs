@@ -14,7 +14,7 @@ use tokio::net::TcpSocket;
 
 const BACKLOG: u32 = 4096;
 
-fn answer(request: &Request<Incoming>, content: &Bytes, target: &str) -> Response<Full<Bytes>> {
+fn respond(request: &Request<Incoming>, content: &Bytes, target: &str) -> Response<Full<Bytes>> {
     let is_found = request.uri().path() == target;
     let body = if is_found { content.clone() } else { Bytes::from_static(b"Not Found") };
     let mut response = Response::new(Full::new(body));
@@ -37,7 +37,7 @@ async fn serve(address: std::net::SocketAddr) -> Result<(), Box<dyn Error>> {
         stream.set_nodelay(true)?;
         let content = content.clone();
         let service = service_fn(move |request| {
-            let response = answer(&request, &content, target);
+            let response = respond(&request, &content, target);
             async move { Ok::<_, Infallible>(response) }
         });
         tokio::task::spawn_local(async move {
