@@ -386,7 +386,7 @@ def test_an_open_loop_that_is_named_brings_its_closed_one(tmp_path: Path, silent
 def test_notes_are_shown_when_the_race_starts(tmp_path: Path, silent: Silent) -> None:
     chosen = options(tmp_path, notes=("--quick skips much",))
     race.run(study(), ["honest"], chosen, silent, among("honest"))
-    assert silent.notes[0] == "--quick skips much"
+    assert "--quick skips much" in silent.notes  # after a note about a development build
 
 
 def test_a_search_finds_a_rate(tmp_path: Path, silent: Silent) -> None:
