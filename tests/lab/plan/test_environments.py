@@ -323,6 +323,18 @@ def test_every_contestant_that_lacks_something_can_say_what_to_do() -> None:
             assert needs.apt or needs.missing, each.name
 
 
+def test_pip_gets_the_contestants_variables(tmp_path: Path) -> None:
+    interpreter(tmp_path)
+    path = tmp_path / "pyenv" / "versions" / "3.99.0" / "bin" / "python3.99"
+    path.write_text(path.read_text().replace('echo "$*"', 'echo "$* ($CFLAGS)"'))
+    wanted = on_399("a==1", variables={"CFLAGS": "-Wno-error"})
+    environments.prepare(wanted, silent)
+    assert calls(tmp_path)[-1].endswith("a==1 (-Wno-error)")
+    assert environments.examine(wanted).state == "ready"
+    other = on_399("a==1", variables={"CFLAGS": "-O3"})
+    assert environments.examine(other).state == "needs set-up"
+
+
 class TestCommand:
     """`bolide race setup`, of one contestant that lacks a program."""
 

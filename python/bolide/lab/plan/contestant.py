@@ -50,6 +50,8 @@ class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Pinned distributions, installed into a virtual environment of its own."""
     install: tuple[tuple[str, ...], ...] = ()
     """Arguments of pip, one run each, instead of one run with the requirements."""
+    variables: Mapping[str, str] = {}
+    """Environment variables of pip, such as flags of the compiler."""
     distribution: str = ""
     """Distribution whose version is shown: installed, or in the lock file of go or cargo."""
     interpreter: str = ""

@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,7 +129,7 @@ def _make(contestant: Contestant, folder: Path, say: Callable[[str], None]) -> N
     try:
         for command, place in _steps(contestant, folder):
             say(f"{contestant.key}: {' '.join(command)}")
-            _run(command, place)
+            _run(command, place, contestant.setup.variables)
     except SetupError as error:
         (folder / FAILED).write_text(f"{error}\n")
         raise
@@ -185,7 +185,8 @@ def _made_of(contestant: Contestant) -> str:
         for path in sorted((APPS / name).rglob("*"))
         if path.is_file()
     ]
-    return "\n".join([python, *setup.requirements, *steps, *sources])
+    variables = [f"{name}={value}" for name, value in sorted(setup.variables.items())]
+    return "\n".join([python, *setup.requirements, *variables, *steps, *sources])
 
 
 def _version(contestant: Contestant) -> str | None:
@@ -267,11 +268,12 @@ def _output(command: Sequence[str]) -> str | None:
     return done.stdout + done.stderr if done.returncode == 0 else None
 
 
-def _run(command: list[str], folder: Path) -> None:
+def _run(command: list[str], folder: Path, variables: Mapping[str, str]) -> None:
     try:
         done = subprocess.run(  # noqa: S603 - package clients and their tools
             command,
             cwd=folder,
+            env={**os.environ, **variables},
             capture_output=True,
             text=True,
             errors="replace",

@@ -58,7 +58,9 @@ def _steps(contestant: Contestant) -> list[str]:
     if setup.requirements:
         found.append(f"python{setup.interpreter or '3'} -m venv FOLDER")
         runs = setup.install or (setup.requirements,)
-        found += [f"FOLDER/bin/python -m pip install {' '.join(each)}" for each in runs]
+        words = [f"{name}={shlex.quote(value)}" for name, value in setup.variables.items()]
+        pip = " ".join([*words, "FOLDER/bin/python -m pip install"])
+        found += [f"{pip} {' '.join(each)}" for each in runs]
     if setup.go:
         found.append(f"go build -o FOLDER/bin/server .   # in {setup.go}")
     if setup.cargo:
