@@ -113,6 +113,12 @@ def test_31_what_cannot_be_sent_is_the_applications_to_handle(
     assert (reply.status, reply.content) == (200, content)
 
 
+def test_31_parts_of_a_file_are_sent_from_the_loop_of_another_thread(client: Connection) -> None:
+    expected = CONTENT[1000:1005] + b"-between-" + CONTENT[-3:]
+    for _ in range(3):
+        assert client.get("/copied_elsewhere").content == expected
+
+
 @STEPS
 def test_31_parts_of_a_file_keep_their_order(client: Connection, step: str) -> None:
     expected = CONTENT[1000:1005] + b"-between-" + CONTENT[-3:]

@@ -99,6 +99,29 @@ def test_21_a_send_that_is_cancelled_while_it_waits_leaves_a_complete_response(
         assert client.get("/seen").status == 200
 
 
+def test_21_so_does_a_send_from_another_threads_loop(server: Server, seen: Seen) -> None:
+    forget(server)
+    with connect(server) as client:
+        accepted = stuck_flood(server, client, seen, "/elsewhere")
+        assert len(client.read().content) == accepted + 65536 + len(b"the end")
+        assert client.get("/seen").status == 200
+
+
+def test_21_a_client_that_reads_gets_all_that_another_threads_loop_sends(server: Server) -> None:
+    with server.connect() as client:
+        assert len(client.get("/parts_elsewhere/200").content) == 200 * 65536 + len(b"the end")
+
+
+def test_28_a_client_that_goes_wakes_a_sender_in_another_threads_loop(
+    server: Server, seen: Seen
+) -> None:
+    forget(server)
+    with connect(server) as client:
+        stuck_flood(server, client, seen, "/elsewhere")
+    wait_until(lambda: seen("stuck") == ["ClientDisconnected"])
+    assert "Traceback" not in "".join(server.lines)
+
+
 def framed(coding: str) -> tuple[str, memoryview]:
     """Return the field that announces content, and its bytes on the wire."""
     content = bytes(CONTENT_BYTES)

@@ -9,6 +9,7 @@
 //! | `asyncio` | the event loop and its tasks |
 //! | `exchanges` | the open exchanges, the mailbox and the loop |
 //! | `interrupt` | whether a KeyboardInterrupt comes from a signal |
+//! | `writing` | how a streamed response waits for its peer |
 //! | `leaving` | what happens to an exchange when its peer disconnects |
 //! | `running` | the tasks of handlers that have not ended |
 //! | `awaitable`, `parts` | what handlers await, and what streamed responses are pulled from |
@@ -35,4 +36,5 @@ pub(crate) mod running;
 pub(crate) mod target;
 pub(crate) mod task;
 pub(crate) mod watch;
+mod writing;
 mod yielded;

@@ -98,6 +98,12 @@ async def copied(scope: Any, receive: Receive, send: Send) -> None:
 
 
 @kinds
+async def copied_elsewhere(scope: Any, receive: Receive, send: Send) -> None:
+    """Do the same in the loop of another thread."""
+    await asyncio.to_thread(asyncio.run, copied(scope, receive, send))
+
+
+@kinds
 async def pipe(scope: Any, receive: Receive, send: Send) -> None:
     """Send from what is no regular file."""
     reading, writing = os.pipe()

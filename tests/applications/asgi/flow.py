@@ -12,24 +12,29 @@ PART = b"x" * 65536
 STUCK_S = 0.3
 
 
+async def send_until_stuck(send: Send) -> asyncio.Future[None]:
+    """Send parts until one stays unaccepted for a while, which is returned; note the others."""
+    accepted = 0
+    while True:
+        sending = asyncio.ensure_future(part(send, PART))
+        done, _ = await asyncio.wait({sending}, timeout=STUCK_S)
+        if not done:
+            kinds.seen["accepted"] = accepted
+            return sending
+        await sending
+        accepted += len(PART)
+
+
 @kinds
 async def flood(scope: Any, receive: Receive, send: Send) -> None:
-    """Send parts without end; when one stays unaccepted for a while, note how much was accepted.
+    """Send parts until the client does not read, then do what the path says.
 
     A task waits for the client's end meanwhile.
     """
     await receive()
     watcher = asyncio.ensure_future(receive())
     await send(START)
-    accepted = 0
-    while True:
-        sending = asyncio.ensure_future(part(send, PART))
-        done, _ = await asyncio.wait({sending}, timeout=STUCK_S)
-        if not done:
-            break
-        await sending
-        accepted += len(PART)
-    kinds.seen["accepted"] = accepted
+    sending = await send_until_stuck(send)
     if word(scope, 2) == "cancels":
         sending.cancel()
         await asyncio.wait({sending})
@@ -43,6 +48,35 @@ async def flood(scope: Any, receive: Receive, send: Send) -> None:
             await part(send, PART)
     except OSError as error:
         kinds.seen["stuck"] = [type(error).__name__, (await watcher)["type"]]
+
+
+@kinds
+async def elsewhere(scope: Any, receive: Receive, send: Send) -> None:
+    """Send parts from another thread's loop until the client does not read, and then the end."""
+
+    async def parts() -> None:
+        await send(START)
+        try:
+            await (await send_until_stuck(send))
+        except OSError as error:
+            kinds.seen["stuck"] = [type(error).__name__]
+        else:
+            await part(send, b"the end", more=False)
+
+    await asyncio.to_thread(asyncio.run, parts())
+
+
+@kinds
+async def parts_elsewhere(scope: Any, receive: Receive, send: Send) -> None:
+    """Send so many parts from another thread's loop."""
+
+    async def parts() -> None:
+        await send(START)
+        for _ in range(int(word(scope, 2))):
+            await part(send, PART)
+        await part(send, b"the end", more=False)
+
+    await asyncio.to_thread(asyncio.run, parts())
 
 
 @kinds

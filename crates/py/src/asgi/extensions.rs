@@ -122,6 +122,10 @@ impl AsgiCall {
         self.leave_first_step(py)?;
         let is_sent = self.content_comes(py, more, part.length)? && part.length > 0;
         if is_sent {
+            let bytes = usize::try_from(part.length).unwrap_or(usize::MAX);
+            self.open(py, |open| {
+                open.ahead_bytes = open.ahead_bytes.saturating_add(bytes)
+            })?;
             self.post(py, Command::WriteFile(part))?;
         }
         self.content_ends(py)?;

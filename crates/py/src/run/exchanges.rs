@@ -11,7 +11,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 use server::{Command, ExchangeId, Mailbox, Responder};
 
-use super::awaitable::{LoopTurn, Ready, Writing};
+use super::awaitable::Ready;
 use super::left_out::LeftOut;
 use super::log::log_warning;
 use super::parts::ResponseParts;
@@ -238,8 +238,7 @@ impl Exchanges {
 
     /// Makes sure that the reactor runs a pass soon.
     fn wake_reactor(&self, py: Python<'_>) {
-        let current = std::thread::current().id();
-        if self.thread.get().is_some_and(|own| *own != current) {
+        if self.is_on_other_thread() {
             return self.wake_loop(py);
         }
         if self.wake_is_due.load(Ordering::Relaxed) {
@@ -252,6 +251,12 @@ impl Exchanges {
         // A closed loop sends nothing any more.
         let is_due = event_loop.call_method1(py, "call_soon", (wake,)).is_ok();
         self.wake_is_due.store(is_due, Ordering::Relaxed);
+    }
+
+    /// Whether the caller runs on another thread than the loop.
+    pub(super) fn is_on_other_thread(&self) -> bool {
+        let current = std::thread::current().id();
+        self.thread.get().is_some_and(|own| *own != current)
     }
 
     /// Wakes the loop from another thread.
@@ -513,56 +518,6 @@ impl Exchanges {
         wake_all(py, readers);
     }
 
-    /// Sends a part of a streamed response; the awaitable is done when a bounded buffer has accepted it.
-    pub(crate) fn write<'py>(
-        &self,
-        py: Python<'py>,
-        id: ExchangeId,
-        part: Vec<u8>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let ahead_bytes = self.change(id, |exchange| {
-            exchange.ahead_bytes += part.len();
-            (!exchange.is_disconnected).then_some(exchange.ahead_bytes)
-        });
-        let Some(ahead_bytes) = ahead_bytes.flatten() else {
-            return Err(self.disconnection(py));
-        };
-        let write =
-            |responder: &mut Responder| responder.is_open().then(|| responder.push_part(&part));
-        let is_written = self.write_in_call(py, id, write).flatten().is_some();
-        if !is_written && !part.is_empty() {
-            self.post(py, id, Command::Write(part));
-        }
-        if ahead_bytes > STREAM_AHEAD_BYTES {
-            return self.wait_to_write(py, id);
-        }
-        match self.is_in_call() && !is_written {
-            true => LoopTurn::awaitable(py),
-            false => self.done(py),
-        }
-    }
-
-    /// An awaitable that is done when everything that was written has been sent.
-    pub(crate) fn wait_to_write<'py>(
-        &self,
-        py: Python<'py>,
-        id: ExchangeId,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let future = self.create_future(py)?;
-        let writer = future.clone().unbind();
-        self.change(id, |exchange| exchange.writers.push(writer));
-        Writing::of(py, future)
-    }
-
-    /// The peer has everything: wakes a handler that waits for that.
-    pub(crate) fn writable(&self, py: Python<'_>, id: ExchangeId) {
-        let writers = self.change(id, |exchange| {
-            exchange.ahead_bytes = 0;
-            std::mem::take(&mut exchange.writers)
-        });
-        wake_all(py, writers);
-    }
-
     /// Raises the disconnection in a task that waits to send. Returns false if it no longer waits.
     pub(super) fn refuse(&self, py: Python<'_>, writer: &Py<PyAny>) -> PyResult<bool> {
         let waits = waits(py, writer)?;
@@ -578,7 +533,7 @@ fn waits(py: Python<'_>, future: &Py<PyAny>) -> PyResult<bool> {
     Ok(!future.call_method0(py, "done")?.is_truthy(py)?)
 }
 
-fn wake_all(py: Python<'_>, futures: Option<Vec<Py<PyAny>>>) {
+pub(super) fn wake_all(py: Python<'_>, futures: Option<Vec<Py<PyAny>>>) {
     for future in futures.into_iter().flatten() {
         wake(py, &future);
     }
