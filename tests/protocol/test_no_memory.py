@@ -124,6 +124,21 @@ def test_responses_that_cannot_be_held_are_503_500_or_cut(
     assert any("no memory for" in line for line in server.lines)
 
 
+def test_a_response_whose_kept_part_is_lost_is_cut(start: Start) -> None:
+    server, worker = start_poor(start, "asgi")
+    heads = [
+        "GET /hello-later HTTP/1.1\r\nHost: test\r\n\r\n",
+        f"GET /caught/{LEFT_BYTES * 4 // 5} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n",
+    ]
+    with server.connect() as client:
+        # The second one has to be sent after the first, so the beginning of its content is kept.
+        client.send("".join(heads).encode())
+        received = rest_of(client)
+    assert received.startswith(b"HTTP/1.1 200 OK\r\n") and b"\r\n\r\nhello" in received
+    assert not received.endswith(b"\r\n0\r\n\r\n"), "the second one looks complete"
+    serves_on(server, worker)
+
+
 @pytest.mark.parametrize(
     ("interface", "path"),
     [*((name, "/echo") for name in APPLICATION), *((name, "/echo-later") for name in LATER)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 
@@ -25,6 +26,10 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
     if kind.startswith("part"):
         parts.insert(0, b"first")
     await send({"type": "http.response.start", "status": 200, "headers": []})
+    if kind == "caught":
+        with suppress(MemoryError):
+            await send({"type": "http.response.body", "body": parts[0], "more_body": True})
+        parts = [b"rest"]
     for index, part in enumerate(parts):
         more = index + 1 < len(parts)
         await send({"type": "http.response.body", "body": part, "more_body": more})

@@ -36,7 +36,9 @@ impl AsgiCall {
             (None, _) => return Ok(()),
         }
         for part in parts {
-            self.post(py, Command::Write(copy(part.as_bytes(py))?))?;
+            // If it is lost, the rest must not be sent as if nothing were missing.
+            let part = copy(part.as_bytes(py)).inspect_err(|_| self.fail(py))?;
+            self.post(py, Command::Write(part))?;
         }
         match progress {
             Progress::Complete => self.post(py, Command::Finish),
