@@ -90,7 +90,7 @@ def test_debug_mode_reports_a_slow_first_step(
     if how == "handler":
         text_of(server, "set_debug")
     assert text_of(server, "slow_first_step") == "slow"
-    server.wait_line(r"Executing <.* took 0\.[1-9]\d* seconds")
+    server.wait_line(r"Executing <.* took (?!0\.0)\d+\.\d+ seconds")  # 0.15, or more under load
 
 
 @pytest.mark.parametrize("loop", LOOPS)

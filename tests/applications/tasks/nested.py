@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import warnings
 
 import nest_asyncio
@@ -87,10 +88,11 @@ async def nested_run() -> str:
 
 @asked
 async def waits() -> str:
-    """Run the loop until another request opens the gate."""
+    """Run the loop until another request opens the gate, and say when that may come."""
     loop = asyncio.get_running_loop()
     nest_asyncio.apply(loop)
     gate = gates["gate"] = asyncio.Event()
+    print("waiting at the gate", file=sys.stderr, flush=True)
     loop.run_until_complete(gate.wait())
     return "passed"
 
