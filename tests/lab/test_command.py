@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bolide.lab.command import cpus_of, processors_of
 from bolide.lab.record import journal, schema
 from lab.tiny_race import CPU
 from support.server import command
@@ -49,6 +50,41 @@ def test_list_says_of_every_contestant_whether_it_can_run(tmp_path: Path) -> Non
     assert found["uvicorn"]["reason"] == "bolide race setup uvicorn"
     assert (found["bolide"]["kind"], found["bolide"]["state"]) == ("tool", "ready")
     assert all(each["reason"] for each in found.values() if each["state"] != "ready")
+
+
+def test_list_says_how_something_is_installed(tmp_path: Path) -> None:
+    env = {"XDG_CACHE_HOME": str(tmp_path)}
+    code, output, errors = command("race", "list", "--how", "uvicorn", cwd=tmp_path, env=env)
+    assert (code, errors) == (0, "")
+    lines = output.splitlines()
+    assert lines[:3] == [
+        "uvicorn: uvicorn (uvloop, httptools)",
+        "  needs set-up, bolide race setup uvicorn",
+        "  bolide race setup uvicorn:",
+    ]
+    assert lines[3] == "    python3 -m venv FOLDER"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "wanted", "server", "load"),
+    [
+        ({0}, 1, (0,), (0,)),
+        ({0, 1}, 1, (0,), (1,)),
+        ({0, 1, 2}, 2, (0,), (1, 2)),
+        ({0, 1, 2, 3}, 2, (0, 1), (2, 3)),
+        ({1, 3, 5, 7, 9}, 2, (1, 3), (5, 7, 9)),
+    ],
+)
+def test_the_server_has_the_documents_processors_where_there_are_as_many_left(
+    allowed: set[int],
+    wanted: int,
+    server: tuple[int, ...],
+    load: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: allowed)
+    assert cpus_of(None, wanted) == (server, load)
+    assert (processors_of("wsgi"), processors_of("pipelining"), processors_of(None)) == (2, 1, 1)
 
 
 def test_a_list_that_is_piped_cuts_no_name(tmp_path: Path) -> None:
@@ -116,6 +152,7 @@ def test_an_application_of_the_users_own(tmp_path: Path) -> None:
         (("php", "--tool", "siege"), "no tool is called 'siege'; there are bolide, ab, wrk"),
         (("nowhere.toml",), "no study 'nowhere.toml'; there are aiohttp-uvloop"),
         (("setup", "nonsense"), "no contestant 'nonsense'"),
+        (("list", "--how", "nonsense"), "no contestant 'nonsense'"),
     ],
 )
 def test_a_mistake_is_one_line(words: tuple[str, ...], message: str, tmp_path: Path) -> None:

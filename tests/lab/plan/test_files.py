@@ -12,6 +12,8 @@ from bolide.lab.folders import APPS
 from bolide.lab.plan import contestant, study
 from bolide.lab.record import schema
 from bolide.lab.tools import TOOLS
+from bolide.lab.trial import launch
+from lab.tiny_race import workload
 
 SEEDS = ["aiohttp-uvloop", "php", "pipelining", "python-common", "wsgi"]
 
@@ -39,6 +41,21 @@ def test_applications_and_sources_are_there() -> None:
                 assert (APPS / word.removeprefix("{apps}/")).is_file(), each.name
         for folder in (each.setup.go, each.setup.cargo):
             assert not folder or (APPS / folder).is_dir(), each.name
+
+
+def test_connections_are_divided_by_processes(tmp_path: Path) -> None:
+    known = contestant.own()
+    place = launch.Place(tmp_path, ("127.0.0.1", 8000), (0,))
+    for connections, each in ((100, "20"), (101, "21"), (1, "1")):
+        found = launch.values(known["uwsgi-5xn"], workload(connections=connections), place, None)
+        assert (found["connections"], found["connections_each"]) == (str(connections), each)
+    assert found["second_port"] != found["port"]
+
+
+def test_php_fpm_holds_no_child_between_requests() -> None:
+    """A child that nginx keeps a connection to serves no other one."""
+    for name, text in contestant.own()["nginx-php-fpm"].files.items():
+        assert "fastcgi_keep_conn" not in text and "keepalive 16" not in text, name
 
 
 def test_there_is_a_study_of_every_seed() -> None:

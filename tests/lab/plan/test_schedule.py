@@ -40,6 +40,12 @@ def test_contestants_are_shuffled_anew_each_time() -> None:
     assert len(orders) > 4
 
 
+def test_a_workload_may_have_fewer_rounds() -> None:
+    loads = [workload(name="one", rounds=1), workload(name="two", rounds=9)]
+    found = Counter(slot.workload.name for slot in slots([liar("a")], loads, 3, 1))
+    assert found == {"one": 1, "two": 3}
+
+
 def test_a_seed_gives_one_order() -> None:
     assert order(1) == order(1) != order(2)
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from bolide.lab.plan import open_loop as parts
 from bolide.lab.plan.open_loop import OpenLoop
-from bolide.lab.record.schema import Record, Trial
+from bolide.lab.record.schema import Failure, Record, Trial
 from bolide.lab.report import markdown, open_loop
 from bolide.lab.report.csv_export import csv
-from bolide.lab.report.summary import Result, gather
+from bolide.lab.report.summary import Figure, Result, gather
 from bolide.lab.report.terminal import of_open_loop
 from lab import sample_race
 
@@ -95,6 +96,28 @@ def test_the_tables(result: Result) -> None:
         "90,000",
         "the server met p99 < 10ms up to this rate",
     ]
+
+
+def test_a_search_on_a_busy_machine_names_no_limit(result: Result) -> None:
+    [(key, figure)] = [each for each in result.open_loop.items() if each[0][0] == "find-bolide"]
+    noisy = [msgspec.structs.replace(each, verdict="noisy") for each in figure.trials]
+    result.open_loop[key] = Figure(figure.workload, figure.contestant, noisy)
+    [line] = open_loop.tables(result)[-1][1].lines
+    assert line.cells[2].text == "other work on these processors, so the server may do more"
+
+
+def test_a_search_without_a_result_has_its_reason(result: Result) -> None:
+    [(key, figure)] = [each for each in result.open_loop.items() if each[0][0] == "find-bolide"]
+    failure = Failure("tool", "no rate meets p99 < 10ms; the lowest tried is 1/s")
+    lost = [
+        msgspec.structs.replace(
+            each, is_valid=False, failure=failure, ok=None, requests_per_s=None, verdict="failed"
+        )
+        for each in figure.trials
+    ]
+    result.open_loop[key] = Figure(figure.workload, figure.contestant, lost)
+    [line] = open_loop.tables(result)[-1][1].lines
+    assert [cell.text for cell in line.cells[1:]] == ["failed", f"tool: {failure.message}"]
 
 
 def test_every_output_has_it(result: Result) -> None:

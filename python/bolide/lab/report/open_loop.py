@@ -115,9 +115,17 @@ def _found(searched: list[Figure]) -> Table:
     lines = []
     for each in searched:
         rate = each.rate.middle if each.rate else None
-        why = "; ".join(each.reasons[-1:])
+        why = _end_of(each)
         text = quantity.count(rate) if rate is not None else each.absence
         kind = "num" if rate is not None else "num bad"
         cells = [Cell(each.contestant.title, kind="who"), Cell(text, rate, why, kind), Cell(why)]
         lines.append(Line(cells, each.contestant.name))
     return Table(["contestant", "requests/s", "what ended the search"], lines)
+
+
+def _end_of(figure: Figure) -> str:
+    """Return what ended a search; a limit is named only if the machine was quiet."""
+    if figure.rate is not None and figure.verdict == "noisy":
+        return "other work on these processors, so the server may do more"
+    said = [each for each in figure.reasons if figure.workload.finds in each]
+    return (said or figure.reasons or [""])[0]
