@@ -126,12 +126,42 @@ def test_an_application_of_the_users_own(tmp_path: Path) -> None:
     assert found.ok
 
 
+READING = """
+from pathlib import Path
+TEXT = Path("static/text").read_bytes()
+
+def app(environ, start_response):
+    start_response("200 OK", [("Content-Length", "4")])
+    return [TEXT]
+"""
+
+
+def test_an_application_runs_in_the_users_folder_without_its_configuration(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/notes.py").write_text(READING)
+    (tmp_path / "static").mkdir()
+    (tmp_path / "static/text").write_text("mine")
+    (tmp_path / "bolide.toml").write_text("workers = 'none'\n")
+    words = ("--app", "site/notes.py:app", "--only", "bolide-wsgi", "--quick", "--duration", "0.3")
+    code, _, errors = command("race", *words, "--out", "out", cwd=tmp_path)
+    assert code == 0, errors
+    [found] = [each for each in journal.read(tmp_path / "out") if isinstance(each, schema.Trial)]
+    assert (found.contestant, found.failure) == ("bolide-wsgi", None), found
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "bolide.toml",
+        "out",
+        "site",
+        "static",
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("nonsense",), "no study 'nonsense'; there are aiohttp-uvloop, php, pipelining"),
         (("run",), "name a study (bolide race list) or an application"),
         (("--app", "not there"), "--app needs module:attribute"),
+        (("--app", "nowhere.py:app"), "no file nowhere.py in "),
         (("--app", "nowhere:app"), "cannot import nowhere:app: ModuleNotFoundError"),
         (("php", "--only", "nonsense"), "no contestant 'nonsense'"),
         (
@@ -203,6 +233,22 @@ def test_an_application_with_different_responses_has_no_figure(tmp_path: Path) -
     assert found.failure == schema.Failure(
         "wrong_body", "2 bytes b'11', not 2 bytes b'10'; all responses must be the same"
     )
+
+
+def test_a_race_with_figures_of_the_ceiling_only_failed(tmp_path: Path) -> None:
+    (tmp_path / "mysite.py").write_text(DIFFERING)
+    words = ("--app", "mysite", "--only", "ceiling,bolide-wsgi", "--quick", "--duration", "0.3")
+    code, _, errors = command("race", *words, "--out", "out", cwd=tmp_path)
+    assert code == 3
+    assert errors.splitlines()[-1] == (
+        "bolide: error: no contestant except the ceiling has a figure; see the failures above, "
+        "and `bolide race list` for what needs set-up"
+    )
+    found = [each for each in journal.read(tmp_path / "out") if isinstance(each, schema.Trial)]
+    assert {each.contestant: each.failure is None for each in found} == {
+        "ceiling": True,
+        "bolide-wsgi": False,
+    }
 
 
 def test_another_application_is_another_race(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from bolide.lazy_group import LazyGroup
 
 if TYPE_CHECKING:
     from bolide.lab.plan.user_application import UserApplication
-    from bolide.lab.record.schema import Study
+    from bolide.lab.record.schema import Study, Trial
 
 EXIT_INTERRUPTED = 130
 LAZY = {
@@ -112,7 +113,7 @@ def set_up(names: tuple[str, ...], system: bool) -> None:
 
 @race.command("run")
 @click.argument("study", required=False)
-@click.option("--app", metavar="MODULE:APP", help="Measure your own application on every server.")
+@click.option("--app", metavar="TARGET", help="Measure your own application on every server.")
 @click.option(
     "--interface",
     type=click.Choice(["asgi", "wsgi", "native"]),
@@ -190,8 +191,24 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     if not is_whole:
         click.echo(f"stopped early; continue with --resume --out {out}", err=True)
         sys.exit(EXIT_INTERRUPTED)
+    _refuse_without_figures(records, trials)
+
+
+def _refuse_without_figures(records: Sequence[Any], trials: Sequence[Trial]) -> None:
+    """Reject a race that measured no server.
+
+    Raises:
+        Error: no trial has a figure, or only trials of the ceiling, which is the baseline.
+    """
+    from bolide.lab.record.schema import Contestant
+
+    contestants = [each for each in records if isinstance(each, Contestant)]
+    servers = {each.name for each in contestants if each.role == "server"}
     if all(each.failure for each in trials):
         raise Error("no trial has a figure; see the failures above and in the results")
+    if servers and all(each.failure for each in trials if each.contestant in servers):
+        remedy = "see the failures above, and `bolide race list` for what needs set-up"
+        raise Error(f"no contestant except the ceiling has a figure; {remedy}")
 
 
 @dataclass(frozen=True)

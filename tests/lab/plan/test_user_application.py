@@ -32,7 +32,22 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_interface_is_detected(source: str, interface: str, module: Path) -> None:
     module.write_text(source)
     found = user_application.find("mine", None)
-    assert found == UserApplication(app="mine:app", interface=interface, folder=module.parent)
+    folder = module.parent
+    assert found == UserApplication("mine:app", interface, folder, import_folders=(folder,))
+
+
+@pytest.mark.parametrize(("package", "name"), [(False, "mine:app"), (True, "shop.mine:app")])
+def test_a_file_is_imported_from_the_folder_of_its_package(
+    package: bool, name: str, module: Path
+) -> None:
+    folder = module.parent / "shop"
+    folder.mkdir()
+    (folder / "mine.py").write_text("def app(environ, start_response): ...")
+    if package:
+        (folder / "__init__.py").touch()
+    found = user_application.find("shop/mine.py", None)
+    folders = (module.parent,) if package else (folder, module.parent)
+    assert found == UserApplication(name, "wsgi", module.parent, folders)
 
 
 def test_an_attribute_of_an_attribute(module: Path) -> None:
@@ -86,15 +101,9 @@ def test_what_is_said_counts(module: Path) -> None:
             " No module named 'mine.'; 'mine' is not a package",
         ),
         (
-            "mine.py",
-            "",
-            "cannot import mine.py:app: ModuleNotFoundError:"
-            " No module named 'mine.py'; 'mine' is not a package",
-        ),
-        (
             "./mine.py",
             "",
-            "--app needs module:attribute, such as mysite.wsgi:application; got './mine.py'",
+            "cannot import mine:app: AttributeError: module 'mine' has no attribute 'app'",
         ),
         ("", "", "--app needs module:attribute, such as mysite.wsgi:application; got ''"),
         ("-c:x", "", "--app needs module:attribute, such as mysite.wsgi:application; got '-c:x'"),

@@ -47,23 +47,32 @@ class UserApplication:
     app: str
     interface: str
     folder: Path
+    """The working folder of the servers."""
+    import_folders: tuple[Path, ...]
     """Where its module is imported from."""
 
 
 def find(text: str, interface: str | None) -> UserApplication:
-    """Import the application that `--app` names, as module:attribute, and detect its interface.
+    """Import the application that `--app` names, and detect its interface.
+
+    It is named as for `bolide serve`: module:attribute or file.py:attribute.
 
     Raises:
         ConfigError: it cannot be imported, or is not an application.
     """
-    module, _, attribute = text.partition(":")
+    place, _, attribute = text.partition(":")
+    folder = Path.cwd()
+    module = place
+    import_folders: tuple[Path, ...] = (folder,)
+    if place.endswith(".py"):
+        module, found_in = _module_of(place)
+        import_folders = tuple(dict.fromkeys((found_in, folder)))
     if not module.replace(".", "").replace("_", "").isalnum():
         raise ConfigError(
             f"--app needs module:attribute, such as mysite.wsgi:application; got {text!r}"
         )
-    folder = Path.cwd()
     app = f"{module}:{attribute or 'app'}"
-    path = os.pathsep.join([str(folder), *(each for each in sys.path if each)])
+    path = os.pathsep.join([*map(str, import_folders), *(each for each in sys.path if each)])
     try:
         done = subprocess.run(  # noqa: S603 - the user's own application
             [sys.executable, "-c", PROBE, app],
@@ -81,7 +90,22 @@ def find(text: str, interface: str | None) -> UserApplication:
     if done.returncode or match is None:
         lines = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
         raise ConfigError(f"cannot import {app}: {lines[-1].strip()[:200]}")
-    found = interface or match[1]
-    if not found:
+    kind = interface or match[1]
+    if not kind:
         raise ConfigError(f"{app} is not an application; if it is, give --interface asgi or wsgi")
-    return UserApplication(app=app, interface=found, folder=folder)
+    return UserApplication(app, kind, folder, import_folders)
+
+
+def _module_of(file: str) -> tuple[str, Path]:
+    """Return the module's name of a file, and the folder from which it is imported.
+
+    Raises:
+        ConfigError: there is no such file.
+    """
+    path = Path(file).absolute()
+    if not path.is_file():
+        raise ConfigError(f"no file {file} in {Path.cwd()}")
+    names, folder = [path.stem], path.parent
+    while (folder / "__init__.py").exists():
+        names, folder = [folder.name, *names], folder.parent
+    return ".".join(names), folder

@@ -15,6 +15,8 @@ from bolide.lab.plan.user_application import UserApplication
 from bolide.lab.record.schema import Workload
 from bolide.lab.trial.process import Process, free_port
 
+GUNICORN_FILE = "gunicorn.conf.py"
+
 
 @dataclass(frozen=True)
 class Place:
@@ -84,9 +86,20 @@ def variables(
         **{name: fill(text, filled) for name, text in entry.environment.items()},
     }
     if application is not None:
-        found["PYTHONPATH"] = os.pathsep.join((str(USER_PACKAGES), str(application.folder)))
+        folders = (USER_PACKAGES, *application.import_folders)
+        found["PYTHONPATH"] = os.pathsep.join(map(str, folders))
+        found |= _without_own_files(filled)
         found["RACE_USER_PATH"] = os.pathsep.join(path for path in sys.path if path)
     return found
+
+
+def _without_own_files(filled: Mapping[str, str]) -> dict[str, str]:
+    """Return variables that keep servers from reading their own files in the user's folder.
+
+    All servers of a race are measured with the settings of their contestants.
+    """
+    empty = f"{filled['folder']}/{GUNICORN_FILE}"
+    return {"BOLIDE_CONFIG": os.devnull, "GUNICORN_CMD_ARGS": f"--config {empty}"}
 
 
 def start(
@@ -95,7 +108,7 @@ def start(
     place: Place,
     application: UserApplication | None = None,
 ) -> Process:
-    """Write its files and start it.
+    """Write its files and start it, a user's application in the user's folder.
 
     Raises:
         ConfigError: it has an unknown placeholder.
@@ -105,10 +118,12 @@ def start(
         path = place.folder / name
         path.write_text(fill(text, filled, is_strict=False))
         path.chmod(0o755 if text.startswith("#!") else 0o644)
+    if application is not None:
+        (place.folder / GUNICORN_FILE).touch()
     return Process(
         command(contestant, filled),
         cpus=place.cpus,
-        folder=place.folder,
+        folder=application.folder if application else place.folder,
         log=place.folder / "server-log",
         variables=variables(contestant, workload, filled, application),
     )
