@@ -102,3 +102,26 @@ def test_a_stalled_reader_of_the_log_stalls_nobody() -> None:
         finally:
             process.kill()
             os.close(reader)
+
+
+def test_a_complete_response_that_is_not_sent_is_499(start: Start, tmp_path: Path) -> None:
+    """The one before it is truncated, which ends the connection."""
+    log = tmp_path / "access.log"
+    server = start("protocol.py", "--access-log", str(log))
+    with server.connect() as client:
+        client.send(
+            b"GET /cut-later HTTP/1.1\r\nHost: test\r\n\r\nGET / HTTP/1.1\r\nHost: test\r\n\r\n"
+        )
+        received = b""
+        try:
+            while more := client.socket.recv(65536):
+                received += more
+        except ConnectionResetError:
+            pass
+    assert received.count(b"HTTP/1.1 200 OK") == 1
+    ended(server)
+    lines = [line.split('"', 1)[1] for line in log.read_text("ascii").splitlines()]
+    assert lines == [
+        'GET /cut-later HTTP/1.1" 200 4 "-" "-"',
+        'GET / HTTP/1.1" 499 0 "-" "-"',
+    ]

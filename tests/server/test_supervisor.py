@@ -162,7 +162,7 @@ def test_blocked_worker_is_killed_in_the_end(start: Start) -> None:
         client.send(b"GET /block/20000 HTTP/1.1\r\nHost: test\r\n\r\n")
         server.wait_line("blocking")
         server.signal(signal.SIGTERM)
-        assert server.wait() == 0
+        assert server.wait() == 1
         assert client.is_closed()
     assert "the graceful time is over; killing 1 worker(s)" in server.errors
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use net::memory::{append, copy};
+use net::memory::{NoMemory, append, copy};
 use net::{Clock, descriptors_max};
 
 use crate::access_log::{AccessLog, LogRecord};
@@ -128,15 +128,15 @@ impl Context {
         Ok(())
     }
 
-    /// Takes what was written from `start` on. Returns nothing if there is no memory for the copy.
-    pub(crate) fn take_out(&mut self, start: usize) -> Vec<u8> {
+    /// Takes what was written from `start` on. Without memory for the copy it is lost.
+    pub(crate) fn take_out(&mut self, start: usize) -> Result<Vec<u8>, NoMemory> {
         let out = &mut self.responder.out;
         if start == 0 {
-            return std::mem::take(out);
+            return Ok(std::mem::take(out));
         }
         let taken = copy(out.get(start..).unwrap_or_default());
         out.truncate(start);
-        taken.unwrap_or_default()
+        taken.inspect_err(|NoMemory(bytes)| self.note_shortage(*bytes))
     }
 
     /// Empties the send buffer, and frees it if it grew too large to be kept.

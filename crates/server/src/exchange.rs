@@ -82,6 +82,19 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
+    /// An exchange that waits for its handler from now on.
+    pub(crate) fn new(id: ExchangeId, now_ms: u64) -> Exchange {
+        Exchange {
+            id,
+            progress: Progress::Waiting,
+            started_ms: now_ms,
+            has_begun: false,
+            awaits_writable: false,
+            out: Output::default(),
+            record: None,
+        }
+    }
+
     /// Executes a handler's command.
     pub(crate) fn obey(
         &mut self,
@@ -165,15 +178,7 @@ impl Exchange {
         }
     }
 
-    /// Adds a part of the content.
-    pub(crate) fn part(&mut self, encoder: &mut impl Encoder, part: &[u8]) {
-        if let Some(record) = &mut self.record {
-            record.content_bytes += part.len() as u64;
-        }
-        encoder.part(&mut self.out, part);
-    }
-
-    /// As [`Exchange::part`], with memory that can be kept.
+    /// Adds a part of the content, in memory that can be kept.
     pub(crate) fn take_part(&mut self, encoder: &mut impl Encoder, part: Vec<u8>) {
         if let Some(record) = &mut self.record {
             record.content_bytes += part.len() as u64;

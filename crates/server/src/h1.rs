@@ -202,19 +202,29 @@ impl H1 {
         self.settle(turn)
     }
 
-    /// Notifies every handler still working for this connection that it has ended.
+    /// Notifies every handler still working for this connection that it has ended. Some of the first response may have been sent.
     pub(crate) fn abandon<A: App>(&mut self, turn: &mut Turn<'_, A>, why: Abort) -> Fate {
+        self.abandon_unsent(turn, why, 1)
+    }
+
+    /// Like [`H1::abandon`]; the responses from an index of the queue on were not sent, even if they are complete.
+    fn abandon_unsent<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        why: Abort,
+        unsent_from: usize,
+    ) -> Fate {
         let mut is_owed =
             turn.link.is_full() || matches!(self.reading, Reading::Closing(Ending::Cut));
         self.log_abandoned_call(turn);
-        for mut queued in std::mem::take(&mut self.queue) {
+        for (index, mut queued) in std::mem::take(&mut self.queue).into_iter().enumerate() {
             let exchange = &mut queued.exchange;
             is_owed |= exchange.progress != Progress::Waiting;
             if !exchange.is_ended() {
                 // If the application panics, the other handlers must still be notified.
                 let _ = catch_unwind(AssertUnwindSafe(|| turn.app.abort(exchange.id, why)));
             }
-            log_abandoned(turn.context, &mut queued);
+            log_abandoned(turn.context, &mut queued, index >= unsent_from);
         }
         match is_owed {
             true => Fate::Reset,
@@ -301,10 +311,10 @@ impl H1 {
 }
 
 /// Writes the access log's line of an abandoned exchange.
-fn log_abandoned(context: &mut Context, queued: &mut Queued) {
+fn log_abandoned(context: &mut Context, queued: &mut Queued, is_unsent: bool) {
     if let Some(record) = &mut queued.exchange.record {
-        if record.status == 0 {
-            record.status = CLIENT_CLOSED_REQUEST;
+        if record.status == 0 || is_unsent {
+            (record.status, record.content_bytes) = (CLIENT_CLOSED_REQUEST, 0);
         }
         context.log(Some(record));
     }

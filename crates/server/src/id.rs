@@ -1,7 +1,7 @@
 //! Identifiers of connections and exchanges. They are never reused.
 
 /// Identifies a connection: its slot among the open ones, and the generation of that slot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct ConnectionId {
     pub(crate) key: u32,
     pub(crate) generation: u32,

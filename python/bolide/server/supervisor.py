@@ -152,6 +152,7 @@ class Supervisor:
                 self._start(slot)
         if self._deadline is not None and self._deadline <= now and self._living():
             logger.warning("the graceful time is over; killing %d worker(s)", len(self._living()))
+            self._exit_code = EXIT_CUT_SHORT
             self._kill_all(signal.SIGKILL)
             self._deadline = now + KILL_AGAIN_S
 

@@ -168,8 +168,9 @@ impl Runner {
         self.tasks.leave(py);
         let is_discarding = self.exchanges.change(id, |open| open.is_discarding);
         if why == Abort::Refused && is_discarding == Some(true) {
-            // Its response to HEAD is complete; what it still sends is discarded.
-            return;
+            // Its response has no content and is complete. What it still sends is discarded, and nothing else will end it: it may be a stream
+            // that lasts as long as its client stays.
+            return self.exchanges.peer_ended(py, id);
         }
         if why == Abort::HandlerTimeout
             && let Some(task) = self.exchanges.change(id, |open| open.task.take())

@@ -256,7 +256,7 @@ impl H1 {
             if cut.ends_with_connection() {
                 ending = Ending::Cut;
             }
-            log_abandoned(turn.context, &mut cut);
+            log_abandoned(turn.context, &mut cut, false);
         }
         self.log_abandoned_call(turn);
         self.stop_reading(ending);

@@ -25,13 +25,14 @@ impl H1 {
     pub(super) fn feed<A: App>(&mut self, turn: &mut Turn<'_, A>, data: &[u8]) {
         if self.input.is_empty() {
             let used = self.advance(turn, data);
-            if append(&mut self.input, data.get(used..).unwrap_or_default()).is_err() {
-                self.input_lacks_memory(turn, data.len());
+            let rest = data.get(used..).unwrap_or_default();
+            if append(&mut self.input, rest).is_err() {
+                self.input_lacks_memory(turn, rest);
             }
             return;
         }
         if append(&mut self.input, data).is_err() {
-            return self.input_lacks_memory(turn, data.len());
+            return self.input_lacks_memory(turn, data);
         }
         let skips_parsing = matches!(self.reading, Reading::Head)
             && !wire::worth_parsing(data)
@@ -41,14 +42,17 @@ impl H1 {
         }
     }
 
-    /// There is no memory for input that has to wait.
+    /// There is no memory for input that has to wait, after what waits already.
     #[cold]
-    fn input_lacks_memory<A: App>(&mut self, turn: &mut Turn<'_, A>, bytes: usize) {
+    fn input_lacks_memory<A: App>(&mut self, turn: &mut Turn<'_, A>, data: &[u8]) {
         if let Reading::Content(_) = &self.reading {
             return self.content_lacks_memory(turn);
         }
-        turn.context.note_shortage(bytes);
-        let is_head = is_head_method(&self.input);
+        turn.context.note_shortage(data.len());
+        let is_head = match self.input.is_empty() {
+            true => is_head_method(data),
+            false => is_head_method(&self.input),
+        };
         self.refuse(turn, Refused::Unread { is_head }, 503, NO_MEMORY);
     }
 
@@ -298,39 +302,41 @@ impl H1 {
         }
         // The handler's time starts now, not when the batch did.
         context.clock.tick();
+        let taken = context.take_out(start);
+        let is_lost = taken.is_err();
         let queued = Queued {
             exchange: Exchange {
-                id,
-                progress: Progress::Waiting,
-                started_ms: context.clock.now_ms(),
-                has_begun: false,
-                awaits_writable: false,
-                out: Output::new(context.take_out(start)),
+                out: Output::new(taken.unwrap_or_default()),
                 record: self.record(turn, Some(head), status, content_bytes),
+                ..Exchange::new(id, turn.now_ms())
             },
             encoding: Encoding { framing, delimiter },
             is_safe: head.method.is_safe(),
         };
         let left = (outcome, status != 0, is_open);
         self.called(turn, queued, left, (head, content, is_persistent));
-        self.truncate_started(turn, id, lacks_memory);
+        self.truncate_started(turn, id, (lacks_memory, is_lost));
     }
 
-    /// Truncates a response that has started, if it cannot continue.
+    /// Truncates a response that has started, if there was no memory to continue it. If what was written of it `is_lost`, a complete one too.
     fn truncate_started<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
         id: ExchangeId,
-        lacks_memory: bool,
+        (lacks_memory, is_lost): (bool, bool),
     ) {
-        if lacks_memory
-            && let Some(last) = self.queue.back_mut()
-            && last.exchange.id == id
-            && matches!(last.exchange.progress, Progress::Pushed | Progress::Pulled)
-        {
-            turn.app.abort(id, Abort::Refused);
-            last.exchange.cut();
+        if !lacks_memory && !is_lost {
+            return;
         }
+        let Some(last) = self.queue.back_mut().filter(|last| last.exchange.id == id) else {
+            return;
+        };
+        match last.exchange.progress {
+            Progress::Pushed | Progress::Pulled => turn.app.abort(id, Abort::Refused),
+            Progress::Done if is_lost => {}
+            Progress::Waiting | Progress::Done | Progress::Cut => return,
+        }
+        last.exchange.cut();
     }
 
     /// Adds a response that was complete when the call returned.
@@ -451,19 +457,14 @@ impl H1 {
             Refused::Head(head) => (Some(head), head.method == wire::Method::Head),
             Refused::Unread { is_head } => (None, is_head),
         };
-        let context = &mut *turn.context;
+        let id = ExchangeId {
+            connection: turn.link.id.key,
+            sequence: turn.context.next_sequence(),
+        };
         let mut queued = Queued {
             exchange: Exchange {
-                id: ExchangeId {
-                    connection: turn.link.id.key,
-                    sequence: context.next_sequence(),
-                },
-                progress: Progress::Waiting,
-                started_ms: context.clock.now_ms(),
-                has_begun: false,
-                awaits_writable: false,
-                out: Output::default(),
                 record: self.record(turn, head, 0, 0),
+                ..Exchange::new(id, turn.now_ms())
             },
             encoding: Encoding::of_refusal(is_head),
             is_safe: false,

@@ -254,7 +254,7 @@ impl H1 {
                     false if !self.input.is_empty() => Ending::Unread,
                     false => Ending::Read,
                 });
-                self.abandon(turn, Abort::Disconnected);
+                self.abandon_unsent(turn, Abort::Disconnected, 0);
                 return;
             }
         }
@@ -294,7 +294,7 @@ impl H1 {
         }
         // The application may take any amount of time.
         turn.context.responder.batch.send_now();
-        let mut part = Vec::new();
+        let (mut part, mut is_last) = (Vec::new(), false);
         while part.is_empty() {
             match turn.app.pull(front.exchange.id, &mut part) {
                 // Parts may be empty, but not without end while other connections wait for their turns.
@@ -307,9 +307,8 @@ impl H1 {
                 }
                 Pulled::More => {}
                 Pulled::End => {
-                    front.exchange.part(&mut front.encoding, &part);
-                    front.exchange.finish(&mut front.encoding, b"");
-                    return true;
+                    is_last = true;
+                    break;
                 }
                 Pulled::Failed => {
                     front.exchange.progress = Progress::Cut;
@@ -325,6 +324,9 @@ impl H1 {
             return true;
         }
         front.exchange.take_part(&mut front.encoding, part);
+        if is_last {
+            front.exchange.finish(&mut front.encoding, b"");
+        }
         true
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Posted commands are executed as far as that does not call the application. The next pass does the rest.
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -63,10 +64,11 @@ impl<A: App> Worker<A> {
         self.context.mailbox.take(&mut commands);
         self.context.clock.tick();
         let mut left: Vec<(ExchangeId, Command)> = Vec::new();
+        let (mut later, mut touched) = (HashSet::new(), HashSet::new());
         for (id, command) in commands {
             // The application takes content: commands posted after that one wait for it.
-            let is_later = matches!(command, Command::Read) || left.iter().any(|it| it.0 == id);
-            if is_later {
+            if matches!(command, Command::Read) || later.contains(&id) {
+                later.insert(id);
                 left.push((id, command));
                 continue;
             }
@@ -82,15 +84,14 @@ impl<A: App> Worker<A> {
                 });
                 continue;
             }
-            if !self.touched.contains(&connection.id()) {
+            if touched.insert(connection.id()) {
                 self.touched.push(connection.id());
             }
         }
         self.context.mailbox.give_back(left);
-        let touched = std::mem::take(&mut self.touched);
-        let before = std::mem::take(&mut self.unsent);
-        let again = before.into_iter().filter(|id| !touched.contains(id));
-        for id in touched.iter().copied().chain(again) {
+        let again = std::mem::take(&mut self.unsent).into_iter();
+        let again = again.filter(|id| !touched.contains(id));
+        for id in std::mem::take(&mut self.touched).into_iter().chain(again) {
             if let Some(key) = self.find(id) {
                 let mut postponed = std::mem::take(&mut self.postponed);
                 self.with_connection(key, |connection, context, _, _| {
@@ -108,7 +109,7 @@ impl<A: App> Worker<A> {
 
     /// Sends the application the notifications that were held between two passes.
     #[cold]
-    pub(super) fn tell(&mut self) {
+    pub(super) fn notify(&mut self) {
         let Postponed { short, aborted } = std::mem::take(&mut self.postponed);
         // If the application panics, the other notifications must still be sent.
         for (id, part) in short {

@@ -16,7 +16,7 @@ impl<A: App> Worker<A> {
     /// more may be waiting.
     pub(super) fn take_mail(&mut self) -> bool {
         if !self.postponed.is_empty() {
-            self.tell();
+            self.notify();
         }
         for _ in 0..MAILS_PER_PASS {
             let mut commands = std::mem::take(&mut self.commands);

@@ -45,6 +45,8 @@ impl<A: App> Worker<A> {
         }
         let waited_ms = self.context.clock.now_ms();
         self.context.content_bytes = 0;
+        // Every connection in it has its turn in this pass.
+        self.unsent.clear();
         self.context.responder.batch.open();
         if self.accepting.is_shared() {
             self.accept_first();
