@@ -165,3 +165,15 @@ def test_many_contents_at_once_leave_a_worker_that_serves(
     assert set(statuses) <= {200, 500, 503, None}
     assert statuses[200] >= 10 and statuses[503] >= 10, statuses
     assert any(LINE in line for line in server.lines)
+
+
+def test_a_response_that_has_to_wait_keeps_its_head(start: Start) -> None:
+    server = start("memory/exhausted.py")
+    with server.connect() as client:
+        assert client.get("/exhaust").content == b"small"
+        client.send(b"GET /small HTTP/1.1\r\nHost: test\r\n\r\n")
+        client.send(b"GET /stream HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")
+        received = rest_of(client)
+    first, _, second = received.partition(b"small")
+    assert first.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert not second or second.startswith((b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 50"))
