@@ -130,7 +130,7 @@ fn a_client_that_disconnected_has_its_line() {
         lines(server),
         [
             "\"GET /later HTTP/1.1\" 499 0 \"-\" \"-\"",
-            "\"GET /push HTTP/1.1\" 201 0 \"-\" \"-\"",
+            "\"GET /push HTTP/1.1\" 499 0 \"-\" \"-\"",
         ]
     );
 }
