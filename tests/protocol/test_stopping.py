@@ -20,6 +20,11 @@ def served(start: Start, interface: str) -> Server:
     return start(*APPLICATION[interface], *OPTIONS)
 
 
+def exit_code(interface: str) -> int:
+    """Return the exit code: coroutines are cancelled, threads end with their killed worker."""
+    return 1 if interface == "wsgi" else 0
+
+
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize("interface", POOLED)
 def test_a_request_without_a_response_has_a_503(start: Start, interface: str, method: str) -> None:
@@ -34,7 +39,7 @@ def test_a_request_without_a_response_has_a_503(start: Start, interface: str, me
             assert (reply.status, reply.is_last) == (503, True)
             assert reply.get("connection") == "close"
             assert each.is_closed()
-    assert server.wait() == 0
+    assert server.wait() == exit_code(interface)
     counts = "2 request(s) without a response (503), 0 response(s) cut"
     assert server.errors.count(f"that did not finish: {counts}") == 1
     assert "Traceback" not in server.errors
@@ -50,7 +55,7 @@ def test_a_response_that_was_begun_is_cut_and_counted(start: Start, interface: s
         server.signal(signal.SIGTERM)
         with pytest.raises(ConnectionResetError):
             client.read_to_end()
-    assert server.wait() == 0
+    assert server.wait() == exit_code(interface)
     assert "0 request(s) without a response (503), 1 response(s) cut" in server.errors
 
 

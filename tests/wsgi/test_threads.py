@@ -297,7 +297,7 @@ def test_a_stop_does_not_wait_for_ever(start: Start, pipes: Pipes) -> None:
         server.signal(signal.SIGTERM)
         assert client.read().status == 503
         assert client.is_closed()
-        assert server.wait() == 0
+        assert server.wait() == 1
     assert "closing 1 connection(s) that did not finish: 1 request(s) without" in server.errors
     assert "Traceback" not in server.errors
 
