@@ -96,7 +96,7 @@ PACKAGES = {
 
 LABORATORY = {
     "plan": {"folders", "record", "tools"},
-    "record": {"folders"},
+    "record": {"folders", "stats"},
     "report": {"record", "stats"},
     "stats": set(),
     "tools": set(),

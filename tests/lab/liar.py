@@ -26,6 +26,7 @@ FRAMING = {
 }
 """How the end of some responses is marked."""
 responded = 0
+connected = 0
 
 
 def response(head: bytes, way: str) -> bytes:
@@ -41,6 +42,8 @@ def response(head: bytes, way: str) -> bytes:
         status = b"2" * 5000 + b" OK"
     if way == "differs":
         content = b"%02d" % (responded % 100)
+    if way == "changes-under-load" and connected > 3:
+        content += b", at last"
     length = len(content) + (10 if way == "closes-early" else 0)
     fields = FRAMING.get(way, b"Content-Length: %d" % length)
     fields += b"\r\nContent-Type: text/plain\r\n"
@@ -52,11 +55,26 @@ def response(head: bytes, way: str) -> bytes:
     return b"HTTP/1.1 " + status + b"\r\n" + fields + b"\r\n" + content + extra
 
 
+class Connected:
+    """Counts the connections that are open."""
+
+    def __enter__(self) -> None:
+        global connected
+        connected += 1
+
+    def __exit__(self, *_: object) -> None:
+        global connected
+        connected -= 1
+
+
+CONNECTED = Connected()
+
+
 def serve(stream: socket.socket, way: str) -> None:
     """Serve one connection."""
     global responded
     received = b""
-    with stream:
+    with stream, CONNECTED:
         while piece := stream.recv(65536):
             *heads, received = (received + piece).split(END)
             if way == "guesses" and not heads:

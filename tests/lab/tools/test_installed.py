@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -65,6 +67,21 @@ def run(name: str, load: Load) -> Reading:
     return tool.read(done.stdout, done.stderr, done.returncode, load)
 
 
+def response_bytes(url: str, name: str, *, is_persistent: bool) -> int:
+    """Return the size of a response to a request as the tool sends it."""
+    field = "" if is_persistent else "Connection: close\r\n"
+    version = "1.1"
+    if name == "ab":
+        version, field = "1.0", "Connection: Keep-Alive\r\n" if is_persistent else ""
+    host, _, port = url.removeprefix("http://").removesuffix("/").partition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(f"GET / HTTP/{version}\r\nHost: x\r\n{field}\r\n".encode())
+        received = b""
+        while not received.endswith(CONTENT):
+            received += connection.recv(65536)
+    return len(received)
+
+
 @pytest.mark.parametrize("name", KEPT)
 @pytest.mark.parametrize("is_persistent", [True, False])
 def test_right_responses(url: str, name: str, is_persistent: bool) -> None:
@@ -99,6 +116,31 @@ def test_another_content_is_wrong(url: str, name: str) -> None:
     found = run(name, load)
     assert found.ok == 0
     assert sum(found.errors.values()) > 50  # of a class like "long"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_persistent"),
+    [("wrk", True), ("ab", True), ("ab", False), ("bombardier", True), ("bombardier", False)],
+)
+def test_a_tool_that_checks_no_content_is_held_to_its_length(
+    url: str, name: str, is_persistent: bool
+) -> None:
+    size = response_bytes(f"{url}/", name, is_persistent=is_persistent)
+    right = Load(
+        f"{url}/",
+        connections=4,
+        duration_s=1,
+        is_persistent=is_persistent,
+        response_bytes=size,
+    )
+    assert run(name, right).errors.get("wrong_body") is None
+    found = run(name, dataclasses.replace(right, url=f"{url}/longer"))
+    assert (found.ok, found.requests_per_s) == (0, 0)
+    assert found.errors["wrong_body"] == found.failed
+    assert any(
+        f"{size + 6:,.0f} bytes on average, heads included, instead of the {size:,.0f}" in each
+        for each in found.remarks
+    )
 
 
 @pytest.mark.parametrize("name", ["bolide", "wrk", "h2load"])

@@ -133,6 +133,14 @@ def test_bolide() -> None:
     assert found.latency_us is not None and found.latency_us["p99_9"] == 310
     assert found.histogram == [(60, 900), (310, 90)]
     assert found.generator_cpu_s == 0.25
+    assert found.served == {
+        "connections": 98,
+        "starved": 2,
+        "min": 0,
+        "median": 10,
+        "max": 12,
+        "fairness": 0.95,
+    }
     assert found.remarks == ["10 of 1,000 requests failed"]
 
 

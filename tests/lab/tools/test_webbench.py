@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bolide.lab.tools import Load, ToolError, find
@@ -17,6 +19,16 @@ Benchmarking: GET http://127.0.0.1:8080/
 Speed=3737880 pages/min, 16135182 bytes/sec.
 Requests: 6229801 susceed, 0 failed.
 """
+
+
+@pytest.mark.parametrize(
+    ("size", "ok"),
+    [(259.0, 6229801), (257.0, 6229801), (261.0, 6229801), (262.0, 0), (256.0, 0), (None, 6229801)],
+)
+def test_pages_of_another_length_are_wrong(size: float | None, ok: int) -> None:
+    found = WEBBENCH.read(PAGE, "", 0, replace(LOAD, response_bytes=size))
+    assert (found.ok, found.failed) == (ok, 6229801 - ok)
+    assert any("instead of the" in each for each in found.remarks) == (ok == 0)
 
 
 @pytest.mark.parametrize(

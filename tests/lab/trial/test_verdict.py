@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from bolide.lab.record.schema import GeneratorUse, KernelDelta, ServerUse
+from bolide.lab.record import service
+from bolide.lab.record.schema import GeneratorUse, KernelDelta, Served, ServerUse
 from bolide.lab.trial.verdict import Observation, judge
 from lab.tiny_race import workload
 
-LOAD = ("connections", "pipeline_depth", "is_persistent", "duration_s", "rate_per_s")
+LOAD = ("connections", "pipeline_depth", "is_persistent", "duration_s", "rate_per_s", "tool")
 
 
 def seen(**more: Any) -> Observation:
@@ -23,9 +24,11 @@ def seen(**more: Any) -> Observation:
         "errors": {},
         "seconds": 1.0,
         "requests_per_s": 10_000.0,
-        "latency_mean_us": 10_000.0,
+        "served": None,
+        "in_flight": 100.0,
         "server": ServerUse(cpu_share=more.pop("server_share", 0.5)),
         "server_cpus": 1,
+        "load_cpus": 1,
         "has_late_clock": False,
         "local_ports": 28_232,
         "generator": GeneratorUse(cpu_share=more.pop("generator_share", 0.5)),
@@ -70,14 +73,32 @@ def test_generator_bound(share: float, verdict: str, sentence: str) -> None:
     assert judge(seen(generator_share=share)) == (verdict, [SERVER, sentence])
 
 
+@pytest.mark.parametrize(
+    ("processors", "cpus", "verdict", "sentence"),
+    [
+        (0.94, 1, "generator-bound", "the generator used 0.94 of 1 processor"),
+        (0.85, 1, "generator-bound", "the generator used 0.85 of 1 processor"),
+        (0.8499, 1, "neither", "the generator used 0.85 of 1 processor"),
+        (1.7, 2, "generator-bound", "the generator used 1.70 of 2 processors"),
+        (1.69, 2, "neither", "the generator used 1.69 of 2 processors"),
+    ],
+)
+def test_many_threads_that_are_busy_together_are_the_limit(
+    processors: float, cpus: int, verdict: str, sentence: str
+) -> None:
+    """A hundred threads on one processor: each of them was busy 1 % of the time."""
+    generator = GeneratorUse(cpu_share=0.01, processors=processors)
+    found = judge(seen(generator=generator, load_cpus=cpus))
+    busiest = "the generator's busiest thread was busy 1%"
+    assert found == (verdict, [SERVER, busiest, sentence])
+
+
 def test_a_busy_generator_is_named_before_a_busy_server() -> None:
     assert judge(seen(generator_share=0.9, server_share=1.0))[0] == "generator-bound"
 
 
 def test_what_is_unknown_has_no_sentence_and_is_no_limit() -> None:
-    found = judge(
-        seen(server_share=None, generator_share=None, others_share=None, latency_mean_us=None)
-    )
+    found = judge(seen(server_share=None, generator_share=None, others_share=None, in_flight=None))
     assert found == ("neither", [])
 
 
@@ -150,7 +171,7 @@ def test_noise_comes_before_limits_and_errors_before_noise() -> None:
     assert judge(seen(failed=500, errors={"reset": 500}, **noise))[0] == "errors"
 
 
-STALL: dict[str, Any] = {"server_share": 0.05, "latency_mean_us": None, "ok": 200}
+STALL: dict[str, Any] = {"server_share": 0.05, "in_flight": None, "ok": 200}
 STALLED = [
     "stalled: 2.0 responses on each connection, and an idle server",
     "the server used 0.05 of 1 processor",
@@ -214,29 +235,104 @@ def test_an_idle_server_is_idle_on_all_its_processors() -> None:
     assert judge(seen(**(STALL | {"server_share": 0.2, "server_cpus": 2})))[0] == "neither"
 
 
+CONTRADICTION = (
+    "rate times mean latency is {:.0f}, of 100 connections: do not rely on wrk's latency"
+)
+
+
 @pytest.mark.parametrize(
-    ("latency_us", "sentences"),
+    ("flying", "sentences"),
     [
-        (10_500.0, []),
-        (9_500.0, []),
-        (10_510.0, ["rate times latency is 105, not 100 connections"]),
-        (9_400.0, ["rate times latency is 94, not 100 connections"]),
+        (119.9, []),
+        (80.1, []),
+        (151.0, [CONTRADICTION.format(151)]),
+        (79.0, [CONTRADICTION.format(79)]),
         (None, []),
     ],
 )
-def test_littles_law(latency_us: float | None, sentences: list[str]) -> None:
-    assert judge(seen(latency_mean_us=latency_us)) == ("neither", [*BOTH, *sentences])
+@pytest.mark.parametrize("limit", ["neither", "generator-bound", "server-bound"])
+def test_a_latency_that_contradicts_the_rate_is_named_whatever_the_limit(
+    flying: float | None, sentences: list[str], limit: str
+) -> None:
+    shares = {"generator_share": 0.3, "server_share": 0.3}
+    shares |= {"neither": {}, "generator-bound": {"generator_share": 0.9}}.get(
+        limit, {"server_share": 0.95}
+    )
+    verdict, evidence = judge(seen(in_flight=flying, tool="wrk", **shares))
+    assert (verdict, evidence[2:]) == (limit, sentences)
+
+
+FEW = "rate times mean latency is 4.9: about 5 of 100 connections were served"
+
+
+def test_few_connections_in_flight_are_no_figure() -> None:
+    verdict, evidence = judge(seen(in_flight=4.9, tool="wrk", server_share=1.0))
+    assert (verdict, evidence[0]) == ("errors", FEW)
+    assert judge(seen(in_flight=50.0, tool="wrk", server_share=1.0))[0] == "server-bound"
+    assert judge(seen(in_flight=49.0, tool="wrk", server_share=1.0))[0] == "errors"
+    few = judge(seen(in_flight=4.9, tool="wrk", ok=999, server_share=1.0))
+    assert few[0] == "server-bound"  # not ten responses for each connection
 
 
 @pytest.mark.parametrize(
-    "more", [{"pipeline_depth": 2}, {"is_persistent": False}, {"rate_per_s": 10_000.0}]
+    ("processors", "flying", "verdict"),
+    [
+        (0.39, 49.0, "errors"),
+        (0.4, 49.0, "neither"),
+        (0.4, 24.0, "errors"),
+        (1.0, 40.0, "generator-bound"),
+    ],
 )
-def test_littles_law_is_for_a_closed_loop_of_single_requests(more: dict[str, Any]) -> None:
-    assert judge(seen(latency_mean_us=50_000.0, **more)) == ("neither", BOTH)
+def test_a_busy_tool_has_fewer_requests_in_flight(
+    processors: float, flying: float, verdict: str
+) -> None:
+    """Its connections wait for it, which its latency leaves out."""
+    generator = GeneratorUse(processors=processors)
+    assert judge(seen(in_flight=flying, tool="wrk", generator=generator))[0] == verdict
 
 
-def test_littles_law_says_nothing_where_a_limit_is_known() -> None:
-    assert judge(seen(latency_mean_us=50_000.0, generator_share=0.9))[1] == [
-        SERVER,
-        "the generator's busiest thread was busy 90%",
-    ]
+def served(connections: int, starved: int, **more: Any) -> Served:
+    """Return what `bolide load` counted, evenly unless stated otherwise."""
+    fields: dict[str, Any] = {"min": 99, "median": 100, "max": 101, "fairness": 1.0}
+    return Served(connections=connections, starved=starved, **(fields | more))
+
+
+def test_connections_that_were_counted_need_no_law() -> None:
+    even = seen(served=served(100, 0), in_flight=4.9)
+    assert judge(even) == ("neither", BOTH)
+    few = judge(seen(served=served(5, 95, min=0, median=0, fairness=0.05), server_share=1.0))
+    assert few[0] == "errors"
+    assert few[1][0] == "95 of 100 connections were not served: the rate is that of 5"
+    verdict, evidence = judge(seen(served=served(95, 5, min=0, fairness=0.95)))
+    assert (verdict, evidence) == (
+        "neither",
+        [*BOTH, "5 of 100 connections got no correct response"],
+    )
+    assert judge(seen(served=served(94, 6, min=0)))[0] == "errors"
+
+
+def test_connections_that_were_served_unevenly() -> None:
+    uneven = served(100, 0, min=3, max=40_000, fairness=0.4)
+    assert judge(seen(served=uneven)) == (
+        "neither",
+        [*BOTH, "connections were served unevenly: 3 to 40,000 responses each, 100 at the median"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "flying"),
+    [
+        ({}, 4.9),
+        ({"rate_per_s": 10_000.0}, None),
+        ({"is_persistent": False}, None),
+        ({"is_persistent": False, "tool": "ab"}, 4.9),
+        ({"pipeline_depth": 2, "tool": "bolide"}, None),
+        ({"pipeline_depth": 2}, 2.45),
+    ],
+)
+def test_the_law_is_applied_where_it_says_something(
+    more: dict[str, Any], flying: float | None
+) -> None:
+    load = workload(**{"tool": "wrk", "connections": 100, **more})
+    found = service.in_flight(load, 51_032.0, 96.02)
+    assert found == (None if flying is None else pytest.approx(flying, rel=0.01))

@@ -162,6 +162,8 @@ class Contestant(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     state: State
     reason: str
     remarks: tuple[str, ...] = ()
+    copy_of: str = ""
+    """The contestant that this one is a copy of (`--aa`), "" if none."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -188,8 +190,24 @@ class GeneratorUse(msgspec.Struct, frozen=True, kw_only=True):
 
     cpu_s: float | None = None
     cpu_share: float | None = None
+    processors: float | None = None
+    """Share of one processor that all of its threads and processes used: 2.0 is two of them."""
     rss_bytes_max: int | None = None
     context_switches: int | None = None
+
+
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """Correct responses on each connection, as counted by the load generator."""
+
+    connections: int
+    """Connections with at least one."""
+    starved: int
+    """Connections with a request and without any."""
+    min: int
+    median: int
+    max: int
+    fairness: float | None = None
+    """Jain's index: 1 if all had equally many, 0.05 if 5 of 100 had all."""
 
 
 class KernelDelta(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,6 +249,12 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="tr
     latency_us: dict[str, float | None] | None = None
     histogram: list[tuple[float, int]] | None = None
     bytes_per_s: float | None = None
+    served: Served | None = None
+    """None if the tool does not count per connection."""
+    in_flight: float | None = None
+    """Rate times mean latency; None if unknown, or if it says nothing about connections."""
+    energy_j: float | None = None
+    """Energy of all processor packages from the tool's start to its end; None if unknown."""
     server: ServerUse = ServerUse()
     generator: GeneratorUse = GeneratorUse()
     kernel: KernelDelta = KernelDelta()

@@ -6,7 +6,7 @@ import math
 import re
 
 from bolide.lab.tools.load import Load, Reading, latency
-from bolide.lab.tools.tool import Tool, ToolError, settle
+from bolide.lab.tools.tool import BAD_SHARE_MAX, Tool, ToolError, settle, wrong_bytes
 
 REQUESTS_PER_S_MAX = 400_000
 """More than ab reaches; a run limited by time allocates memory for that many requests."""
@@ -57,6 +57,11 @@ class Ab(Tool):
         if wrong := page.wrong_document(load):
             bad = complete
             errors["wrong_body"] = complete
+            remarks.append(wrong)
+        elif bad <= BAD_SHARE_MAX * complete and (
+            wrong := wrong_bytes(load, page.number("Total transferred"), complete)
+        ):
+            bad = errors["wrong_body"] = complete
             remarks.append(wrong)
         rows = page.percentiles()
         return settle(

@@ -67,6 +67,7 @@ class Bolide(Tool):
                 histogram=[(row[0], row[1]) for row in report["histogram"]] or None,
                 bytes_per_s=report["bytes_per_s"],
                 generator_cpu_s=report["generator_cpu_s"],
+                served=dict(report["connections_served"]),
                 remarks=remarks,
             )
         except (KeyError, TypeError, IndexError, AttributeError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bolide.lab.tools.load import Load, Reading, latency
-from bolide.lab.tools.tool import Tool, ToolError, settle
+from bolide.lab.tools.tool import BAD_SHARE_MAX, Tool, ToolError, settle, wrong_bytes
 
 
 class Bombardier(Tool):
@@ -50,11 +50,18 @@ def _reading(result: dict[str, Any], load: Load) -> Reading:
     seconds = result["timeTakenSeconds"]
     figures = result["latency"]
     ranks = figures.get("percentiles") or {}
+    errors = {"wrong_status": bad, **broken}
+    remarks = ["bombardier reports statuses by class (2xx, 3xx...) only"]
+    if bad <= BAD_SHARE_MAX * responses and (
+        wrong := wrong_bytes(load, result["bytesRead"], responses, result["others"])
+    ):
+        bad = errors["wrong_body"] = responses
+        remarks.append(wrong)
     return settle(
         responses,
         bad,
         seconds,
-        errors={"wrong_status": bad, **broken},
+        errors=errors,
         lost=result["others"],
         latency_us=latency(
             mean=figures["mean"],
@@ -64,5 +71,5 @@ def _reading(result: dict[str, Any], load: Load) -> Reading:
             max=figures["max"],
         ),
         bytes_per_s=result["bytesRead"] / seconds if seconds else None,
-        remarks=["bombardier reports statuses by class (2xx, 3xx...) only"],
+        remarks=remarks,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 Latency = dict[str, float | None]
 """Microseconds by a name of FIGURES; None if the tool does not report it."""
@@ -34,6 +35,8 @@ class Load:
     expected_status: int = 200
     expected_content: bytes | None = None
     """The expected content; None accepts any."""
+    response_bytes: float | None = None
+    """Bytes of a verified response with its head; None if unknown."""
 
     @property
     def is_success_expected(self) -> bool:
@@ -58,6 +61,8 @@ class Reading:
     """Rows of (largest latency in microseconds, count), ascending."""
     bytes_per_s: float | None = None
     generator_cpu_s: float | None = None
+    served: dict[str, Any] | None = None
+    """How evenly connections were served: fields of `schema.Served`; None if not counted."""
     remarks: list[str] = field(default_factory=list)
     """What is misleading in this output, one sentence each."""
 

@@ -14,6 +14,10 @@ from bolide.errors import Error
 from bolide.lab.tools.load import Latency, Load, Reading
 
 VERSION_WAIT_S = 10
+VARIABLE_BYTES_MAX = 2
+"""By how much the length of heads may vary: a number in Keep-Alive, for example."""
+BAD_SHARE_MAX = 0.001
+"""Share of error pages, which have another length, up to which lengths are compared."""
 
 
 class ToolError(Error):
@@ -148,6 +152,26 @@ def settle(
         histogram=histogram if ok else None,
         bytes_per_s=bytes_per_s,
         remarks=remarks,
+    )
+
+
+def wrong_bytes(load: Load, received: float, responses: int, lost: int = 0) -> str | None:
+    """Report that responses differ from the verified one in their length, heads included.
+
+    Tools that do not check contents count the bytes of whole responses. The allowance is for fields
+    that vary, and for responses that the end or an error (`lost`) interrupts. None if all is as
+    expected.
+    """
+    expected = load.response_bytes
+    if expected is None or not responses:
+        return None
+    size = received / responses
+    interrupted = expected * (load.connections * load.pipeline_depth + lost) / responses
+    if abs(size - expected) <= VARIABLE_BYTES_MAX + interrupted:
+        return None
+    return (
+        f"responses had {size:,.0f} bytes on average, heads included, instead of the"
+        f" {expected:,.0f} of the verified one"
     )
 
 

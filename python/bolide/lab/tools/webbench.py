@@ -6,7 +6,7 @@ import math
 import re
 
 from bolide.lab.tools.load import Load, Reading
-from bolide.lab.tools.tool import Tool, settle
+from bolide.lab.tools.tool import Tool, settle, wrong_bytes
 
 BYTES_MAX = 2**31
 """Its counter of bytes is a signed 32-bit integer."""
@@ -46,11 +46,16 @@ class Webbench(Tool):
         is_wrapped = per_s < 0 or _wrapped(load, succeeded, per_s * seconds)
         if is_wrapped:
             remarks.append("webbench's byte counter wrapped at 2 GiB")
+        bad, errors = 0, {"failed": failed}
+        wrong = None if is_wrapped else wrong_bytes(load, per_s * seconds, succeeded, failed)
+        if wrong is not None:
+            bad = errors["wrong_body"] = succeeded
+            remarks.append(wrong)
         return settle(
             succeeded,
-            0,
+            bad,
             seconds,
-            errors={"failed": failed},
+            errors=errors,
             lost=failed,
             bytes_per_s=None if is_wrapped else per_s,
             remarks=remarks,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bolide.lab.tools.load import Load, Reading, latency
-from bolide.lab.tools.tool import Tool, ToolError, settle
+from bolide.lab.tools.tool import BAD_SHARE_MAX, Tool, ToolError, settle, wrong_bytes
 from bolide.lab.tools.unit import size_bytes, time_us
 
 SCRIPT = Path(__file__).with_name("wrk.lua")
@@ -60,16 +60,22 @@ class Wrk(Tool):
         errors = run["errors"]
         late = errors["timeout"] * load.pipeline_depth
         lost = errors["connect"] + errors["read"] + errors["write"]
+        bad, remarks = errors["wrong_status"] + late, _remarks(run, load)
+        if errors["wrong_status"] <= BAD_SHARE_MAX * run["requests"] and (
+            wrong := wrong_bytes(load, run["bytes"], run["requests"], lost)
+        ):
+            bad = errors["wrong_body"] = run["requests"]
+            remarks.append(wrong)
         return settle(
             run["requests"],
-            errors["wrong_status"] + late,
+            bad,
             run["seconds"],
             errors=errors,
             lost=lost,
             latency_us=run["latency_us"],
             histogram=run["histogram"],
             bytes_per_s=run["bytes"] / run["seconds"] if run["seconds"] else None,
-            remarks=_remarks(run, load),
+            remarks=remarks,
         )
 
 

@@ -144,6 +144,8 @@ class ThreadSampler:
         self._last: dict[int, tuple[float, float]] = {}
         self._switches: dict[int, int] = {}
         self._rss_bytes_max = 0
+        self._samples: list[tuple[float, float]] = []
+        """Times, and the processor seconds that all threads had used until then."""
 
     def sample(self) -> None:
         """Take one sample."""
@@ -161,6 +163,7 @@ class ThreadSampler:
                     self._last[thread] = (now, cpu_s)
             rss_bytes += rss
         self._rss_bytes_max = max(self._rss_bytes_max, rss_bytes)
+        self._samples.append((now, sum(cpu_s for _, cpu_s in self._last.values())))
 
     def _add_new(self) -> None:
         """Add new threads, and count context switches, which also takes a file per thread."""
@@ -172,12 +175,17 @@ class ThreadSampler:
                         known[thread] = _Stat(f"/proc/{pid}/task/{thread}")
                 self._switches[pid] = _switches(pid)
 
-    def use(self, reported_cpu_s: float | None) -> GeneratorUse:
-        """Return what the threads had used when last sampled, or the time that the tool reports."""
+    def use(self, reported_cpu_s: float | None, seconds: float | None = None) -> GeneratorUse:
+        """Return what the threads had used when last sampled, or the time that the tool reports.
+
+        The processors are those of the busiest `seconds`, because a tool takes time to start.
+        """
+        processors = busiest_share(self._samples, seconds) if self._last else None
         cpu_s = max(reported_cpu_s or 0.0, sum(cpu_s for _, cpu_s in self._last.values()))
         return GeneratorUse(
             cpu_s=round(cpu_s, 3) if cpu_s else None,
             cpu_share=self.busiest_share(),
+            processors=None if processors is None else round(processors, 4),
             rss_bytes_max=self._rss_bytes_max or None,
             context_switches=sum(self._switches.values()) if self._switches else None,
         )

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,19 @@ import msgspec
 from bolide.lab.plan.schedule import Slot
 from bolide.lab.plan.study import load_of
 from bolide.lab.plan.user_application import UserApplication
+from bolide.lab.record import service
+from bolide.lab.record.energy import Meter
 from bolide.lab.record.machine import Counters, local_ports, now
 from bolide.lab.record.redaction import TRIAL_PREFIX, redacted
-from bolide.lab.record.schema import Failure, GeneratorUse, ServerUse, Trial, Workload
+from bolide.lab.record.schema import (
+    Failure,
+    GeneratorUse,
+    KernelDelta,
+    Served,
+    ServerUse,
+    Trial,
+    Workload,
+)
 from bolide.lab.tools import Load, Reading, ToolError, find
 from bolide.lab.trial.launch import Place, start
 from bolide.lab.trial.network import NetworkError, own
@@ -60,6 +70,17 @@ class Conditions:
     slack_s: float = TOOL_SLACK_S
     versions: dict[str, str | None] = field(default_factory=dict)
     """Versions of the tools."""
+
+
+@dataclass(frozen=True)
+class _Used:
+    """What was used from the tool's start to its end."""
+
+    server: ServerUse
+    generator: GeneratorUse
+    kernel: KernelDelta
+    others_share: float
+    energy_j: float | None
 
 
 def run(slot: Slot, conditions: Conditions) -> Trial:
@@ -158,7 +179,9 @@ class _Run:
 
     def _load(self, address: tuple[str, int], proof: Proof) -> Load:
         target = self._entry.target or self._workload.target
-        return load_of(self._workload, f"http://{address[0]}:{address[1]}{target}", proof.content)
+        url = f"http://{address[0]}:{address[1]}{target}"
+        found = load_of(self._workload, url, proof.content)
+        return replace(found, response_bytes=proof.response_bytes)
 
     def _warm_up(self, load: Load, folder: Path) -> None:
         """Warm it up with `bolide load`, which ends in time even if the server hangs."""
@@ -178,7 +201,9 @@ class _Run:
         cpus = {*self._server_cpus, *self._conditions.load_cpus}
         with ServerSampler(server.pids) as sampler:
             before, since, own_s = Counters(cpus), time.monotonic(), _own_cpu_s(cpus)
+            meter = Meter()
             stdout, stderr, code, threads = self._tool(self._command, folder, load, server, sampler)
+            energy_j = meter.used_j()
             after, wall_s = Counters(cpus), time.monotonic() - since
             own_s = _own_cpu_s(cpus) - own_s
         if server.exit_code is not None:
@@ -188,11 +213,13 @@ class _Run:
         others_s = after.busy_s - before.busy_s - (use.cpu_s or 0) - own_s
         return self._record(
             reading,
-            use,
-            threads.use(reading.generator_cpu_s),
-            after,
-            before,
-            max(0.0, others_s / wall_s / len(cpus)),
+            _Used(
+                server=use,
+                generator=threads.use(reading.generator_cpu_s, reading.seconds),
+                kernel=after.since(before),
+                others_share=max(0.0, others_s / wall_s / len(cpus)),
+                energy_j=energy_j,
+            ),
         )
 
     def _tool(
@@ -245,16 +272,10 @@ class _Run:
             end = f"; it {server.end_reason()}" if server.exit_code is not None else ""
             raise DeadError(f"after the load: {error}{end}") from None
 
-    def _record(
-        self,
-        reading: Reading,
-        server: ServerUse,
-        generator: GeneratorUse,
-        after: Counters,
-        before: Counters,
-        others_share: float,
-    ) -> Trial:
-        kernel = after.since(before)
+    def _record(self, reading: Reading, used: _Used) -> Trial:
+        mean_us = (reading.latency_us or {}).get("mean")
+        served = None if reading.served is None else Served(**reading.served)
+        flying = service.in_flight(self._workload, reading.requests_per_s, mean_us)
         verdict, evidence = judge(
             Observation(
                 workload=self._workload,
@@ -263,14 +284,16 @@ class _Run:
                 errors=reading.errors,
                 seconds=reading.seconds or 0.0,
                 requests_per_s=reading.requests_per_s,
-                latency_mean_us=(reading.latency_us or {}).get("mean"),
-                server=server,
+                served=served,
+                in_flight=flying,
+                server=used.server,
                 server_cpus=len(self._server_cpus),
+                load_cpus=len(self._conditions.load_cpus),
                 has_late_clock=self._has_late_clock(),
                 local_ports=local_ports(),
-                generator=generator,
-                kernel=kernel,
-                others_share=others_share,
+                generator=used.generator,
+                kernel=used.kernel,
+                others_share=used.others_share,
             )
         )
         return Trial(
@@ -286,9 +309,12 @@ class _Run:
             latency_us=reading.latency_us,
             histogram=reading.histogram,
             bytes_per_s=reading.bytes_per_s,
-            server=server,
-            generator=generator,
-            kernel=kernel,
+            served=served,
+            in_flight=None if flying is None else round(flying, 2),
+            energy_j=used.energy_j,
+            server=used.server,
+            generator=used.generator,
+            kernel=used.kernel,
             verdict=verdict,
             evidence=[*evidence, *reading.remarks],
         )

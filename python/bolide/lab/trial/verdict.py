@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bolide.lab.record.schema import GeneratorUse, KernelDelta, ServerUse, Verdict, Workload
+from bolide.lab.record import service
+from bolide.lab.record.schema import (
+    GeneratorUse,
+    KernelDelta,
+    Served,
+    ServerUse,
+    Verdict,
+    Workload,
+)
 
 SERVER_SHARE_MIN = 0.9
 WORK_SHARE_MAX = 1.05
@@ -14,7 +22,6 @@ ERROR_SHARE_MAX = 0.0001
 STEAL_SHARE_MAX = 0.01
 OTHERS_SHARE_MAX = 0.1
 MEMORY_WAITED_SHARE_MAX = 0.05
-LITTLE_DEVIATION_MAX = 0.05
 STALLED_REQUESTS = 2
 PORTS_SHARE_MAX = 0.5
 
@@ -29,9 +36,12 @@ class Observation:
     errors: dict[str, int]
     seconds: float
     requests_per_s: float | None
-    latency_mean_us: float | None
+    served: Served | None
+    in_flight: float | None
+    """Connections with a request in flight, by Little's law."""
     server: ServerUse
     server_cpus: int
+    load_cpus: int
     has_late_clock: bool
     """Whether the tool counts requests from before its clock starts, as some do with more threads
     than processors (`Tool`)."""
@@ -45,9 +55,9 @@ class Observation:
 
 def judge(seen: Observation) -> tuple[Verdict, list[str]]:
     """Return the verdict, with the evidence for it and for doubts about the figure."""
-    evidence = [*_limits(seen), *_noise(seen), *_queues(seen)]
+    evidence = [*_limits(seen), *_noise(seen), *_queues(seen), *_service(seen)]
     total = seen.ok + seen.failed
-    if no_figure := _stalled(seen) or _impossible(seen):
+    if no_figure := _stalled(seen) or _impossible(seen) or _starved(seen):
         return "errors", [no_figure, *evidence]
     if not total:
         return "errors", ["no request got a response", *evidence]
@@ -56,11 +66,21 @@ def judge(seen: Observation) -> tuple[Verdict, list[str]]:
         return "errors", [f"{seen.failed:,} of {total:,} responses failed: {classes}", *evidence]
     if _noise(seen):
         return "noisy", evidence
-    if (seen.generator.cpu_share or 0) >= GENERATOR_SHARE_MIN:
+    if _is_generator_bound(seen):
         return "generator-bound", evidence
     if (seen.server.cpu_share or 0) >= SERVER_SHARE_MIN * seen.server_cpus:
         return "server-bound", evidence
-    return "neither", [*evidence, *_littles_law(seen)]
+    return "neither", evidence
+
+
+def _is_generator_bound(seen: Observation) -> bool:
+    """Whether a thread of the tool, or all of them together, had no processor time left.
+
+    Many threads or processes on few processors are busy together, and none of them alone.
+    """
+    if (seen.generator.cpu_share or 0) >= GENERATOR_SHARE_MIN:
+        return True
+    return (seen.generator.processors or 0) >= GENERATOR_SHARE_MIN * seen.load_cpus
 
 
 def _limits(seen: Observation) -> list[str]:
@@ -71,6 +91,9 @@ def _limits(seen: Observation) -> list[str]:
         )
     if seen.generator.cpu_share is not None:
         found.append(f"the generator's busiest thread was busy {seen.generator.cpu_share:.0%}")
+    if seen.generator.processors is not None:
+        of = _processors(seen.load_cpus)
+        found.append(f"the generator used {seen.generator.processors:.2f} of {of}")
     return found
 
 
@@ -120,16 +143,24 @@ def _impossible(seen: Observation) -> str:
     )
 
 
-def _littles_law(seen: Observation) -> list[str]:
-    """Compare concurrency with rate times latency, which must agree in a closed loop."""
-    if not (seen.requests_per_s and seen.latency_mean_us) or seen.workload.rate_per_s:
-        return []
-    if seen.workload.pipeline_depth > 1 or not seen.workload.is_persistent:
-        return []
-    busy = seen.requests_per_s * seen.latency_mean_us / 1e6
-    if abs(busy - seen.workload.connections) / seen.workload.connections <= LITTLE_DEVIATION_MAX:
-        return []
-    return [f"rate times latency is {busy:.0f}, not {seen.workload.connections} connections"]
+def _starved(seen: Observation) -> str:
+    """Detect that a few connections had all responses."""
+    return service.starved(
+        seen.workload,
+        seen.served,
+        seen.in_flight,
+        seen.ok + seen.failed,
+        is_tool_busy=service.is_busy(seen.generator, seen.seconds),
+    )
+
+
+def _service(seen: Observation) -> list[str]:
+    """Say how evenly connections were served, and whether the latency can be right."""
+    found = [
+        service.unevenness(seen.served),
+        service.contradiction(seen.workload, seen.served, seen.in_flight),
+    ]
+    return [each for each in found if each]
 
 
 def _processors(number: int) -> str:

@@ -56,6 +56,8 @@ class Proof:
 
     content: bytes
     remarks: tuple[str, ...]
+    response_bytes: float
+    """Bytes of a response to the workload's own request, with its head; the mean of several."""
 
 
 class _Bounded(io.RawIOBase):
@@ -63,7 +65,7 @@ class _Bounded(io.RawIOBase):
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._left_bytes = CONNECTION_BYTES_MAX
+        self.left_bytes = CONNECTION_BYTES_MAX
         self.give_up = 0.0
         """The deadline (monotonic)."""
 
@@ -79,8 +81,8 @@ class _Bounded(io.RawIOBase):
         """
         self._connection.settimeout(max(0.001, self.give_up - time.monotonic()))
         count = self._connection.recv_into(into)
-        self._left_bytes -= count
-        if self._left_bytes < 0:
+        self.left_bytes -= count
+        if self.left_bytes < 0:
             message = f"more than {CONNECTION_BYTES_MAX >> 20} MiB without an end"
             raise WrongResponseError("endless", message)
         return count
@@ -110,6 +112,11 @@ class _Client:
         """Read one response, which must be complete in time."""
         self._bounded.give_up = time.monotonic() + RESPONSE_S_MAX
         return read_response(self._reader)
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes that have arrived."""
+        return CONNECTION_BYTES_MAX - self._bounded.left_bytes
 
     def end(self) -> tuple[bytes, bool]:
         """Return what arrives before the other side closes, and whether it closes in time."""
@@ -172,6 +179,7 @@ class _Verification:
         self._target = entry.target or workload.target
         self._expected = None if workload.content is None else workload.content.encode()
         self._remarks: list[str] = []
+        self._response_bytes = 0.0
 
     def run(self) -> Proof:
         content = self._one()
@@ -183,7 +191,7 @@ class _Verification:
             self._split(content)
         if self._has_paths:
             self._unknown()
-        return Proof(content, tuple(self._remarks))
+        return Proof(content, tuple(self._remarks), self._response_bytes)
 
     def _request(self, target: str | None = None, *, is_persistent: bool | None = None) -> bytes:
         persistent = self._workload.is_persistent if is_persistent is None else is_persistent
@@ -208,6 +216,7 @@ class _Verification:
                 raise WrongResponseError(
                     "unexpected_bytes", f"{surplus[:SHOWN_BYTES]!r} after the response"
                 )
+            self._response_bytes = client.received_bytes
         if not is_closed:
             self._remarks.append("keeps a connection open despite Connection: close")
         if "date" not in response.fields:
@@ -225,6 +234,7 @@ class _Verification:
                 raise WrongResponseError(
                     "unexpected_bytes", f"{surplus[:SHOWN_BYTES]!r} after the last response"
                 )
+            self._response_bytes = client.received_bytes / REPEATED
 
     def _pipelined(self, content: bytes) -> None:
         """Send three requests at once, of which the second has another response."""

@@ -1,0 +1,127 @@
+"""How many connections of a trial were served, and whether its latency agrees with its rate.
+
+`bolide load` counts the responses of each connection. For the other tools, Little's law says how
+many connections had a request in flight (`stats/littles_law.py`).
+"""
+
+from __future__ import annotations
+
+from bolide.lab.record.schema import GeneratorUse, Served, Trial, Workload
+from bolide.lab.stats import littles_law
+
+STARVED_SHARE_MAX = 0.05
+"""Share of connections without a response above which a rate is that of the others."""
+RESPONSES_MIN = 10
+"""Responses per connection from which on each connection should have had one."""
+FAIRNESS_MIN = 0.9
+"""Jain's index below which connections were served unevenly."""
+BUSY_SHARE_MIN = 0.4
+"""Share of a processor, which the server may use the rest of, from which a tool is busy."""
+TIMES_BATCHES = ("wrk",)
+"""Tools whose latency is that of a batch of pipelined requests."""
+TIMES_CONNECTS = ("ab", "bolide")
+"""Tools whose latency includes the connect if there is one for each request."""
+
+
+def in_flight(
+    workload: Workload, requests_per_s: float | None, mean_us: float | None
+) -> float | None:
+    """Return how many connections had a request in flight, by Little's law.
+
+    None if it is unknown, or the law says nothing about connections: in an open loop, if the
+    latency lacks the connect, and if each pipelined request has a latency of its own.
+    """
+    if is_open_loop(workload):
+        return None
+    if not workload.is_persistent and workload.tool not in TIMES_CONNECTS:
+        return None
+    if workload.pipeline_depth > 1 and workload.tool not in TIMES_BATCHES:
+        return None
+    return littles_law.in_flight(requests_per_s, mean_us, workload.pipeline_depth)
+
+
+def is_open_loop(workload: Workload) -> bool:
+    """Whether requests are due at given times, so that connections may have none."""
+    return workload.rate_per_s is not None or bool(workload.maximum or workload.finds)
+
+
+def in_flight_of(found: Trial, workload: Workload) -> float | None:
+    """Return the same for the record of a trial, also of one from before this was recorded."""
+    return in_flight(workload, found.requests_per_s, (found.latency_us or {}).get("mean"))
+
+
+def starved(
+    workload: Workload,
+    served: Served | None,
+    flying: float | None,
+    responses: int,
+    *,
+    is_tool_busy: bool,
+) -> str:
+    """Return why a rate is not that of all connections; "" if it is.
+
+    `flying` is the number in flight, `responses` the number of all responses.
+    """
+    if responses < RESPONSES_MIN * workload.connections or is_open_loop(workload):
+        return ""
+    connections = workload.connections
+    if served is not None:
+        if served.starved <= STARVED_SHARE_MAX * (served.starved + served.connections):
+            return ""
+        return (
+            f"{served.starved:,} of {served.starved + served.connections:,} connections were"
+            f" not served: the rate is that of {served.connections:,}"
+        )
+    if flying is None or not littles_law.is_starved(flying, connections, is_tool_busy=is_tool_busy):
+        return ""
+    return (
+        f"rate times mean latency is {flying:.1f}: about {max(1, round(flying)):,} of"
+        f" {connections:,} connections were served"
+    )
+
+
+def starved_in(found: Trial, workload: Workload) -> str:
+    """Return the same for the record of a trial."""
+    return starved(
+        workload,
+        found.served,
+        in_flight_of(found, workload),
+        (found.ok or 0) + (found.failed or 0),
+        is_tool_busy=is_busy(found.generator, found.seconds),
+    )
+
+
+def is_busy(generator: GeneratorUse, seconds: float | None) -> bool:
+    """Whether a tool used so much of a processor that its connections waited for it."""
+    processors = generator.processors
+    if processors is None and generator.cpu_s is not None and seconds:
+        processors = generator.cpu_s / seconds
+    return (processors or 0.0) >= BUSY_SHARE_MIN
+
+
+def contradiction(workload: Workload, served: Served | None, flying: float | None) -> str:
+    """Return how rate and latency of a tool contradict each other; "" if they do not.
+
+    Connections that `bolide load` has counted need no such conclusion.
+    """
+    if served is not None or not littles_law.contradicts(flying, workload.connections):
+        return ""
+    return (
+        f"rate times mean latency is {flying:,.0f}, of {workload.connections:,} connections:"
+        f" do not rely on {workload.tool}'s latency"
+    )
+
+
+def unevenness(served: Served | None) -> str:
+    """Return how unevenly connections were served; "" if evenly or unknown."""
+    if served is None or not served.connections:
+        return ""
+    if served.fairness is not None and served.fairness < FAIRNESS_MIN:
+        return (
+            f"connections were served unevenly: {served.min:,} to {served.max:,} responses each,"
+            f" {served.median:,} at the median"
+        )
+    if served.starved:
+        total = served.starved + served.connections
+        return f"{served.starved:,} of {total:,} connections got no correct response"
+    return ""
