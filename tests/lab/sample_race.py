@@ -246,7 +246,7 @@ def trial(study: Study, load: Workload, name: str, base: float, round_: int) -> 
     )
 
 
-def records(*, factor: float = 1.0, rounds: int = 5) -> list[Record]:
+def records(*, factor: float = 1.0, rounds: int = 7) -> list[Record]:
     """Make the whole race; Bolide's own rates are multiplied by a factor."""
     found: list[Record] = [machine(), *contestants()]
     for each in studies():

@@ -20,6 +20,7 @@ from bolide.lab.plan.open_loop import OpenLoop
 from bolide.lab.plan.schedule import Slot
 from bolide.lab.record import journal, schema
 from bolide.lab.record.schema import Machine, Study, Trial
+from bolide.lab.report.summary import gather
 from bolide.lab.tools import find
 from bolide.lab.trial import trial, verify
 from lab.tiny_race import (
@@ -410,3 +411,46 @@ def test_a_workload_may_have_fewer_processors(
     )
     run = trial._Run(slot, conditions, "", [])
     assert len(run._server_cpus) == seen
+
+
+def test_a_tool_that_checks_no_content_accepts_no_other_content(
+    tmp_path: Path, silent: Silent
+) -> None:
+    if find("wrk").version() is None:
+        pytest.skip("wrk is not installed")
+    ways = ("changes-under-load", "honest")
+    load = study(workload(tool="wrk", connections=8, duration_s=1.0))
+    race.run(load, ways, options(tmp_path), silent, among(*ways))
+    found = {each.contestant: each for each in trials_of(tmp_path)}
+    assert found["honest"].is_valid and found["honest"].errors == {}
+    wrong = found["changes-under-load"]
+    assert (wrong.verdict, wrong.is_valid) == ("errors", False)
+    assert (wrong.ok, wrong.requests_per_s) == (0, 0)
+    assert wrong.errors["wrong_body"] == wrong.failed
+    assert any("heads included, instead of the" in each for each in wrong.evidence)
+
+
+def test_a_trial_records_how_many_connections_were_served(tmp_path: Path, silent: Silent) -> None:
+    race.run(study(), ["honest"], options(tmp_path), silent, among("honest"))
+    [found] = trials_of(tmp_path)
+    assert found.served is not None and found.ok
+    assert (found.served.connections, found.served.starved) == (4, 0)
+    assert 0 < found.served.min <= found.served.median <= found.served.max < found.ok
+    assert found.in_flight == pytest.approx(4, rel=0.25)
+    assert found.generator.processors and found.generator.processors < 1.3
+
+
+def test_each_contestant_is_run_twice_to_find_the_floor(tmp_path: Path, silent: Silent) -> None:
+    limited = study(workload(contestants=("honest",)))
+    known = among("honest", "other")
+    assert race.run(limited, ["honest"], options(tmp_path, is_doubled=True), silent, known)
+    entries = [
+        each for each in journal.read(tmp_path / "out") if isinstance(each, schema.Contestant)
+    ]
+    assert [(each.name, each.copy_of, each.role) for each in entries] == [
+        ("honest", "", "server"),
+        ("honest-again", "honest", "server"),
+    ]
+    assert sorted(each.contestant for each in trials_of(tmp_path)) == ["honest", "honest-again"]
+    floor = gather(journal.read(tmp_path / "out")).floor
+    assert floor is not None and floor < 10

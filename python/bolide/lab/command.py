@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from bolide.lab.record.schema import Study, Trial
 
 EXIT_INTERRUPTED = 130
+FLOOR_STUDY = "pipelining"
+"""The study of --aa, if none is named."""
+FLOOR_CONTESTANTS = ("ceiling", "bolide-native")
+"""Its contestants, if none are named."""
 LAZY = {
     "compare": "bolide.lab.report.command",
     "report": "bolide.lab.report.command",
@@ -132,6 +136,17 @@ def set_up(names: tuple[str, ...], system: bool) -> None:
 )
 @click.option("--quick", is_flag=True, help="One round of one-second trials of fewer workloads.")
 @click.option("--rounds", type=click.IntRange(1, 1000), help="Number of rounds. [the study's]")
+@click.option(
+    "--until",
+    metavar="PERCENT",
+    help="More rounds until the intervals of all rates are within it, such as 2%.",
+)
+@click.option(
+    "--aa",
+    "is_doubled",
+    is_flag=True,
+    help="Run each contestant twice, to measure by how much equal ones differ here.",
+)
 @click.option("--duration", type=click.FloatRange(0.1), help="Seconds per trial. [the study's]")
 @click.option(
     "--cpus",
@@ -153,6 +168,8 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     from bolide.lab.report.summary import gather
     from bolide.lab.report.terminal import of_document, of_open_loop
 
+    if study is None and app is None and given["is_doubled"]:
+        study = FLOOR_STUDY
     if (study is None) == (app is None):
         raise ConfigError("name a study (bolide race list) or an application (--app module:app)")
     if app is None and (given["interface"] or given["target"] is not None):
@@ -167,13 +184,15 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
         out=out,
         server_cpus=server_cpus,
         load_cpus=load_cpus,
-        only=_names(given["only"]),
+        only=_names(given["only"]) or (FLOOR_CONTESTANTS if given["is_doubled"] else ()),
         workloads=planned.workloads,
         is_quick=given["quick"],
         resumes=given["resume"],
         seed=given["seed"],
         application=planned.application,
         notes=planned.notes,
+        is_doubled=given["is_doubled"],
+        until=_share(given["until"]),
     )
     terminal = Terminal()
     try:
@@ -182,10 +201,14 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
         terminal.stop()
     records = journal.read(out)
     trials = [each for each in records if isinstance(each, schema.Trial)]
-    terminal.console.print(league_table(plan, trials))
-    for result in gather(records).results:
+    gathered = gather(records)
+    for result in gathered.results:
+        terminal.console.print(league_table(result))
         for each in (*of_open_loop(result), *of_document(result)):
             terminal.console.print(each)
+    if gathered.floor is not None:
+        click.echo(f"floor:   equal servers differed by up to {gathered.floor:.1%}")
+        click.echo(f"         bolide race compare A B --floor {out} ignores smaller changes")
     click.echo(f"results: {out / journal.FILE_NAME}")
     click.echo(f"report:  bolide race report {out}")
     if not is_whole:
@@ -296,6 +319,23 @@ def _processors(text: str, allowed: list[int]) -> tuple[int, ...]:
     if any(not cpus or len(cpus) < each.stop - each.start for cpus, each in pairs):
         raise ConfigError(f"processors {text} are not all among {', '.join(map(str, allowed))}")
     return tuple(sorted({cpu for cpus in found for cpu in cpus}))
+
+
+def _share(text: str | None) -> float | None:
+    """Read a percentage, with or without its sign.
+
+    Raises:
+        ConfigError: it is none, or not above 0.
+    """
+    if text is None:
+        return None
+    try:
+        share = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise ConfigError(f"--until {text!r} is not a percentage, such as 2%")
+    return share
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from statistics import median
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -14,8 +12,8 @@ from rich.text import Text
 
 from bolide.lab.inventory import ToolState
 from bolide.lab.plan.schedule import Slot
-from bolide.lab.record.schema import Contestant, Study, Trial, Workload
-from bolide.lab.stats.noise import is_unstable
+from bolide.lab.record.schema import Contestant, Trial
+from bolide.lab.report.summary import Figure, Result
 
 PIPE_COLUMNS = 160
 """Width of tables if the output is not a terminal."""
@@ -100,51 +98,36 @@ def tools_table(found: Iterable[ToolState]) -> Table:
     return table
 
 
-def league_table(study: Study, trials: Sequence[Trial]) -> Table:
-    """Return a table of the medians, with the ratio to the ceiling if that was measured.
+def league_table(result: Result) -> Table:
+    """Return a table of the medians, with the share of the ceiling if that was measured.
 
-    A ~ marks unstable figures, whose rounds differ too much. The report (`bolide race report`) has
-    intervals.
+    A ~ marks unstable figures, whose rounds differ too much, and noisy ones. The report (`bolide
+    race report`) has intervals.
     """
-    rates: dict[tuple[str, str], list[float]] = defaultdict(list)
-    marks: dict[tuple[str, str], set[str]] = defaultdict(set)
-    names: dict[str, None] = {}
-    latest = {(each.contestant, each.workload, each.round): each for each in trials}
-    for each in latest.values():
-        key = (each.contestant, each.workload)
-        names[each.contestant] = None
-        if each.is_valid and each.requests_per_s is not None:
-            rates[key].append(each.requests_per_s)
-        else:
-            marks[key].add(each.failure.class_ if each.failure else each.verdict)
-    measured = {workload for _, workload in rates}
-    workloads = [w for w in study.workloads if w.name in measured and not w.maximum]
+    measured = result.study.workloads
+    workloads = [each for each in measured if any(one.rate for one in result.of(each.name))]
     headings = (Column(Text(each.name)) for each in workloads)
-    table = Table("requests/s", *headings, box=None, title=Text(study.title, "table.title"))
-    order = sorted(names, key=lambda name: -_best(rates, name, workloads))
-    for name in order:
-        table.add_row(Text(name), *(_cell(rates, marks, name, each.name) for each in workloads))
+    title = Text(result.study.title, "table.title")
+    table = Table("requests/s", *headings, box=None, title=title)
+    best = {each.name: _best(result, each.name) for each in result.contestants}
+    for name in sorted(best, key=lambda name: -best[name]):
+        figures = (result.figures.get((each.name, name)) for each in workloads)
+        table.add_row(Text(name), *(_cell(result, each) for each in figures))
     return table
 
 
-def _best(
-    rates: dict[tuple[str, str], list[float]], name: str, workloads: Sequence[Workload]
-) -> float:
-    return max(
-        (median(rates[name, each.name]) for each in workloads if rates[name, each.name]), default=0
-    )
+def _best(result: Result, name: str) -> float:
+    figures = (figure for (_, who), figure in result.figures.items() if who == name)
+    return max((figure.rate.middle for figure in figures if figure.rate), default=0.0)
 
 
-def _cell(
-    rates: dict[tuple[str, str], list[float]],
-    marks: dict[tuple[str, str], set[str]],
-    name: str,
-    workload: str,
-) -> Text:
-    if not rates[name, workload]:
-        return Text(", ".join(sorted(marks[name, workload])) or "-", "red")
-    rate = median(rates[name, workload])
-    ceiling = rates.get(("ceiling", workload))
-    share = f" {rate / median(ceiling):5.0%}" if ceiling and name != "ceiling" else ""
-    mark = "~" if is_unstable(rates[name, workload]) else ""
-    return Text.assemble((mark, "yellow"), f"{rate:,.0f}{share}")
+def _cell(result: Result, figure: Figure | None) -> Text:
+    if figure is None:
+        return Text("-", "red")
+    if figure.rate is None:
+        causes = {each.failure.class_ if each.failure else figure.verdict for each in figure.trials}
+        return Text(", ".join(sorted(causes)), "red")
+    of = result.of_ceiling(figure)
+    share = f" {of.middle:5.0%}" if of else ""
+    mark = "~" if {"unstable", "noisy"} & {*figure.marks} else ""
+    return Text.assemble((mark, "yellow"), f"{figure.rate.middle:,.0f}{share}")

@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 
 from bolide.errors import ConfigError
+from bolide.lab import until
 from bolide.lab.plan import contestant as contestants
 from bolide.lab.plan import environments, open_loop
 from bolide.lab.plan.contestant import Contestant, fits
@@ -22,11 +23,14 @@ from bolide.lab.plan.user_application import UserApplication
 from bolide.lab.record import machine, redaction, resume, schema
 from bolide.lab.record.journal import Journal, read
 from bolide.lab.record.schema import Study, Trial, Workload
+from bolide.lab.report.summary import gather
 from bolide.lab.tools import find
 from bolide.lab.trial import network, trial
 
 DESCRIPTORS_SPARE = 200
 DESCRIPTORS_MIN = 65_536
+COPY = "-again"
+"""End of the name of a contestant's copy."""
 WARM_UP_S = 0.5
 WARM_UP_QUICK_S = 0.2
 NOISY_SHARE_MAX = 0.2
@@ -48,6 +52,10 @@ class Options:
     application: UserApplication | None = None
     notes: tuple[str, ...] = ()
     """What was changed in the study before the race, shown when it starts."""
+    is_doubled: bool = False
+    """Whether each contestant takes part twice, to show by how much equal ones differ."""
+    until: float | None = None
+    """Share of a rate to which its interval has to narrow, by more rounds than the study's."""
 
 
 class Display(Protocol):
@@ -80,6 +88,9 @@ def run(
     """
     known = dict(contestants.own()) if among is None else among
     field = _chosen(names, options, known)
+    copies: dict[str, str] = {}
+    if options.is_doubled:
+        study, field, copies = _doubled(study, field)
     resume.check_new(options.out, resumes=options.resumes)
     study, versions = _with_tools(study, options, display)
     states = {each.name: environments.examine(each) for each in field}
@@ -97,7 +108,8 @@ def run(
         earlier = read(options.out)
         described = _described(options)
         opening: list[schema.Record] = [described, study]
-        opening += [describe(each, states[each.name], study) for each in field]
+        entries = (describe(each, states[each.name], study) for each in field)
+        opening += [_marked(each, copies) for each in entries]
         resume.check_same(options.out, earlier, opening, versions)
         done = {_key_of(each) for each in earlier if isinstance(each, Trial)}
         if machine.BUILT_FOR_TESTS in (described.bolide_version or ""):
@@ -109,14 +121,70 @@ def run(
                 journal.write(record)
         for note in options.notes:
             display.note(note)
-        order = slots(ready, study.workloads, study.rounds, options.seed)
+        order = slots(ready, study.workloads, range(1, study.rounds + 1), options.seed)
         left = [slot for slot in order if _key(slot) not in done]
         display.start(left, len(order) - len(left))
         with _off_server_cpus(options):
             trials = [each for each in earlier if isinstance(each, Trial)]
             is_whole = _trials(left, conditions, journal, display, trials)
+            if is_whole and options.until is not None:
+                is_whole = _more_rounds(study, ready, options, conditions, journal, display)
         _warn_of_noise(order, options.out, display)
         return is_whole
+
+
+def _more_rounds(
+    study: Study,
+    ready: Sequence[Contestant],
+    options: Options,
+    conditions: trial.Conditions,
+    journal: Journal,
+    display: Display,
+) -> bool:
+    """Run rounds until all intervals are narrow or will not be; return whether it was not ended."""
+    number = study.rounds
+    while True:
+        records = read(options.out)
+        results = [each for each in gather(records).results if each.study.name == study.name]
+        left = until.need(results[0], options.until or 0.0) if results else until.Need([], [])
+        if not left.workloads:
+            for sentence in left.hopeless:
+                display.note(sentence)
+            return True
+        number += 1
+        done = {_key_of(each) for each in records if isinstance(each, Trial)}
+        order = slots(ready, left.workloads, [number], options.seed)
+        order = [slot for slot in order if _key(slot) not in done]
+        display.start(order, 0)
+        if not _trials(order, conditions, journal, display, []):
+            return False
+
+
+def _doubled(
+    study: Study, field: Sequence[Contestant]
+) -> tuple[Study, list[Contestant], dict[str, str]]:
+    """Return a study and contestants that are all run twice, and the copies' originals by name."""
+    copies = {f"{each.name}{COPY}": each.name for each in field}
+    both = [*field]
+    for each in field:
+        entry = msgspec.structs.replace(
+            each.entry, name=f"{each.name}{COPY}", title=f"{each.entry.title}, again"
+        )
+        both.append(msgspec.structs.replace(each, entry=entry))
+    workloads = tuple(
+        msgspec.structs.replace(
+            each, contestants=(*each.contestants, *(f"{name}{COPY}" for name in each.contestants))
+        )
+        for each in study.workloads
+    )
+    return msgspec.structs.replace(study, workloads=workloads), both, copies
+
+
+def _marked(entry: schema.Contestant, copies: dict[str, str]) -> schema.Contestant:
+    """Return the record of a copy as one; a copy of the ceiling is no second ceiling."""
+    if entry.name not in copies:
+        return entry
+    return msgspec.structs.replace(entry, copy_of=copies[entry.name], role="server")
 
 
 def _warn_of_noise(order: Sequence[Slot], folder: Path, display: Display) -> None:

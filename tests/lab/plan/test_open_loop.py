@@ -110,7 +110,7 @@ def test_a_rate_is_never_nothing() -> None:
 
 def test_the_open_loop_follows_all_rounds_of_the_others() -> None:
     opened = of_base(shares=(0.5,), rounds=2)
-    order = slots([liar("a")], [*opened.values(), BASE], 3, 1)
+    order = slots([liar("a")], [*opened.values(), BASE], range(1, 4), 1)
     assert [(each.round, each.workload.name) for each in order] == [
         (1, "kept-bolide"),
         (2, "kept-bolide"),

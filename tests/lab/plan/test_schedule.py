@@ -20,7 +20,7 @@ def order(seed: int, rounds: int = 4) -> list[tuple[int, str, str]]:
     workloads = [workload(name="one"), workload(name="two")]
     return [
         (slot.round, slot.workload.name, slot.contestant.name)
-        for slot in slots(field(), workloads, rounds, seed)
+        for slot in slots(field(), workloads, range(1, rounds + 1), seed)
     ]
 
 
@@ -42,7 +42,7 @@ def test_contestants_are_shuffled_anew_each_time() -> None:
 
 def test_a_workload_may_have_fewer_rounds() -> None:
     loads = [workload(name="one", rounds=1), workload(name="two", rounds=9)]
-    found = Counter(slot.workload.name for slot in slots([liar("a")], loads, 3, 1))
+    found = Counter(slot.workload.name for slot in slots([liar("a")], loads, range(1, 4), 1))
     assert found == {"one": 1, "two": 3}
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from bolide.errors import ConfigError
+from bolide.lab.record.schema import Contestant, Record, Trial
 from bolide.lab.report.command import compare, report
 from bolide.lab.report.compare import changes
 from bolide.lab.report.summary import gather
@@ -19,12 +21,13 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Write three races: one, the same with a slower Bolide, and one of a single round."""
+    """Write races: one, the same with a slower Bolide, and some of fewer rounds."""
     made = tmp_path_factory.mktemp("races")
     races = {
         "base": sample_race.records(),
         "slower": sample_race.records(factor=0.8),
         "single": sample_race.records(rounds=1),
+        "five": sample_race.records(rounds=5),
     }
     return {name: str(sample_race.write(made / name, found)) for name, found in races.items()}
 
@@ -60,14 +63,86 @@ def test_faster_is_success(folders: dict[str, str]) -> None:
 
 
 def test_a_change_below_the_threshold_is_none(folders: dict[str, str]) -> None:
-    done = run(folders["base"], folders["slower"], "--threshold", "99")
+    only = ("--only", "bolide-asgi")
+    assert run(folders["base"], folders["slower"], *only).exit_code == 1
+    done = run(folders["base"], folders["slower"], *only, "--threshold", "99")
     assert done.exit_code == 0 and "slower" not in done.stdout
 
 
-def test_a_single_round_says_nothing(folders: dict[str, str]) -> None:
-    done = run(folders["single"], folders["single"])
+@pytest.mark.parametrize("name", ["single", "five"])
+def test_few_rounds_decide_nothing(name: str, folders: dict[str, str]) -> None:
+    done = run(folders[name], folders["slower"])
     assert done.exit_code == 0
-    assert "unknown: an interval needs at least two rounds in each race" in done.stdout
+    assert "unknown: the test needs 6 rounds that both races have" in done.stdout
+    assert " slower" not in done.stdout and " faster" not in done.stdout
+
+
+def test_equal_races_do_not_differ_in_any_row() -> None:
+    """The same rates, drawn anew: of many rows, none is called different."""
+    before, after = gather(sample_race.records()), gather(_drawn_anew())
+    found = changes(before, after, threshold=0.0)
+    assert len(found) == 174
+    assert {each.verdict for each in found if each.p_value is not None} == {"no change"}
+    assert {each.contestant for each in found if each.p_value is None} == {"gunicorn-gthread"}
+    drift = [abs(each.ratio.middle - 1) for each in found if each.ratio]
+    assert max(drift) > 0.01
+
+
+def _drawn_anew() -> list[Record]:
+    """Return the race with rounds 1 to 7 instead of 0 to 6: other draws, and renumbered."""
+    found: list[Record] = []
+    for each in sample_race.records(rounds=14):
+        if isinstance(each, Trial):
+            if each.round < 7:
+                continue
+            each = msgspec.structs.replace(each, round=each.round - 7)
+        found.append(each)
+    return found
+
+
+def test_the_correction_is_for_the_rows_that_are_compared(folders: dict[str, str]) -> None:
+    def values(*only: str) -> dict[tuple[str, str], float]:
+        done = run(folders["base"], folders["slower"], "--json", *only)
+        rows = json.loads(done.stdout)
+        return {(row["workload"], row["contestant"]): row["p_value"] for row in rows}
+
+    all_rows, few_rows = values(), values("--only", "bolide-asgi")
+    assert len(few_rows) < len(all_rows)
+    assert all(few_rows[key] <= all_rows[key] for key in few_rows)
+    page = run(folders["base"], folders["slower"], "--only", "bolide-asgi").stdout
+    assert f"p: corrected for {len(few_rows)} rows; a change needs 0.05 or less" in page
+    assert "interval of B/A: 98.4 % interval" in page
+
+
+def _twice(rate: float) -> list[Record]:
+    """Return a race in which bjoern is run twice, the second time with that share of its rate."""
+    found: list[Record] = []
+    for each in sample_race.records():
+        found.append(each)
+        if isinstance(each, Contestant) and each.name == "bjoern":
+            found.append(msgspec.structs.replace(each, name="bjoern-again", copy_of="bjoern"))
+        if isinstance(each, Trial) and each.contestant == "bjoern":
+            again = (each.requests_per_s or 0) * rate
+            found.append(
+                msgspec.structs.replace(each, contestant="bjoern-again", requests_per_s=again)
+            )
+    return found
+
+
+def test_nothing_below_the_floor_is_a_difference(folders: dict[str, str], tmp_path: Path) -> None:
+    quiet = str(sample_race.write(tmp_path / "quiet", _twice(1.01)))
+    noisy = str(sample_race.write(tmp_path / "noisy", _twice(0.7)))
+    assert gather(_twice(0.8)).floor == pytest.approx(0.25)
+    assert gather(sample_race.records()).floor is None
+    base, slower = folders["base"], folders["slower"]
+    only = ("--only", "bolide-asgi")
+    assert run(base, slower, *only, "--floor", quiet).exit_code == 1
+    done = run(base, slower, *only, "--floor", noisy)
+    assert done.exit_code == 0 and " slower" not in done.stdout
+    assert run(noisy, slower, *only).exit_code == 0  # its own floor counts too
+    assert "bjoern-again" not in run(noisy, slower).stdout
+    done = run(base, slower, "--floor", base)
+    assert str(done.exception) == f"{base} has no contestant twice: run it with --aa"
 
 
 def test_shares_of_the_ceiling(folders: dict[str, str]) -> None:

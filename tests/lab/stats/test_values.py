@@ -1,7 +1,6 @@
 """Statistics against values from scipy 1.17 and numpy, which no test needs installed.
 
-Intervals: `scipy.stats.bootstrap(method="percentile", n_resamples=200000)`, up to five values the
-quantiles of every resample's median. Variation: `scipy.stats.variation(ddof=1)`.
+Intervals: `scipy.stats.binom.cdf`. Variation: `scipy.stats.variation(ddof=1)`.
 """
 
 from __future__ import annotations
@@ -9,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 from bolide.lab.stats.histogram import cumulative, merge, percentile, total
-from bolide.lab.stats.interval import median_interval, quantile
+from bolide.lab.stats.interval import coverage, depth, median_interval, quantile
 from bolide.lab.stats.noise import is_unstable, outliers, variation
-from bolide.lab.stats.ratio import geometric_mean, paired, unpaired
+from bolide.lab.stats.ratio import deviation, geometric_mean, paired
 
 TWO = [5.0, 7.0]
 THREE = [100.0, 104.0, 98.0]
@@ -21,27 +20,52 @@ EVEN = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
 
 
 @pytest.mark.parametrize(
-    ("values", "middle", "low", "high"),
+    ("values", "middle", "low", "high", "label"),
     [
-        (TWO, 6.0, 5.075, 6.925),
-        (THREE, 100.0, 98.0, 104.0),
-        (FIVE, 227506.16, 190020.75, 231380.25),
-        (NINE, 10.1, 9.9, 10.4),
-        (EVEN, 6.0, 1.5, 24.0),
+        (TWO, 6.0, 5.0, 7.0, "range of 2 rounds"),
+        (THREE, 100.0, 98.0, 104.0, "range of 3 rounds"),
+        (FIVE, 227506.16, 190020.75, 231380.25, "range of 5 rounds"),
+        (EVEN, 6.0, 1.0, 32.0, "96.8 % interval"),
+        (NINE, 10.1, 9.9, 10.4, "96 % interval"),
     ],
 )
-def test_median_intervals(values: list[float], middle: float, low: float, high: float) -> None:
+def test_median_intervals(
+    values: list[float], middle: float, low: float, high: float, label: str
+) -> None:
     found = median_interval(values)
     assert found is not None
     assert (found.middle, found.low, found.high) == pytest.approx((middle, low, high))
     assert found.count == len(values)
-    assert found == median_interval(values)  # by no chance
+    assert (found.label, found.is_range) == (label, len(values) < 6)
+
+
+@pytest.mark.parametrize(
+    ("count", "rank", "share"),
+    [
+        (2, 1, 0.5),
+        (3, 1, 0.75),
+        (5, 1, 0.9375),
+        (6, 1, 0.96875),
+        (7, 1, 0.984375),
+        (8, 1, 0.9921875),
+        (9, 2, 0.9609375),
+        (20, 6, 0.95861053),
+        (100, 40, 0.96479980),
+    ],
+)
+def test_coverage_of_order_statistics(count: int, rank: int, share: float) -> None:
+    """As `scipy.stats.quantile_test(...).confidence_interval` has it (1 - 2 * binom.cdf)."""
+    assert depth(count) == rank
+    assert coverage(count, rank) == pytest.approx(share)
+    found = median_interval([float(each) for each in range(count)])
+    assert found is not None and found.coverage == pytest.approx(share)
 
 
 def test_one_value_has_no_interval_and_none_has_no_median() -> None:
     found = median_interval([3.0])
     assert found is not None
     assert (found.middle, found.low, found.high, found.relative_width) == (3.0, None, None, None)
+    assert (found.coverage, found.label) == (None, "")
     assert median_interval([]) is None
 
 
@@ -116,14 +140,10 @@ def test_paired_rounds_take_drift_out() -> None:
     assert (found.low, found.middle, found.high) == pytest.approx((1.25, 1.25, 1.25))
 
 
-def test_unpaired_ratio() -> None:
-    found = unpaired([100, 110, 90, 105, 98], [50, 52, 47, 51, 50])
-    assert found is not None
-    assert (found.middle, found.low, found.high) == pytest.approx((2.0, 1.8, 2.2), rel=0.01)
-    single = unpaired([3.0], [2.0, 2.0])
-    assert single is not None and (single.middle, single.low) == (1.5, None)
-    assert unpaired([], [1.0]) is None
-    assert unpaired([1.0], [0.0]) is None
+def test_deviation() -> None:
+    assert deviation([0.8, 1.1]) == pytest.approx(0.25)
+    assert deviation([0.95, 1.1]) == pytest.approx(0.1)
+    assert deviation([]) is deviation([0.0]) is None
 
 
 def test_geometric_mean() -> None:

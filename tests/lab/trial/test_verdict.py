@@ -236,7 +236,7 @@ def test_an_idle_server_is_idle_on_all_its_processors() -> None:
 
 
 CONTRADICTION = (
-    "rate times mean latency is {:.0f}, of 100 connections: do not rely on wrk's latency"
+    "rate times mean latency is {:.0f}, not 100 connections: do not rely on wrk's latency"
 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from bolide.lab.plan.contestant import Contestant
 from bolide.lab.record.schema import Workload
@@ -40,16 +41,19 @@ def reason_to_skip(contestant: Contestant, workload: Workload) -> str:
 
 
 def slots(
-    contestants: Sequence[Contestant], workloads: Iterable[Workload], rounds: int, seed: int
+    contestants: Sequence[Contestant],
+    workloads: Iterable[Workload],
+    rounds: Iterable[int],
+    seed: int,
 ) -> list[Slot]:
-    """Return every trial of a race in order; a seed determines the order."""
+    """Return every trial of these rounds in order; a seed determines the order."""
     found = []
     workloads = list(workloads)
     # An open loop needs the maxima of all rounds, so that its rates are the same in each.
     parts = ([w for w in workloads if not w.maximum], [w for w in workloads if w.maximum])
-    for part, number in ((part, number) for part in parts for number in range(1, rounds + 1)):
+    for part, number in product(parts, tuple(rounds)):
         for workload in part:
-            if number > (workload.rounds or rounds):
+            if number > (workload.rounds or number):
                 continue
             field = [each for each in contestants if not reason_to_skip(each, workload)]
             random.Random(f"{seed} {number} {workload.name}").shuffle(field)  # noqa: S311

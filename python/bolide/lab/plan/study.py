@@ -22,7 +22,8 @@ from bolide.lab.plan.open_loop import OpenLoop
 from bolide.lab.record.schema import Published, Study, Workload, with_workloads
 from bolide.lab.tools import TOOLS, Load, ToolError, find
 
-ROUNDS = 3
+ROUNDS = 7
+"""The fewest rounds with an interval, and one that may be lost."""
 QUICK_S = 1.0
 QUICK_MANY_S = 3.0
 MANY_CONNECTIONS = 5000

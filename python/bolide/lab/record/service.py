@@ -107,7 +107,7 @@ def contradiction(workload: Workload, served: Served | None, flying: float | Non
     if served is not None or not littles_law.contradicts(flying, workload.connections):
         return ""
     return (
-        f"rate times mean latency is {flying:,.0f}, of {workload.connections:,} connections:"
+        f"rate times mean latency is {flying:,.0f}, not {workload.connections:,} connections:"
         f" do not rely on {workload.tool}'s latency"
     )
 

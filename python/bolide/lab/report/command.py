@@ -11,6 +11,7 @@ import click
 
 from bolide.errors import ConfigError
 from bolide.lab.report.compare import THRESHOLD, UNKNOWN, Change, changes, overall
+from bolide.lab.stats.paired_test import LEVEL, ROUNDS_MIN
 
 EXIT_SLOWER = 1
 FOLDER = click.Path(path_type=Path)
@@ -45,6 +46,9 @@ def report(folder: Path, out: Path | None, is_png: bool) -> None:
     metavar="PERCENT",
     help="Treat smaller changes as no change.",
 )
+@click.option(
+    "--floor", type=FOLDER, metavar="DIR", help="Race with --aa: no change below its floor."
+)
 @click.option("--of-ceiling", "is_relative", is_flag=True, help="Compare shares of the ceiling.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compare(
@@ -52,20 +56,28 @@ def compare(
     after: Path,
     only: tuple[str, ...],
     threshold: float,
+    floor: Path | None,
     is_relative: bool,
     as_json: bool,
 ) -> None:
     """Report what is faster or slower in race B than in race A.
 
-    A change counts if its whole 95 % interval is on one side and its middle exceeds the threshold.
+    A change counts if the median of B/A, round by round, exceeds the threshold and an exact test of
+    the paired rounds finds it, corrected for the number of rows.
+
     The exit code is 1 if something is slower or fails, 2 for invalid arguments, otherwise 0.
     """
     from bolide.lab.report.writing import read
 
-    found = changes(read(before), read(after), threshold=threshold / 100, is_relative=is_relative)
+    least = threshold / 100
+    if floor is not None:
+        measured = read(floor).floor
+        if measured is None:
+            raise ConfigError(f"{floor} has no contestant twice: run it with --aa")
+        least = max(least, measured)
+    found = changes(read(before), read(after), threshold=least, is_relative=is_relative, only=only)
     if missing := set(only) - {each.contestant for each in found}:
         raise ConfigError(f"the races do not have {sorted(missing)[0]!r} in common")
-    found = [each for each in found if not only or each.contestant in only]
     if not found:
         raise ConfigError("the races have no contestant and workload in common")
     if as_json:
@@ -78,7 +90,7 @@ def compare(
 def _page(found: list[Change]) -> list[str]:
     from bolide.lab.report import quantity
 
-    rows = [("study", "workload", "contestant", "A", "B", "B/A", "interval", "")]
+    rows = [("study", "workload", "contestant", "A", "B", "B/A", "p", "interval", "")]
     for each in found:
         ratio = each.ratio
         ends = "–"
@@ -92,12 +104,14 @@ def _page(found: list[Change]) -> list[str]:
                 quantity.count(each.before and each.before.middle),
                 quantity.count(each.after and each.after.middle),
                 f"{ratio.middle:.3f}" if ratio else quantity.NONE,
+                quantity.NONE if each.p_value is None else f"{each.p_value:.3f}",
                 ends,
                 each.verdict,
             )
         )
-    widths = [max(len(row[n]) for row in rows) for n in range(8)]
-    lines = ["  ".join(_set(row[n], widths[n], n) for n in range(8)).rstrip() for row in rows]
+    columns = range(len(rows[0]))
+    widths = [max(len(row[n]) for row in rows) for n in columns]
+    lines = ["  ".join(_set(row[n], widths[n], n) for n in columns).rstrip() for row in rows]
     mean = overall(found)
     counts = ", ".join(
         f"{sum(each.verdict == verdict for each in found)} {verdict}"
@@ -107,10 +121,17 @@ def _page(found: list[Change]) -> list[str]:
         "",
         f"{counts}; geometric mean of B/A: {quantity.NONE if mean is None else f'{mean:.3f}'}",
     ]
+    if any(each.p_value is not None for each in found):
+        lines.append(
+            f"p: corrected for {len(found)} row{'s' * (len(found) > 1)}; a change needs"
+            f" {LEVEL} or less"
+        )
+    if labels := sorted({each.ratio.label for each in found if each.ratio and each.ratio.label}):
+        lines.append(f"interval of B/A: {', '.join(labels)}")
     if any(each.verdict == UNKNOWN for each in found):
-        lines.append("unknown: an interval needs at least two rounds in each race")
+        lines.append(f"unknown: the test needs {ROUNDS_MIN} rounds that both races have")
     return lines
 
 
 def _set(text: str, width: int, column: int) -> str:
-    return text.rjust(width) if column in (3, 4, 5) else text.ljust(width)
+    return text.rjust(width) if column in (3, 4, 5, 6) else text.ljust(width)

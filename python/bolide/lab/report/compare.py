@@ -1,17 +1,20 @@
 """Compares two races of the same studies: faster, slower, or no change. It prints nothing.
 
-Rounds of different races are not paired. If both races measured the ceiling, the drift of the
-machine can be removed by comparing shares of the ceiling.
+The first round of one race is compared with the first of the other, and so on, by an exact test
+that is corrected for the number of rows. If both races measured the ceiling, the drift of the
+machine can be removed: shares of the ceiling are compared instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from bolide.lab.report.summary import Figure, Race, Result
-from bolide.lab.stats.interval import Interval
-from bolide.lab.stats.ratio import geometric_mean, unpaired
+from bolide.lab.stats.interval import Interval, median_interval
+from bolide.lab.stats.paired_test import LEVEL, ROUNDS_MIN, adjusted
+from bolide.lab.stats.ratio import by_round, geometric_mean
 
 THRESHOLD = 0.03
 """The smallest relative change that is reported: equal races differ by less."""
@@ -31,7 +34,10 @@ class Change:
     before: Interval | None
     after: Interval | None
     ratio: Interval | None
-    """After by before; relative to the ceiling if `is_relative`."""
+    """After by before, round by round; of shares of the ceiling if `is_relative`."""
+    p_value: float | None
+    """Probability of a row that differs as much if none of all rows differed; None if there are
+    fewer than ROUNDS_MIN common rounds."""
     is_relative: bool
     verdict: str
 
@@ -42,33 +48,53 @@ class Change:
 
 
 def changes(
-    before: Race, after: Race, *, threshold: float = THRESHOLD, is_relative: bool = False
+    before: Race,
+    after: Race,
+    *,
+    threshold: float = THRESHOLD,
+    is_relative: bool = False,
+    only: Collection[str] = (),
 ) -> list[Change]:
-    """Compare what both races have measured.
+    """Compare what both races have measured; `only` these contestants, if there are any.
 
-    `threshold` is a share (0.03 is 3 %). With `is_relative`, rates are first divided by those of
-    the ceiling in the same round.
+    `threshold` is a share (0.03 is 3 %); the floors of the races raise it. With `is_relative`,
+    rates are first divided by those of the ceiling in the same round.
     """
+    threshold = max(threshold, before.floor or 0.0, after.floor or 0.0)
     old = {result.study.name: result for result in before.results}
-    found = []
-    for result in after.results:
-        earlier = old.get(result.study.name)
-        if earlier is None:
-            continue
-        for key, figure in result.figures.items():
-            if key in earlier.figures and figure.contestant.role != "ceiling":
-                pair = (earlier, result)
-                found.append(_change(pair, key, threshold, is_relative=is_relative))
-    return found
+    pairs = [
+        (old[result.study.name], result, key)
+        for result in after.results
+        if result.study.name in old
+        for key, figure in result.figures.items()
+        if key in old[result.study.name].figures
+        and figure.contestant.role != "ceiling"
+        and not figure.contestant.copy_of
+        and (not only or key[1] in only)
+    ]
+    ratios = [
+        by_round(_values(later, key, is_relative), _values(earlier, key, is_relative))
+        for earlier, later, key in pairs
+    ]
+    chances = adjusted([{n: math.log(ratio) for n, ratio in row.items()} for row in ratios])
+    return [
+        _change(pair, row, chance, threshold, is_relative=is_relative)
+        for pair, row, chance in zip(pairs, ratios, chances, strict=True)
+    ]
 
 
 def _change(
-    pair: tuple[Result, Result], key: tuple[str, str], threshold: float, *, is_relative: bool
+    pair: tuple[Result, Result, tuple[str, str]],
+    ratios: dict[int, float],
+    chance: float,
+    threshold: float,
+    *,
+    is_relative: bool,
 ) -> Change:
-    earlier, later = pair
+    earlier, later, key = pair
     one, two = earlier.figures[key], later.figures[key]
-    values = _values(earlier, one, is_relative), _values(later, two, is_relative)
-    ratio = unpaired(values[1], values[0])
+    ratio = median_interval([*ratios.values()])
+    p_value = chance if len(ratios) >= ROUNDS_MIN else None
     return Change(
         study=later.study.name,
         workload=key[0],
@@ -76,30 +102,30 @@ def _change(
         before=one.rate,
         after=two.rate,
         ratio=ratio,
+        p_value=p_value,
         is_relative=is_relative,
-        verdict=_verdict(one, two, ratio, threshold),
+        verdict=_verdict(one, two, ratio, p_value, threshold),
     )
 
 
-def _values(result: Result, figure: Figure, is_relative: bool) -> list[float]:
-    if not is_relative:
-        return list(figure.by_round.values())
-    ceiling = result.ceiling(figure.workload.name)
-    limit = ceiling.by_round if ceiling else {}
-    return [rate / limit[n] for n, rate in figure.by_round.items() if n in limit]
+def _values(result: Result, key: tuple[str, str], is_relative: bool) -> dict[int, float]:
+    figure = result.figures[key]
+    return result.of_ceiling_by_round(figure) if is_relative else figure.by_round
 
 
-def _verdict(before: Figure, after: Figure, ratio: Interval | None, threshold: float) -> str:
-    """Return the verdict: a change exceeds the threshold with its whole interval on one side."""
+def _verdict(
+    before: Figure, after: Figure, ratio: Interval | None, p_value: float | None, threshold: float
+) -> str:
+    """Return the verdict: a change exceeds the threshold, and chance hardly explains it."""
     if before.valid and not after.valid:
         return FAILS
     if after.valid and not before.valid:
         return WORKS
-    if ratio is None or ratio.low is None or ratio.high is None:
+    if ratio is None or p_value is None:
         return UNKNOWN
-    if ratio.low > 1 and ratio.middle > 1 + threshold:
+    if p_value <= LEVEL and ratio.middle > 1 + threshold:
         return FASTER
-    if ratio.high < 1 and ratio.middle < 1 - threshold:
+    if p_value <= LEVEL and ratio.middle < 1 / (1 + threshold):
         return SLOWER
     return SAME
 

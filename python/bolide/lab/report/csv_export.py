@@ -5,7 +5,8 @@ from __future__ import annotations
 from bolide.lab.report.summary import Figure, Race, Result
 
 COLUMNS = (
-    "requests_per_s,low,high,of_ceiling,p50_us,p99_us,max_us,cpu_us_per_request,memory_bytes,"
+    "requests_per_s,low,high,coverage,of_ceiling,p50_us,p99_us,max_us,connections_served,"
+    "connections_starved,fairness,in_flight,cpu_us_per_request,energy_uj_per_request,memory_bytes,"
     "server_cpu_share,server_switches_per_request,generator_cpu_share,generator_memory_bytes,"
     "generator_switches_per_request,failed"
 )
@@ -22,14 +23,19 @@ def csv(race: Race) -> str:
 
 
 def _values(result: Result, figure: Figure) -> list[float | None]:
-    rate, of, cpu = figure.rate, result.of_ceiling(figure), figure.cpu_us_per_request
+    rate, of, served = figure.rate, result.of_ceiling(figure), figure.served
+    cpu, energy = figure.cpu_us_per_request, figure.energy_uj_per_request
     return [
         rate and rate.middle,
         rate and rate.low,
         rate and rate.high,
+        rate and rate.coverage,
         of and of.middle,
         *(figure.latency_us.get(rank) for rank in ("p50", "p99", "max")),
+        *((served.connections, served.starved, served.fairness) if served else [None] * 3),
+        figure.in_flight,
         cpu and cpu.middle,
+        energy and energy.middle,
         figure.memory_bytes,
         figure.server_cpu,
         figure.switches_per_request,

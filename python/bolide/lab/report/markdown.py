@@ -6,14 +6,16 @@ from bolide.lab.report import open_loop, quantity, study_tables
 from bolide.lab.report.page import facts_of, machine_rows
 from bolide.lab.report.summary import Group, Race, Result
 from bolide.lab.report.table import Cell, Line, Table, league
+from bolide.lab.stats.interval import ROUNDS_MIN
 
 
 def render(race: Race, pictures: dict[str, dict[str, str]]) -> str:
     """Return the report; `pictures` are files with their descriptions, by study."""
     parts = [
         "# HTTP servers, side by side",
-        "Correct responses only. Medians over shuffled, interleaved rounds, with 95 %"
-        " intervals. The ceiling is a baseline: a fixed response without parsing.",
+        "Correct responses only. Medians over shuffled, interleaved rounds, with their range, or"
+        f" from {ROUNDS_MIN} rounds on an exact interval. The ceiling is a baseline: a fixed"
+        " response without parsing.",
         _pairs(facts_of(race)),
     ]
     for result in race.results:

@@ -16,6 +16,7 @@ from bolide.lab.report import charts, open_loop, quantity, study_tables, svg
 from bolide.lab.report.csv_export import csv
 from bolide.lab.report.summary import Group, Race, Result, tool_title
 from bolide.lab.report.table import Cell, Line, Table, league
+from bolide.lab.stats.interval import ROUNDS_MIN
 
 ASSETS = Path(__file__).with_name("assets")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -64,7 +65,8 @@ def _head(race: Race) -> str:
     return (
         "<header><h1>HTTP servers, side by side</h1>"
         '<p class="quiet">Correct responses only. Medians over shuffled, interleaved rounds,'
-        " with 95 % intervals. The ceiling is a baseline: a fixed response without parsing."
+        f" with their range, or from {ROUNDS_MIN} rounds on an exact interval. The ceiling is a"
+        " baseline: a fixed response without parsing."
         f'</p><dl class="facts">{facts}</dl>'
         f'<nav class="studies" aria-label="Studies">{links}</nav></header>'
     )

@@ -2,7 +2,7 @@
 
 If contestants are published on two event loops, the loops are rows. Otherwise there is a row for
 each server, with columns for each load. A group with many numbers of connections has a table for
-each of five figures.
+each of six figures.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from dataclasses import replace
 from bolide.lab.record.schema import Contestant, Published, demand_of
 from bolide.lab.report import quantity, svg
 from bolide.lab.report.summary import Figure, Group, Result
-from bolide.lab.report.table import Cell, Line, Table, interval, without_empty
+from bolide.lab.report.table import (
+    Cell,
+    Line,
+    Table,
+    ceiling_cell,
+    interval,
+    latency_cell,
+    served_cell,
+    without_empty,
+)
 
 LOOPS = {"uvloop": "-uvloop", "asyncio": ""}
 """Suffix of a contestant's name, by event loop."""
@@ -198,21 +207,19 @@ def _ratio(figure: Figure | None, published: Published | None) -> Cell:
 
 
 def _of(result: Result, figure: Figure | None) -> Cell:
-    found = result.of_ceiling(figure) if figure else None
-    return Cell(quantity.share(found and found.middle), found and found.middle, kind="num quiet")
+    found = ceiling_cell(result, figure) if figure else Cell(quantity.NONE)
+    return replace(found, kind="num quiet")
 
 
 Pick = Callable[[Figure], Cell]
 
 
-def _figure_us(figure: Figure, rank: str) -> Cell:
-    value = figure.latency_us.get(rank)
-    return Cell(quantity.time_us(value), value, kind="num")
-
-
 BLOCKS: dict[str, Pick] = {
     "Requests per second": here,
-    "Latency (p50)": lambda figure: _figure_us(figure, "p50"),
+    "Latency (p50)": lambda figure: latency_cell(figure, "p50"),
+    "Connections served, or in flight (≈)": lambda figure: replace(
+        served_cell(figure), text=served_cell(figure).text.removesuffix(" in flight")
+    ),
     "Memory": lambda figure: Cell(
         quantity.size(figure.memory_bytes), figure.memory_bytes, kind="num"
     ),
@@ -223,7 +230,7 @@ BLOCKS: dict[str, Pick] = {
         quantity.count(figure.failed), figure.failed, kind="num bad" if figure.failed else "num"
     ),
 }
-"""The figures with a table over levels, as in the study of WSGI servers."""
+"""The figures with a table over levels: those of the study of WSGI servers, and fairness."""
 
 
 def has_levels(group: Group) -> bool:
@@ -232,7 +239,7 @@ def has_levels(group: Group) -> bool:
 
 
 def over_levels(result: Result, group: Group) -> list[tuple[str, Table]]:
-    """Return a table for each of five figures, with a column for each number of connections."""
+    """Return a table for each of six figures, with a column for each number of connections."""
     if not has_levels(group):
         return []
     best = [figure.contestant for figure in result.of(group.workloads[0].name)]

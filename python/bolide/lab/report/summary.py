@@ -13,10 +13,20 @@ from statistics import median
 
 import msgspec
 
-from bolide.lab.record.schema import Contestant, Machine, Published, Record, Study, Trial, Workload
+from bolide.lab.record import service
+from bolide.lab.record.schema import (
+    Contestant,
+    Machine,
+    Published,
+    Record,
+    Served,
+    Study,
+    Trial,
+    Workload,
+)
 from bolide.lab.stats import histogram, noise
 from bolide.lab.stats.interval import Interval, median_interval
-from bolide.lab.stats.ratio import paired
+from bolide.lab.stats.ratio import by_round, deviation, paired
 
 RANKS = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
 
@@ -31,8 +41,9 @@ class Figure:
 
     @cached_property
     def valid(self) -> list[Trial]:
-        """The trials with figures: no failure, and at least one correct response."""
-        return [each for each in self.trials if each.is_valid and each.ok and each.requests_per_s]
+        """The trials with figures: no failure, correct responses, and all connections served."""
+        valid = [each for each in self.trials if each.is_valid and each.ok and each.requests_per_s]
+        return [each for each in valid if not service.starved_in(each, self.workload)]
 
     @cached_property
     def by_round(self) -> dict[int, float]:
@@ -66,6 +77,31 @@ class Figure:
     def offered_per_s(self) -> float | None:
         """Requests due per second in an open loop, which is the same in all rounds."""
         return _median(each.offered_per_s for each in self.trials)
+
+    @cached_property
+    def served(self) -> Served | None:
+        """Responses by connection in the least even round; None if the tool does not count."""
+        counted = [each.served for each in self.valid or self.trials if each.served is not None]
+        return min(counted, key=lambda each: (-each.starved, each.fairness or 0), default=None)
+
+    @cached_property
+    def in_flight(self) -> float | None:
+        """Connections with a request in flight, by Little's law: the median over rounds."""
+        found = self.valid or self.trials
+        return _median(service.in_flight_of(each, self.workload) for each in found)
+
+    @cached_property
+    def contradiction(self) -> str:
+        """How rate and latency contradict each other; "" if they do not."""
+        if not self.valid:
+            return ""
+        return service.contradiction(self.workload, self.served, self.in_flight)
+
+    @cached_property
+    def energy_uj_per_request(self) -> Interval | None:
+        """Energy of the whole machine's processors per correct response, in microjoules."""
+        used = [(each.energy_j, each.ok) for each in self.valid]
+        return median_interval([joules / ok * 1e6 for joules, ok in used if joules and ok])
 
     @cached_property
     def cpu_us_per_request(self) -> Interval | None:
@@ -134,8 +170,11 @@ class Figure:
         """What limited most valid rounds; without any, "failed" or what invalidated most."""
         if not self.valid and self.absence == "failed":
             return "failed"
-        counts = Counter(each.verdict for each in self.valid or self.trials)
-        return counts.most_common(1)[0][0]
+        if self.valid:
+            return Counter(each.verdict for each in self.valid).most_common(1)[0][0]
+        if any(service.starved_in(each, self.workload) for each in self.trials):
+            return "errors"
+        return Counter(each.verdict for each in self.trials).most_common(1)[0][0]
 
     @cached_property
     def absence(self) -> str:
@@ -150,6 +189,8 @@ class Figure:
             found.append("unstable")
         if any(each.verdict == "noisy" for each in self.valid):
             found.append("noisy")
+        if self.contradiction:
+            found.append("latency contradicts rate")
         lost = len(self.trials) - len(self.valid)
         if lost and self.valid:
             found.append(f"{lost} of {len(self.trials)} rounds failed")
@@ -159,7 +200,10 @@ class Figure:
     def reasons(self) -> list[str]:
         """Why trials failed, and the evidence of verdicts, without duplicates."""
         failures = [f"{t.failure.class_}: {t.failure.message}" for t in self.trials if t.failure]
-        return list(dict.fromkeys([*failures, *(text for t in self.trials for text in t.evidence)]))
+        starved = [service.starved_in(each, self.workload) for each in self.trials]
+        evidence = [text for each in self.trials for text in each.evidence]
+        found = [*failures, *starved, *evidence, self.contradiction]
+        return list(dict.fromkeys(each for each in found if each))
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -245,11 +289,28 @@ class Result:
         return None
 
     def of_ceiling(self, figure: Figure) -> Interval | None:
-        """Return the ratio to the ceiling in the same rounds."""
+        """Return the ratio to the ceiling: the median of those of the same rounds.
+
+        The terminal, the page, Markdown and comparisons all show this one.
+        """
+        return median_interval([*self.of_ceiling_by_round(figure).values()])
+
+    def of_ceiling_by_round(self, figure: Figure) -> dict[int, float]:
+        """Return the ratios to the ceiling; {} without a ceiling, and for the ceiling itself."""
         ceiling = self.ceiling(figure.workload.name)
         if ceiling is None or ceiling is figure:
-            return None
-        return paired(figure.by_round, ceiling.by_round)
+            return {}
+        return by_round(figure.by_round, ceiling.by_round)
+
+    @property
+    def copies(self) -> list[Figure]:
+        """The figures of contestants that were run a second time (`--aa`)."""
+        return [each for each in self.figures.values() if each.contestant.copy_of]
+
+    def copy_ratio(self, figure: Figure) -> Interval | None:
+        """Return the ratio of a copy to what it is a copy of, round by round."""
+        original = self.figures.get((figure.workload.name, figure.contestant.copy_of))
+        return paired(figure.by_round, original.by_round) if original else None
 
     def published(self, workload: str, contestant: str) -> Published | None:
         """Return the document's figure for a workload of any tool, if it has one."""
@@ -272,6 +333,12 @@ class Race:
         """Contestants that were measured in any study, in the order of the records."""
         names = {contestant.name for result in self.results for contestant in result.contestants}
         return [each for each in self.contestants if each.name in names]
+
+    @property
+    def floor(self) -> float | None:
+        """By how much equal servers differed at most, as a share; None if none was run twice."""
+        ratios = (result.copy_ratio(figure) for result in self.results for figure in result.copies)
+        return deviation(each.middle for each in ratios if each)
 
     @property
     def absent(self) -> list[Contestant]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from bolide.lab.record import service
 from bolide.lab.report import quantity, svg
 from bolide.lab.report.summary import Figure, Result
 from bolide.lab.stats.interval import Interval
+from bolide.lab.stats.littles_law import contradicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +50,27 @@ LEAGUE = [
     "p50",
     "p99",
     "max",
-    "CPU/request",
+    "served",
+    "CPU s/million",
+    "J/million",
     "memory",
     "errors",
     "limit",
 ]
 
 HINTS = {
-    "requests/s": "correct responses per second: the median over rounds, and its 95 % interval",
-    "of ceiling": "the ratio to the fixed-response baseline in the same rounds",
+    "requests/s": "correct responses per second: the median over rounds; below it their range, or"
+    " from 6 rounds on an exact interval",
+    "of ceiling": "the median of the ratios to the fixed-response baseline, round by round",
     "p50": "over the responses of all rounds, if the tool has histograms",
     "p99": "over the responses of all rounds, if the tool has histograms",
     "max": "the maximum of all rounds",
-    "CPU/request": "processor time of the server's process tree per correct response",
+    "served": "connections with at least one correct response in the least even round; below it the"
+    " fewest and the most responses on one. If the tool does not count them: how many had a request"
+    " in flight, rate times mean latency (Little's law); a tool that is busy itself lowers it",
+    "CPU s/million": "processor seconds of the server's process tree per million correct responses",
+    "J/million": "energy of all processors (server, load generator and everything else) per million"
+    " correct responses, where the kernel shows it (RAPL)",
     "memory": "peak memory of the process tree, shared pages counted once (PSS)",
     "errors": "failed requests of all rounds, by class",
     "limit": "what was busy: the server, the generator, or neither; noisy and unstable rounds."
@@ -71,6 +81,16 @@ TOOL_LIMITED = (
     "The tool limited the ceiling, so no server can appear faster with it. About 100 % of the"
     " ceiling means that a server is not slower than the tool; the order of such servers is not"
     " meaningful."
+)
+
+ABOVE_CEILING = (
+    "More than 100 % of the ceiling: the tool limited both, or the server needs fewer system calls"
+    " for this load than the baseline, which sends each connection's responses on their own."
+)
+
+LATENCY_DOUBT = (
+    "* Rate times mean latency is more than 20 % away from the number of connections, so one of"
+    " them is not what the tool reports."
 )
 
 QUEUE_FULL = (
@@ -89,11 +109,33 @@ def _note(result: Result, workload: str) -> str:
     """Return notes on all figures, and on servers whose accept queue overflowed."""
     ceiling = result.ceiling(workload)
     notes = [TOOL_LIMITED] if ceiling and ceiling.verdict == "generator-bound" else []
-    measured = [each for each in result.of(workload) if each.rate]
+    figures = result.of(workload)
+    shares = [result.of_ceiling(each) for each in figures]
+    if any(each and each.middle > 1 for each in shares):
+        notes.append(ABOVE_CEILING)
+    if any(each.contradiction for each in figures):
+        notes.append(LATENCY_DOUBT)
+    measured = [each for each in figures if each.rate]
+    notes += _about_intervals(measured)
     full = [f"{each.contestant.title} ({each.overflows:,})" for each in measured if each.overflows]
     if full:
         notes.append(f"{QUEUE_FULL} {', '.join(full)}.")
     return " ".join(notes)
+
+
+def _about_intervals(figures: list[Figure]) -> list[str]:
+    """Explain the second lines of rates; ranges and intervals have different meanings."""
+    labels = {each.rate.label: each.rate.coverage for each in figures if each.rate}
+    known = {label: share for label, share in sorted(labels.items()) if share is not None}
+    if not known:
+        return []
+    parts = [
+        f"{label} (has the true median in {quantity.share(share)} of races)"
+        if label.startswith("range")
+        else f"exact {label}"
+        for label, share in known.items()
+    ]
+    return [f"Below each rate: {', or '.join(parts)}."]
 
 
 def without_empty(table: Table) -> Table:
@@ -116,18 +158,15 @@ def _line(result: Result, figure: Figure) -> Line:
         kind="contestant",
         under=" ".join(each for each in about if each not in ("", "none", "own")),
     )
-    latency = figure.latency_us
-    times = [
-        Cell(quantity.time_us(latency.get(rank)), latency.get(rank), kind="num")
-        for rank in ("p50", "p99", "max")
-    ]
-    cpu = figure.cpu_us_per_request
+    times = [latency_cell(figure, rank) for rank in ("p50", "p99", "max")]
     cells = [
         title,
         rate_cell(figure),
         ceiling_cell(result, figure),
         *times,
-        Cell(quantity.time_us(cpu and cpu.middle), cpu and cpu.middle, kind="num"),
+        served_cell(figure),
+        _cost_cell(figure.cpu_us_per_request, "s"),
+        _cost_cell(figure.energy_uj_per_request, "J"),
         Cell(quantity.size(figure.memory_bytes), figure.memory_bytes, kind="num"),
         errors_cell(figure),
         _limit_cell(figure),
@@ -142,9 +181,40 @@ def rate_cell(figure: Figure) -> Cell:
         why = figure.reasons[0] if figure.reasons else "no correct response"
         return Cell(figure.absence, None, why, "num bad", quantity.cut(why))
     by_round = ", ".join(quantity.count(value) for _, value in sorted(figure.by_round.items()))
-    return Cell(
-        quantity.count(rate.middle), rate.middle, f"rounds: {by_round}", "num", interval(rate)
-    )
+    title = f"rounds: {by_round}" + (f"; below: {rate.label}" if rate.label else "")
+    return Cell(quantity.count(rate.middle), rate.middle, title, "num", interval(rate))
+
+
+def latency_cell(figure: Figure, rank: str) -> Cell:
+    """Return a percentile; one that contradicts the rate is marked."""
+    value = figure.latency_us.get(rank)
+    if value is None or not figure.contradiction:
+        return Cell(quantity.time_us(value), value, kind="num")
+    return Cell(f"{quantity.time_us(value)} *", value, figure.contradiction, "num doubtful")
+
+
+def served_cell(figure: Figure) -> Cell:
+    """Return how many connections were served, and how evenly; a dash if unknown."""
+    served, flying = figure.served, figure.in_flight
+    if served is not None:
+        total = served.connections + served.starved
+        text = f"{quantity.count(served.connections)} of {quantity.count(total)}"
+        under = f"{quantity.count(served.min)}…{quantity.count(served.max)} each"
+        title = service.unevenness(served)
+        return Cell(text, served.connections / total, title, "num bad" if title else "num", under)
+    if flying is None:
+        return Cell(quantity.NONE, None, "the tool does not report it", "num quiet")
+    connections = figure.workload.connections
+    text = f"≈{quantity.count(max(1, flying))} in flight"
+    is_wrong = contradicts(flying, connections)
+    return Cell(text, flying / connections, "", "num bad" if is_wrong else "num")
+
+
+def _cost_cell(found: Interval | None, unit: str) -> Cell:
+    """Return what a million requests cost; a millionth for each has the same number."""
+    if found is None:
+        return Cell(quantity.NONE, kind="num quiet")
+    return Cell(f"{quantity.short(found.middle)} {unit}", found.middle, found.label, "num")
 
 
 def interval(found: Interval) -> str:
@@ -156,7 +226,11 @@ def ceiling_cell(result: Result, figure: Figure) -> Cell:
     """Return the share of the ceiling; the ceiling itself has none."""
     found = result.of_ceiling(figure)
     ends = quantity.interval(found)
-    title = "" if ends == quantity.NONE or not found else _percent_interval(found.low, found.high)
+    title = ""
+    if found and ends != quantity.NONE:
+        title = f"{_percent_interval(found.low, found.high)} ({found.label})"
+    if found and found.middle > 1:
+        title = f"{title}; {ABOVE_CEILING}".removeprefix("; ")
     return Cell(quantity.share(found and found.middle), found and found.middle, title, "num")
 
 

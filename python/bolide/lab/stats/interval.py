@@ -1,27 +1,28 @@
-"""Medians over rounds, with confidence intervals."""
+"""Medians over rounds: with the range for few rounds, else with an exact interval.
+
+The median of the population is between the k-th smallest and the k-th largest of n independent
+values with a probability that depends on k and n alone, whatever the distribution is: it is outside
+only if fewer than k of n fair coins fall on one side. So the coverage is known exactly, and stated.
+"""
 
 from __future__ import annotations
 
 import math
-import random
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
 from statistics import median
 from typing import final
 
 CONFIDENCE = 0.95
-RESAMPLES = 4000
-EXACT_MAX = 5
-"""Up to this many values all resamples are computed (5 ** 5 = 3125), instead of random ones."""
+ROUNDS_MIN = 6
+"""Fewest values whose range covers the median with CONFIDENCE; with fewer, it is only the range."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate with its interval; `low` and `high` are None for a single value: unknown."""
+    """A median with its interval; `low` and `high` are None for a single value: unknown."""
 
     middle: float
     low: float | None
@@ -35,6 +36,43 @@ class Interval:
         if self.low is None or self.high is None or not self.middle:
             return None
         return (self.high - self.low) / 2 / abs(self.middle)
+
+    @property
+    def is_range(self) -> bool:
+        """Whether there are too few values for an interval: the ends are the extremes."""
+        return self.count < ROUNDS_MIN
+
+    @property
+    def coverage(self) -> float | None:
+        """Probability that the ends include the median; None for a single value."""
+        return None if self.low is None else coverage(self.count, depth(self.count))
+
+    @property
+    def label(self) -> str:
+        """What the ends are: "range of 3 rounds", "98.4 % interval"; "" for a single value."""
+        if self.coverage is None:
+            return ""
+        if self.is_range:
+            return f"range of {self.count} rounds"
+        return f"{math.floor(self.coverage * 1000) / 10:g} % interval"
+
+
+def coverage(count: int, rank: int) -> float:
+    """Return the probability that the median is between the rank-th value from either end.
+
+    The values are independent and from one continuous distribution.
+    """
+    outside = sum(math.comb(count, below) for below in range(rank))
+    return 1 - outside / math.ldexp(1.0, count - 1)
+
+
+@cache
+def depth(count: int) -> int:
+    """Return the rank, from either end, of the narrowest interval with CONFIDENCE; at least 1."""
+    rank = 1
+    while 2 * (rank + 1) <= count and coverage(count, rank + 1) >= CONFIDENCE:
+        rank += 1
+    return rank
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
@@ -52,38 +90,11 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def median_interval(values: Sequence[float]) -> Interval | None:
-    """Return the median with its percentile bootstrap interval (95 %); None without values.
-
-    The same values always have the same interval.
-    """
+    """Return the median with its exact interval, or the range for few values; None without any."""
     if not values:
         return None
     if len(values) == 1:
         return Interval(values[0], None, None, 1)
     ordered = sorted(values)
-    weights = _middles(len(ordered)).items()
-    drawn = sorted(((ordered[low] + ordered[high]) / 2, times) for (low, high), times in weights)
-    found = [value for value, times in drawn for _ in range(times)]
-    tail = (1 - CONFIDENCE) / 2
-    ends = quantile(found, tail), quantile(found, 1 - tail)
-    return Interval(median(ordered), *ends, len(ordered))
-
-
-@cache
-def _middles(count: int) -> Counter[tuple[int, int]]:
-    """Count the ranks whose mean is the median of a resample: two, or one twice if `count` is odd.
-
-    They depend only on the number of values.
-    """
-    ranks = range(count)
-    if count <= EXACT_MAX:
-        samples: Iterable[Sequence[int]] = product(ranks, repeat=count)
-    else:
-        sampler = random.Random(count)  # noqa: S311 - statistics, not a secret
-        samples = (sampler.choices(ranks, k=count) for _ in range(RESAMPLES))
-    middle = (count - 1) // 2, count // 2
-    found: Counter[tuple[int, int]] = Counter()
-    for sample in samples:
-        ordered = sorted(sample)
-        found[ordered[middle[0]], ordered[middle[1]]] += 1
-    return found
+    rank = depth(len(ordered))
+    return Interval(median(ordered), ordered[rank - 1], ordered[-rank], len(ordered))

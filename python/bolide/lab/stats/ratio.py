@@ -1,13 +1,19 @@
-"""Ratios of two contestants in the same rounds, and of two races."""
+"""Ratios of the same rounds, and of whole races."""
 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Mapping, Sequence
-from statistics import median
+from collections.abc import Iterable, Mapping, Sequence
 
-from bolide.lab.stats.interval import CONFIDENCE, RESAMPLES, Interval, median_interval, quantile
+from bolide.lab.stats.interval import Interval, median_interval
+
+
+def by_round(upper: Mapping[int, float], lower: Mapping[int, float]) -> dict[int, float]:
+    """Return the ratios of common rounds; {} if a value of these is not above 0."""
+    rounds = sorted(upper.keys() & lower.keys())
+    if any(min(upper[each], lower[each]) <= 0 for each in rounds):
+        return {}
+    return {each: upper[each] / lower[each] for each in rounds}
 
 
 def paired(upper: Mapping[int, float], lower: Mapping[int, float]) -> Interval | None:
@@ -15,30 +21,15 @@ def paired(upper: Mapping[int, float], lower: Mapping[int, float]) -> Interval |
 
     None if there is no such round, or a value that is not above 0.
     """
-    rounds = sorted(upper.keys() & lower.keys())
-    if not rounds or any(min(upper[each], lower[each]) <= 0 for each in rounds):
-        return None
-    return median_interval([upper[each] / lower[each] for each in rounds])
+    return median_interval([*by_round(upper, lower).values()])
 
 
-def unpaired(upper: Sequence[float], lower: Sequence[float]) -> Interval | None:
-    """Return the ratio of two medians whose values are from different races.
+def deviation(ratios: Iterable[float]) -> float | None:
+    """Return by how much the ratio that is furthest from 1 differs from it; None without any.
 
-    None without values, or with one that is not above 0.
+    A ratio and its reciprocal differ equally: 0.8 by 0.25, as 1.25 does.
     """
-    if not upper or not lower or min(*upper, *lower) <= 0:
-        return None
-    middle = median(upper) / median(lower)
-    count = min(len(upper), len(lower))
-    if count == 1:
-        return Interval(middle, None, None, 1)
-    sampler = random.Random(count)  # noqa: S311 - statistics, not a secret
-    found = sorted(
-        median(sampler.choices(upper, k=len(upper))) / median(sampler.choices(lower, k=len(lower)))
-        for _ in range(RESAMPLES)
-    )
-    tail = (1 - CONFIDENCE) / 2
-    return Interval(middle, quantile(found, tail), quantile(found, 1 - tail), count)
+    return max((max(each, 1 / each) - 1 for each in ratios if each > 0), default=None)
 
 
 def geometric_mean(values: Sequence[float]) -> float | None:
