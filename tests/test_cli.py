@@ -39,6 +39,16 @@ MISTAKES = [
         "--bind: '::1:80' contains '::1:80', which needs brac",
     ),
     (["serve", "basic", "--prot", "1"], "No such option '--prot'"),
+    (
+        ["serve", "basic", "--reload"],
+        "No such option '--reload': Bolide does not reload changed files yet\n",
+    ),
+    (["serve", "basic", "-w", "4"], "No such option '-w': use --workers\n"),
+    (["serve", "basic", "-b:8000"], "No such option '-b': use --bind\n"),
+    (
+        ["serve", "basic", "--ssl-keyfile", "key"],
+        "No such option '--ssl-keyfile': no TLS yet; put nginx in front\n",
+    ),
     (["serve", "basic", "--access-log", "/none/x"], "cannot write the access log /none/x: No such"),
     (
         ["serve", "basic", "--config", "none.toml"],

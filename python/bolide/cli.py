@@ -16,6 +16,7 @@ import click
 
 from bolide import _core
 from bolide.config.address import Address
+from bolide.config.foreign import advice
 from bolide.config.option import Addresses, Switch
 from bolide.config.reference import default_text
 from bolide.config.settings import Option, resolve, table
@@ -143,6 +144,11 @@ def main(arguments: Sequence[str] | None = None, *, handles_interrupt: bool = Fa
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         sys.exit(EXIT_MISTAKE)
+    except click.NoSuchOption as error:
+        is_serve = error.ctx is not None and error.ctx.info_name == "serve"
+        instead = advice(error.option_name) if is_serve else ""
+        message = f"No such option {error.option_name!r}: {instead}" if instead else ""
+        _fail(message or error.format_message().replace("\n", " "))
     except click.ClickException as error:
         _fail(error.format_message().replace("\n", " "))
     except ConfigError as error:

@@ -1,0 +1,111 @@
+"""What to write instead of an option that another server has and Bolide does not.
+
+docs/guide/migrate.md has all options of the other servers; a test compares the two.
+"""
+
+from __future__ import annotations
+
+NOT_YET_TLS = "no TLS yet; put nginx in front"
+NOT_YET_FORWARDED = "Bolide does not read X-Forwarded-* yet; use a middleware (docs/guide/proxy.md)"
+NOT_YET_RELOAD = "Bolide does not reload changed files yet"
+NOT_YET_HTTP2 = "Bolide does not serve HTTP/2 yet"
+NOT_YET_WEBSOCKET = "Bolide does not serve WebSocket yet"
+ENVIRONMENT = "set the environment in the shell or the service manager"
+SERVICE_MANAGER = "the shell or the service manager does this"
+NO_RECYCLING = "workers are not replaced after a number of requests"
+STANDARD_ERROR = "messages go to standard error"
+
+ADVICE = {
+    "-D": SERVICE_MANAGER,
+    "-b": "use --bind",
+    "-w": "use --workers",
+    "-k": "leave it out: the interface is detected",
+    "-t": "use --handler-timeout-ms, in milliseconds",
+    "-c": "use --config, with a TOML file",
+    "--access-logfile": "use --access-log",
+    "--access-logformat": "use --access-log-format",
+    "--access-log-fmt": "use --access-log-format",
+    "--app-dir": "give the path of the file: bolide serve DIR/FILE.py",
+    "--asgi-lifespan": "leave it out: the lifespan is detected",
+    "--asgi-loop": "use --loop",
+    "--backpressure": "use --connections-max",
+    "--blocking-threads": "use --threads",
+    "--capture-output": STANDARD_ERROR,
+    "--casefold-http-method": "malformed requests are refused",
+    "--certfile": NOT_YET_TLS,
+    "--chdir": "change the folder in the shell or the service manager",
+    "--env-file": ENVIRONMENT,
+    "--env-files": ENVIRONMENT,
+    "--error-logfile": STANDARD_ERROR,
+    "--fd": "use --bind or --uds",
+    "--forwarded-allow-ips": NOT_YET_FORWARDED,
+    "--forwarder-headers": NOT_YET_FORWARDED,
+    "--graceful-timeout": "use --graceful-timeout-ms, in milliseconds",
+    "--h11-max-incomplete-event-size": "use --header-section-bytes-max",
+    "--header": "the application sets header fields",
+    "--http": "leave it out: there is one HTTP/1.1 parser",
+    "--http1-buffer-size": "use --header-section-bytes-max",
+    "--http1-header-read-timeout": "use --header-timeout-ms",
+    "--http2": NOT_YET_HTTP2,
+    "--http-protocols": NOT_YET_HTTP2,
+    "--insecure-bind": NOT_YET_TLS,
+    "--keep-alive": "use --keep-alive-timeout-ms, in milliseconds",
+    "--keyfile": NOT_YET_TLS,
+    "--lifespan": "leave it out: the lifespan is detected",
+    "--limit-concurrency": "use --connections-max",
+    "--limit-max-requests": NO_RECYCLING,
+    "--limit-request-field_size": "use --header-section-bytes-max",
+    "--limit-request-fields": "use --field-lines-max",
+    "--limit-request-line": "use --request-line-bytes-max",
+    "--log-config": STANDARD_ERROR,
+    "--max-requests": NO_RECYCLING,
+    "--metrics": "Bolide does not export metrics yet",
+    "--no-date-header": "Date is always sent (RFC 9110 section 6.6.1)",
+    "--pid-file": SERVICE_MANAGER,
+    "--preload": "call bolide.run(app) in a program instead",
+    "--process-name": SERVICE_MANAGER,
+    "--proxy-headers": NOT_YET_FORWARDED,
+    "--proxy-protocol": "Bolide does not read the PROXY protocol yet",
+    "--pythonpath": "set PYTHONPATH in the environment",
+    "--read-timeout": "use --header-timeout-ms",
+    "--reload": NOT_YET_RELOAD,
+    "--reset-contextvars": "leave it out: each request has its own context",
+    "--respawn-failed-workers": "leave it out: it is always on",
+    "--reuse-port": "leave it out: workers share the sockets",
+    "--server-name": "the application or a proxy sets it",
+    "--strip-header-spaces": "malformed requests are refused",
+    "--timeout": "use --handler-timeout-ms, in milliseconds",
+    "--timeout-graceful-shutdown": "use --graceful-timeout-ms, in milliseconds",
+    "--timeout-keep-alive": "use --keep-alive-timeout-ms, in milliseconds",
+    "--timeout-worker-healthcheck": "leave it out: a worker that exits is replaced",
+    "--uds-permissions": "the umask determines the mode of the socket",
+    "--url-path-prefix": "use --root-path",
+    "--use-colors": "leave it out: only a terminal gets colours",
+    "--worker-class": "leave it out: the interface is detected",
+    "--worker-connections": "use --connections-max",
+    "--workers-kill-timeout": "use --graceful-timeout-ms, in milliseconds",
+    "--working-dir": SERVICE_MANAGER,
+    "--ws": NOT_YET_WEBSOCKET,
+}
+"""By option."""
+
+PREFIXES = {
+    "--http2-": NOT_YET_HTTP2,
+    "--limit-max-requests-": NO_RECYCLING,
+    "--log-syslog": STANDARD_ERROR,
+    "--max-requests-": NO_RECYCLING,
+    "--permit-": "malformed requests are refused",
+    "--reload-": NOT_YET_RELOAD,
+    "--ssl-": NOT_YET_TLS,
+    "--static-path-": "the application or a proxy serves files",
+    "--statsd-": STANDARD_ERROR,
+    "--ws-": NOT_YET_WEBSOCKET,
+}
+"""By the start of the option."""
+
+
+def advice(option: str) -> str:
+    """Return what to write instead of an option of another server; "" if it is not known."""
+    if option in ADVICE:
+        return ADVICE[option]
+    return next((text for start, text in PREFIXES.items() if option.startswith(start)), "")
