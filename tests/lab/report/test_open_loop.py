@@ -98,6 +98,15 @@ def test_the_tables(result: Result) -> None:
     ]
 
 
+def test_what_the_generator_did_not_send_is_not_the_servers_fault(result: Result) -> None:
+    key = ("open-own90-bolide", "uwsgi")
+    figure = result.open_loop[key]
+    busy = [msgspec.structs.replace(each, verdict="generator-bound") for each in figure.trials]
+    result.open_loop[key] = Figure(figure.workload, figure.contestant, busy)
+    rows = {line.name: line.cells for line in open_loop.tables(result)[0][1].lines}
+    assert (rows["uwsgi"][2].text, rows["uwsgi"][2].kind) == ("80 % sent", "num quiet")
+
+
 def test_a_search_on_a_busy_machine_names_no_limit(result: Result) -> None:
     [(key, figure)] = [each for each in result.open_loop.items() if each[0][0] == "find-bolide"]
     noisy = [msgspec.structs.replace(each, verdict="noisy") for each in figure.trials]

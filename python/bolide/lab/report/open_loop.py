@@ -104,8 +104,12 @@ def _cell(point: Point | None) -> Cell:
         return Cell(quantity.NONE, kind="num quiet")
     under = f"{quantity.count(point.offered_per_s)}/s"
     if not point.is_served:
-        achieved = f"{quantity.share(point.achieved_per_s / point.offered_per_s)} served"
-        return Cell(achieved, None, "it did not keep up with this rate", "num bad", under)
+        share = quantity.share(point.achieved_per_s / point.offered_per_s)
+        if point.verdict == "generator-bound":
+            said = "the generator did not keep up with this rate"
+            return Cell(f"{share} sent", None, said, "num quiet", under)
+        said = "the server did not keep up with this rate"
+        return Cell(f"{share} served", None, said, "num bad", under)
     value = point.latency_us.get("p99")
     title = f"p50 {quantity.time_us(point.latency_us.get('p50'))}"
     return Cell(quantity.time_us(value), value, title, "num", under)
