@@ -8,6 +8,7 @@ mod cell;
 mod construction;
 mod deferred;
 mod ending;
+pub(crate) mod forked;
 mod lent;
 pub(crate) mod reuse;
 mod slots;
@@ -24,6 +25,7 @@ pub(crate) use cell::{GilCell, Lent, Place};
 pub(crate) use construction::{Arguments, Construction, construct_directly};
 pub(crate) use deferred::{Deferred, Spare, method, prepare_calls};
 pub(crate) use ending::{call_from_thread, call_method_from_thread, next_from_thread};
+pub(crate) use forked::leave_if_forked;
 pub(crate) use lent::LentResponder;
 pub(crate) use slots::{Awaitable, step_directly};
 
@@ -65,7 +67,8 @@ pub(crate) fn call<'py, const N: usize>(
         ffi::PyObject_Vectorcall(callable.as_ptr(), arguments.as_ptr(), N, ptr::null_mut())
     };
     // SAFETY: a new reference, or null with the error set.
-    unsafe { Bound::from_owned_ptr_or_err(py, result) }
+    let result = unsafe { Bound::from_owned_ptr_or_err(py, result) };
+    result.inspect_err(|error| leave_if_forked(py, Some(error)))
 }
 
 /// Calls `callable` with `arguments`, the last of which are named by the tuple `names` (if any).
@@ -91,7 +94,8 @@ pub(crate) fn call_named<'py>(
         )
     };
     // SAFETY: a new reference, or null with the error set.
-    unsafe { Bound::from_owned_ptr_or_err(py, result) }
+    let result = unsafe { Bound::from_owned_ptr_or_err(py, result) };
+    result.inspect_err(|error| leave_if_forked(py, Some(error)))
 }
 
 /// Resumes a coroutine by sending it None.
@@ -101,7 +105,9 @@ pub(crate) fn send<'py>(py: Python<'py>, coroutine: &Bound<'py, PyAny>) -> Sent<
     // SAFETY: both objects live over the call; `result` receives a new reference unless an error is set.
     let status = unsafe { ffi::PyIter_Send(receiver, none.as_ptr(), &mut result) };
     if status == ffi::PySendResult::PYGEN_ERROR {
-        return Sent::Raised(PyErr::fetch(py));
+        let error = PyErr::fetch(py);
+        leave_if_forked(py, Some(&error));
+        return Sent::Raised(error);
     }
     // SAFETY: not an error, so `result` is a new reference.
     let value = unsafe { Bound::from_owned_ptr(py, result) };

@@ -19,7 +19,7 @@ use server::{AccessLog, Config, Limits, LogFormat, Timeouts, Worker};
 use self::flusher::Flusher;
 pub(crate) use self::lifeline::follow;
 pub(crate) use self::memory::Memory;
-use crate::ffi;
+use crate::ffi::{self, forked};
 use crate::interface::Interface;
 use crate::run::exchanges::Exchanges;
 use crate::wsgi::Placement;
@@ -122,6 +122,7 @@ impl Server {
         own_selector: bool,
     ) -> PyResult<()> {
         let (py, server) = (slf.py(), slf.get());
+        forked::watch(py)?;
         let mut worker = server.worker()?;
         for runner in worker.app.runners() {
             runner
@@ -299,6 +300,7 @@ impl Server {
     }
 
     pub(crate) fn before_pass(&self, worker: &mut Worker<Interface>) {
+        forked::leave_between_calls();
         worker.app.wait_ends();
         self.exchanges.pass_begins();
         worker.app.pass_begins();

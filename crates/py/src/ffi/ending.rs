@@ -14,6 +14,8 @@ use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 
+use super::leave_if_forked;
+
 type VectorcallC = unsafe extern "C" fn(
     *mut PyObject,
     *const *mut PyObject,
@@ -61,7 +63,9 @@ pub(crate) fn call_from_thread<'py, const N: usize>(
     let result = unsafe { function(callable.as_ptr(), arguments.as_ptr(), N, ptr::null_mut()) };
     forget(guard);
     // SAFETY: a new reference, or null with the error set.
-    unsafe { Bound::from_owned_ptr_or_err(py, result) }
+    let result = unsafe { Bound::from_owned_ptr_or_err(py, result) };
+    leave_if_forked(py, result.as_ref().err());
+    result
 }
 
 /// Calls a method with positional arguments, of which the first is the object itself, as [`call_from_thread`].
@@ -92,8 +96,10 @@ pub(crate) fn next_from_thread<'py>(
     forget(guard);
     // SAFETY: a new reference, or null at the end or with the error set.
     let item = unsafe { Bound::from_owned_ptr_or_opt(iterator.py(), item) };
-    match item {
+    let item = match item {
         Some(item) => Ok(Some(item)),
         None => PyErr::take(iterator.py()).map_or(Ok(None), Err),
-    }
+    };
+    leave_if_forked(iterator.py(), item.as_ref().err());
+    item
 }

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use pyo3::prelude::*;
 use server::{ExchangeId, Responder};
 
+use super::leave_if_forked;
+
 /// Lends a responder during a call. It is accessed only with the interpreter attached, by one user at a time.
 ///
 /// It is the server's, on the heap: greenlet moves parts of the stack while other greenlets run, and another thread may access it then.
@@ -41,7 +43,7 @@ impl LentResponder {
     #[inline(always)]
     pub(crate) fn lend_unnamed<R>(
         &self,
-        _py: Python<'_>,
+        py: Python<'_>,
         responder: &mut Responder,
         run: impl FnOnce() -> R,
     ) -> R {
@@ -49,7 +51,9 @@ impl LentResponder {
         let before = self.responder.load(Ordering::Relaxed);
         self.responder.store(responder, Ordering::Relaxed);
         let _back = Back(&self.responder, before);
-        run()
+        let result = run();
+        leave_if_forked(py, None);
+        result
     }
 
     /// Whether a call is under way, as far as that is visible without the interpreter.

@@ -215,7 +215,7 @@ impl Suspended {
     /// Runs the coroutine up to its next suspension, in its own context.
     fn step<'py>(&self, py: Python<'py>, thrown: Option<PyErr>) -> PyResult<Sent<'py>> {
         let coroutine = self.coroutine.bind(py);
-        run_in_its(py, self.context.as_ref(), || {
+        let sent = run_in_its(py, self.context.as_ref(), || {
             let Some(error) = thrown else {
                 return Ok(ffi::send(py, coroutine));
             };
@@ -228,7 +228,9 @@ impl Suspended {
                     Err(error) => Sent::Raised(error),
                 },
             )
-        })
+        });
+        ffi::leave_if_forked(py, None);
+        sent
     }
 }
 

@@ -74,6 +74,7 @@ impl Thread {
             self.pool.responded(&mut responses, false);
             let id = job.id;
             let done = catch_unwind(AssertUnwindSafe(|| self.job(py, job)));
+            ffi::leave_if_forked(py, None);
             if done.is_err() {
                 self.forget_panicked(py, id);
             }
