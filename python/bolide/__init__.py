@@ -5,14 +5,14 @@ serve` serves it. The framework is in `bolide.web`; the server is imported when 
 ARCHITECTURE.md next.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bolide._core import __version__
-from bolide.start import run, serve
-from bolide.web import App, HTTPError, Request, Response
-
 if TYPE_CHECKING:
+    from bolide._core import __version__
     from bolide.server.embedded import Server
+    from bolide.start import run, serve
+    from bolide.web import App, HTTPError, Request, Response
     from bolide.web.testclient import TestClient
 
 __all__ = [
@@ -27,15 +27,26 @@ __all__ = [
     "serve",
 ]
 
+_MODULES = {
+    "App": "bolide.web",
+    "HTTPError": "bolide.web",
+    "Request": "bolide.web",
+    "Response": "bolide.web",
+    "Server": "bolide.server.embedded",
+    "TestClient": "bolide.web.testclient",
+    "__version__": "bolide._core",
+    "run": "bolide.start",
+    "serve": "bolide.start",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Import on first use what is large or needs asyncio: most applications do not use it."""
-    if name == "Server":
-        from bolide.server.embedded import Server
+    """Import on first use: the command decides what an interrupt does before it imports more."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'bolide' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return found
 
-        return Server
-    if name == "TestClient":
-        from bolide.web.testclient import TestClient
 
-        return TestClient
-    raise AttributeError(f"module 'bolide' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -92,16 +92,24 @@ def test_44_an_application_without_a_lifespan_is_served_without(
     assert "lifespan.shutdown" not in server.errors
 
 
+@pytest.mark.parametrize(
+    ("way", "error"),
+    [
+        ("raises-at-startup", "RuntimeError: broken"),
+        ("cancels-at-startup", "CancelledError: broken"),
+        ("raises-no-exception-at-startup", "OddError: broken"),
+    ],
+)
 def test_44_an_application_that_raises_during_its_startup_is_served_and_reported(
-    start: Start, loop: str
+    start: Start, loop: str, way: str, error: str
 ) -> None:
-    server = start(APP, "--loop", loop, env={"LIFESPAN": "raises-at-startup"})
+    server = start(APP, "--loop", loop, env={"LIFESPAN": way})
     with server.connect() as client:
         assert client.get("/").status == 200
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
     assert server.errors.count("WARN  bolide: the application raised during its startup") == 1
-    assert server.errors.count("RuntimeError: broken") == 1
+    assert server.errors.count(error) == 1
     assert "lifespan.shutdown" not in server.errors
 
 
@@ -134,7 +142,7 @@ def test_44_a_failed_startup_is_said_and_ends_the_server(
     assert "Traceback" not in server.errors
 
 
-@pytest.mark.parametrize("way", ["shutdown-failed", "raises-at-shutdown"])
+@pytest.mark.parametrize("way", ["shutdown-failed", "raises-at-shutdown", "exits-at-shutdown"])
 def test_44_a_failed_shutdown_is_said_and_the_server_ends(
     start: Start, loop: str, way: str
 ) -> None:
@@ -142,7 +150,7 @@ def test_44_a_failed_shutdown_is_said_and_the_server_ends(
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
     assert server.errors.count(": no goodbye\n") == 1
-    assert ("Traceback" in server.errors) == (way == "raises-at-shutdown")
+    assert ("Traceback" in server.errors) == (way != "shutdown-failed")
 
 
 def test_44_a_lifespan_that_ends_after_its_startup_ends_nothing(start: Start, loop: str) -> None:

@@ -91,7 +91,10 @@ __main__.main()
 """
 
 
-@pytest.mark.parametrize("module", ["bolide.cli", "click", "bolide.server.supervisor", "asyncio"])
+@pytest.mark.parametrize(
+    "module",
+    ["bolide.cli", "bolide._core", "msgspec", "click", "bolide.server.supervisor", "asyncio"],
+)
 def test_interrupt_while_the_command_is_imported(tmp_path: Path, module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, module],

@@ -57,7 +57,7 @@ class AsgiApplication:
         self._is_started = False
         self._has_received = False
         self._has_failed = False
-        self._error: Exception | SystemExit | None = None
+        self._error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
         self._to_app: asyncio.Queue[Message] = asyncio.Queue()
         self._from_app: asyncio.Queue[Message | None] = asyncio.Queue()
@@ -128,15 +128,16 @@ class AsgiApplication:
         scope = {"type": "lifespan", "asgi": dict(_VERSIONS), "state": self._state}
         try:
             await self._app(scope, self._receive, self._take)
-        except SystemExit as error:
-            if self._is_started:
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
                 raise
-            self._error = error
-            self._from_app.put_nowait({"type": "lifespan.startup.failed"})
-        except Exception as error:
             self._error = error
             if self._is_started:
                 logger.exception("the application's lifespan failed")
+            elif isinstance(error, SystemExit):
+                self._from_app.put_nowait({"type": "lifespan.startup.failed"})
             elif self._has_received and not self._has_failed:
                 text = "the application raised during its startup; it is served without a lifespan"
                 logger.warning(text, exc_info=True)
@@ -153,6 +154,11 @@ class AsgiApplication:
     async def _take(self, message: Message) -> None:
         self._has_failed |= message["type"] == "lifespan.startup.failed"
         self._from_app.put_nowait(message)
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _as_coroutine(awaitable: Awaitable[None]) -> None:

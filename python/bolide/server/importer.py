@@ -103,7 +103,7 @@ def _made(factory: Any, name: str) -> object:
         raise ConfigError(f"{name} needs arguments, and a factory is called without; {remedy}")
     try:
         return factory()
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise _failed(f"calling {name}", error) from error
 
 
@@ -116,7 +116,7 @@ def _import_module(name: str) -> ModuleType:
             where = f"in {os.getcwd()} or the installed packages"
             raise ConfigError(f"no module named {error.name!r} {where}{hint}") from None
         raise _failed(f"importing {name}", error) from error
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise _failed(f"importing {name}", error) from error
 
 
@@ -149,7 +149,7 @@ def _import_single_file(place: str, path: str, name: str) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         del sys.modules[name]
         raise _failed(f"importing {place}", error) from error
     return module

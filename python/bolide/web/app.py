@@ -230,7 +230,7 @@ class App:
         for hook in reversed(self._shutdown):
             try:
                 await self._run(hook)
-            except Exception:
+            except (Exception, SystemExit):
                 _logger.exception("the shutdown hook %s failed", describe(hook))
 
     async def _run(self, hook: Callable[..., Any]) -> None:

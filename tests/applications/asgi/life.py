@@ -47,8 +47,8 @@ async def lifespan(scope: Any, receive: Receive, send: Send) -> None:
     message = await receive()
     say(message["type"], os.getpid(), sorted(scope))
     SEEN["loop"] = asyncio.get_running_loop()
-    if WAY == "raises-at-startup":
-        raise RuntimeError("broken")
+    if WAY in ERRORS:
+        raise ERRORS[WAY]
     if WAY == "held":
         await asyncio.to_thread(read, os.environ["RELEASE"])
         say("startup ends with", SEEN["requests"], "requests")
@@ -63,6 +63,11 @@ async def lifespan(scope: Any, receive: Receive, send: Send) -> None:
     say("shutdown is complete")
 
 
+ERRORS: dict[str, BaseException] = {
+    "raises-at-startup": RuntimeError("broken"),
+    "cancels-at-startup": asyncio.CancelledError("broken"),
+    "raises-no-exception-at-startup": type("OddError", (BaseException,), {})("broken"),
+}
 STARTUPS = {
     "startup-failed": {"type": "lifespan.startup.failed", "message": "no database"},
     "startup-failed-silently": {"type": "lifespan.startup.failed"},
@@ -76,6 +81,8 @@ async def shutdown(send: Send) -> None:
         return await send({"type": "lifespan.shutdown.failed", "message": "no goodbye"})
     if WAY == "raises-at-shutdown":
         raise RuntimeError("no goodbye")
+    if WAY == "exits-at-shutdown":
+        sys.exit("no goodbye")
     if WAY == "never-shuts-down":
         await asyncio.get_running_loop().create_future()
     await send({"type": "lifespan.shutdown.complete"})
