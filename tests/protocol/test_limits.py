@@ -43,6 +43,19 @@ def test_beyond_a_limit_is_refused_before_the_end(
         assert client.get("/").status == 200
 
 
+@pytest.mark.parametrize("application", ["protocol.py", "wsgi_plain.py"])
+def test_a_refusal_is_logged_with_its_limit(start: Start, application: str) -> None:
+    server = start(application, "--body-bytes-max", "10")
+    with server.connect() as client:
+        client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n")
+        reply = client.read()
+        assert reply.status == 413
+        assert b"body_bytes_max" not in reply.content
+    server.wait_line(
+        r"WARN  bolide\.error: refused 1 request with 413: content over body_bytes_max \(10\)$"
+    )
+
+
 @pytest.mark.parametrize("target", ["/read", "/read-later"])
 def test_content_up_to_the_limit_is_taken(start: Start, target: str) -> None:
     server = start("protocol.py", "--body-bytes-max", "300000")

@@ -1,12 +1,13 @@
 """The response, and the log, when a handler fails."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from bolide.errors import ClientDisconnected, Error, HTTPError, RegistrationError, SignatureError
-from bolide.web import App, Response
+from bolide.web import App, Request, Response
 from bolide.web.failure import FailureTable
 from bolide.web.testclient import Result, TestClient
 
@@ -262,6 +263,37 @@ def test_a_disconnected_client_is_no_error_of_the_application(
     [record] = caplog.records
     assert record.levelno == logging.DEBUG
     assert record.exc_info is None
+
+
+async def work() -> int:
+    return 1
+
+
+@pytest.mark.parametrize(
+    ("wrap", "text"),
+    [
+        (
+            lambda forgotten: {"a": forgotten},
+            "unsupported; an await is missing, for example `await r",
+        ),
+        (lambda forgotten: Response(json=forgotten), "unsupported; an await is missing, for examp"),
+        (lambda forgotten: forgotten, "a handler returned coroutine; an await is missing, for ex"),
+    ],
+)
+def test_a_forgotten_await_is_named(
+    wrap: Callable[[Any], Any], text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App()
+    forgotten = work()
+
+    @app.get("/")
+    async def index(request: Request) -> Any:
+        return wrap(forgotten)
+
+    with TestClient(app) as client:
+        assert client.get("/").status == 500
+    forgotten.close()
+    assert text in caplog.text
 
 
 @pytest.mark.parametrize(

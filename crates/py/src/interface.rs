@@ -214,6 +214,13 @@ impl App for Interface {
         }
     }
 
+    fn refused(&mut self, line: &str) {
+        match self {
+            Interface::Wsgi(wsgi) => wsgi.refused(line),
+            _ => ffi::attached(|py| log_warning(py, line)),
+        }
+    }
+
     fn content_room(&mut self, id: ExchangeId, bytes: usize) -> Option<&mut [MaybeUninit<u8>]> {
         whichever!(self, app => app.content_room(id, bytes))
     }

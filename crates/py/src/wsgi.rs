@@ -297,6 +297,13 @@ impl App for Wsgi {
         }
     }
 
+    fn refused(&mut self, line: &str) {
+        match &self.calls {
+            Calls::Inline(_) => ffi::attached(|py| log_warning(py, line)),
+            Calls::Pooled(intake, _) => intake.pool.reports.add_refusal(line),
+        }
+    }
+
     fn writable(&mut self, id: ExchangeId) {
         if let Calls::Pooled(intake, _) = &self.calls {
             intake.find(|lane| lane.writable(id));

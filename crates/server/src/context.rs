@@ -1,5 +1,7 @@
 //! What all connections of a worker share while they are served, apart from the application.
 
+pub(crate) mod refusal;
+
 use std::sync::Arc;
 
 use net::memory::{NoMemory, append, copy};
@@ -12,6 +14,8 @@ use crate::mailbox::Mailbox;
 use crate::responder::{Responder, Stamp};
 use crate::share::Share;
 use crate::timeouts::Timeouts;
+
+use self::refusal::Refusals;
 
 /// A send buffer that grew beyond this is freed after use.
 const OUT_KEPT_BYTES: usize = 1 << 20;
@@ -44,6 +48,7 @@ pub(crate) struct Context {
     /// Expected length of a response with unknown length: that of a recent long one. Short ones are not recorded.
     pub(crate) long_response_bytes: u64,
     pub(crate) shortages: Shortages,
+    pub(crate) refusals: Refusals,
     sequence: u64,
 }
 
@@ -73,6 +78,7 @@ impl Context {
             held_bytes: 0,
             long_response_bytes: 0,
             shortages: Shortages::default(),
+            refusals: Refusals::default(),
             sequence: 0,
         }
     }

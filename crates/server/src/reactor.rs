@@ -248,11 +248,26 @@ impl<A: App> Worker<A> {
         if let Some(shortage) = self.context.shortages.take_due(now_ms) {
             self.app.lacked_memory(&shortage);
         }
+        let mut reports_in_ms = self.context.refusals.wait_ms(now_ms);
+        if reports_in_ms == Some(0) {
+            self.report_refusals(now_ms);
+            reports_in_ms = None;
+        }
         if has_mail || !self.turns.is_empty() || self.has_events() {
             return Some(0);
         }
-        let waits_ms = [self.timers.wait_ms(now_ms), self.accepting.wait_ms(now_ms)];
+        let waits_ms = [
+            self.timers.wait_ms(now_ms),
+            self.accepting.wait_ms(now_ms),
+            reports_in_ms,
+        ];
         waits_ms.into_iter().flatten().min()
+    }
+
+    #[cold]
+    fn report_refusals(&mut self, now_ms: u64) {
+        let lines = self.context.refusals.take(now_ms, &self.context.limits);
+        lines.iter().for_each(|line| self.app.refused(line));
     }
 
     /// Whether events of the last wait have not been served yet.
@@ -275,8 +290,11 @@ impl<A: App> Worker<A> {
     /// Adds a connection and reads at once: a new client has usually sent its request already.
     fn open(&mut self, transport: Transport, client: Peer, server: Peer) {
         let is_surplus = self.admitted() as u64 >= self.context.limits.connections_max;
-        if is_surplus && self.turned_away >= TURNED_AWAY_MAX {
-            return;
+        if is_surplus {
+            self.context.refusals.add_connection();
+            if self.turned_away >= TURNED_AWAY_MAX {
+                return;
+            }
         }
         self.turned_away += usize::from(is_surplus);
         // Connections served earlier in this pass took time.

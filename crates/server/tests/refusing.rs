@@ -38,6 +38,57 @@ fn limits_hold_however_the_bytes_arrive() {
 }
 
 #[test]
+fn a_refusal_is_reported_with_its_limit() {
+    let cases = [
+        (
+            "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 11\r\n\r\n".to_string(),
+            "413: content over body_bytes_max (10)",
+        ),
+        (
+            post_chunked("/read") + "b\r\n0123456789A\r\n",
+            "413: content over body_bytes_max (10)",
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: test\r\n".to_string() + &"A: b\r\n".repeat(10),
+            "431: header section over header_section_bytes_max (32768) or field_lines_max (5)",
+        ),
+        (
+            "GET / HTTP/1.1\r\n\r\n".to_string(),
+            "400: Host is missing.",
+        ),
+    ];
+    for (request, why) in cases {
+        let mut server = Server::with(|config| {
+            config.limits.body_bytes_max = 10;
+            config.limits.field_lines_max = 5;
+        });
+        let mut client = server.connect();
+        client.send(&request);
+        server.response(&mut client);
+        server.pass();
+        let line = format!("refused 1 request with {why}");
+        assert_eq!(server.worker.app.refusals, [line]);
+        // Others wait, and are reported together.
+        let mut client = server.connect();
+        client.send(&request);
+        server.response(&mut client);
+        server.pass();
+        assert_eq!(server.worker.app.refusals.len(), 1);
+    }
+}
+
+#[test]
+fn connections_over_the_limit_are_reported() {
+    let mut server = Server::with(|config| config.limits.connections_max = 1);
+    let _first = server.connect();
+    let mut surplus = server.connect();
+    server.response(&mut surplus);
+    server.pass();
+    let line = "refused 1 connection with 503: connections_max (1) are open";
+    assert_eq!(server.worker.app.refusals, [line]);
+}
+
+#[test]
 fn the_response_arrives_whatever_the_client_keeps_sending() {
     let mut server = Server::with(|config| config.limits.body_bytes_max = 2_000_000);
     let mut client = server.connect();

@@ -3,9 +3,10 @@
 The core constructs and stores it; rare cases and conveniences are here.
 """
 
+import inspect
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
-from typing import Any, Final, Self, cast
+from typing import Any, Final, NoReturn, Self, cast
 from urllib.parse import quote
 
 import msgspec
@@ -162,6 +163,14 @@ def _sendable(body: Any) -> Body:
     raise TypeError(f"body cannot be a {type(body).__name__}; pass json= for values")
 
 
+def _refuse(value: object) -> NoReturn:
+    """Reject a value that JSON cannot represent."""
+    text = f"Encoding objects of type {type(value).__name__} is unsupported"
+    if inspect.iscoroutine(value):
+        text += "; an await is missing, for example `await request.json()`"
+    raise TypeError(text)
+
+
 def _checked_status(status: Any) -> int:
     if not isinstance(status, int):
         raise TypeError(f"status is an int, not {type(status).__name__}")
@@ -172,7 +181,7 @@ def _checked_status(status: Any) -> int:
 
 _core.complete_response(
     Response,
-    json_encode=msgspec.json.Encoder().encode,
+    json_encode=msgspec.json.Encoder(enc_hook=_refuse).encode,
     sendable=_sendable,
     header_pairs=header_pairs,
     content_type_line=content_type_line,

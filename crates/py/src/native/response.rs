@@ -195,6 +195,11 @@ fn source<'py>(value: &Bound<'py, PyAny>) -> PyResult<Source<'py>> {
         ));
     }
     let kind = value.get_type().name()?;
+    if kind == "coroutine" {
+        return Err(PyTypeError::new_err(
+            "a handler returned coroutine; an await is missing, for example `return await work()`",
+        ));
+    }
     Err(PyTypeError::new_err(format!(
         "a handler returned {kind}; it may return str, bytes, dict, list, Response, (value, status), None, or an iterator of str or bytes"
     )))

@@ -30,6 +30,8 @@ pub(super) struct Counts {
     pub(super) short_file: String,
     /// Requests and responses that there was no memory for.
     pub(super) shortage: Option<Shortage>,
+    /// Lines about requests that the server refused.
+    pub(super) refusals: Vec<String>,
     /// Why responses cannot be written to temporary files.
     pub(super) spool_failure: Option<String>,
     /// Heads of requests whose views did not respond in time.
@@ -63,6 +65,15 @@ impl Reports {
         });
     }
 
+    /// Adds a line about requests that the server refused. There are a few every five seconds; nobody may take them for long.
+    pub(super) fn add_refusal(&self, line: &str) {
+        self.add(|counts| {
+            if counts.refusals.len() < NAMED_MAX {
+                counts.refusals.push(line.to_owned());
+            }
+        });
+    }
+
     pub(super) fn close(&self) {
         self.state().is_closed = true;
         self.changed.notify_all();
@@ -92,6 +103,7 @@ impl Counts {
         let counted = self.full + self.late + self.short_files;
         counted == 0
             && self.late_views.is_empty()
+            && self.refusals.is_empty()
             && self.shortage.is_none()
             && self.spool_failure.is_none()
     }

@@ -259,6 +259,9 @@ pub(super) fn report(py: Python<'_>, pool: &Pool) {
                 ),
             );
         }
+        for line in &counts.refusals {
+            log::warning(py, line);
+        }
         if let Some(failure) = &counts.spool_failure {
             log::warning(py, failure);
         }

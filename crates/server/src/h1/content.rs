@@ -233,6 +233,7 @@ impl H1 {
             // Its request already has a response.
             _ => return self.stop_reading(Ending::Unread),
         };
+        turn.context.refusals.add(status, reason);
         truncate_reader(reader, turn, status, reason);
         self.stop_reading(Ending::Unread);
     }

@@ -469,6 +469,7 @@ impl H1 {
             encoding: Encoding::of_refusal(is_head),
             is_safe: false,
         };
+        turn.context.refusals.add(status, reason);
         queued.respond(
             &mut turn.context.responder,
             &Response::error(status, reason),

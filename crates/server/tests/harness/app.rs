@@ -42,6 +42,7 @@ pub(crate) struct TestApp {
     /// There is no memory for content.
     pub(crate) has_no_memory: bool,
     pub(crate) shortages: Vec<String>,
+    pub(crate) refusals: Vec<String>,
     /// The client's side of a connection, and what had arrived there whenever a response had been sent.
     pub(crate) witness: Option<UnixStream>,
     pub(crate) witnessed: Vec<String>,
@@ -71,6 +72,7 @@ impl TestApp {
             reads_on: true,
             has_no_memory: false,
             shortages: Vec::new(),
+            refusals: Vec::new(),
             witness: None,
             witnessed: Vec::new(),
             on_call: None,
@@ -259,6 +261,10 @@ impl App for TestApp {
             self.mailbox.post(id, Command::Read);
         }
         true
+    }
+
+    fn refused(&mut self, line: &str) {
+        self.refusals.push(line.to_owned());
     }
 
     fn lacked_memory(&mut self, shortage: &Shortage) {

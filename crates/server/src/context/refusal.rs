@@ -1,0 +1,159 @@
+//! Reports of requests that the server refused because of a limit or because they were malformed.
+
+use std::fmt::Write as _;
+
+use crate::limits::Limits;
+
+/// Minimum time between two reports.
+const PAUSE_MS: u64 = 5000;
+/// Statuses of refusals that are reported. A slow peer's 408 and a lack of memory are not among them: the first is common, and the second has
+/// its own report.
+const REPORTED: [u16; 6] = [400, 413, 414, 431, 501, 505];
+
+/// The status of connections over the limit, even of those that are closed without a response.
+const SURPLUS: u16 = 503;
+
+/// Refusals with one status since the last report.
+struct Refusal {
+    status: u16,
+    count: u64,
+    /// The sentence that the last of them got.
+    reason: String,
+}
+
+/// Counts refusals, and decides when to report them: the first at once, later ones together some seconds after it.
+#[derive(Default)]
+pub(crate) struct Refusals {
+    since: Vec<Refusal>,
+    reported_ms: Option<u64>,
+}
+
+impl Refusals {
+    /// Counts a refused request.
+    #[cold]
+    pub(crate) fn add(&mut self, status: u16, reason: &str) {
+        if REPORTED.contains(&status) {
+            self.count(status, reason);
+        }
+    }
+
+    /// Counts a connection over the limit.
+    #[cold]
+    pub(crate) fn add_connection(&mut self) {
+        self.count(SURPLUS, "");
+    }
+
+    fn count(&mut self, status: u16, reason: &str) {
+        match self.since.iter_mut().find(|known| known.status == status) {
+            Some(known) => {
+                known.count += 1;
+                if known.reason != reason {
+                    reason.clone_into(&mut known.reason);
+                }
+            }
+            None => self.since.push(Refusal {
+                status,
+                count: 1,
+                reason: reason.to_owned(),
+            }),
+        }
+    }
+
+    /// How long the next wait may last until a report is due.
+    #[inline]
+    pub(crate) fn wait_ms(&self, now_ms: u64) -> Option<u64> {
+        if self.since.is_empty() {
+            return None;
+        }
+        let passed_ms = self.reported_ms.map(|at_ms| now_ms.saturating_sub(at_ms));
+        Some(passed_ms.map_or(0, |passed_ms| PAUSE_MS.saturating_sub(passed_ms)))
+    }
+
+    /// Takes the lines that are to be reported now.
+    #[cold]
+    pub(crate) fn take(&mut self, now_ms: u64, limits: &Limits) -> Vec<String> {
+        self.reported_ms = Some(now_ms);
+        let taken = std::mem::take(&mut self.since);
+        taken.iter().map(|refusal| refusal.line(limits)).collect()
+    }
+}
+
+impl Refusal {
+    fn line(&self, limits: &Limits) -> String {
+        let (status, count) = (self.status, self.count);
+        let plural = if count == 1 { "" } else { "s" };
+        let what = if status == SURPLUS {
+            "connection"
+        } else {
+            "request"
+        };
+        let mut line = format!("refused {count} {what}{plural} with {status}: ");
+        // Writing to a String cannot fail.
+        let _ = match status {
+            413 => write!(
+                line,
+                "content over body_bytes_max ({})",
+                limits.body_bytes_max
+            ),
+            414 => write!(
+                line,
+                "request line over request_line_bytes_max ({})",
+                limits.request_line_bytes_max
+            ),
+            431 => write!(
+                line,
+                "header section over header_section_bytes_max ({}) or field_lines_max ({})",
+                limits.header_section_bytes_max, limits.field_lines_max
+            ),
+            SURPLUS => write!(
+                line,
+                "connections_max ({}) are open",
+                limits.connections_max
+            ),
+            _ if count == 1 => write!(line, "{}", self.reason),
+            _ => write!(line, "the last: {}", self.reason),
+        };
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_is_reported_at_once_and_others_together() {
+        let limits = Limits::default();
+        let mut refusals = Refusals::default();
+        assert_eq!(refusals.wait_ms(1000), None);
+        refusals.add(413, "too long");
+        assert_eq!(refusals.wait_ms(1000), Some(0));
+        assert_eq!(
+            refusals.take(1000, &limits),
+            ["refused 1 request with 413: content over body_bytes_max (16777216)"]
+        );
+        refusals.add(413, "too long");
+        refusals.add(413, "too long");
+        refusals.add(400, "Host is missing.");
+        refusals.add_connection();
+        assert_eq!(refusals.wait_ms(2000), Some(PAUSE_MS - 1000));
+        assert_eq!(refusals.wait_ms(1000 + PAUSE_MS), Some(0));
+        assert_eq!(
+            refusals.take(1000 + PAUSE_MS, &limits),
+            [
+                "refused 2 requests with 413: content over body_bytes_max (16777216)",
+                "refused 1 request with 400: Host is missing.",
+                "refused 1 connection with 503: connections_max (16384) are open",
+            ]
+        );
+        assert_eq!(refusals.wait_ms(1000 + PAUSE_MS), None);
+    }
+
+    #[test]
+    fn slow_peers_and_a_lack_of_memory_are_not_reported() {
+        let mut refusals = Refusals::default();
+        refusals.add(408, "slow");
+        refusals.add(503, "no memory");
+        assert_eq!(refusals.wait_ms(0), None);
+    }
+}
