@@ -97,7 +97,7 @@ def study(name: str, title: str, workloads: list[Workload], *published: Publishe
         name=name,
         title=title,
         document=f"A document about {name}",
-        rounds=5,
+        rounds=7,
         duration_s=5.0,
         workloads=tuple(workloads),
         published=published,

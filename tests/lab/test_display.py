@@ -84,9 +84,14 @@ def test_texts_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     failure = Failure("start", "ended with 1: [/red] \\[bold]x\\")
     terminal.note("a [/dim] b\\")
     terminal.ended(_trial("[b]", 1, None, failure=failure, verdict="failed"))
-    terminal.ended(_trial("[/b]", 1, 1000.0))
-    noted, failed, ended = capsys.readouterr().err.splitlines()
+    terminal.ended(_trial("[/b]", 1, 1000.0, evidence=["the server used 0.98 of 1 processor"]))
+    starved = "95 of 100 connections were not served: the rate is that of 5"
+    terminal.ended(
+        _trial("few", 1, 1000.0, is_valid=False, verdict="errors", evidence=[starved, "more"])
+    )
+    noted, failed, ended, few = capsys.readouterr().err.splitlines()
     assert noted == "a [/dim] b\\"
     assert failed.split()[:4] == ["[b]", "c100", "1", "start:"]
     assert failed.endswith("ended with 1: [/red] \\[bold]x\\")
     assert ended.split() == ["[/b]", "c100", "1", "1,000/s", "server-bound"]
+    assert few.endswith(f" 1,000/s  errors: {starved}")

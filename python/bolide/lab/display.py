@@ -70,7 +70,8 @@ class Terminal:
             rate = "?" if found.requests_per_s is None else f"{found.requests_per_s:,.0f}"
             colour = "red" if found.verdict == "errors" else "yellow"
             verdict = (found.verdict, "" if found.is_valid else colour)
-            line = Text.assemble(f"{name} {rate:>12}/s  ", verdict)
+            why = f": {found.evidence[0]}" if found.evidence and not found.is_valid else ""
+            line = Text.assemble(f"{name} {rate:>12}/s  ", verdict, why)
         self._progress.console.print(line, soft_wrap=True)
         self._progress.advance(self._task)
 

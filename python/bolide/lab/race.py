@@ -129,7 +129,7 @@ def run(
             is_whole = _trials(left, conditions, journal, display, trials)
             if is_whole and options.until is not None:
                 is_whole = _more_rounds(study, ready, options, conditions, journal, display)
-        _warn_of_noise(order, options.out, display)
+        _warn_of_noise(options.out, display)
         return is_whole
 
 
@@ -187,13 +187,13 @@ def _marked(entry: schema.Contestant, copies: dict[str, str]) -> schema.Contesta
     return msgspec.structs.replace(entry, copy_of=copies[entry.name], role="server")
 
 
-def _warn_of_noise(order: Sequence[Slot], folder: Path, display: Display) -> None:
+def _warn_of_noise(folder: Path, display: Display) -> None:
     """Warn that the machine is busy if too many trials stayed noisy."""
     latest = {_key_of(each): each.verdict for each in read(folder) if isinstance(each, Trial)}
     noisy = sum(verdict == "noisy" for verdict in latest.values())
-    if noisy > NOISY_SHARE_MAX * len(order):
+    if noisy > NOISY_SHARE_MAX * len(latest):
         display.note(
-            f"{noisy} of {len(order)} trials were noisy: stop other programs on these processors,"
+            f"{noisy} of {len(latest)} trials were noisy: stop other programs on these processors,"
             " or do not trust these figures"
         )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from bolide.lab.record.schema import Served
+from bolide.lab.record.schema import Served, Study
 from bolide.lab.report import markdown, quantity, table
 from bolide.lab.report.csv_export import csv
 from bolide.lab.report.page import render
@@ -145,8 +145,20 @@ def test_a_share_above_the_ceiling_is_explained_where_it_appears(race: Race) -> 
 )
 def test_a_range_is_not_called_an_interval(rounds: int, said: str) -> None:
     race = gather(sample_race.records(rounds=rounds))
-    assert table.league(result(race, "pipelining"), "single-wrk").note.endswith(said)
+    assert said in table.league(result(race, "pipelining"), "single-wrk").note
     for text in (markdown.render(race, {}), render(race, b"")):
         assert said in text and "95 % interval" not in text
     alone = gather(sample_race.records(rounds=1))
     assert "Below each rate" not in table.league(result(alone, "pipelining"), "single-wrk").note
+
+
+def test_rounds_that_were_added_are_named() -> None:
+    records = sample_race.records(rounds=9)
+    planned = [
+        msgspec.structs.replace(each, rounds=rounds) if isinstance(each, Study) else each
+        for rounds in (7, 9)
+        for each in records
+    ]
+    added, whole = gather(planned[: len(records)]), gather(planned[len(records) :])
+    assert table.ROUNDS_ADDED in table.league(result(added, "pipelining"), "single-wrk").note
+    assert table.ROUNDS_ADDED not in table.league(result(whole, "pipelining"), "single-wrk").note

@@ -84,8 +84,14 @@ TOOL_LIMITED = (
 )
 
 ABOVE_CEILING = (
-    "More than 100 % of the ceiling: the tool limited both, or the server needs fewer system calls"
-    " for this load than the baseline, which sends each connection's responses on their own."
+    "More than 100 % of the ceiling: the tool limited both, the rounds were noisy, or the server"
+    " needs fewer system calls for this load than the baseline, which sends each connection's"
+    " responses on their own."
+)
+
+ROUNDS_ADDED = (
+    "Rounds were added until intervals were narrow. Such an interval has the true median somewhat"
+    " less often than stated: in at least 93 % of simulated races."
 )
 
 LATENCY_DOUBT = (
@@ -117,6 +123,8 @@ def _note(result: Result, workload: str) -> str:
         notes.append(LATENCY_DOUBT)
     measured = [each for each in figures if each.rate]
     notes += _about_intervals(measured)
+    if any(len(each.trials) > result.study.rounds for each in measured):
+        notes.append(ROUNDS_ADDED)
     full = [f"{each.contestant.title} ({each.overflows:,})" for each in measured if each.overflows]
     if full:
         notes.append(f"{QUEUE_FULL} {', '.join(full)}.")
