@@ -216,8 +216,8 @@ def test_sorting_and_levels(tmp_path: Path) -> None:
     const table = visible("#study-0 table")[0];
     const names = () => [...table.tBodies[0].rows].map((row) => row.dataset.c);
     const head = (text) => all("th", table).find((each) => each.textContent === text);
-    head("CPU/request").click(); seen.down = names();
-    head("CPU/request").click(); seen.up = names();
+    head("CPU s/million").click(); seen.down = names();
+    head("CPU s/million").click(); seen.up = names();
     head("contestant").click(); seen.name = names();
     seen.tables = visible("#study-3 [data-level-of]").length;
     const choice = all("#study-3 select")[0];
