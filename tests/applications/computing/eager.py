@@ -10,8 +10,15 @@ from asgi import app as served
 async def app(scope: Any, receive: Any, send: Any) -> None:
     """Set the factory, and serve."""
     if scope["type"] == "lifespan":
-        asyncio.get_running_loop().set_task_factory(FACTORY)
+        asyncio.get_running_loop().set_task_factory(create_eager)
     await served(scope, receive, send)
+
+
+def create_eager(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
+    """Create a task as `asyncio.eager_task_factory` does, with whatever the loop passes."""
+    # uvloop 0.23.0 passes it on CPython 3.13, and the factory of 3.13.0 does not accept it.
+    options.pop("eager_start", None)
+    return FACTORY(loop, coroutine, **options)
 
 
 def step_first(
