@@ -243,6 +243,7 @@ async def send_holds_its_message(scope: Scope, receive: Receive, send: Send) -> 
     del message
     seen.append(watched() is None)
     closed.close()
+    del closed  # CPython 3.12 and 3.13 keep the arguments of a closed coroutine until then
     seen.append(watched() is None)
     awaited = send(message := Message(START))
     watched = weakref.ref(message)
