@@ -74,6 +74,35 @@ def test_too_few_open_files(tmp_path: Path) -> None:
     assert done.returncode == 2
 
 
+SLOW = """
+from bolide.server import supervisor
+supervisor.SLOW_START_S = 0.1
+from bolide.cli import main
+main(["serve", "slow.py", "--port", "0"])
+"""
+
+
+def test_an_import_that_does_not_end_is_reported_once(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(60)\n")
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW],
+        cwd=tmp_path,
+        env=clean_environ(),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+        assert process.wait(timeout=20) == 0
+    assert first.endswith(
+        "WARN  bolide: still importing or starting slow.py: if it calls app.run(), "
+        'put the call under `if __name__ == "__main__":`\n'
+    )
+    assert "still importing" not in rest
+
+
 INTERRUPTED = """
 import os, signal, sys
 

@@ -36,7 +36,7 @@ def test_serves_and_ends_with_zero(start: Start, workers: str) -> None:
 def test_says_how_much_a_peer_can_make_a_connection_hold(start: Start) -> None:
     server = start("basic.py", "--body-bytes-max", "1048576", "--connections-max", "1000")
     assert re.search(
-        r"a peer can make a connection hold up to 2\.\d+ MiB$", server.errors, re.MULTILINE
+        r"memory bound of one connection: 2\.\d+ MiB \(SECURITY\.md\)$", server.errors, re.MULTILINE
     )
     assert "GiB" not in server.errors
 
@@ -107,7 +107,9 @@ def test_second_signal_stops_now(start: Start) -> None:
         client.send(b"GET /slow/20000 HTTP/1.1\r\nHost: test\r\n\r\n")
         server.wait_line("in flight")
         server.signal(signal.SIGTERM)
-        server.wait_line("stopping: requests in flight may finish")
+        server.wait_line(
+            "stopping: requests in flight have up to 22.5 s to finish; a second signal stops now"
+        )
         server.signal(signal.SIGTERM)
         assert server.wait() == 1
         assert client.is_closed()
@@ -331,8 +333,9 @@ def test_startup_that_has_begun_ends_before_the_stop(
     server = start("app:app", ready=False, cwd=tmp_path)
     server.wait_line("lock taken")
     server.signal(number)
-    server.wait_line("stopping: the application's startup may finish; a second signal stops")
+    server.wait_line("stopping: the application's startup has up to 25 s to finish; a second sig")
     assert server.wait() == 0
+    assert server.errors.splitlines()[-1].endswith(" INFO  bolide: stopped")
     assert "lock released" in server.errors
     assert " serving " not in server.errors
 

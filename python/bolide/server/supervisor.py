@@ -46,6 +46,8 @@ IGNORED_SIGNALS = (
 """They have no meaning yet, and must not end a server."""
 RESTART_DELAY_S, RESTART_DELAY_S_MAX = 0.1, 10.0
 KILL_AGAIN_S = 10.0
+SLOW_START_S = 10.0
+"""After this time a start that has not ended is reported: the module may run a server itself."""
 LONG_LIFE_S = 10.0
 """A worker that ran this long did not fail at its start; it is replaced without a long delay."""
 
@@ -81,6 +83,8 @@ class Supervisor:
         self._exit_code = 0
         self._failure: Error | None = None
         self._is_announced = False
+        self._slow_from: float | None = None
+        """When the first start is reported as slow."""
         self._deadline: float | None = None
         """The end of the graceful time, once stopping has started."""
         capacity.raise_descriptor_limit(settings)
@@ -110,6 +114,7 @@ class Supervisor:
             try:
                 for slot in self._slots:
                     self._start(slot)
+                self._slow_from = time.monotonic() + SLOW_START_S
                 while self._deadline is None or self._living():
                     self._wait()
             finally:
@@ -117,6 +122,7 @@ class Supervisor:
                 self._close()
         if self._failure is not None:
             raise self._failure
+        logger.info("stopped")
         return self._exit_code
 
     def _close(self) -> None:
@@ -139,8 +145,7 @@ class Supervisor:
 
     def _wait_s(self) -> float | None:
         times = [slot.due for slot in self._slots if slot.due is not None]
-        if self._deadline is not None:
-            times.append(self._deadline)
+        times += [each for each in (self._deadline, self._slow_from) if each is not None]
         wait_s = max(0.0, min(times) - time.monotonic()) if times else None
         if (own := stderr.installed()) is None or own.retry():
             return wait_s
@@ -150,6 +155,12 @@ class Supervisor:
         for slot in self._slots:
             if slot.due is not None and slot.due <= now:
                 self._start(slot)
+        if self._slow_from is not None and self._slow_from <= now:
+            self._slow_from = None
+            if not self._is_announced and self._deadline is None:
+                remedy = 'put the call under `if __name__ == "__main__":`'
+                text = "still importing or starting %s: if it calls app.run(), %s"
+                logger.warning(text, self._name, remedy)
         if self._deadline is not None and self._deadline <= now and self._living():
             logger.warning("the graceful time is over; killing %d worker(s)", len(self._living()))
             self._exit_code = EXIT_CUT_SHORT
@@ -183,11 +194,14 @@ class Supervisor:
 
     def _announce(self, connection_bytes_max: int) -> None:
         self._is_announced = True
+        self._slow_from = None
         count = len(self._slots)
         processes = f"{count} worker{'' if count == 1 else 's'}, pid {os.getpid()}"
         for line in capacity.shortfalls(self._settings):
             logger.warning(line)
-        logger.info("a peer can make a connection hold up to %s", in_units(connection_bytes_max))
+        logger.info(
+            "memory bound of one connection: %s (SECURITY.md)", in_units(connection_bytes_max)
+        )
         # Last: when this line appears, everything else has been logged.
         listener.announce(self._name, self._listeners, processes)
 
@@ -243,9 +257,13 @@ class Supervisor:
         if self._deadline is not None:
             self._stop_now()
             return
-        what = "requests in flight" if self._is_announced else "the application's startup"
+        graceful_s = self._settings.graceful_timeout_ms / 1000
+        what, left_s = "the application's startup has", graceful_s
+        if self._is_announced:
+            what, left_s = "requests in flight have", worker.drain_s(graceful_s)
         if self._failure is None:
-            logger.info("stopping: %s may finish; a second signal stops at once", what)
+            text = "stopping: %s up to %.3g s to finish; a second signal stops now"
+            logger.info(text, what, left_s)
         self._begin_to_stop()
         self._kill_all(signal.SIGTERM)
 
