@@ -1,4 +1,4 @@
-"""What the tests of the doctor share: a machine that nothing bites."""
+"""What the tests of the doctor share: a machine that nothing limits."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ V2 = "sys/fs/cgroup"
 
 
 class Machine:
-    """Files below a folder; by default a server that nothing bites, with Linux 6.18."""
+    """Files below a folder; by default a server that nothing limits, with Linux 6.18."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

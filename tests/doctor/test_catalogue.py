@@ -90,11 +90,11 @@ def test_recycling_is_gone_since_4_12(machine: Machine) -> None:
     assert row.why == "Linux 4.12 removed it; setting it fails."
 
 
-def test_recycling_bites_where_it_is_on(machine: Machine) -> None:
+def test_recycling_limits_where_it_is_on(machine: Machine) -> None:
     machine.set("kernel.osrelease", "4.9.0-8-amd64")
     machine.set("net.ipv4.tcp_tw_recycle", "1")
     row = machine.row("net.ipv4.tcp_tw_recycle")
-    assert (row.verdict, row.value, row.default) == (Verdict.BITES, "1", "0")
+    assert (row.verdict, row.value, row.default) == (Verdict.LIMITS, "1", "0")
     machine.set("net.ipv4.tcp_tw_recycle", "0")
     assert machine.row("net.ipv4.tcp_tw_recycle").verdict is Verdict.FINE
 

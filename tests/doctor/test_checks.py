@@ -7,7 +7,7 @@ import pytest
 from bolide.doctor.finding import Load, Role, Verdict
 from doctor.machine import CPU_FOLDER, V2, Machine, named
 
-BITES, ADVICE, FINE, UNKNOWN = Verdict.BITES, Verdict.ADVICE, Verdict.FINE, Verdict.UNKNOWN
+LIMITS, ADVICE, FINE, UNKNOWN = Verdict.LIMITS, Verdict.ADVICE, Verdict.FINE, Verdict.UNKNOWN
 MANY = Load(connections=10_000)
 
 
@@ -16,9 +16,9 @@ MANY = Load(connections=10_000)
     [
         (10_200, 10_200, (FINE, FINE), ""),
         ("unlimited", "unlimited", (FINE, FINE), ""),
-        (10_199, 524_288, (BITES, FINE), "ulimit -n 16384"),
-        (1024, 12_000, (BITES, FINE), "ulimit -n 10200"),
-        (1024, 4096, (BITES, BITES), "raise the hard limit first"),
+        (10_199, 524_288, (LIMITS, FINE), "ulimit -n 16384"),
+        (1024, 12_000, (LIMITS, FINE), "ulimit -n 10200"),
+        (1024, 4096, (LIMITS, LIMITS), "raise the hard limit first"),
     ],
 )
 def test_descriptors(
@@ -42,10 +42,10 @@ def test_limits_that_cannot_be_read_are_unknown(machine: Machine) -> None:
     assert row.why == "/proc/self/limits has no line 'Max open files'."
 
 
-def test_one_processor_for_both_ends_bites(machine: Machine) -> None:
+def test_one_processor_for_both_ends_limits(machine: Machine) -> None:
     machine.write("proc/self/status", "Cpus_allowed_list:\t3\n")
     row = machine.row("usable processors", Load(role=Role.LOOPBACK))
-    assert (row.verdict, row.value) == (BITES, "1 of 8")
+    assert (row.verdict, row.value) == (LIMITS, "1 of 8")
     assert machine.row("usable processors", Load(role=Role.SERVER)).verdict is FINE
     machine.write("proc/self/status", "Cpus_allowed_list:\t0,2-3\n")
     assert machine.row("usable processors").value == "3 of 8"
@@ -74,7 +74,7 @@ def test_steal_of_the_sample_only(machine: Machine) -> None:
     assert (row.verdict, row.value) == (FINE, "1.0%")
     machine.times(steal=5000)
     row = named(machine.examine(wait=lambda: wait(90)), "steal")
-    assert (row.verdict, row.value) == (BITES, "10.0%")
+    assert (row.verdict, row.value) == (LIMITS, "10.0%")
     row = named(machine.examine(wait=lambda: None), "steal")
     assert (row.verdict, row.why) == (
         UNKNOWN,
@@ -104,7 +104,7 @@ def test_pressure(machine: Machine, resource: str) -> None:
     assert machine.row(name).verdict is FINE
     machine.pressure(resource, 80.21)
     row = machine.row(name)
-    assert (row.verdict, row.value) == (BITES, "80.2 % of the last 10 s")
+    assert (row.verdict, row.value) == (LIMITS, "80.2 % of the last 10 s")
     machine.remove(f"proc/pressure/{resource}")
     assert machine.row(name).verdict is UNKNOWN
 
@@ -127,7 +127,7 @@ def test_quota_of_the_tightest_group_above(machine: Machine) -> None:
     def throttled() -> None:
         machine.write(f"{V2}/app/cpu.stat", "usage_usec 9\nnr_throttled 4\n")
 
-    assert named(machine.examine(wait=throttled), "processor time").verdict is BITES
+    assert named(machine.examine(wait=throttled), "processor time").verdict is LIMITS
 
 
 def test_quota_of_an_unexpected_form_is_unknown(machine: Machine) -> None:
@@ -141,10 +141,10 @@ def test_memory_and_processes_of_the_group(machine: Machine) -> None:
     row = machine.row("memory")
     assert (row.verdict, row.value) == (FINE, "100 of 200 MiB")
     machine.write(f"{V2}/app/memory.current", f"{190 << 20}\n")
-    assert machine.row("memory").verdict is BITES
+    assert machine.row("memory").verdict is LIMITS
     machine.write(f"{V2}/app/pids.max", "13\n")
     row = machine.row("processes")
-    assert (row.verdict, row.value) == (BITES, "12 of 13")
+    assert (row.verdict, row.value) == (LIMITS, "12 of 13")
 
 
 def test_version_1_of_control_groups(machine: Machine) -> None:
@@ -187,7 +187,7 @@ def test_counter(machine: Machine, name: str) -> None:
     row = machine.row(name)
     assert (row.verdict, row.value) == (ADVICE, "5,000")
     row = named(machine.examine(wait=lambda: machine.count(**{name: 5003})), name)
-    assert (row.verdict, row.why) == (BITES, "3 more during the sample.")
+    assert (row.verdict, row.why) == (LIMITS, "3 more during the sample.")
 
 
 def test_counter_that_a_kernel_lacks_is_unknown(machine: Machine) -> None:

@@ -34,7 +34,7 @@ def doctor(machine: Machine, *arguments: str, root: bool = True) -> tuple[int, s
     return done.returncode, done.stdout, done.stderr
 
 
-def test_what_bites_and_a_count_of_the_others(machine: Machine) -> None:
+def test_what_limits_and_a_count_of_the_others(machine: Machine) -> None:
     code, out, errors = doctor(machine, *MANY)
     assert (code, errors) == (0, "")
     lines = out.splitlines()
@@ -42,27 +42,27 @@ def test_what_bites_and_a_count_of_the_others(machine: Machine) -> None:
         "Linux 6.18.44-arch1, judged for 10,000 connections, 2,000 new ones per second, role any"
     )
     assert lines[2].split() == ["verdict", "what", "value", "default"]
-    names = [line.split()[1] for line in lines if line.startswith("bites")]
+    names = [line.split()[1] for line in lines if line.startswith("limits")]
     assert names == ["requested", "net.core.somaxconn", "net.ipv4.ip_local_port_range"]
-    assert re.fullmatch(r"3 bite; 1 advice, 1 unknown, 1 gone, \d+ fine \(--all .*\)", lines[-1])
+    assert re.fullmatch(r"3 limits; 1 advice, 1 unknown, 1 gone, \d+ fine \(--all .*\)", lines[-1])
     assert not [line for line in lines if line.startswith(("fine", "gone"))]
 
 
 def test_all_shows_every_row_the_most_urgent_first(machine: Machine) -> None:
     _, out, _ = doctor(machine, *MANY, "--all")
-    verdicts = [line.split()[0] for line in out.splitlines() if line and line[0] in "baugf"]
+    verdicts = [line.split()[0] for line in out.splitlines() if line and line[0] in "laugf"]
     assert verdicts == sorted(verdicts, key=[each.value for each in Verdict].index)
     assert set(verdicts) == {each.value for each in Verdict}
     assert "Deleted" not in out and "net.ipv4.tcp_tw_recycle" in out
 
 
-def test_nothing_bites(machine: Machine) -> None:
+def test_nothing_limits(machine: Machine) -> None:
     code, out, _ = doctor(machine, "--check", "--role", "server")
     assert code == 0, out
-    assert out.splitlines()[-1].startswith("nothing bites; 0 advice, 1 unknown, 1 gone,")
+    assert out.splitlines()[-1].startswith("no limits; 0 advice, 1 unknown, 1 gone,")
 
 
-def test_check_fails_when_something_bites(machine: Machine) -> None:
+def test_check_fails_when_something_limits(machine: Machine) -> None:
     assert doctor(machine, "--check", *MANY)[0] == 1
     assert doctor(machine, "--check", *MANY, "--json")[0] == 1
 
@@ -87,7 +87,7 @@ def test_json_shape(machine: Machine) -> None:
     assert by_name["net.ipv4.tcp_tw_recycle"]["value"] is None
     somaxconn = by_name["net.core.somaxconn"]
     assert (somaxconn["value"], somaxconn["default"]) == ("4096", "4096")
-    assert (somaxconn["verdict"], somaxconn["group"]) == ("bites", "kernel setting")
+    assert (somaxconn["verdict"], somaxconn["group"]) == ("limits", "kernel setting")
     assert somaxconn["fix"].startswith("sysctl -w net.core.somaxconn=16384")
 
 
@@ -97,7 +97,7 @@ def test_colours_only_where_they_are_asked_for(machine: Machine) -> None:
     coloured = table.render(found, is_whole=True, width=80, is_coloured=True)
     assert "\x1b" not in plain
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
-    assert "\x1b[31;1mbites\x1b[0m" in coloured
+    assert "\x1b[31;1mlimits\x1b[0m" in coloured
     assert "\x1b" not in doctor(machine, "--all")[1]
 
 
@@ -116,7 +116,7 @@ def test_terminal_has_colours_unless_it_says_no(
             out += data
     os.close(ours)
     assert process.wait(20) == 0
-    assert (b"\x1b[31;1mbites\x1b[0m" in out, b"bites" in out) == (is_coloured, True)
+    assert (b"\x1b[31;1mlimits\x1b[0m" in out, b"limits" in out) == (is_coloured, True)
 
 
 @pytest.mark.parametrize("width", [10, 60, 100])
@@ -153,6 +153,12 @@ def test_this_machine_can_be_examined(machine: Machine) -> None:
     assert all(
         each["verdict"] in ("unknown", "gone", "fine") for each in found if not each["value"]
     )
+
+
+def test_a_port_on_which_nothing_listens_is_shown(machine: Machine) -> None:
+    _, out, _ = doctor(machine, "--port", "1", root=False)
+    assert "unknown   listener on port 1" in out
+    assert "nothing listens on TCP port 1 in this namespace." in out
 
 
 def test_backlog_is_the_default_of_serve() -> None:

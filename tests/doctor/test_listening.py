@@ -56,11 +56,11 @@ def test_owner_is_found_by_the_socket(server: socket.socket) -> None:
         owner(Source(), {1})
 
 
-def test_short_backlog_bites(machine: Machine) -> None:
+def test_short_backlog_limits(machine: Machine) -> None:
     load = Load(connections=5000, port=8000)
     short = Listening("127.0.0.1:8000", 0, 128, 77)
     row = named(machine.examine(load, listening=(short,)), "listener 127.0.0.1:8000")
-    assert (row.verdict, row.value) == (Verdict.BITES, "0 of 128 wait")
+    assert (row.verdict, row.value) == (Verdict.LIMITS, "0 of 128 wait")
     assert row.fix == "start the server with --backlog 8192, and raise somaxconn to it"
     enough = Listening("127.0.0.1:8000", 5000, 5000, 77)  # the kernel lets one more in
     row = named(machine.examine(load, listening=(enough,)), "listener 127.0.0.1:8000")
@@ -77,7 +77,7 @@ def test_limits_of_the_servers_own_process(machine: Machine) -> None:
     listening = (Listening("127.0.0.1:8000", 0, 9999, 77),)
     examination = machine.examine(Load(connections=5000, port=8000), listening=listening)
     row = named(examination, "descriptors of the server")
-    assert (row.verdict, row.value) == (Verdict.BITES, "1024 (pid 4711)")
+    assert (row.verdict, row.value) == (Verdict.LIMITS, "1024 (pid 4711)")
     assert row.fix.startswith("prlimit --pid 4711 --nofile=8192")
 
 
@@ -89,6 +89,6 @@ def test_nobody_listens(machine: Machine) -> None:
 
 def test_requested_backlog(machine: Machine) -> None:
     assert machine.row("requested backlog", Load(2048)).verdict is Verdict.FINE
-    assert machine.row("requested backlog", Load(2049)).verdict is Verdict.BITES
+    assert machine.row("requested backlog", Load(2049)).verdict is Verdict.LIMITS
     names = [each.name for each in machine.examine(Load(role=Role.CLIENT)).findings]
     assert "requested backlog" not in names

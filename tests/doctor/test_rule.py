@@ -1,4 +1,4 @@
-"""Each rule on a machine that it bites, and on one that it does not."""
+"""Each rule on a machine that it limits, and on one that it does not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from bolide.doctor.finding import Load, Role, Verdict
 from doctor.machine import Machine, named
 
-BITES, ADVICE, FINE, UNKNOWN = Verdict.BITES, Verdict.ADVICE, Verdict.FINE, Verdict.UNKNOWN
+LIMITS, ADVICE, FINE, UNKNOWN = Verdict.LIMITS, Verdict.ADVICE, Verdict.FINE, Verdict.UNKNOWN
 MANY = Load(connections=10_000, new_per_second=2000)
 SERVER = Load(connections=10_000, new_per_second=2000, role=Role.SERVER)
 CLIENT = Load(connections=10_000, new_per_second=2000, role=Role.CLIENT)
@@ -15,23 +15,23 @@ LOOPBACK = Load(connections=10_000, new_per_second=2000, role=Role.LOOPBACK)
 
 CASES: list[tuple[str, str, Load, Verdict]] = [
     ("net.core.somaxconn", "4096", Load(), FINE),
-    ("net.core.somaxconn", "4096", MANY, BITES),
+    ("net.core.somaxconn", "4096", MANY, LIMITS),
     ("net.core.somaxconn", "4096", CLIENT, FINE),
     ("net.core.somaxconn", "16384", MANY, FINE),
-    ("net.core.somaxconn", "128", Load(connections=100), BITES),
+    ("net.core.somaxconn", "128", Load(connections=100), LIMITS),
     ("net.core.somaxconn", "2048", Load(connections=100), FINE),
     ("net.ipv4.tcp_syncookies", "1", MANY, FINE),
     ("net.ipv4.tcp_syncookies", "0", MANY, ADVICE),
-    ("net.ipv4.tcp_syncookies", "2", MANY, BITES),
+    ("net.ipv4.tcp_syncookies", "2", MANY, LIMITS),
     ("net.ipv4.tcp_max_syn_backlog", "128", MANY, FINE),
     ("net.ipv4.tcp_abort_on_overflow", "1", MANY, ADVICE),
     ("net.ipv4.tcp_abort_on_overflow", "0", MANY, FINE),
     ("net.ipv4.ip_local_port_range", "32768\t60999", Load(new_per_second=470), FINE),
-    ("net.ipv4.ip_local_port_range", "32768\t60999", Load(new_per_second=471), BITES),
+    ("net.ipv4.ip_local_port_range", "32768\t60999", Load(new_per_second=471), LIMITS),
     ("net.ipv4.ip_local_port_range", "32768\t60999", SERVER, FINE),
     ("net.ipv4.ip_local_port_range", "32768\t60999", LOOPBACK, FINE),
     ("net.ipv4.ip_local_port_range", "1024\t65535", Load(new_per_second=1075), FINE),
-    ("net.ipv4.ip_local_port_range", "32768\t33767", Load(connections=1001), BITES),
+    ("net.ipv4.ip_local_port_range", "32768\t33767", Load(connections=1001), LIMITS),
     (
         "net.ipv4.ip_local_port_range",
         "32768\t33767",
@@ -46,7 +46,7 @@ CASES: list[tuple[str, str, Load, Verdict]] = [
     ("net.ipv4.tcp_tw_reuse", "1", CLIENT, FINE),
     ("net.ipv4.tcp_fin_timeout", "30", MANY, ADVICE),
     ("net.ipv4.tcp_fin_timeout", "60", MANY, FINE),
-    ("net.ipv4.tcp_max_tw_buckets", "60000", MANY, BITES),
+    ("net.ipv4.tcp_max_tw_buckets", "60000", MANY, LIMITS),
     ("net.ipv4.tcp_max_tw_buckets", "120000", MANY, FINE),
     ("net.ipv4.tcp_max_orphans", "9999", MANY, ADVICE),
     ("net.ipv4.tcp_max_orphans", "10000", MANY, FINE),
@@ -62,19 +62,19 @@ CASES: list[tuple[str, str, Load, Verdict]] = [
     ("net.ipv4.tcp_moderate_rcvbuf", "0", MANY, ADVICE),
     ("net.ipv4.tcp_mem", "94500000 915000000 927000000", MANY, ADVICE),
     ("net.ipv4.tcp_mem", "379008 505344 758016", MANY, FINE),
-    ("net.ipv4.tcp_mem", "10 35 758016", MANY, BITES),
+    ("net.ipv4.tcp_mem", "10 35 758016", MANY, LIMITS),
     ("net.ipv4.tcp_mem", "10 36 758016", MANY, FINE),
     ("net.ipv4.tcp_rmem", "4096 87380 4194304", MANY, ADVICE),
     ("net.ipv4.tcp_rmem", "4096 8388608 16777216", MANY, ADVICE),
     ("net.ipv4.tcp_rmem", "4096 131072 6291456", MANY, FINE),
     ("net.ipv4.tcp_wmem", "4096 16384 4194304", MANY, FINE),
     ("net.ipv4.tcp_wmem", "4096 16384 65536", MANY, ADVICE),
-    ("fs.nr_open", "9999", MANY, BITES),
+    ("fs.nr_open", "9999", MANY, LIMITS),
     ("fs.nr_open", "10000", MANY, FINE),
-    ("fs.file-max", "10899", MANY, BITES),
+    ("fs.file-max", "10899", MANY, LIMITS),
     ("fs.file-max", "10900", MANY, FINE),
-    ("fs.file-max", "20899", LOOPBACK, BITES),
-    ("fs.epoll.max_user_watches", "9999", MANY, BITES),
+    ("fs.file-max", "20899", LOOPBACK, LIMITS),
+    ("fs.epoll.max_user_watches", "9999", MANY, LIMITS),
     ("net.core.default_qdisc", "fq", MANY, FINE),
     ("net.ipv4.ip_local_reserved_ports", "", Load(port=40000), ADVICE),
     ("net.ipv4.ip_local_reserved_ports", "39999-40001", Load(port=40000), FINE),
@@ -92,7 +92,7 @@ def test_verdict(machine: Machine, name: str, value: str, load: Load, verdict: V
     machine.set(name, value)
     row = machine.row(name, load)
     assert (row.verdict, row.value) == (verdict, " ".join(value.split())), row
-    assert bool(row.fix) == (verdict in (BITES, ADVICE)) or "bbr" in value
+    assert bool(row.fix) == (verdict in (LIMITS, ADVICE)) or "bbr" in value
     assert row.why.endswith(".")
 
 
@@ -124,7 +124,7 @@ def test_reuse_lifts_the_rate_and_needs_timestamps(machine: Machine) -> None:
     machine.set("net.ipv4.tcp_tw_reuse_delay", "0")
     assert machine.row("net.ipv4.ip_local_port_range", MANY).verdict is FINE
     machine.set("net.ipv4.tcp_timestamps", "0")
-    assert machine.row("net.ipv4.ip_local_port_range", MANY).verdict is BITES
+    assert machine.row("net.ipv4.ip_local_port_range", MANY).verdict is LIMITS
     reuse = machine.row("net.ipv4.tcp_tw_reuse", MANY)
     assert (reuse.verdict, reuse.why) == (ADVICE, "It has no effect because tcp_timestamps is 0.")
 
@@ -139,7 +139,7 @@ def test_small_memory_has_small_buffers(machine: Machine) -> None:
 def test_reserved_ports_are_not_counted(machine: Machine) -> None:
     machine.set("net.ipv4.ip_local_reserved_ports", "8080,32768-60000")
     row = machine.row("net.ipv4.ip_local_port_range", Load(connections=1000))
-    assert row.verdict is BITES
+    assert row.verdict is LIMITS
     assert row.why.startswith("999 ports; 1,000 connections")
 
 
@@ -147,7 +147,7 @@ def test_syn_backlog_counts_only_without_cookies(machine: Machine) -> None:
     assert machine.row("net.ipv4.tcp_max_syn_backlog", MANY).verdict is FINE
     machine.set("net.ipv4.tcp_syncookies", "0")
     row = machine.row("net.ipv4.tcp_max_syn_backlog", MANY)
-    assert row.verdict is BITES
+    assert row.verdict is LIMITS
     assert row.why.startswith("Without SYN cookies, new clients get 1,536 of its entries;")
 
 
@@ -158,7 +158,7 @@ def test_dropped_packets(machine: Machine) -> None:
     row = machine.row(name)
     assert (row.verdict, row.why) == (ADVICE, "19,510 packets were dropped since the start.")
     row = named(machine.examine(wait=lambda: machine.drop(1, 0x4C37)), name)
-    assert (row.verdict, row.why) == (BITES, "2 packets were dropped during the sample.")
+    assert (row.verdict, row.why) == (LIMITS, "2 packets were dropped during the sample.")
 
 
 def test_connection_tracking(machine: Machine) -> None:
@@ -167,7 +167,7 @@ def test_connection_tracking(machine: Machine) -> None:
     assert machine.row("net.netfilter.nf_conntrack_max", MANY).verdict is FINE
     machine.set("net.netfilter.nf_conntrack_count", "7")
     row = machine.row("net.netfilter.nf_conntrack_max", MANY)
-    assert (row.verdict, row.fix) == (BITES, "sysctl -w net.netfilter.nf_conntrack_max=262144")
+    assert (row.verdict, row.fix) == (LIMITS, "sysctl -w net.netfilter.nf_conntrack_max=262144")
     assert row.why.startswith("The load needs 250,000 entries; above 65,536")
     machine.set("net.netfilter.nf_conntrack_max", "250000")
     assert machine.row("net.netfilter.nf_conntrack_max", MANY).verdict is FINE

@@ -78,7 +78,7 @@ def _processor_time(case: Case) -> tuple[str, Judgement]:
     fix = "raise the quota (CPUQuota=, --cpus), or pin to whole processors (cpuset) instead"
     if now > before:
         why = "The group was throttled during the sample: its quota was used up."
-        return value, Judgement(Verdict.BITES, why, fix)
+        return value, Judgement(Verdict.LIMITS, why, fix)
     if now:
         why = f"The group was throttled {now:,} times since its start: responses wait up to 0.1 s."
         return value, Judgement(Verdict.ADVICE, why, fix)
@@ -142,7 +142,7 @@ def _share(
     value = f"{used // divisor:,} of {most // divisor:,}{unit}"
     if share > FULL_SHARE:
         why = f"{share:.0%} of the {what} that the group may use."
-        return value, Judgement(Verdict.BITES, why, f"raise {names[0]}, or find what uses it")
+        return value, Judgement(Verdict.LIMITS, why, f"raise {names[0]}, or find what uses it")
     return value, fine(f"{share:.0%} of the {what} that the group may use.")
 
 

@@ -15,7 +15,7 @@ import click
 from bolide.doctor.finding import BACKLOG, Load, Role
 from bolide.errors import ConfigError, Error
 
-EXIT_BITES = 1
+EXIT_LIMITS = 1
 SAMPLE_S = 0.5
 COUNT_MAX = 10**9
 PROFILES = ("server", "load-generator", "race")
@@ -48,9 +48,9 @@ PROFILES = ("server", "load-generator", "race")
 @click.option(
     "--port", type=click.IntRange(1, 65535), help="Port of a running server to examine too."
 )
-@click.option("--all", "is_whole", is_flag=True, help="Show every row, not only those that bite.")
+@click.option("--all", "is_whole", is_flag=True, help="Show every row, not only the limits.")
 @click.option("--json", "as_json", is_flag=True, help="Print every row as JSON.")
-@click.option("--check", is_flag=True, help="Exit with 1 if something bites.")
+@click.option("--check", is_flag=True, help="Exit with 1 if something limits the load.")
 @click.option(
     "--tune",
     type=click.Choice(PROFILES),
@@ -110,7 +110,7 @@ def _examine(root: Path, load: Load, *, is_whole: bool, as_json: bool, check: bo
         text = table.render(found, is_whole=is_whole, width=width, is_coloured=is_coloured)
         _print(text, is_coloured=is_coloured)
     if check and found.is_bitten:
-        sys.exit(EXIT_BITES)
+        sys.exit(EXIT_LIMITS)
 
 
 def _print(text: str, *, is_coloured: bool = False) -> None:

@@ -43,7 +43,7 @@ def _check(name: str, does: str, advice: str) -> Check:
         value = f"{now:,}"
         if now > before:
             why = f"{now - before:,} more during the sample."
-            return value, Judgement(Verdict.BITES, why, advice)
+            return value, Judgement(Verdict.LIMITS, why, advice)
         if now:
             return value, Judgement(
                 Verdict.ADVICE, "Some since the start, none during the sample.", advice

@@ -44,7 +44,7 @@ def judge_soft(case: Case, process: str = "self") -> tuple[str, Judgement]:
         fix = f"ulimit -n {needed if not _is_enough(hard, wanted) else wanted}"
     else:
         fix = "raise the hard limit first"
-    return soft, Judgement(Verdict.BITES, why, fix)
+    return soft, Judgement(Verdict.LIMITS, why, fix)
 
 
 def _soft(case: Case) -> tuple[str, Judgement]:
@@ -59,7 +59,7 @@ def _hard(case: Case) -> tuple[str, Judgement]:
     why = f"No process started here can have the {needed:,} descriptors that are needed."
     wanted = power_of_two_above(needed)
     fix = f"LimitNOFILE={wanted} in systemd's unit, or nofile in limits.conf and a new login"
-    return hard, Judgement(Verdict.BITES, why, fix)
+    return hard, Judgement(Verdict.LIMITS, why, fix)
 
 
 def _core(case: Case) -> tuple[str, Judgement]:

@@ -41,7 +41,7 @@ class Examination:
     @property
     def is_bitten(self) -> bool:
         """Whether anything limits the load."""
-        return any(each.verdict is Verdict.BITES for each in self.findings)
+        return any(each.verdict is Verdict.LIMITS for each in self.findings)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the object that `--json` prints."""

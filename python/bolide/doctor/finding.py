@@ -19,7 +19,7 @@ BACKLOG = 2048
 class Verdict(StrEnum):
     """The verdict on one row, the most urgent first."""
 
-    BITES = "bites"
+    LIMITS = "limits"
     ADVICE = "advice"
     UNKNOWN = "unknown"
     GONE = "gone"
@@ -63,7 +63,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One row: a value, what to know about it, and whether it bites."""
+    """One row: a value, what to know about it, and whether it limits the load."""
 
     name: str
     group: str

@@ -35,7 +35,7 @@ def tcp_mem(case: Case) -> Judgement:
         why = (
             f"TCP uses {used:,} pages, which is above {pressure:,}: the kernel keeps buffers small."
         )
-        return Judgement(Verdict.BITES, why, "find the sockets that use them: ss -tmi")
+        return Judgement(Verdict.LIMITS, why, "find the sockets that use them: ss -tmi")
     memory_pages = _memory_bytes(case) // PAGE_BYTES
     if most > memory_pages:
         why = f"{most:,} pages are more than the machine's memory, so the limit never applies."
@@ -85,7 +85,7 @@ def netdev_max_backlog(case: Case) -> Judgement:
     fix = f"sysctl -w net.core.netdev_max_backlog={power_of_two_above(value * 4)}"
     if now > before:
         why = f"{now - before:,} packets were dropped during the sample."
-        return Judgement(Verdict.BITES, why, fix)
+        return Judgement(Verdict.LIMITS, why, fix)
     if now:
         return Judgement(Verdict.ADVICE, f"{now:,} packets were dropped since the start.", fix)
     return fine("No packet was dropped since the start.")
@@ -124,7 +124,7 @@ def _at_least(case: Case, name: str, needed: int, what: str) -> Judgement:
     if value >= needed:
         return fine(f"More than the {needed:,} needed.")
     why = f"{needed:,} {what} are needed; the limit is {value:,}."
-    return Judgement(Verdict.BITES, why, f"sysctl -w {name}={power_of_two_above(needed)}")
+    return Judgement(Verdict.LIMITS, why, f"sysctl -w {name}={power_of_two_above(needed)}")
 
 
 def conntrack(case: Case) -> Judgement:
@@ -141,4 +141,4 @@ def conntrack(case: Case) -> Judgement:
         return fine(f"{tracked:,} entries now, {needed:,} under the given load.")
     why = f"The load needs {needed:,} entries; above {value:,}, new connections are dropped."
     fix = f"sysctl -w net.netfilter.nf_conntrack_max={power_of_two_above(needed)}"
-    return Judgement(Verdict.BITES, why, fix)
+    return Judgement(Verdict.LIMITS, why, fix)

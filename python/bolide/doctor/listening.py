@@ -133,14 +133,14 @@ def _too_short(backlog: int, wanted: int) -> Judgement:
         "after 1 s."
     )
     fix = f"start the server with --backlog {power_of_two_above(wanted)}, and raise somaxconn to it"
-    return Judgement(Verdict.BITES, why, fix)
+    return Judgement(Verdict.LIMITS, why, fix)
 
 
 def _backlog(listening: Listening, case: Case) -> Finding:
     queue, backlog, wanted = listening.queue, listening.backlog, case.load.connections
     if queue > backlog:
         why = "Its queue is full: new connections are being dropped."
-        judgement = Judgement(Verdict.BITES, why, "more workers, or a faster application")
+        judgement = Judgement(Verdict.LIMITS, why, "more workers, or a faster application")
     elif backlog < wanted:
         judgement = _too_short(backlog, wanted)
     else:

@@ -27,7 +27,7 @@ def _check(resource: str) -> Check:
         value = f"{share:.1f} % of the last 10 s"
         if share > SHARE_MAX:
             why = f"Tasks waited for {WANTS[resource]}; measurements taken now are noisy."
-            return value, Judgement(Verdict.BITES, why, "find what else is running: top, iotop")
+            return value, Judgement(Verdict.LIMITS, why, "find what else is running: top, iotop")
         return value, fine("Little.")
 
     return Check(

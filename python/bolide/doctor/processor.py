@@ -43,7 +43,7 @@ def _usable(case: Case) -> tuple[str, Judgement]:
     value = f"{usable} of {online}"
     if usable == 1 and case.load.role is Role.LOOPBACK:
         why = "Server and load generator share one processor, so neither can be measured."
-        return value, Judgement(Verdict.BITES, why, "measure with two processors or two machines")
+        return value, Judgement(Verdict.LIMITS, why, "measure with two processors or two machines")
     if usable < online:
         return value, fine("This process may not use the others (taskset, cpuset).")
     return value, fine("All processors.")
@@ -76,7 +76,7 @@ def _steal(case: Case) -> tuple[str, Judgement]:
     value = f"{share:.1%}"
     if share > STEAL_SHARE_MAX:
         why = "Other guests of the host took that share of this machine's time during the sample."
-        return value, Judgement(Verdict.BITES, why, "measure again, or on another machine")
+        return value, Judgement(Verdict.LIMITS, why, "measure again, or on another machine")
     return value, fine("None was taken during the sample." if not share else "Little.")
 
 

@@ -1,4 +1,4 @@
-"""When a kernel setting bites: one function for each setting that needs more than its default.
+"""When a kernel setting is a limit: one function for each setting that needs more than its default.
 
 A rule returns None if only the comparison with the default applies. `catalogue.toml` has the facts
 about the settings. This module has the conditions for handshakes, ports and closing,
@@ -31,13 +31,13 @@ def _somaxconn(case: Case) -> Judgement:
         return fine("This machine accepts no connections.")
     if value < load.backlog:
         why = f"The server requests a backlog of {load.backlog:,} and gets {value:,}."
-        return Judgement(Verdict.BITES, why, fix)
+        return Judgement(Verdict.LIMITS, why, fix)
     if value < load.connections:
         why = (
             f"Of {load.connections:,} connections opened at once, {value:,} can wait; the others "
             "retry after 1 s."
         )
-        return Judgement(Verdict.BITES, why, f"{fix}, and raise the server's backlog to it")
+        return Judgement(Verdict.LIMITS, why, f"{fix}, and raise the server's backlog to it")
     stall = (
         f" The given rate fills it in {value / load.new_per_second:.1f} s."
         if load.new_per_second
@@ -54,7 +54,7 @@ def _syncookies(case: Case) -> Judgement | None:
         return Judgement(Verdict.ADVICE, why, fix)
     if value == 2:
         why = "Every connection uses a cookie, which is meant for tests only."
-        return Judgement(Verdict.BITES if case.load.is_server else Verdict.ADVICE, why, fix)
+        return Judgement(Verdict.LIMITS if case.load.is_server else Verdict.ADVICE, why, fix)
     return None
 
 
@@ -68,7 +68,7 @@ def _max_syn_backlog(case: Case) -> Judgement:
             f"Without SYN cookies, new clients get {open_to_all:,} of its entries; "
             f"{case.load.connections:,} may connect at once."
         )
-        return Judgement(Verdict.BITES, why, "sysctl -w net.ipv4.tcp_syncookies=1")
+        return Judgement(Verdict.LIMITS, why, "sysctl -w net.ipv4.tcp_syncookies=1")
     return fine("Enough, though SYN cookies are off.")
 
 
@@ -89,7 +89,7 @@ def _port_range(case: Case) -> Judgement:
             f"{count:,} ports; {load.connections:,} connections from one address to one server "
             "need that many."
         )
-        return Judgement(Verdict.BITES, why, fix)
+        return Judgement(Verdict.LIMITS, why, fix)
     rate_max = port.new_per_second_max(case)
     if load.new_per_second > rate_max:
         why = (
@@ -99,7 +99,7 @@ def _port_range(case: Case) -> Judgement:
         )
         if load.role is Role.ANY and not port.has_reuse(case):
             fix += ", or tcp_tw_reuse=1"
-        return Judgement(Verdict.BITES, why, fix)
+        return Judgement(Verdict.LIMITS, why, fix)
     why = f"{count:,} ports: {int(rate_max):,} new connections per second from one address to one"
     return fine(f"{why} server.")
 
@@ -132,7 +132,7 @@ def _tw_recycle(case: Case) -> Judgement:
     if case.setting("net.ipv4.tcp_tw_recycle")[0] == 0:
         return fine("Off, as it must be.")
     why = "If clients share an address, all but one of them are refused at random."
-    return Judgement(Verdict.BITES, why, "sysctl -w net.ipv4.tcp_tw_recycle=0")
+    return Judgement(Verdict.LIMITS, why, "sysctl -w net.ipv4.tcp_tw_recycle=0")
 
 
 def _fin_timeout(case: Case) -> Judgement | None:
@@ -153,7 +153,7 @@ def _max_tw_buckets(case: Case) -> Judgement:
         f"TIME_WAIT; above {value:,} it is cut short, with a warning in the kernel's log."
     )
     fix = f"sysctl -w net.ipv4.tcp_max_tw_buckets={power_of_two_above(waiting)}"
-    return Judgement(Verdict.BITES, why, fix)
+    return Judgement(Verdict.LIMITS, why, fix)
 
 
 def _max_orphans(case: Case) -> Judgement:

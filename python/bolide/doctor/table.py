@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 from bolide.doctor.examination import Examination
 from bolide.doctor.finding import Finding, Verdict
+from bolide.doctor.listening import GROUP as SERVER_GROUP
 
 COLOURS = {
-    Verdict.BITES: "31;1",
+    Verdict.LIMITS: "31;1",
     Verdict.ADVICE: "33",
     Verdict.UNKNOWN: "35",
     Verdict.GONE: "36",
@@ -25,8 +26,8 @@ NOTHING = "-"
 
 
 def render(examination: Examination, *, is_whole: bool, width: int, is_coloured: bool) -> str:
-    """Write the rows that bite, or all rows, and a last line with the counts."""
-    shown = [each for each in examination.findings if is_whole or each.verdict is Verdict.BITES]
+    """Write the rows of limits, or all rows, and a last line with the counts."""
+    shown = [each for each in examination.findings if is_whole or _is_shown(each)]
     lines = [_headline(examination), ""]
     if shown:
         lines += _rows(shown, is_whole, max(width, WIDTH_MIN), is_coloured)
@@ -85,7 +86,7 @@ def _line(cells: Iterable[str], widths: list[int]) -> str:
 def _below(finding: Finding, is_whole: bool, width: int) -> Iterable[str]:
     indent = " " * (VERDICT_WIDTH + len(GAP))
     parts = [finding.why]
-    if is_whole or finding.verdict is Verdict.BITES:
+    if is_whole or finding.verdict is Verdict.LIMITS:
         parts.append(finding.does)
     if finding.fix:
         parts.append(f"-> {finding.fix}")
@@ -106,11 +107,17 @@ def _coloured(text: str, length: int, verdict: Verdict) -> str:
     return f"\x1b[{COLOURS[verdict]}m{text[:length]}\x1b[0m{text[length:]}"
 
 
+def _is_shown(finding: Finding) -> bool:
+    """Return whether a row is shown without --all: it limits, or there is no server to examine."""
+    is_missing = finding.verdict is Verdict.UNKNOWN and finding.group == SERVER_GROUP
+    return is_missing or finding.verdict is Verdict.LIMITS
+
+
 def _summary(examination: Examination, is_whole: bool) -> str:
     counts = examination.counts
-    bites = counts[Verdict.BITES]
-    first = "nothing bites" if not bites else f"{bites} bite{'s' if bites == 1 else ''}"
+    number = counts[Verdict.LIMITS]
+    first = f"{number or 'no'} limit{'' if number == 1 else 's'}"
     others = ", ".join(
-        f"{counts[verdict]} {verdict.value}" for verdict in Verdict if verdict != Verdict.BITES
+        f"{counts[verdict]} {verdict.value}" for verdict in Verdict if verdict != Verdict.LIMITS
     )
     return f"{first}; {others}" + ("" if is_whole else " (--all shows every row)")
