@@ -36,7 +36,21 @@ MISTAKES = [
     ),
     (
         ["serve", "basic", "--bind", "::1:80"],
-        "--bind: '::1:80' contains '::1:80', which needs brac",
+        "--bind: '::1:80' needs brackets around the IPv6 address; give [IPV6]:PORT\n",
+    ),
+    (
+        ["serve", "basic", "--bind", "8000"],
+        "--bind: '8000' is not an address; give HOST:PORT, [IPV6]:PORT or unix:PATH\n",
+    ),
+    (
+        ["serve", "wsgi_plain", "--interface", "asgi"],
+        "wsgi_plain:app is the function app(environ, start_response), which cannot be called with "
+        "3 arguments as --interface asgi says; leave --interface out\n",
+    ),
+    (["serve", "basic.app"], "no module named 'basic.app' in "),
+    (
+        ["serve", "basic", "--port", "0", "--access-log"],
+        "Option '--access-log' requires an argument. Give a file, or - for standard output.\n",
     ),
     (["serve", "basic", "--prot", "1"], "No such option '--prot'"),
     (
@@ -73,6 +87,24 @@ def test_mistake_is_one_line(arguments: list[str], says: str, applications: Path
     assert (code, out) == (2, "")
     assert errors.startswith(f"bolide: error: {says}")
     assert errors.count("\n") == 1
+
+
+def test_an_attribute_after_a_dot_and_a_package_without_an_application(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop/__init__.py").touch()
+    (tmp_path / "shop/main.py").write_text("from bolide import App\napp = App()\n")
+    _, _, errors = command("serve", "shop", "--port", "0", cwd=tmp_path)
+    assert errors == "bolide: error: shop has no attribute 'app'; did you mean shop.main?\n"
+    (tmp_path / "site_app.py").write_text("from bolide import App\napp = App()\n")
+    _, _, errors = command("serve", "site_app.app", "--port", "0", cwd=tmp_path)
+    assert errors.endswith("packages; did you mean site_app:app?\n")
+
+
+def test_a_table_in_the_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bolide.toml").write_text("[server]\nworkers = 2\n")
+    _, _, errors = command("serve", "shop", cwd=tmp_path)
+    mistake = "bolide.toml has no tables; write server's options without it"
+    assert errors == f"bolide: error: {mistake}\n"
 
 
 def test_exception_in_the_module_shows_the_users_frames(applications: Path) -> None:

@@ -149,6 +149,10 @@ def main(arguments: Sequence[str] | None = None, *, handles_interrupt: bool = Fa
         instead = advice(error.option_name) if is_serve else ""
         message = f"No such option {error.option_name!r}: {instead}" if instead else ""
         _fail(message or error.format_message().replace("\n", " "))
+    except click.BadOptionUsage as error:
+        is_log = error.option_name == "--access-log"
+        hint = " Give a file, or - for standard output." if is_log else ""
+        _fail(error.format_message().replace("\n", " ") + hint)
     except click.ClickException as error:
         _fail(error.format_message().replace("\n", " "))
     except ConfigError as error:

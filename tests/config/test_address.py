@@ -27,8 +27,8 @@ def test_url_has_brackets_around_ipv6() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "names no port"),
-        ("8000", "names no port"),
+        ("", "is not an address"),
+        ("8000", "is not an address"),
         (":8000", "names no host"),
         ("h:", "has no port"),
         ("h:65536", "has no port"),

@@ -107,7 +107,7 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
         "",
         "BOLIDE_PORT: 'tcp://10.0.0.1:80' is not a whole",
     ),
-    ({}, {"BOLIDE_BIND": "h"}, "", "BOLIDE_BIND: 'h' contains 'h', which names no port"),
+    ({}, {"BOLIDE_BIND": "h"}, "", "BOLIDE_BIND: 'h' is not an address; give HOST"),
     ({}, {"BOLIDE_WROKERS": "2"}, "", "BOLIDE_WROKERS: no such option; did you mean workers?"),
     ({}, {}, 'port = "x"', "port in bolide.toml: 'x' is not a whole number"),
     ({}, {}, "prot = 1", "prot in bolide.toml: no such option; did you mean port?"),

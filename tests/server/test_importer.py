@@ -96,7 +96,7 @@ def test_factory_is_called(tmp_path: Path, target: str) -> None:
 FACTORY_MISTAKES = [
     ("app", True, "shop:app is a bolide.web.app.App, not a factory; leave --factory out"),
     ("__name__", True, "shop:__name__ is a str, not a factory"),
-    ("needy", True, "shop:needy needs arguments, and a factory is called without; "),
+    ("needy", True, "shop:needy needs arguments; a factory must take no arguments: "),
     ("waits", True, "shop:waits is a coroutine function, which cannot be a factory; "),
     ("fails", True, "calling shop:fails failed: ZeroDivisionError: division by zero"),
     ("nothing", True, "the object that shop:nothing returns is neither a bolide.App nor an"),

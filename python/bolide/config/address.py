@@ -41,7 +41,7 @@ def parse(text: str) -> Address:
         return Address(path=path)
     host, colon, port = text.rpartition(":")
     if not colon:
-        raise ValueError(f"names no port; give {FORMS}")
+        raise ValueError(f"is not an address; give {FORMS}")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:

@@ -171,16 +171,16 @@ class Addresses:
             value = [part.strip() for part in value.split(",") if part.strip()]
         if not isinstance(value, list | tuple):
             raise ValueError(f"is not a list of addresses; give {address.FORMS}")
-        return tuple(_one_address(part) for part in value)
+        return tuple(_one_address(part, is_alone=len(value) == 1) for part in value)
 
 
-def _one_address(value: object) -> address.Address:
+def _one_address(value: object, *, is_alone: bool) -> address.Address:
     if isinstance(value, address.Address):
         return value
     try:
         return address.parse(str(value))
     except ValueError as error:
-        raise ValueError(f"contains {value!r}, which {error}") from None
+        raise ValueError(str(error) if is_alone else f"contains {value!r}, which {error}") from None
 
 
 def _is_whole(text: str) -> bool:

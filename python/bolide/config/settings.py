@@ -100,7 +100,7 @@ class Settings:
         APPLICATION,
         "Extensions with which ASGI applications may let the kernel send files; separated by "
         "commas. Enable them only if no middleware reads, changes or counts the content of "
-        "responses, because it does not see files sent this way (docs/compatibility.md).",
+        "responses, because it does not see files sent this way.",
     )
     host: str = row(
         "127.0.0.1",
@@ -115,7 +115,8 @@ class Settings:
         "",
         Text("PATH", may_be_empty=True),
         LISTENING,
-        "UNIX socket to listen on instead of host and port.",
+        "UNIX socket to listen on instead of host and port. Its mode follows the umask; uvicorn "
+        "makes it 0666. nginx runs as another user: see Deployment.",
     )
     bind: tuple[Address, ...] = row(
         (),
@@ -159,7 +160,7 @@ class Settings:
         PROCESSES,
         "Event loop for coroutines. asyncio runs on the server's own reactor and needs no second "
         "one. uvloop uses up to a quarter less processor time for an application's own timers "
-        "and streams (benches/README.md), so auto selects it if it is installed. "
+        "and streams, so auto selects it if it is installed. "
         "WSGI applications always use asyncio's.",
     )
     eager_tasks: bool = row(
@@ -168,7 +169,7 @@ class Settings:
         PROCESSES,
         "Run the first step of each coroutine in a task that requests share, which costs less than "
         "a task per request. Off creates a task for every request with the loop's create_task, for "
-        "debugging and for libraries that depend on it ([asyncio.md](asyncio.md)).",
+        "debugging and for libraries that depend on it.",
     )
     graceful_timeout_ms: int = row(
         25000,
@@ -267,6 +268,8 @@ def resolve(
         for name, value in layer_values.items():
             source = _said(name, layer, where)
             if name not in options:
+                if layer == "file" and isinstance(value, Mapping):
+                    raise ConfigError(f"{where} has no tables; write {name}'s options without it")
                 raise ConfigError(f"{source}: no such option{_near(name)}")
             winning[name] = value, source
     values: dict[str, Any] = {name: option.default for name, option in options.items()}

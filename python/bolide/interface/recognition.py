@@ -155,9 +155,10 @@ def _refuse_unfit(found: Any, name: str, interface: str, spelling: str = OPTION)
         return
     signature = _signature(found) if callable(found) else None
     if not callable(found) or (signature and not _can_be_called(signature, count)):
+        option = "--interface" if spelling == OPTION else "interface="
         raise ConfigError(
             f"{name} is {described(found)}, which cannot be called with {count} arguments "
-            f"as {spelling.format(interface)} says"
+            f"as {spelling.format(interface)} says; leave {option} out"
         )
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 ATTRIBUTE, FACTORY = "app", "create_app"
 FACTORIES = (FACTORY, "make_app", "get_app", "create_application")
 """Names of functions that an error message suggests as factories."""
+MAIN_MODULES = ("main", "app", "asgi", "wsgi")
+"""Names of modules that an error message suggests if a package has no application."""
 
 
 class LoadError(ConfigError):
@@ -100,7 +102,7 @@ def _made(factory: Any, name: str) -> object:
         remedy = (
             "leave --factory out if it is an application, or else wrap it in a function without any"
         )
-        raise ConfigError(f"{name} needs arguments, and a factory is called without; {remedy}")
+        raise ConfigError(f"{name} needs arguments; a factory must take no arguments: {remedy}")
     try:
         return factory()
     except BaseException as error:
@@ -113,6 +115,7 @@ def _import_module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(error.name + ".")):
             hint = f"; for a file give {name}.py" if os.path.exists(f"{name}.py") else ""
+            hint = hint or _colon_hint(name)
             where = f"in {os.getcwd()} or the installed packages"
             raise ConfigError(f"no module named {error.name!r} {where}{hint}") from None
         raise _failed(f"importing {name}", error) from error
@@ -181,7 +184,18 @@ def _hint(place: str, module: ModuleType) -> str:
     for name, value in own:
         if name in FACTORIES and callable(value):
             return f"; did you mean {place}:{name} --factory?"
+    for folder in getattr(module, "__path__", ()):
+        for name in MAIN_MODULES:
+            if not place.endswith(".py") and os.path.isfile(os.path.join(folder, f"{name}.py")):
+                return f"; did you mean {place}.{name}?"
     return ""
+
+
+def _colon_hint(name: str) -> str:
+    """Suggest a colon for the last dot, if what precedes it is a module with that attribute."""
+    place, _, attribute = name.rpartition(".")
+    has = hasattr(sys.modules.get(place), attribute)
+    return f"; did you mean {place}:{attribute}?" if has else ""
 
 
 def _put_first(folder: str) -> None:
