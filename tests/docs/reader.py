@@ -85,7 +85,8 @@ class Reader:
         self._replaced[written] = local
 
     def local(self, text: str) -> str:
-        """Return a text of a page as it has to be here."""
+        """Return a text of a page as it has to be here, where everything belongs to this user."""
+        text = text.removeprefix("sudo ")
         for written, local in self._replaced.items():
             escaped = local.replace("\\", r"\\")
             text = re.sub(rf"(?<![\w.]){re.escape(written)}", escaped, text)

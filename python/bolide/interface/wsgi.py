@@ -59,7 +59,7 @@ class WsgiApplication:
 
 
 class ErrorLog(io.TextIOBase):
-    """A text stream; each of its lines is logged as an error.
+    """A text stream; the lines that one write completes are logged as one error.
 
     An unfinished line belongs to the thread that writes it, and is logged at its end or by
     `flush()`.
