@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,12 +12,13 @@ import pytest
 
 from bolide.lab.record.schema import GeneratorUse, ServerUse
 from bolide.lab.trial import sampler
+from bolide.lab.trial.guard import descendants
 from bolide.lab.trial.sampler import ServerSampler, ThreadSampler
 
 pytestmark = pytest.mark.alone
 
 WORKER = """\
-import queue, sys, threading, time
+import os, queue, sys, threading, time
 
 asked, responded = queue.SimpleQueue(), queue.SimpleQueue()
 
@@ -41,10 +43,17 @@ def hold(mebibytes):
 def nothing(_):
     pass
 
+def fork(seconds):
+    if not (child := os.fork()):
+        burn(seconds)
+        os._exit(0)
+    os.waitpid(child, 0)
+
 threading.Thread(target=serve, daemon=True).start()
 for line in sys.stdin:
     name, value = line.split()
-    {"burn": burn, "beside": beside, "hold": hold, "nothing": nothing}[name](float(value))
+    ways = {"burn": burn, "beside": beside, "fork": fork, "hold": hold, "nothing": nothing}
+    ways[name](float(value))
     print(name, time.process_time(), flush=True)
 """
 """Does what each line of its input says, `beside` by a second thread; then says that it
@@ -205,6 +214,37 @@ def test_processes_that_come_and_go_count(start: Start) -> None:
     use = watching.use()
     assert second.used_s >= 0.2 and use.cpu_s == pytest.approx(used_s, abs=5 * TICK_S)
     assert use.processes == 2
+
+
+def test_children_that_ended_between_two_samples_count(start: Start) -> None:
+    """A server that forks for each request has no other process that was busy."""
+    worker = start()
+    worker("fork", 0.2)  # before the block
+    with ServerSampler(lambda: [worker.pid]) as watching:
+        for _ in range(3):
+            own_s = worker("fork", 0.1)
+            watching.sample()
+    use = watching.use()
+    assert own_s < 0.05
+    assert use.cpu_s is not None and 0.3 - 3 * TICK_S <= use.cpu_s < 0.5
+    assert use.cpu_share is not None and use.cpu_share > 0
+    assert use.processes == 1
+
+
+@pytest.mark.usefixtures("at_each_sample")
+def test_children_that_were_seen_do_not_count_twice(start: Start) -> None:
+    """They have been sampled, and their parent's children have used the same time."""
+    worker = start()
+    assert worker.process.stdin is not None and worker.process.stdout is not None
+    with ServerSampler(lambda: [worker.pid, *descendants(worker.pid)]) as watching:
+        print("fork", 0.4, file=worker.process.stdin, flush=True)
+        while not select.select([worker.process.stdout], [], [], 0.02)[0]:
+            watching.sample()
+        worker.process.stdout.readline()
+        watching.sample()
+    use = watching.use()
+    assert use.processes == 2
+    assert use.cpu_s is not None and 0.4 - 3 * TICK_S <= use.cpu_s < 0.6
 
 
 def test_one_that_is_gone_takes_no_memory_and_its_time_counts(start: Start) -> None:

@@ -127,7 +127,7 @@ def _in_order(result: Result) -> list[Contestant]:
     found = [
         contestant
         for contestant in result.contestants
-        if contestant.name in places or svg.place(contestant) == "ours"
+        if contestant.name in places or (svg.place(contestant) == "ours" and not contestant.copy_of)
     ]
     return sorted(found, key=lambda contestant: places.get(contestant.name, len(places)))
 

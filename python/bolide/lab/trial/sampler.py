@@ -4,7 +4,7 @@ It runs on the same machine as what it measures, so it reads as little of /proc 
 sample has processor times and resident memory. New processes and the proportional share of memory
 (PSS), for which the kernel visits all pages, are read once a second. Context switches, which need a
 file for each thread, are read at the start and the end. A process that ends between two samples
-counts with its last values.
+counts with its last values, or with the processor time of its parent's children if that is more.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ class ServerSampler:
         self._watched: dict[int, _Stat] = {}
         self._cpu_first_s: dict[int, float] = {}
         self._cpu_last_s: dict[int, float] = {}
+        self._children_first_s: dict[int, float] = {}
+        self._children_last_s: dict[int, float] = {}
+        """Processor time of children that a process has waited for."""
         self._switches_first: dict[int, int] = {}
         self._switches_last: dict[int, int] = {}
         self._rss_bytes_max = 0
@@ -75,7 +78,7 @@ class ServerSampler:
             return ServerUse()
         share = busiest_share(self._samples, seconds)
         return ServerUse(
-            cpu_s=round(_increase(self._cpu_first_s, self._cpu_last_s), 3),
+            cpu_s=round(self._used_s(), 3),
             cpu_share=None if share is None else round(share, 4),
             rss_bytes_max=self._rss_bytes_max,
             pss_bytes_max=self._pss_bytes_max,
@@ -100,7 +103,8 @@ class ServerSampler:
             with suppress(OSError):
                 self._watched[pid] = _Stat(f"/proc/{pid}")
                 if is_first:
-                    self._cpu_first_s[pid], _ = self._watched[pid].read()
+                    times = self._watched[pid].read()
+                    self._cpu_first_s[pid], self._children_first_s[pid], _ = times
                     self._switches_first[pid] = _switches(pid)
 
     def _read(self) -> None:
@@ -109,14 +113,24 @@ class ServerSampler:
         for pid, stat in list(self._watched.items()):
             rss = 0
             with suppress(OSError):
-                self._cpu_last_s[pid], rss = stat.read()
+                self._cpu_last_s[pid], self._children_last_s[pid], rss = stat.read()
             rss_bytes += rss
             if not rss:  # also a zombie: its memory is gone
                 del self._watched[pid]
         self._rss_bytes_max = max(self._rss_bytes_max, rss_bytes)
         self._processes_max = max(self._processes_max, len(self._watched))
-        cpu_s = _increase(self._cpu_first_s, self._cpu_last_s)
-        self._samples.append((time.monotonic(), cpu_s))
+        self._samples.append((time.monotonic(), self._used_s()))
+
+    def _used_s(self) -> float:
+        """Return the processor time of all processes, also of those that ended unseen.
+
+        These are in the time of the children of their parents, together with those that were seen.
+        """
+        ended = self._cpu_last_s.keys() - self._watched.keys()
+        seen_s = sum(self._cpu_last_s[pid] + self._children_last_s[pid] for pid in ended)
+        children_s = _increase(self._children_first_s, self._children_last_s)
+        own_s = _increase(self._cpu_first_s, self._cpu_last_s)
+        return own_s + max(0.0, children_s - seen_s)
 
     def _read_memory(self) -> None:
         if not self._watched:
@@ -158,7 +172,7 @@ class ThreadSampler:
             rss = 0
             for thread, stat in threads.items():
                 with suppress(OSError):
-                    cpu_s, rss = stat.read()  # every thread reports the memory of its process
+                    cpu_s, _, rss = stat.read()  # every thread reports the memory of its process
                     self._first.setdefault(thread, (now, cpu_s))
                     self._last[thread] = (now, cpu_s)
             rss_bytes += rss
@@ -228,8 +242,8 @@ class _Stat:
     def __init__(self, folder: str) -> None:
         self._file = os.open(f"{folder}/stat", os.O_RDONLY)
 
-    def read(self) -> tuple[float, int]:
-        """Return processor seconds and resident bytes.
+    def read(self) -> tuple[float, float, int]:
+        """Return processor seconds, those of children that were waited for, and resident bytes.
 
         Raises:
             OSError: the process has ended.
@@ -237,7 +251,8 @@ class _Stat:
         fields = os.pread(self._file, 1024, 0).rpartition(b")")[2].split()
         if len(fields) < 22:
             raise ProcessLookupError
-        return (int(fields[11]) + int(fields[12])) * _TICK_S, int(fields[21]) * _PAGE_BYTES
+        own, children = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
+        return own * _TICK_S, children * _TICK_S, int(fields[21]) * _PAGE_BYTES
 
     def __del__(self) -> None:
         with suppress(AttributeError):  # it was never opened
