@@ -2,8 +2,9 @@
 #   make test PYTHON=python3.13
 PYTHON ?= python3
 PROFILE ?= release
-# How many processes run tests at once. Those that must run alone are marked so, and run after the others.
-JOBS ?= 1
+# How many processes run tests at once. Most tests wait, so more than there are processors are useful. Those that
+# must run alone are marked so, and run after the others.
+JOBS ?= 4
 # What `make quick` compares with: it checks what has changed since this branch left it.
 BASE ?= main
 
@@ -20,9 +21,9 @@ DEPS := $(VENV)/.deps
 CORE := $(VENV)/.core-$(PROFILE)
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-# A file's tests share servers, so one process runs them all.
+# Each process begins with a part of the list, so that most files stay together and share servers.
 PYTEST := $(BIN)/python -m pytest
-AT_ONCE = $(if $(filter-out 1,$(JOBS)),--numprocesses $(JOBS) --dist loadfile)
+AT_ONCE = $(if $(filter-out 1,$(JOBS)),--numprocesses $(JOBS) --dist worksteal)
 WITHOUT_EAGER_TASKS := --eager-tasks off tests/native tests/asgi tests/mount tests/frameworks
 # The files that differ from $(BASE), whether committed or not; all where there is no $(BASE).
 CHANGED := { base=$$(git merge-base HEAD $(BASE) 2>/dev/null) && git diff --name-only $$base \
@@ -54,10 +55,8 @@ test: ## Everything that must pass before a change lands
 	cargo test --quiet --workspace --exclude bolide-py
 	$(PYTEST) $(AT_ONCE) -m "not alone"
 	$(PYTEST) -m alone
-	$(PYTEST) $(AT_ONCE) -m "not alone" $(WITHOUT_EAGER_TASKS)
-	$(PYTEST) -m alone $(WITHOUT_EAGER_TASKS)
+	$(PYTEST) $(AT_ONCE) $(WITHOUT_EAGER_TASKS)
 
-quick: JOBS = 4
 quick: ## Within a minute: lints of what has changed, and the fast tests
 	@$(MAKE) --no-print-directory PROFILE=dev quick-lint
 	$(PYTEST) $(AT_ONCE) --quiet -m "not alone and not slow and not browser and not tools"

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from support.server import APPLICATIONS, Server, Start
@@ -22,6 +23,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # On a busy machine, the slowest of a hundred examples says nothing of the code.
+    hypothesis.settings.register_profile("tests", deadline=None)
+    hypothesis.settings.load_profile("tests")
     if value := config.getoption("--eager-tasks"):
         os.environ["BOLIDE_EAGER_TASKS"] = value
 

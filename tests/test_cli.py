@@ -13,7 +13,7 @@ import pytest
 
 from support.server import Start, command
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 MISTAKES = [
     (["serve", "nothing_here"], "no module named 'nothing_here' in "),

@@ -17,7 +17,7 @@ from bolide.errors import ConfigError
 from support.client import Connection
 from support.server import READY, clean_environ
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 SCRIPT = """\
 import os

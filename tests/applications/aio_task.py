@@ -195,10 +195,10 @@ async def shield_keeps_the_inner_task() -> None:
 @probe
 async def waiting_for_several() -> None:
     """`wait` and `as_completed` come out as they should."""
-    tasks = [asyncio.create_task(asyncio.sleep(pause, pause)) for pause in (0.02, 0.001)]
+    tasks = [asyncio.create_task(asyncio.sleep(pause, pause)) for pause in (0.2, 0.001)]
     done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     same((done, pending), ({tasks[1]}, {tasks[0]}))
-    same([await each for each in asyncio.as_completed(tasks)], [0.001, 0.02])
+    same([await each for each in asyncio.as_completed(tasks)], [0.001, 0.2])
 
 
 @probe

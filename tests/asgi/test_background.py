@@ -12,7 +12,7 @@ from asgi.test_lifespan import first
 from support.client import Connection
 from support.server import Start
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 APP = "asgi/background.py"
 

@@ -16,7 +16,7 @@ from support.request import head
 from support.server import Server
 from support.waiting import PATIENCE_S, wait_until
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 CHUNK_BYTES = 65_536
 CONTENT_BYTES = 1000 * CHUNK_BYTES

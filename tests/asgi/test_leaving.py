@@ -15,11 +15,11 @@ from support.request import head
 from support.server import Server
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 APP = "asgi/leaving.py"
-LEARNS_S = 1.0
-"""The longest that an application does not know that its client has gone."""
+LEARNS_S = 3.0
+"""For what takes a second at most: machines may be slow, and it is far below any timeout."""
 PARTS = 30
 """They take longer than a client is waited for that sends no more."""
 
@@ -110,14 +110,14 @@ def ask_and_end(server: Server, request: bytes) -> Connection:
     return client
 
 
-@pytest.mark.parametrize("seconds", [0, 0.3, 1])
+@pytest.mark.parametrize("seconds", [0, 0.3, 4])
 def test_16_a_client_that_sends_no_more_gets_its_whole_response(
     server: Server, seen: Seen, seconds: float
 ) -> None:
     with ask_and_end(server, head("GET", f"/late/{seconds}")) as client:
         assert client.read().content == b"late"
         assert client.is_closed()
-    if seconds == 1:
+    if seconds == 4:
         wait_until(lambda: 0.4 < seen("received after") < LEARNS_S)
 
 

@@ -12,7 +12,7 @@ from support.client import Connection
 from support.request import head
 from support.server import Server, Start, wait_for_end
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 APP = "asgi/life.py"
 

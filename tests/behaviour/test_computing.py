@@ -15,8 +15,6 @@ from support.loops import Serving
 from support.server import Server
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.alone
-
 STAGES = ("first", "later")
 LetGo = Callable[[], None]
 

@@ -17,7 +17,7 @@ import pytest
 from support.loops import Serving
 from support.server import Server, Start
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 PATIENCE_S = 10
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"

@@ -17,8 +17,6 @@ from support.loops import Serving
 from support.server import Server
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.alone
-
 LetGo = Callable[[], None]
 CALLS = {
     "native": ("computing/native.py", "/keeps?way={}&path={}"),

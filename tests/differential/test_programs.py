@@ -15,7 +15,7 @@ from differential.known import difference, documented
 from differential.observing import CUT, STAGES, VARIANTS, Kind, observe
 from support.server import Server
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 
 class Servers(ExitStack):

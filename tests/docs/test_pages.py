@@ -26,7 +26,6 @@ http {{ access_log off; client_body_temp_path {root}/nginx; include {site}; }}
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl"),
-    pytest.mark.alone,
     pytest.mark.tools,
 ]
 

@@ -17,7 +17,7 @@ from bolide.doctor.finding import BACKLOG, Load, Verdict
 from doctor.machine import Machine
 from support.server import clean_environ
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 MANY = ("--connections", "10000", "--new-per-second", "2000")
 

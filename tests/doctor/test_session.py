@@ -22,7 +22,8 @@ from bolide.errors import ConfigError
 from doctor.machine import Machine
 from support.server import clean_environ
 
-pytestmark = pytest.mark.alone  # it waits for SIGCHLD: another thread of this process would take it
+waits_for_a_child = pytest.mark.alone
+"""For SIGCHLD, which another thread of this process could take."""
 
 OLD = {
     "net.ipv4.ip_local_port_range": "32768\t60999",
@@ -248,6 +249,7 @@ def test_setting_that_cannot_be_restored_keeps_the_record(
     assert (now(machine), recorded(machine).exists()) == (RESTORED, False)
 
 
+@waits_for_a_child
 def test_command_runs_tuned_and_its_code_is_ours(machine: Machine) -> None:
     path = machine.root / "proc/sys/net/ipv4/tcp_tw_reuse"
     code, said = tune(machine, "sh", "-c", f"exit 4$(cat {path})")
@@ -257,6 +259,7 @@ def test_command_runs_tuned_and_its_code_is_ours(machine: Machine) -> None:
     assert tune(machine, "sh", "-c", "kill -9 $$")[0] == 128 + 9
 
 
+@waits_for_a_child
 def test_setting_that_the_command_changed_is_left_and_shows_in_the_code(machine: Machine) -> None:
     path = machine.root / "proc/sys/net/ipv4/tcp_tw_reuse"
     assert tune(machine, "sh", "-c", f"echo 0 > {path}")[0] == 1
@@ -274,6 +277,7 @@ def test_record_that_goes_while_it_is_opened_is_none(
     assert now(machine) == NEW
 
 
+@waits_for_a_child
 def test_command_that_is_not_there_changes_nothing(machine: Machine) -> None:
     with pytest.raises(ConfigError, match="cannot run 'no-such-command': no such command"):
         tune(machine, "no-such-command")

@@ -12,7 +12,7 @@ from bolide.lab.record import journal, schema
 from lab.tiny_race import CPU
 from support.server import command
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 STUDY = """
 title = "Tiny"

@@ -16,7 +16,7 @@ import pytest
 from bolide.lab.record import journal, schema
 from lab.tiny_race import LIAR, processes_with
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 RACER = """\
 import signal

@@ -37,7 +37,7 @@ from lab.tiny_race import (
     workload,
 )
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 
 def test_a_whole_race_of_two(tmp_path: Path, silent: Silent) -> None:

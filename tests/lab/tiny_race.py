@@ -105,13 +105,20 @@ class Silent:
 
 
 def processes_with(text: str) -> list[int]:
-    """Find the processes whose command line has a text."""
+    """Find the processes whose command line has a text, but not those of tests that run at once."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for folder in Path("/proc").glob("[0-9]*"):
         try:
-            words = path.read_bytes().decode(errors="replace")
+            words = (folder / "cmdline").read_bytes().decode(errors="replace")
+            if text in words and sys.executable in words and _is_ours(folder):
+                found.append(int(folder.name))
         except OSError:
             continue
-        if text in words and sys.executable in words:
-            found.append(int(path.parent.name))
     return found
+
+
+def _is_ours(folder: Path) -> bool:
+    """Return whether this process of the tests has started a process; all inherit its name."""
+    name = os.environ.get("PYTEST_XDIST_WORKER")
+    variables = (folder / "environ").read_bytes().split(b"\0")
+    return name is None or f"PYTEST_XDIST_WORKER={name}".encode() in variables

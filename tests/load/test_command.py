@@ -19,7 +19,7 @@ import pytest
 from support.server import Server, command
 from support.worker import stopped
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 Load = Callable[..., tuple[int, str, str]]
 
@@ -375,6 +375,7 @@ def test_connections_can_climb(counting: Server, load: Load) -> None:
     assert found["connections_max"] == 12 and found["failed"] == 0
 
 
+@pytest.mark.alone
 def test_find_ends_at_a_limit(counting: Server, load: Load) -> None:
     plan = (f"{counting.urls[0]}/slow", "-d", "300ms", "--rate", "100", "-c", "20")
     code, out, errors = load(*plan, "--find", "p90 < 60ms")

@@ -8,8 +8,6 @@ import pytest
 
 from bolide import _core
 
-pytestmark = pytest.mark.alone
-
 PERCENTILES = "min mean stdev p50 p75 p90 p95 p99 p99_9 p99_99 max".split()
 CLASSES = (
     "connect refused timeout reset early_eof short long malformed wrong_status wrong_body "

@@ -8,8 +8,6 @@ from bolide.errors import ConfigError, Error
 from bolide.load import run
 from load.samples import FakeLoad, report
 
-pytestmark = pytest.mark.alone
-
 
 class Recorder:
     interval_s = 0.5

@@ -13,7 +13,7 @@ import pytest
 from load.samples import columns, parse_ab, parse_wrk
 from support.server import Server, command
 
-pytestmark = [pytest.mark.alone, pytest.mark.tools]
+pytestmark = pytest.mark.tools
 
 Ours = Callable[[str], str]
 SENTENCE = re.compile(r"(?:WARNING|ERROR): |\s+These results are probably not that reliable\.")

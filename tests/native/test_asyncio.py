@@ -10,8 +10,6 @@ import pytest
 from support.loops import Serving
 from support.probe import probes
 
-pytestmark = pytest.mark.alone
-
 STAGES = ("first", "later")
 ESCAPES = [name for name in probes("aio_cancel.py") if name.startswith("escapes")]
 CHECKS = [

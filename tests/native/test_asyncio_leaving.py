@@ -13,7 +13,7 @@ from support.client import Connection
 from support.loops import Serving
 from support.server import Server
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 APP = "leaving/native.py"
 STREAMS = [f"/stream/{how}" for how in ("1/event", "0/event", "1/group", "1/timeout")]

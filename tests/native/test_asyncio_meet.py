@@ -11,7 +11,7 @@ from support.client import Connection, Reply
 from support.loops import LOOPS, Serving
 from support.server import Server, Start
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 APP = "aio_meet.py"
 MANY = 1000

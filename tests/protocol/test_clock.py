@@ -14,11 +14,11 @@ from support.request import head
 from support.server import Server, Start
 from support.worker import stopped
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
-BLOCKING_MS = 1500
+BLOCKING_MS = 3000
 TIMEOUTS = tuple(
-    f"--{name}-timeout-ms=1000" for name in ("header", "keep-alive", "handler", "write")
+    f"--{name}-timeout-ms=2000" for name in ("header", "keep-alive", "handler", "write")
 )
 QUIET_S = 0.4
 """Much longer than a deadline that has passed already would take, shorter than a fresh one."""

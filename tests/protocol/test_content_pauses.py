@@ -13,12 +13,11 @@ from support.peer import is_silent
 from support.request import head
 from support.server import Start
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 SENT_BYTES = 4_000_000
 GRACE_MS = 1000
 GRACE = ("--body-grace-ms", str(GRACE_MS))
-ENDS_WITHIN_S = 4
 
 interfaces = pytest.mark.parametrize("interface", ["native", "asgi", "wsgi", "wsgi, inline"])
 
@@ -33,12 +32,11 @@ def send_all_but_one_byte(client: Connection) -> None:
 def test_a_pause_ends_although_the_content_came_fast_before(start: Start, interface: str) -> None:
     server = start(*APPLICATION[interface], *GRACE, "--body-pause-ms-max", "1000")
     with server.connect() as client:
-        send_all_but_one_byte(client)
         begin = time.monotonic()
-        client.socket.settimeout(ENDS_WITHIN_S)
+        send_all_but_one_byte(client)
         reply = client.read()
         assert (reply.status, reply.is_last) == (408, True)
-        assert time.monotonic() - begin > 0.5
+        assert time.monotonic() - begin > 0.9
 
 
 @interfaces
@@ -56,9 +54,8 @@ def test_a_pause_ends_after_the_grace_while_the_server_drains(start: Start, inte
     server = start(*APPLICATION[interface], *GRACE)
     with server.connect() as client:
         send_all_but_one_byte(client)
-        server.signal(signal.SIGTERM)
         begin = time.monotonic()
-        client.socket.settimeout(ENDS_WITHIN_S)
+        server.signal(signal.SIGTERM)
         reply = client.read()
         assert (reply.status, reply.is_last) == (408, True)
         assert time.monotonic() - begin > GRACE_MS / 2000

@@ -16,7 +16,7 @@ import pytest
 
 from support.server import Server, Start
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 CRASHING_CLIENT = """\
 import socket, sys

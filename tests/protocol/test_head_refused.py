@@ -10,9 +10,9 @@ from protocol.pressure import APPLICATION
 from support.client import Reply
 from support.server import APPLICATIONS, Server
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
-OPTIONS = ("--header-timeout-ms", "300")
+OPTIONS = ("--header-timeout-ms", "1000")
 HOST, FIELD = "Host: test\r\n", "A: b\r\n"
 PIPELINED = f"GET /hello HTTP/1.1\r\n{HOST}\r\n".encode()
 CASES = {

@@ -15,9 +15,9 @@ from support.peer import reset
 from support.request import head
 from support.server import Server, Start
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
-ENDS_WITHIN_S = 3
+ENDS_WITHIN_S = 8
 interfaces = pytest.mark.parametrize("interface", ["native", "asgi", "wsgi"])
 
 

@@ -5,7 +5,7 @@ import pytest
 from support.client import Connection
 from support.server import Server, Start
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: test\r\n"
 

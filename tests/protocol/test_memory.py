@@ -12,7 +12,7 @@ from support.server import Start
 from support.waiting import wait_until
 from support.worker import resident_bytes
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 SIZE = 9_000_000
 COUNT = 15
@@ -75,7 +75,7 @@ def test_what_was_sent_is_released_while_the_rest_waits(start: Start, interface:
             other.get("/hello")
             return resident_bytes(server) - before < left_bytes + SLACK_BYTES
 
-        wait_until(is_released, patience_s=3)
+        wait_until(is_released)
         skip(client, left_bytes)
         assert client.get("/hello").content == b"hello"
 

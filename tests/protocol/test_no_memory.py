@@ -13,7 +13,7 @@ import pytest
 from support.client import Connection
 from support.server import Server, Start
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 MEBIBYTE = 1 << 20
 LEFT_BYTES = 96 * MEBIBYTE

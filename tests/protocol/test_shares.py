@@ -11,12 +11,12 @@ from protocol.pressure import APPLICATION
 from support.request import head
 from support.server import Start
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 COUNT = 300
-BLOCKING_MS = 5
-SHARE_S_MAX = 0.5
-"""How long another client may wait; the whole batch takes 1.5 s."""
+BLOCKING_MS = 10
+SHARE_S_MAX = 1.0
+"""How long another client may wait; the whole batch takes 3 s."""
 
 KINDS = {
     "native": (APPLICATION["native"], "/block"),
@@ -27,9 +27,9 @@ KINDS = {
 """What to serve, and the path of a handler that blocks the worker."""
 
 
-def batch(path: str, blocking_ms: int = BLOCKING_MS) -> bytes:
+def batch(path: str) -> bytes:
     """Return pipelined requests, each with its number."""
-    return b"".join(head("GET", f"{path}/{blocking_ms}/{number}") for number in range(COUNT))
+    return b"".join(head("GET", f"{path}/{BLOCKING_MS}/{number}") for number in range(COUNT))
 
 
 def with_content(requests: bytes) -> bytes:
@@ -113,7 +113,7 @@ def test_a_batch_ends_when_the_server_drains(start: Start, kind: str) -> None:
     server = start(*target)
     with server.connect() as greedy:
         greedy.get("/hello")
-        greedy.send(batch(path, 2 * BLOCKING_MS))
+        greedy.send(batch(path))
         server.signal(signal.SIGTERM)
         contents = []
         is_last = False

@@ -13,7 +13,7 @@ from support.peer import connect, is_reset
 from support.request import head
 from support.server import Server, Start
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 WRITE_TIMEOUT = ("--write-timeout-ms", "1000")
 SIZE = 9_000_000
@@ -87,7 +87,7 @@ def test_a_reader_that_stops_is_cut(start: Start, interface: str) -> None:
         read_steadily(downloads, 50_000, 0.1, for_s=0.3)
         began = time.monotonic()
         for each in downloads:
-            assert is_reset(each.client, within_s=3), each.path
+            assert is_reset(each.client, within_s=10), each.path
             assert time.monotonic() - began > 0.5, each.path
 
 

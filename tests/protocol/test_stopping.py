@@ -10,7 +10,7 @@ from protocol.pressure import APPLICATION, wait_held
 from support.request import head
 from support.server import Server, Start
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 POOLED = ["native", "asgi", "wsgi"]
 OPTIONS = ("--graceful-timeout-ms", "300")

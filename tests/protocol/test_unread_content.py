@@ -13,7 +13,7 @@ from support.request import head
 from support.server import Server, Start
 from support.worker import stopped
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 GRACE = ("--body-grace-ms", "500", "--linger-timeout-ms", "500")
 # A thread is called before all of the content is there only if the content is long.

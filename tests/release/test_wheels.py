@@ -53,7 +53,7 @@ def app(environ, start_response):
 """,
 }
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def empty_environ() -> dict[str, str]:

@@ -11,8 +11,6 @@ from bolide.config.settings import Settings, resolve
 from bolide.server import capacity
 from support.server import Start
 
-pytestmark = pytest.mark.alone
-
 UNLIMITED = resource.RLIM_INFINITY
 
 

@@ -16,8 +16,6 @@ from bolide.config.address import Address
 from bolide.errors import ConfigError, StartupError
 from bolide.server import listener
 
-pytestmark = pytest.mark.alone
-
 BOUND_S = 20
 
 

@@ -13,7 +13,7 @@ import pytest
 from support.server import Server, Start
 from support.worker import ticks
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 WINDOW_S = 1.5
 WINDOWS = 6

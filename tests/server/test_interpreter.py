@@ -18,8 +18,6 @@ from bolide._core import Server
 from bolide.config.settings import resolve
 from bolide.interface import application
 
-pytestmark = pytest.mark.alone
-
 FILE_BYTES = 1 << 20
 PATIENCE_S = 20
 

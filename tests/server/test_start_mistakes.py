@@ -11,8 +11,6 @@ import pytest
 
 from support.server import clean_environ, command
 
-pytestmark = pytest.mark.alone
-
 NATIVE = """
 import sys
 from bolide import App

@@ -14,8 +14,6 @@ import pytest
 from bolide.server import stderr
 from support.server import clean_environ
 
-pytestmark = pytest.mark.alone
-
 COUNT = b"bolide: %d line(s) dropped: standard error was not read\n"
 
 

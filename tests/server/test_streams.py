@@ -17,7 +17,7 @@ import pytest
 from support.client import Connection
 from support.server import children, clean_environ
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 APP = """
 import logging, os, sys

@@ -15,9 +15,9 @@ from bolide.server import worker
 from support.client import Connection
 from support.server import READY, Start, as_address, clean_environ, wait_for_end
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
-HOLD_MS = 700
+HOLD_MS = 1500
 """How long a request is held in flight: long enough for a signal to arrive in it."""
 
 

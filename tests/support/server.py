@@ -137,12 +137,13 @@ def command(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> tu
 
 
 def clean_environ() -> dict[str, str]:
-    """Return the environment without variables that would set options.
+    """Return the environment without variables that would set options or a terminal's size.
 
-    Those that are meant for a whole run of the tests stay.
+    Those that are meant for a whole run of the tests stay. pytest-xdist sets the size.
     """
-    ours = {name for name in os.environ if name.startswith("BOLIDE_")} - OF_THE_RUN
-    return {name: value for name, value in os.environ.items() if name not in ours}
+    left_out = {name for name in os.environ if name.startswith("BOLIDE_")} - OF_THE_RUN
+    left_out |= {"COLUMNS", "LINES"}
+    return {name: value for name, value in os.environ.items() if name not in left_out}
 
 
 def children(pid: int) -> list[int]:

@@ -15,7 +15,7 @@ from support.client import Connection
 from support.server import Server, Start
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 THREADS = 8
 BLOCK_BYTES, COUNT = 65_536, 160

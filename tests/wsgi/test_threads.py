@@ -20,7 +20,7 @@ from support.embedding import EmbeddingProgram
 from support.server import APPLICATIONS, Server, Start
 from wsgi.observed import seen, wait_seen
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 
 class Pipe:

@@ -12,8 +12,6 @@ from bolide.errors import ConfigError
 from bolide.lab.record import machine
 from bolide.lab.record.journal import FILE_NAME, Journal, read
 
-pytestmark = pytest.mark.alone
-
 MACHINE = machine.describe()
 
 

@@ -23,7 +23,6 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="chromium is not installed"),
     pytest.mark.timeout(120),
-    pytest.mark.alone,
     pytest.mark.browser,
 ]
 

@@ -8,7 +8,7 @@ import pytest
 
 from bolide.lab.tools import Load, ToolError, find
 
-pytestmark = [pytest.mark.alone, pytest.mark.tools]
+pytestmark = pytest.mark.tools
 
 WEBBENCH = find("webbench")
 LOAD = Load("http://127.0.0.1:1/", is_persistent=False, duration_s=100)

@@ -16,7 +16,7 @@ import pytest
 from bolide.lab.trial.process import Process, free_port
 from lab.tiny_race import CPU, LIAR, processes_with
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 STARTER = """\
 import os

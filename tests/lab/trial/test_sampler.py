@@ -15,7 +15,7 @@ from bolide.lab.trial import sampler
 from bolide.lab.trial.guard import descendants
 from bolide.lab.trial.sampler import ServerSampler, ThreadSampler
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 WORKER = """\
 import os, queue, sys, threading, time

@@ -21,7 +21,7 @@ from bolide.lab.trial.verify import (
 )
 from lab.tiny_race import CPU, liar, workload
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 
 
 def proved(way: str, tmp_path: Path, entry: dict[str, Any] | None = None, **load: Any) -> Proof:
