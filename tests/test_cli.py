@@ -52,6 +52,11 @@ MISTAKES = [
         ["serve", "basic", "--port", "0", "--access-log"],
         "Option '--access-log' requires an argument. Give a file, or - for standard output.\n",
     ),
+    (
+        ["serve", "basic", "--access-log", "--port", "0"],
+        "Option '--access-log' requires an argument. Give a file, or - for standard output.\n",
+    ),
+    (["serve", "basic", "--port", "--no-factory"], "Option '--port' requires an argument.\n"),
     (["serve", "basic", "--prot", "1"], "No such option '--prot'"),
     (
         ["serve", "basic", "--reload"],

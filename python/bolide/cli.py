@@ -10,6 +10,7 @@ import atexit
 import signal
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import click
@@ -40,6 +41,19 @@ LAZY = {
 
 class ServeCommand(click.Command):
     """A command whose help lists the options of the table by group."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line; a flag is not the value of the flag before it.
+
+        Raises:
+            BadOptionUsage: a flag that takes a value has none.
+        """
+        options = [each for each in self.get_params(context) if isinstance(each, click.Option)]
+        flags = {name: each for each in options for name in (*each.opts, *each.secondary_opts)}
+        for name, following in pairwise(args):
+            if name in flags and not flags[name].is_flag and following in flags:
+                raise click.BadOptionUsage(name, f"Option {name!r} requires an argument.", context)
+        return super().parse_args(context, args)
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each group of options as its own section."""
