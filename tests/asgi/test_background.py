@@ -54,7 +54,7 @@ def test_43_a_second_signal_does_not_wait_for_it(start: Start, loop: str, tmp_pa
     with server.connect() as client:
         assert client.get(f"/work/now?{tmp_path}/never").content == b"done"
     server.signal(signal.SIGTERM)
-    server.wait_line("a second signal stops at once")
+    server.wait_line("a second signal stops now")
     server.signal(signal.SIGTERM)
     assert server.wait() == 1
 
