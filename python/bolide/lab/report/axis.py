@@ -1,8 +1,4 @@
-"""An axis of a chart: the positions of values, and the ticks.
-
-`assets/axis.js` does the same in the page for the contestants that the filter selects, from the
-values in the marks (`data-v`); a test compares the two.
-"""
+"""An axis of a chart: the positions of values, and the ticks."""
 
 from __future__ import annotations
 
@@ -73,17 +69,6 @@ class Axis:
     def label(self, value: float) -> str:
         """Return the label of a value."""
         return quantity.of_unit(value, self.unit)
-
-    @property
-    def data(self) -> dict[str, object]:
-        """The attributes from which the page's script computes the same axis."""
-        found = {"from": self.start, "to": self.end, "unit": self.unit, "scale": self.scale}
-        return {**found, "ticks": self.ticks_max}
-
-
-def values(*found: float) -> str:
-    """Return the attribute with the values of an element, in the order of its coordinates."""
-    return f' data-v="{" ".join(f"{value:.6g}" for value in found)}"'
 
 
 def round_ticks(low: float, high: float) -> list[float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from bolide.lab.report import quantity, svg
-from bolide.lab.report.axis import Axis, values
+from bolide.lab.report.axis import Axis
 
 WIDE, NARROW = 760, 360
 """Widths of a chart: for a screen, and for a phone."""
@@ -25,8 +25,10 @@ class Row:
 
     name: str
     label: str
-    kind: str
+    place: str
     """ours, ceiling or other"""
+    colour: str
+    """Class of its colour."""
     value: float | None
     low: float | None = None
     high: float | None = None
@@ -70,7 +72,7 @@ class _Frame:
         return 42 if self.is_narrow else 27
 
     def label(self, row: Row) -> str:
-        kind = "strong" if row.kind == "ours" else ""
+        kind = "strong" if row.place == "ours" else ""
         if self.is_narrow:
             return svg.text(self.left, 14, quantity.cut(row.label, LETTERS_MAX), kind)
         label = quantity.cut(row.label, LETTERS_MAX)
@@ -86,7 +88,7 @@ def _rows(frame: _Frame, rows: Sequence[Row], mark: Callable[[Row], str]) -> str
     for place, row in enumerate(rows):
         title = f"<title>{escape(row.title)}</title>" if row.title else ""
         found.append(
-            f'<g class="row {row.kind}" data-c="{escape(row.name)}"'
+            f'<g class="row {row.colour}" data-c="{escape(row.name)}"'
             f' transform="translate(0,{TOP + place * frame.pitch})">'
             f"{title}{frame.label(row)}{mark(row)}</g>"
         )
@@ -106,23 +108,22 @@ def _grid(axis: Axis) -> str:
 def _caption(axis: Axis, y: float, end: float, caption: str, kind: str) -> str:
     """Write the text of a row after its end."""
     return (
-        f'<text x="{axis.at(end):.1f}" dx="8" y="{y:.1f}" class="{kind} caption"{values(end)}>'
+        f'<text x="{axis.at(end):.1f}" dx="8" y="{y:.1f}" class="{kind} caption">'
         f"{escape(caption)}</text>"
     )
 
 
 def _whisker(axis: Axis, y: float, low: float, high: float) -> str:
-    ends = svg.line(axis.at(low), y, axis.at(high), y, "whisker", values(low, high))
+    ends = svg.line(axis.at(low), y, axis.at(high), y, "whisker")
     for each in (low, high):
         x = axis.at(each)
-        ends += svg.line(x, y - 3.5, x, y + 3.5, "whisker", values(each, each))
+        ends += svg.line(x, y - 3.5, x, y + 3.5, "whisker")
     return ends
 
 
-def _drawing(frame: _Frame, label: str, axis: Axis, count: int, body: str) -> str:
+def _drawing(frame: _Frame, label: str, count: int, body: str) -> str:
     height = TOP + count * frame.pitch + 6
-    more = {"pitch": frame.pitch, "top": TOP, "axis": "x", **axis.data}
-    return svg.drawing(frame.width, height, label, body, **more)
+    return svg.drawing(frame.width, height, label, body, pitch=frame.pitch, top=TOP)
 
 
 def bars(rows: Sequence[Row], label: str, *, width: int = WIDE, unit: str = "count") -> str:
@@ -138,8 +139,7 @@ def bars(rows: Sequence[Row], label: str, *, width: int = WIDE, unit: str = "cou
             return svg.text(frame.left + 4, y + 13, row.caption, "quiet small")
         length = max(axis.at(row.value) - frame.left, LENGTH_MIN)
         found = (
-            f'<rect x="{frame.left}" y="{y}" width="{length:.1f}" height="17" rx="3" class="bar"'
-            f"{values(row.value)}/>"
+            f'<rect x="{frame.left}" y="{y}" width="{length:.1f}" height="17" rx="3" class="bar"/>'
         )
         end = row.value
         if row.low is not None and row.high is not None and row.high > row.low:
@@ -147,14 +147,14 @@ def bars(rows: Sequence[Row], label: str, *, width: int = WIDE, unit: str = "cou
             end = row.high
         return found + _caption(axis, y + 13, end, row.caption, "strong small")
 
-    limit = next((row for row in rows if row.kind == "ceiling" and row.value), None)
+    limit = next((row for row in rows if row.place == "ceiling" and row.value), None)
     above = ""
     if limit and limit.value:
-        more = f' data-c="{escape(limit.name)}"{values(limit.value, limit.value)}'
+        more = f' data-c="{escape(limit.name)}"'
         x = axis.at(limit.value)
         above = svg.line(x, TOP - 6, x, 9999, "limit", more)
     body = _grid(axis) + above + _rows(frame, rows, mark)
-    return _drawing(frame, label, axis, len(rows), body)
+    return _drawing(frame, label, len(rows), body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def spans(rows: Sequence[Span], label: str, *, width: int = WIDE) -> str:
     axis = Axis.of(known, ends, "time", "log", ticks_max=4 if frame.is_narrow else 8)
 
     def stroke(y: float, start: float, end: float, kind: str) -> str:
-        return svg.line(axis.at(start), y, axis.at(end), y, kind, values(start, end))
+        return svg.line(axis.at(start), y, axis.at(end), y, kind)
 
     def mark(span: Span) -> str:
         y, row = frame.bar_y + 8.5, span.row
@@ -182,17 +182,17 @@ def spans(rows: Sequence[Span], label: str, *, width: int = WIDE) -> str:
             return svg.text(frame.left + 4, y + 4, row.caption, "quiet small")
         found, end = "", row.value
         if span.greatest:
-            x, both = axis.at(span.greatest), values(span.greatest, span.greatest)
+            x = axis.at(span.greatest)
             found += stroke(y, row.value, span.greatest, "span thin")
-            found += svg.line(x, y - 4, x, y + 4, "span thin", both)
+            found += svg.line(x, y - 4, x, y + 4, "span thin")
             end = max(end, span.greatest)
         if span.p99:
             found += stroke(y, row.value, span.p99, "span")
             end = max(end, span.p99)
         x = axis.at(row.value)
-        found += f'<circle cx="{x:.1f}" cy="{y}" r="5" class="dot"{values(row.value)}/>'
+        found += f'<circle cx="{x:.1f}" cy="{y}" r="5" class="dot"/>'
         return found + _caption(axis, y + 4.5, end, row.caption, "small")
 
     by_name = {span.row.name: span for span in rows}
     body = _grid(axis) + _rows(frame, [s.row for s in rows], lambda row: mark(by_name[row.name]))
-    return _drawing(frame, label, axis, len(rows), body)
+    return _drawing(frame, label, len(rows), body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from bolide.lab.report import bars, lines, quantity, svg
+from bolide.lab.report import bars, lines, open_loop, quantity, svg
 from bolide.lab.report.bars import NARROW, WIDE, Row, Span
 from bolide.lab.report.summary import Figure, Group, Result
 from bolide.lab.stats.interval import Interval
@@ -25,6 +25,11 @@ class Chart:
     legend: tuple[tuple[str, str, str], ...] = ()
     """The lines: name, title and class of the colour of each contestant."""
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes the whole width of the page."""
+        return self.key in FULL
+
 
 METRICS: dict[str, tuple[str, str, Value]] = {
     "rate": ("Requests per second", "count", lambda figure: figure.rate),
@@ -36,23 +41,70 @@ METRICS: dict[str, tuple[str, str, Value]] = {
 }
 """Key: title, unit, value."""
 
+FULL = ("rate", "latency", "latency-rate")
 OVER_LEVELS = ("rate", "p50", "p99", "memory", "cpu", "errors")
 SINGLE = ("memory", "cpu")
 
 
 def of_group(result: Result, group: Group, colours: dict[str, str]) -> list[Chart]:
-    """Return a group's charts: lines over connections, or bars if there is only one level."""
+    """Return a group's charts: lines over connections, or bars if there is only one level.
+
+    A chart without a figure is left out.
+    """
     if len(group.workloads) > 1:
-        keys = [key for key in OVER_LEVELS if key != "errors" or _has_errors(result, group)]
-        return [_over_levels(result, group, key, colours) for key in keys]
-    workload = group.workloads[0].name
-    found = [_bars(result, workload, "rate"), _latency(result, workload)]
-    return found + [_bars(result, workload, key) for key in SINGLE]
+        found = [_over_levels(result, group, key, colours) for key in OVER_LEVELS]
+    else:
+        workload = group.workloads[0].name
+        found = [
+            _bars(result, workload, "rate", colours),
+            _latency(result, workload, colours),
+            *(_bars(result, workload, key, colours) for key in SINGLE),
+        ]
+    return [each for each in found if each]
 
 
-def _has_errors(result: Result, group: Group) -> bool:
-    names = {each.name for each in group.workloads}
-    return any(figure.failed for (name, _), figure in result.figures.items() if name in names)
+def first(result: Result, colours: dict[str, str]) -> Chart | None:
+    """Return the picture that a study begins with.
+
+    It is latency against the offered rate if that was measured, otherwise the rates of the first
+    load whose tool was not the limit. None if neither has a figure.
+    """
+    if drawn := _latency_at_rates(result, colours):
+        return drawn
+    for group in result.groups:
+        ceiling = result.ceiling(group.workloads[0].name)
+        if ceiling is None or ceiling.verdict == "generator-bound":
+            continue
+        drawn = next(
+            (each for each in of_group(result, group, colours) if each.key == "rate"), None
+        )
+        if drawn is not None:
+            return replace(drawn, title=f"{drawn.title}: {group.title}")
+    return None
+
+
+def _latency_at_rates(result: Result, colours: dict[str, str]) -> Chart | None:
+    """Draw p99 from the intended start; a line ends where its server did not keep up."""
+    series = []
+    for curve in open_loop.curves(result, "common") or open_loop.curves(result, "own"):
+        name = curve.contestant.name
+        points = [
+            lines.Point(each.offered_per_s, each.latency_us.get("p99") if each.is_served else None)
+            for each in curve.points
+        ]
+        if any(point.y for point in points):
+            series.append(lines.Series(name, curve.contestant.title, colours[name], points))
+    if not series:
+        return None
+    title = "Latency (p99) against the offered rate"
+    legend = tuple((each.name, each.label, each.kind) for each in series)
+    across = "requests per second offered"
+    drawn = _both(
+        "latency-rate",
+        title,
+        lambda width: lines.lines(series, title, width=width, unit="time", across=across),
+    )
+    return replace(drawn, legend=legend)
 
 
 def _middle(value: float | Interval | None) -> Interval | None:
@@ -65,7 +117,7 @@ def _both(key: str, title: str, draw: Callable[[int], str]) -> Chart:
     return Chart(key, title, draw(WIDE), draw(NARROW))
 
 
-def _over_levels(result: Result, group: Group, key: str, colours: dict[str, str]) -> Chart:
+def _over_levels(result: Result, group: Group, key: str, colours: dict[str, str]) -> Chart | None:
     title, unit, value = METRICS[key]
     series = []
     for contestant in result.contestants:
@@ -75,33 +127,41 @@ def _over_levels(result: Result, group: Group, key: str, colours: dict[str, str]
             found = _middle(value(figure)) if figure and (figure.valid or key == "errors") else None
             if found:
                 points.append(lines.Point(each.connections, found.middle, found.low, found.high))
-        if points:
+            else:
+                points.append(lines.Point(each.connections, None))
+        if any(point.y is not None for point in points):
             series.append(
                 lines.Series(contestant.name, contestant.title, colours[contestant.name], points)
             )
+    if not any(point.y for each in series for point in each.points):
+        return None
     legend = tuple((each.name, each.label, each.kind) for each in series)
     drawn = _both(key, title, lambda width: lines.lines(series, title, width=width, unit=unit))
     return replace(drawn, legend=legend)
 
 
-def _bars(result: Result, workload: str, key: str) -> Chart:
+def _bars(result: Result, workload: str, key: str, colours: dict[str, str]) -> Chart | None:
     title, unit, value = METRICS[key]
     figures = result.of(workload)
-    rows = [_row(figure, _middle(value(figure)), unit) for figure in figures]
+    rows = [_row(figure, _middle(value(figure)), unit, colours) for figure in figures]
     if key != "rate":  # lower is better
-        rows = [row for row in rows if row.kind != "ceiling"]
+        rows = [row for row in rows if row.place != "ceiling"]
         rows.sort(key=lambda row: row.value if row.value is not None else float("inf"))
+    if not any(row.value for row in rows):
+        return None
     return _both(key, title, lambda width: bars.bars(rows, title, width=width, unit=unit))
 
 
-def _row(figure: Figure, value: Interval | None, unit: str) -> Row:
+def _row(figure: Figure, value: Interval | None, unit: str, colours: dict[str, str]) -> Row:
     contestant = figure.contestant
+    colour = colours[contestant.name]
     if value is None:
         why = figure.reasons[0] if figure.reasons and not figure.valid else "not measured"
         return Row(
             contestant.name,
             contestant.title,
             svg.place(contestant),
+            colour,
             None,
             caption=quantity.cut(why, 48),
         )
@@ -114,6 +174,7 @@ def _row(figure: Figure, value: Interval | None, unit: str) -> Row:
         contestant.name,
         contestant.title,
         svg.place(contestant),
+        colour,
         value.middle,
         value.low,
         value.high,
@@ -122,7 +183,7 @@ def _row(figure: Figure, value: Interval | None, unit: str) -> Row:
     )
 
 
-def _latency(result: Result, workload: str) -> Chart:
+def _latency(result: Result, workload: str, colours: dict[str, str]) -> Chart | None:
     found = []
     for figure in result.of(workload):
         latency, contestant = figure.latency_us, figure.contestant
@@ -139,11 +200,14 @@ def _latency(result: Result, workload: str) -> Chart:
             contestant.name,
             contestant.title,
             svg.place(contestant),
+            colours[contestant.name],
             middle,
             caption=caption,
             title=_tooltip(figure),
         )
         found.append(Span(row, p99, latency.get("max")))
+    if not any(span.row.value for span in found):
+        return None
     found.sort(key=lambda span: span.row.value or float("inf"))
     title = "Latency: p50, p99, maximum"
     return _both("latency", title, lambda width: bars.spans(found, title, width=width))

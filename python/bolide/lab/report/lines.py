@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 from bolide.lab.report import quantity, svg
-from bolide.lab.report.axis import Axis, values
+from bolide.lab.report.axis import Axis
 from bolide.lab.report.bars import NARROW, WIDE
 
 LETTERS_MAX = 26
@@ -19,10 +19,11 @@ NAME_PITCH = 15
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A value at a number of connections."""
+    """A value at a number of connections, or at a rate."""
 
     x: float
-    y: float
+    y: float | None
+    """None where there is no figure."""
     low: float | None = None
     high: float | None = None
 
@@ -54,8 +55,15 @@ class _Frame:
         return cls(width, 62, width - 220, 26, max(370, 26 + count * NAME_PITCH))
 
 
-def lines(series: Sequence[Series], label: str, *, width: int = WIDE, unit: str = "count") -> str:
-    """Draw lines; connections are on a logarithmic axis, values on a fitting one."""
+def lines(
+    series: Sequence[Series],
+    label: str,
+    *,
+    width: int = WIDE,
+    unit: str = "count",
+    across: str = "connections",
+) -> str:
+    """Draw lines over `across`, which is on a logarithmic axis; values are on a fitting one."""
     frame = _Frame.of(width, len(series))
     points = [point for each in series for point in each.points]
     if not points:
@@ -64,7 +72,7 @@ def lines(series: Sequence[Series], label: str, *, width: int = WIDE, unit: str 
     known = [value for p in points for value in (p.y, p.low, p.high)]
     scale = "linear" if unit == "share" else "fitting"
     axis = Axis.of(known, (frame.bottom, frame.top), unit, scale)
-    body = _grid(frame, axis) + _levels(frame, points, x_at)
+    body = _grid(frame, axis) + _levels(frame, points, x_at, across)
     if axis.is_log:
         body += svg.text(frame.left, 14, "logarithmic axis", "quiet small log")
     drawn = [_line(each, x_at, axis) for each in series]
@@ -74,7 +82,7 @@ def lines(series: Sequence[Series], label: str, *, width: int = WIDE, unit: str 
             f'<g class="series {each.kind}" data-c="{escape(each.name)}">'
             f"<title>{escape(each.label)}</title>{path}{names.get(each.name, '')}</g>"
         )
-    return svg.drawing(width, frame.bottom + 42, label, body, axis="y", **axis.data)
+    return svg.drawing(width, frame.bottom + 42, label, body)
 
 
 def _log(start: float, end: float, low: float, high: float) -> Callable[[float], float]:
@@ -91,7 +99,7 @@ def _grid(frame: _Frame, axis: Axis) -> str:
     )
 
 
-def _levels(frame: _Frame, points: list[Point], at: Callable[[float], float]) -> str:
+def _levels(frame: _Frame, points: list[Point], at: Callable[[float], float], across: str) -> str:
     found, last = [], math.inf
     room = 34 if frame.width < 500 else 42
     for x in sorted({point.x for point in points}, reverse=True):
@@ -99,46 +107,49 @@ def _levels(frame: _Frame, points: list[Point], at: Callable[[float], float]) ->
             found.append(svg.text(at(x), frame.bottom + 18, quantity.short(x), "quiet small mid"))
             last = at(x)
     middle = (frame.left + frame.right) / 2
-    found.append(svg.text(middle, frame.bottom + 36, "connections", "quiet small mid"))
+    found.append(svg.text(middle, frame.bottom + 36, across, "quiet small mid"))
     return "".join(found)
 
 
-def _shown(series: Series, axis: Axis) -> list[Point]:
-    return [point for point in series.points if point.y > 0 or not axis.is_log]
+def _runs(series: Series, axis: Axis) -> list[list[Point]]:
+    """Return the points in runs: a line breaks where there is no figure."""
+    runs: list[list[Point]] = [[]]
+    for point in series.points:
+        if point.y is None or (axis.is_log and point.y <= 0):
+            runs.append([])
+        else:
+            runs[-1].append(point)
+    return [run for run in runs if run]
 
 
 def _line(series: Series, x_at: Callable[[float], float], axis: Axis) -> str:
-    shown = _shown(series, axis)
-    if not shown:
-        return ""
-    path = " ".join(f"{x_at(p.x):.1f},{axis.at(p.y):.1f}" for p in shown)
+    runs = _runs(series, axis)
+    at = [[(x_at(p.x), axis.at(p.y or 0)) for p in run] for run in runs]
+    paths = [" ".join(f"{x:.1f},{y:.1f}" for x, y in run) for run in at if len(run) > 1]
     found = "".join(
-        f'<polyline points="{path}" class="{kind}"{values(*(p.y for p in shown))}/>'
+        f'<polyline points="{path}" class="{kind}"/>'
         for kind in ("halo", "stroke")
+        for path in paths
     )
-    for p in shown:
-        found += (
-            f'<circle cx="{x_at(p.x):.1f}" cy="{axis.at(p.y):.1f}" r="2.6" class="fill"'
-            f"{values(p.y)}/>"
-        )
-    return found + _intervals(shown, x_at, axis)
+    found += "".join(
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" class="fill"/>' for run in at for x, y in run
+    )
+    return found + _intervals([point for run in runs for point in run], x_at, axis)
 
 
 def _intervals(shown: list[Point], x_at: Callable[[float], float], axis: Axis) -> str:
     """Draw all intervals of a line as one path."""
-    ends = [
-        (x_at(p.x), p.low, p.high)
+    path = "".join(
+        f"M{x_at(p.x):.1f},{axis.at(p.low):.1f}V{axis.at(p.high):.1f}"
         for p in shown
         if p.low is not None and p.high is not None and p.high > p.low > 0
-    ]
-    path = "".join(f"M{x:.1f},{axis.at(low):.1f}V{axis.at(high):.1f}" for x, low, high in ends)
-    both = values(*(value for _, *pair in ends for value in pair))
-    return f'<path d="{path}" class="stroke solid"{both}/>' if ends else ""
+    )
+    return f'<path d="{path}" class="stroke solid"/>' if path else ""
 
 
 def _names(frame: _Frame, series: Sequence[Series], axis: Axis) -> dict[str, str]:
     """Name each line at its right end; names are moved apart if lines end close together."""
-    ends = {each.name: shown[-1].y for each in series if (shown := _shown(each, axis))}
+    ends = {each.name: runs[-1][-1].y or 0 for each in series if (runs := _runs(each, axis))}
     order = sorted((each for each in series if each.name in ends), key=lambda s: -ends[s.name])
     places, last = [], -math.inf
     for each in order:
@@ -149,8 +160,8 @@ def _names(frame: _Frame, series: Sequence[Series], axis: Axis) -> dict[str, str
         places[place] = min(places[place], limit)
         limit = places[place] - NAME_PITCH
     return {
-        each.name: f'<g class="name" transform="translate({frame.right + 10:.1f},{y:.1f})"'
-        f"{values(ends[each.name])}>{svg.line(0, 0, 20, 0, 'stroke')}"
+        each.name: f'<g class="name" transform="translate({frame.right + 10:.1f},{y:.1f})">'
+        f"{svg.line(0, 0, 20, 0, 'stroke')}"
         f"{svg.text(25, 4, quantity.cut(each.label, LETTERS_MAX), 'small fill')}</g>"
         for each, y in zip(order, places, strict=True)
     }

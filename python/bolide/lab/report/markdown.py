@@ -89,10 +89,7 @@ def _levels(result: Result, group: Group) -> list[str]:
 
 def table(found: Table) -> str:
     """Return a table; numbers are right-aligned."""
-    numeric = [
-        any("num" in line.cells[n].kind for line in found.lines) for n in range(len(found.columns))
-    ]
-    rows = [_row(found.columns), _row(["---:" if each else "---" for each in numeric])]
+    rows = [_row(found.columns), _row(["---:" if each else "---" for each in found.numeric])]
     rows += [_row([_cell(each) for each in line.cells]) for line in found.lines]
     return "\n".join([*rows, "", found.note] if found.note else rows)
 

@@ -93,7 +93,7 @@ def _table(result: Result, rate_of: Literal["own", "common"]) -> Table:
         points = {each.share: each for each in curve.points}
         cells = [_cell(points.get(share)) for share in shares]
         lines.append(
-            Line([Cell(curve.contestant.title, kind="who"), *cells], curve.contestant.name)
+            Line([Cell(curve.contestant.title, kind="contestant"), *cells], curve.contestant.name)
         )
     note = "Below each latency: the offered rate. A rate that was not served has no latency."
     return Table(["contestant", *(quantity.share(each) for each in shares)], lines, {}, note)
@@ -122,7 +122,11 @@ def _found(searched: list[Figure]) -> Table:
         why = _end_of(each)
         text = quantity.count(rate) if rate is not None else each.absence
         kind = "num" if rate is not None else "num bad"
-        cells = [Cell(each.contestant.title, kind="who"), Cell(text, rate, why, kind), Cell(why)]
+        cells = [
+            Cell(each.contestant.title, kind="contestant"),
+            Cell(text, rate, why, kind),
+            Cell(why),
+        ]
         lines.append(Line(cells, each.contestant.name))
     return Table(["contestant", "requests/s", "what ended the search"], lines)
 

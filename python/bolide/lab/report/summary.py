@@ -28,6 +28,8 @@ from bolide.lab.stats import histogram, noise
 from bolide.lab.stats.interval import Interval, median_interval
 from bolide.lab.stats.ratio import by_round, deviation, paired
 
+NOISY_SHARE_MAX = 0.2
+"""Share of noisy trials above which the report begins with a warning."""
 RANKS = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
 
 
@@ -327,6 +329,18 @@ class Race:
     machine: Machine | None
     contestants: list[Contestant]
     results: list[Result]
+
+    @property
+    def warning(self) -> str:
+        """What to know about the whole race before reading any figure of it; "" if nothing."""
+        trials = [t for r in self.results for f in r.figures.values() for t in f.trials]
+        noisy = sum(each.verdict == "noisy" for each in trials)
+        if noisy <= NOISY_SHARE_MAX * len(trials):
+            return ""
+        said = f"{noisy:,} of {len(trials):,} trials were noisy: other work took processor time."
+        if noisy > len(trials) / 2:
+            return f"{said} This race decides nothing."
+        return f"{said} The rows that are marked noisy are not reliable."
 
     @property
     def measured(self) -> list[Contestant]:

@@ -6,7 +6,6 @@ the rules. CSS variables would not work in converters to PNG.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from html import escape
 
@@ -37,10 +36,6 @@ _PLAIN = {
     "line": ("#d1d9e0", "#30363d"),
     "paper": ("#ffffff", "#0d1117"),
 }
-
-
-_DATA = re.compile(r' data-v="[^"]*"')
-"""Attributes that only the page's script reads."""
 
 
 def place(contestant: Contestant) -> str:
@@ -78,20 +73,16 @@ def rules(*, is_dark: bool) -> str:
     named = {f"c{i}": pair[n] for i, pair in enumerate(OTHERS)}
     named |= {f"o{i}": pair[n] for i, pair in enumerate(OURS)} | {"ce": CEILING[n]}
     lines = [
-        f".{name} .stroke{{stroke:{colour}}}.{name} .fill{{fill:{colour}}}"
+        f".{name} .stroke,.{name} .span{{stroke:{colour}}}"
+        f".{name} .fill,.{name} .bar,.{name} .dot{{fill:{colour}}}"
         for name, colour in named.items()
     ]
     text, quiet, line, paper = (_PLAIN[each][n] for each in ("text", "quiet", "line", "paper"))
-    blue = OTHERS[0][n]
     lines += [
         f".chart text{{fill:{text}}}.chart .quiet{{fill:{quiet}}}.chart .grid{{stroke:{line}}}",
         f".chart .paper{{fill:{paper}}}.chart .whisker{{stroke:{text}}}",
         f".chart .halo,.chart .caption{{stroke:{paper}}}",
-        f".other .bar{{fill:{blue}}}.other .span{{stroke:{blue}}}.other .dot{{fill:{blue}}}",
-        f".ours .bar{{fill:{OURS[0][n]}}}.ours .span{{stroke:{OURS[0][n]}}}"
-        f".ours .dot{{fill:{OURS[0][n]}}}",
-        f".ceiling .bar{{fill:{CEILING[n]}}}.ceiling .span{{stroke:{CEILING[n]}}}"
-        f".ceiling .dot{{fill:{CEILING[n]}}}.chart .limit{{stroke:{CEILING[n]}}}",
+        f".chart .limit{{stroke:{CEILING[n]}}}",
     ]
     return "\n".join(lines)
 
@@ -154,7 +145,7 @@ def standalone(chart: str, title: str, note: str, *, is_png: bool = False) -> st
     style = SHAPES + rules(is_dark=False)
     if not is_png:
         style += "@media(prefers-color-scheme:dark){" + rules(is_dark=True) + "}"
-    inner = _DATA.sub("", chart[chart.index(">") + 1 : chart.rindex("</svg>")])
+    inner = chart[chart.index(">") + 1 : chart.rindex("</svg>")]
     body = (
         f"<style>{style}</style>"
         f'<rect width="{width:.0f}" height="{height + 68:.0f}" rx="8" class="paper"/>'

@@ -42,6 +42,14 @@ class Table:
     hints: dict[str, str] = field(default_factory=dict)
     note: str = ""
 
+    @property
+    def numeric(self) -> list[bool]:
+        """Whether each column has numbers, which are right-aligned."""
+        return [
+            any("num" in line.cells[n].kind for line in self.lines)
+            for n in range(len(self.columns))
+        ]
+
 
 LEAGUE = [
     "contestant",

@@ -51,9 +51,8 @@ def _has_figures(table: Table) -> bool:
 def _grid(table: Table, title: str) -> Grid:
     columns = []
     for place, name in enumerate(table.columns):
-        is_numeric = any("num" in line.cells[place].kind for line in table.lines)
         heading = Text(name.replace("/", "/\n").replace(": ", ":\n"))
-        side: Literal["right", "left"] = "right" if is_numeric else "left"
+        side: Literal["right", "left"] = "right" if table.numeric[place] else "left"
         columns.append(Column(heading, justify=side, overflow="fold"))
     grid = Grid(*columns, box=None, title=Text(title, "table.title"))
     for line in table.lines:

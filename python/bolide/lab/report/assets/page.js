@@ -32,7 +32,6 @@
       each.toggleAttribute("hidden", known.has(each.dataset.c) && !visible.has(each.dataset.c));
     }
     all("svg[data-pitch]").forEach(restack);
-    all("svg[data-axis]").forEach(drawAxis);
     shown.textContent = `${visible.size} of ${known.size}`;
   }
 
