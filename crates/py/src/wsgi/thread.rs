@@ -66,6 +66,8 @@ impl Thread {
                 None => {
                     self.pool.responded(&mut responses, true);
                     let Some(job) = py.detach(|| self.pool.wait(&self.lane)) else {
+                        // CPython 3.14 runs the thread in a context of its own, which it leaves next.
+                        self.contexts.leave(py);
                         return;
                     };
                     job
