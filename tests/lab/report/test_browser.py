@@ -105,7 +105,7 @@ def test_charts_are_drawn_and_nothing_is_fetched(tmp_path: Path) -> None:
     """
     seen = drive(tmp_path, steps)
     assert seen["refused"] == [] and seen["fetched"] == []
-    assert len(seen["charts"]) == 33  # of seven loads and the levels, but for one without any latency
+    assert len(seen["charts"]) == 33  # one load has no latency
     assert min(seen["charts"]) > 100
     assert len(seen["bar"]) == 15 and seen["bar"] == sorted(seen["bar"], reverse=True)
     assert seen["start"]["rows"] == seen["start"]["bars"] == 15
