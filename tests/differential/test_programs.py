@@ -18,6 +18,10 @@ from support.server import Server
 pytestmark = pytest.mark.slow
 
 
+ATTEMPTS = 3
+"""On a busy machine a server may lose its processor in the midst of a pass, which it then ends."""
+
+
 class Servers(ExitStack):
     """The servers of a module, each started when something is first asked of it."""
 
@@ -34,6 +38,11 @@ class Servers(ExitStack):
                 server = self._start(kind, stack if PROGRAMS[name].is_alone else self)
                 self._kept[key] = observe(server, name, stage)
         return self._kept[key]
+
+    def forget(self, name: str) -> None:
+        """Let a program be asked again."""
+        for key in [key for key in self._kept if key[1] == name]:
+            del self._kept[key]
 
     def _start(self, kind: Kind, stack: ExitStack) -> Server:
         if stack is self and kind in self._running:
@@ -61,9 +70,14 @@ def servers() -> Iterator[Servers]:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_same_observations(servers: Servers, name: str, stage: str, variant: str) -> None:
     kind, reference = VARIANTS[variant]
-    expected = servers.observe(reference, name, stage)
-    observed = servers.observe(kind, name, stage)
-    if known := difference(name, stage, variant):
+    known = difference(name, stage, variant)
+    for _ in range(ATTEMPTS):
+        expected = servers.observe(reference, name, stage)
+        observed = servers.observe(kind, name, stage)
+        if observed == (known.observed if known else expected):
+            break
+        servers.forget(name)
+    if known:
         assert observed != expected, "it no longer differs"
         assert observed == known.observed
     else:

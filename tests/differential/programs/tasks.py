@@ -299,7 +299,7 @@ async def future_is_resolved_in_the_next_turn(scope: Scope, receive: Receive, se
     loop.call_soon(turn, 3)
     await future
     log.append("woken")
-    await asyncio.sleep(0.001)
+    await asyncio.sleep(0.05)
     return log
 
 
