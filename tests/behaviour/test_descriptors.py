@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ DESCRIPTORS = 64
 COUNT = 15
 """As many requests as may be pipelined beside the first one, at most."""
 SIZE = 300_000
-OTHERS = 20
+OTHERS = 15
 REQUEST = b"GET /file HTTP/1.1\r\nHost: test\r\n\r\n"
 LIMITED = f"""
 import resource
@@ -72,3 +73,39 @@ def test_one_client_that_does_not_read_leaves_others_theirs(server: Server, tmp_
         slow.socket.settimeout(20)
         for _ in range(COUNT):
             assert slow.read().content == path.read_bytes()
+
+
+def test_idle_connections_leave_descriptors_for_files(server: Server, tmp_path: Path) -> None:
+    content = (tmp_path / "sent").read_bytes()
+    with server.connect() as early, ExitStack() as stack:
+        assert early.get("/hello").content == b"hello"
+        for _ in range(2 * DESCRIPTORS):
+            stack.enter_context(server.connect())
+        reply = early.get("/file")
+        assert (reply.status, reply.content == content) == (200, True)
+
+
+def test_every_connection_that_is_served_gets_its_file(server: Server, tmp_path: Path) -> None:
+    content = (tmp_path / "sent").read_bytes()
+    statuses: Counter[int | None] = Counter()
+    with ExitStack() as stack:
+        clients = [
+            stack.enter_context(Connection(server.address, receive_buffer_bytes=4096))
+            for _ in range(DESCRIPTORS)
+        ]
+        for client in clients:
+            with suppress(ConnectionError):
+                client.send(REQUEST)
+        for client in clients:
+            client.socket.settimeout(20)
+            try:
+                is_refused = client.is_at_end()
+            except ConnectionError:
+                is_refused = True
+            if is_refused:
+                statuses[None] += 1
+                continue
+            reply = client.read()
+            statuses[reply.status] += 1
+            assert (reply.content == content) is (reply.status == 200)
+    assert set(statuses) <= {200, 503, None} and statuses[200] >= 10, statuses

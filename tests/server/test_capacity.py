@@ -20,11 +20,11 @@ def settings(backlog: int = 2048, connections_max: int = 1000) -> Settings:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Let the kernel take backlogs of 4096, and 1064 descriptors."""
+    """Let the kernel take backlogs of 4096, and 1216 descriptors."""
     (tmp_path / "somaxconn").write_text("4096\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(capacity, "SOMAXCONN", tmp_path / "somaxconn")
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (1064, 2000))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1216, 2000))
     return monkeypatch
 
 
@@ -46,33 +46,53 @@ def test_backlog_that_is_cut(machine: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("hard", "fix"),
     [
-        (1065, "`ulimit -n 1065`"),
-        (UNLIMITED, "`ulimit -n 1065`"),
-        (1064, "LimitNOFILE=1065 in systemd's unit or nofile in limits.conf"),
+        (1218, "`ulimit -n 1218`"),
+        (UNLIMITED, "`ulimit -n 1218`"),
+        (1217, "LimitNOFILE=1218 in systemd's unit or nofile in limits.conf"),
     ],
 )
 def test_too_few_descriptors(machine: pytest.MonkeyPatch, hard: int, fix: str) -> None:
-    machine.setattr(resource, "getrlimit", lambda _: (1064, hard))
+    machine.setattr(resource, "getrlimit", lambda _: (1216, hard))
     assert capacity.shortfalls(settings(connections_max=1001)) == [
-        "a worker may have 1064 open files, too few for --connections-max 1001; raise it "
-        f"({fix}) or lower that; see `bolide doctor`"
+        "a worker may have 1216 open files, too few for --connections-max 1001: it holds 1000 "
+        f"connections at most; raise it ({fix}) or lower that; see `bolide doctor`"
     ]
 
 
 def test_each_worker_has_a_descriptor_of_each_other(machine: pytest.MonkeyPatch) -> None:
-    assert capacity.descriptors_needed(settings()) == 1064
-    many = resolve({"workers": 33}, environ={})
-    assert capacity.descriptors_needed(many) == many.core["connections_max"] + 64 + 32
+    assert capacity.descriptors_needed(settings()) == 1216
+    many = resolve({"connections_max": 1000, "workers": 33}, environ={})
+    assert capacity.descriptors_needed(many) == 1253
+    assert capacity.connections_max(many) == 1216 - 152 - 64 - 32
 
 
 @pytest.mark.parametrize(
-    ("hard", "raised"), [(2000, [(1065, 2000)]), (1064, []), (UNLIMITED, [(1065, UNLIMITED)])]
+    ("soft", "held"),
+    [
+        (UNLIMITED, 1000),
+        (1217, 1000),
+        (1216, 1000),
+        (1215, 1000),
+        (1214, 999),
+        (512, 384),
+        (64, 16),
+    ],
+)
+def test_descriptors_limit_the_connections(
+    machine: pytest.MonkeyPatch, soft: int, held: int
+) -> None:
+    machine.setattr(resource, "getrlimit", lambda _: (soft, UNLIMITED))
+    assert capacity.connections_max(settings()) == held
+
+
+@pytest.mark.parametrize(
+    ("hard", "raised"), [(2000, [(1218, 2000)]), (1216, []), (UNLIMITED, [(1218, UNLIMITED)])]
 )
 def test_descriptors_are_raised_to_what_is_needed(
     machine: pytest.MonkeyPatch, hard: int, raised: list[tuple[int, int]]
 ) -> None:
     reported: list[tuple[int, int]] = []
-    machine.setattr(resource, "getrlimit", lambda _: (1064, hard))
+    machine.setattr(resource, "getrlimit", lambda _: (1216, hard))
     machine.setattr(resource, "setrlimit", lambda _, limits: reported.append(limits))
     capacity.raise_descriptor_limit(settings(connections_max=1000))
     assert not reported
@@ -89,9 +109,9 @@ def test_server_raises_its_limit_or_says_so(start: Start) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert not [line for line in server.lines if "WARN" in line]
     (worker,) = server.workers()
-    assert resource.prlimit(worker, resource.RLIMIT_NOFILE) == (1064, hard)
+    assert resource.prlimit(worker, resource.RLIMIT_NOFILE) == (1216, hard)
     if hard == UNLIMITED:
         pytest.skip("no limit here")
     lines = start("basic", "--connections-max", str(hard), "--backlog", "1").lines
     (warning,) = [line for line in lines if "WARN" in line]
-    assert f"a worker may have {hard} open files, too few for --connections-max {hard};" in warning
+    assert f"a worker may have {hard} open files, too few for --connections-max {hard}:" in warning

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 DESCRIPTOR_RESERVE = 64
-"""Descriptors of a worker beside its connections: listeners, epoll, pipes, logs, files it sends."""
+"""Descriptors of a worker beside its connections and files: listeners, epoll, pipes, logs."""
+DESCRIPTORS_PER_FILE = 8
+"""One of so many descriptors is for files; as many may be spool files (wsgi/spool.rs)."""
+RESERVED_QUARTERS_MAX = 3
+"""Connections get the remaining quarter if a process may have few descriptors."""
 FEWEST_DESCRIPTORS = 32
 """With fewer nothing works: imports, and the pipes between the processes, need some."""
 
@@ -47,8 +51,23 @@ def raise_descriptor_limit(settings: Settings) -> None:
 
 def descriptors_needed(settings: Settings) -> int:
     """Return how many descriptors one worker may have open."""
+    kept = settings.core["connections_max"] + _reserve(settings)
+    return -(-kept * DESCRIPTORS_PER_FILE // (DESCRIPTORS_PER_FILE - 1))
+
+
+def connections_max(settings: Settings) -> int:
+    """Return how many connections a worker holds, so that it can still open files."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.core["connections_max"]
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    reserve = _reserve(settings) + soft // DESCRIPTORS_PER_FILE
+    return min(wanted, soft - min(reserve, soft * RESERVED_QUARTERS_MAX // 4))
+
+
+def _reserve(settings: Settings) -> int:
     # A worker can wake each of the others, so it has a descriptor of each.
-    return settings.core["connections_max"] + DESCRIPTOR_RESERVE + settings.workers - 1
+    return DESCRIPTOR_RESERVE + settings.workers - 1
 
 
 def shortfalls(settings: Settings) -> list[str]:
@@ -72,14 +91,18 @@ def _backlog(asked: int) -> str:
 
 def _descriptors(settings: Settings) -> str:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed, connections_max = descriptors_needed(settings), settings.core["connections_max"]
-    if soft == resource.RLIM_INFINITY or soft >= needed:
+    wanted, held, needed = (
+        settings.core["connections_max"],
+        connections_max(settings),
+        descriptors_needed(settings),
+    )
+    if held >= wanted:
         return ""
     if hard == resource.RLIM_INFINITY or hard >= needed:
         remedy = f"`ulimit -n {needed}`"
     else:
         remedy = f"LimitNOFILE={needed} in systemd's unit or nofile in limits.conf"
     return (
-        f"a worker may have {soft} open files, too few for --connections-max {connections_max}; "
-        f"raise it ({remedy}) or lower that; see `bolide doctor`"
+        f"a worker may have {soft} open files, too few for --connections-max {wanted}: it holds "
+        f"{held} connections at most; raise it ({remedy}) or lower that; see `bolide doctor`"
     )

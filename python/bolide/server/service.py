@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from bolide import _core
 from bolide.errors import ConfigError
-from bolide.server import lifespan
+from bolide.server import capacity, lifespan
 from bolide.server.logs import logger
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ class Service:
     def __init__(self, app: Application, settings: Settings, access_log_fd: int | None) -> None:
         self._app = app
         try:
-            self.server = _core.Server(app.core(), settings.server_options(access_log_fd))
+            options = settings.server_options(access_log_fd)
+            options["connections_max"] = capacity.connections_max(settings)
+            self.server = _core.Server(app.core(), options)
         except ValueError as error:
             raise ConfigError(str(error)) from None
         self._backlog = settings.backlog
