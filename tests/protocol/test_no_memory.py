@@ -31,7 +31,9 @@ LINE = "of a request or its response, which got 503 or was truncated"
 BACKTRACE = pytest.mark.parametrize("backtrace", ["0", "1"])
 
 
-def start_poor(start: Start, interface: str, backtrace: str = "0") -> tuple[Server, int]:
+def start_poor(
+    start: Start, interface: str, backtrace: str = "0", left_bytes: int = LEFT_BYTES
+) -> tuple[Server, int]:
     """Serve in a worker that has little memory left; return it with its process id."""
     options = (*APPLICATION[interface], "--body-bytes-max", str(4 * LONG_BYTES))
     server = start(*options, env={"RUST_BACKTRACE": backtrace})
@@ -40,7 +42,7 @@ def start_poor(start: Start, interface: str, backtrace: str = "0") -> tuple[Serv
     (worker,) = server.workers()
     status = Path(f"/proc/{worker}/status").read_text()
     (size,) = re.findall(r"VmSize:\s+(\d+) kB", status)
-    most = int(size) * 1024 + LEFT_BYTES
+    most = int(size) * 1024 + left_bytes
     resource.prlimit(worker, resource.RLIMIT_AS, (most, most))
     return server, worker
 
@@ -78,6 +80,14 @@ def rest_of(client: Connection) -> bytes:
 def status_of(received: bytes) -> int | None:
     """Return the status of a response; None where there is none."""
     return int(received[9:12]) if received else None
+
+
+def first_status(client: Connection) -> int | None:
+    """Return the status of what came; None if the connection ended without a response."""
+    try:
+        return status_of(client.take(100))
+    except ConnectionError:
+        return None
 
 
 def serves_on(server: Server, worker: int) -> None:
@@ -165,6 +175,56 @@ def test_many_contents_at_once_leave_a_worker_that_serves(
     assert set(statuses) <= {200, 500, 503, None}
     assert statuses[200] >= 10 and statuses[503] >= 10, statuses
     assert any(LINE in line for line in server.lines)
+
+
+@pytest.mark.parametrize(
+    ("interface", "kind"),
+    [
+        *((name, "heads") for name in ("native", "asgi", "wsgi")),
+        *((name, "requests") for name in LATER),
+    ],
+)
+def test_many_small_things_leave_a_worker_that_serves(
+    start: Start, interface: str, kind: str
+) -> None:
+    server, worker = start_poor(start, interface, left_bytes=MEBIBYTE)
+    sent = b"GET /wait HTTP/1.1\r\nHost: test\r\nField: " + b"x" * 3000
+    if kind == "requests":
+        sent += b"\r\n\r\n"
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+    statuses: Counter[int | None] = Counter()
+    try:
+        with ExitStack() as stack:
+            for size in [MEBIBYTE] * 80 + [MEBIBYTE // 16] * 600:
+                # Long content takes all but the reserve.
+                client = stack.enter_context(server.connect())
+                client.send(post("/echo", f"Content-Length: {size}"))
+                with suppress(ConnectionError):
+                    client.send(bytes(size - 1))
+            clients = []
+            for _ in range(7000):
+                client = stack.enter_context(server.connect())
+                # One that is refused may be closed already.
+                with suppress(ConnectionError):
+                    client.send(sent)
+                clients.append(client)
+            with server.connect() as last:
+                # When it ends, all others have been accepted.
+                with suppress(ConnectionError):
+                    last.send(b"GET /hello HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")
+                rest_of(last)
+            for client in clients:
+                client.socket.setblocking(False)
+                with suppress(BlockingIOError):
+                    statuses[first_status(client)] += 1
+            assert server.workers() == [worker]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert set(statuses) <= {None, 200, 500, 503}, statuses
+    assert statuses[503] + statuses[None] > 0, "memory sufficed for all"
+    assert any(LINE in line for line in server.lines)
+    serves_on(server, worker)
 
 
 def test_a_response_that_has_to_wait_keeps_its_head(start: Start) -> None:

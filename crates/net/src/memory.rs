@@ -7,15 +7,21 @@
 use std::fmt;
 use std::hint::black_box;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Resource, getrlimit};
 
 /// Memory that a large allocation leaves free for everything else: the response, the interpreter, and the line in the log.
 const SPARE_BYTES: usize = 4 << 20;
-/// Smaller allocations do not check how much memory is left.
-const CHECKED_BYTES_MIN: usize = 4096;
+/// A smaller allocation leaves less free, and knows of a limit only if it was noticed before.
+const LARGE_BYTES_MIN: usize = 4096;
+/// Memory that a small allocation leaves free. Less than [`SPARE_BYTES`], so that long content does not keep others from being served.
+const SMALL_SPARE_BYTES: usize = 1 << 20;
 /// Maximum growth of a buffer beyond what it needs, if memory is limited.
 const STEP_BYTES_MAX: usize = 1 << 20;
+
+/// Whether memory was limited when that was last checked.
+static IS_LIMITED: AtomicBool = AtomicBool::new(false);
 
 /// There is no memory for this many bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,14 +48,18 @@ pub fn reserve(buffer: &mut Vec<u8>, more: usize) -> Result<(), NoMemory> {
 }
 
 fn grow(buffer: &mut Vec<u8>, more: usize) -> Result<(), NoMemory> {
-    let is_checked = more >= CHECKED_BYTES_MIN || buffer.len() >= CHECKED_BYTES_MIN;
-    if !is_checked || !is_limited() {
+    let is_large = more >= LARGE_BYTES_MIN || buffer.len() >= LARGE_BYTES_MIN;
+    let (is_limited, spare_bytes) = match is_large {
+        true => (notice_limit(), SPARE_BYTES),
+        false => (IS_LIMITED.load(Ordering::Relaxed), SMALL_SPARE_BYTES),
+    };
+    if !is_limited {
         return buffer.try_reserve(more).map_err(|_| NoMemory(more));
     }
     // Doubling a large buffer would fail although there is enough memory.
     let step = more.max(buffer.len().min(STEP_BYTES_MAX));
     for bytes in [step, more] {
-        if can_have(bytes.saturating_add(SPARE_BYTES)) && buffer.try_reserve_exact(bytes).is_ok() {
+        if can_have(bytes.saturating_add(spare_bytes)) && buffer.try_reserve_exact(bytes).is_ok() {
             return Ok(());
         }
     }
@@ -81,7 +91,15 @@ pub fn copy(bytes: &[u8]) -> Result<Vec<u8>, NoMemory> {
 /// Whether `bytes` can be allocated elsewhere, so that enough is left.
 #[inline]
 pub fn is_there(bytes: usize) -> bool {
-    !is_limited() || can_have(bytes.saturating_add(SPARE_BYTES))
+    !notice_limit() || can_have(bytes.saturating_add(SPARE_BYTES))
+}
+
+/// Whether less than `bytes` is left, so that nothing new is to be started.
+///
+/// Cost: a load if memory was not limited when that was last noticed; otherwise an allocation.
+#[inline]
+pub fn is_short(bytes: usize) -> bool {
+    IS_LIMITED.load(Ordering::Relaxed) && !can_have(bytes)
 }
 
 fn can_have(bytes: usize) -> bool {
@@ -92,16 +110,20 @@ fn can_have(bytes: usize) -> bool {
     is_there
 }
 
-/// Whether the system may refuse memory.
-fn is_limited() -> bool {
-    static IS_LIMITED: OnceLock<bool> = OnceLock::new();
+/// Checks whether the system may refuse memory, for small allocations and [`is_short`] too. The limit can be set from outside (prlimit)
+/// while the process runs.
+///
+/// Cost: a system call.
+pub fn notice_limit() -> bool {
+    static IS_ALWAYS: OnceLock<bool> = OnceLock::new();
     let has_limit = |resource| getrlimit(resource).current.is_some();
-    // This limit can be set from outside (prlimit) while the process runs.
-    has_limit(Resource::As)
-        || *IS_LIMITED.get_or_init(|| {
+    let is_limited = has_limit(Resource::As)
+        || *IS_ALWAYS.get_or_init(|| {
             let overcommit = std::fs::read_to_string("/proc/sys/vm/overcommit_memory");
             has_limit(Resource::Data) || overcommit.is_ok_and(|text| text.starts_with('2'))
-        })
+        });
+    IS_LIMITED.store(is_limited, Ordering::Relaxed);
+    is_limited
 }
 
 #[cfg(test)]
@@ -123,5 +145,6 @@ mod tests {
         assert_eq!(append(&mut buffer, &[b'x'; 10_000]), Ok(()));
         assert_eq!(copy(&buffer), Ok(vec![b'x'; 10_000]));
         assert!(is_there(10_000));
+        assert!(!is_short(10_000));
     }
 }

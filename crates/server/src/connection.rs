@@ -20,6 +20,7 @@ use crate::h1::{DRAINING_IDLE_MS, H1, Unfinished};
 use crate::id::{ConnectionId, ExchangeId};
 use crate::link::{Delivery, Fate, Link, Turn};
 use crate::mailbox::Command;
+use crate::response::NO_MEMORY;
 use crate::timeouts::Timeouts;
 
 /// Multiple of `linger_timeout_ms` during which input is discarded from a peer that keeps sending. It covers a moderate upload whose sender
@@ -340,10 +341,19 @@ impl Connection {
         fate
     }
 
-    /// Starts to refuse a connection that exceeds the limit.
-    pub(crate) fn turn_away<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
-        let reason =
-            "This server has reached its maximum number of connections; try again shortly.";
+    /// Starts to refuse a connection that exceeds the limit, or that too little memory is left for.
+    pub(crate) fn turn_away<A: App>(
+        &mut self,
+        context: &mut Context,
+        app: &mut A,
+        lacks_memory: bool,
+    ) -> Fate {
+        let reason = match lacks_memory {
+            true => NO_MEMORY,
+            false => {
+                "This server has reached its maximum number of connections; try again shortly."
+            }
+        };
         self.is_turned_away = true;
         let mut h1 = H1::new(context.clock.now_ms());
         h1.refuse_unread(

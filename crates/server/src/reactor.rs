@@ -21,7 +21,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use net::{Clock, Events, Interest, Interrupted, Peer, Poller, TimerWheel, Token, Transport};
+use net::{
+    Clock, Events, Interest, Interrupted, Peer, Poller, TimerWheel, Token, Transport,
+    descriptors_max, memory,
+};
 use slab::Slab;
 
 use self::accept::Accepting;
@@ -46,6 +49,13 @@ const AHEAD_BYTES: usize = 17 * 1024;
 const AHEAD_MAX: usize = batch::RESPONSES_MAX;
 /// Connections over the limit that are refused with a response at the same time; more are closed without one.
 const TURNED_AWAY_MAX: usize = 64;
+/// At most one of so many descriptors of the process is a connection that is refused.
+const DESCRIPTORS_PER_TURNED_AWAY: u64 = 16;
+
+/// Without this much memory left, a connection is refused. More than a request needs to be started, so that those that are open are served.
+const SPARE_BYTES: usize = 2 << 20;
+/// Upper bound of what tables beside that of the connections have for each.
+const PLACE_BYTES: usize = 64;
 
 /// The reason for closing a connection that left bytes in the send buffer.
 const LEFT_OVER: &str = "one connection's responses must never reach another";
@@ -86,6 +96,7 @@ pub struct Worker<A> {
     generation: u32,
     /// Connections among them that exceed the limit; they occupy no place.
     turned_away: usize,
+    turned_away_max: usize,
     open: Arc<AtomicUsize>,
     receive: Box<[u8]>,
     commands: Vec<(ExchangeId, Command)>,
@@ -128,8 +139,10 @@ impl<A: App> Worker<A> {
         clock: Clock,
     ) -> io::Result<Worker<A>> {
         net::watch_forks();
+        memory::notice_limit();
         let stamp = Stamp::new(!config.omits_server_field, clock.unix_s());
         let now_ms = clock.now_ms();
+        let turned_away_max = (descriptors_max() / DESCRIPTORS_PER_TURNED_AWAY) as usize;
         Ok(Worker {
             app,
             context: Context::new((config.limits, config.timeouts), stamp, log, clock, mailbox),
@@ -142,6 +155,7 @@ impl<A: App> Worker<A> {
             connections: Slab::new(),
             generation: 0,
             turned_away: 0,
+            turned_away_max: turned_away_max.clamp(1, TURNED_AWAY_MAX),
             open: Arc::default(),
             receive: vec![0; RECEIVE_BYTES.max(AHEAD_MAX * AHEAD_BYTES)].into(),
             commands: Vec::new(),
@@ -289,10 +303,15 @@ impl<A: App> Worker<A> {
 
     /// Adds a connection and reads at once: a new client has usually sent its request already.
     fn open(&mut self, transport: Transport, client: Peer, server: Peer) {
-        let is_surplus = self.admitted() as u64 >= self.context.limits.connections_max;
+        let is_short = self.is_short();
+        let is_surplus = is_short || self.admitted() >= self.connections_max();
         if is_surplus {
-            self.context.refusals.add_connection();
-            if self.turned_away >= TURNED_AWAY_MAX {
+            match is_short {
+                true => self.context.note_shortage(SPARE_BYTES),
+                false => self.context.refusals.add_connection(),
+            }
+            let has_place = !is_short || self.connections.len() < self.connections.capacity();
+            if self.turned_away >= self.turned_away_max || !has_place {
                 return;
             }
         }
@@ -317,7 +336,7 @@ impl<A: App> Worker<A> {
         }
         self.with_connection(key, |connection, context, app, receive| {
             if is_surplus {
-                connection.turn_away(context, app)
+                connection.turn_away(context, app, is_short)
             } else {
                 let buffer = receive.get_mut(..RECEIVE_BYTES).unwrap_or_default();
                 connection.readable(context, app, buffer, false)
@@ -330,6 +349,18 @@ impl<A: App> Worker<A> {
     #[inline]
     fn admitted(&self) -> usize {
         self.connections.len() - self.turned_away
+    }
+
+    /// Whether too little memory is left for another connection.
+    #[inline]
+    fn is_short(&self) -> bool {
+        let (length, capacity) = (self.connections.len(), self.connections.capacity());
+        let grown_bytes = match length < capacity {
+            true => 0,
+            // Growth doubles a table, and its entries are copied.
+            false => 2 * capacity * (size_of::<Connection>() + PLACE_BYTES),
+        };
+        memory::is_short(SPARE_BYTES + grown_bytes)
     }
 
     /// The slot of a connection, if it is still open.

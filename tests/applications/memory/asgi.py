@@ -12,6 +12,10 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
     assert scope["type"] == "http"
     _, kind, *rest = scope["path"].split("/")
     parts = [bytes(int(rest[0]))] if rest else [b"hello"]
+    if kind == "wait":
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        return
     if kind.startswith("echo"):
         read, more = [], True
         while more:

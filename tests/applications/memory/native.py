@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 from bolide import App, Request, Response
@@ -13,6 +14,13 @@ app = App()
 def hello(request: Request) -> str:
     """Respond at once."""
     return "hello"
+
+
+@app.get("/wait")
+async def wait(request: Request) -> str:
+    """Respond when nobody waits any more."""
+    await asyncio.sleep(60)
+    return "late"
 
 
 @app.post("/echo")

@@ -1,6 +1,6 @@
 //! Parses a connection's input and starts its requests, in order, as far as they may run.
 
-use net::memory::append;
+use net::memory::{append, is_short};
 use wire::{BodyLength, Progress as Parsed, RequestHead};
 
 use super::content::Incoming;
@@ -19,6 +19,9 @@ use crate::responder::Framing;
 use crate::response::{NO_MEMORY, Response};
 
 pub(super) const CONTENT_TOO_LONG: &str = "The content is longer than this server accepts.";
+
+/// Without this much memory left, no request is started: it may have to wait, with copies of its head and its task.
+const SPARE_BYTES: usize = 1 << 20;
 
 impl H1 {
     #[inline]
@@ -214,6 +217,11 @@ impl H1 {
         head: &RequestHead<'_>,
         after: &[u8],
     ) -> usize {
+        if is_short(SPARE_BYTES) {
+            turn.context.note_shortage(SPARE_BYTES);
+            self.refuse(turn, Refused::Head(head), 503, NO_MEMORY);
+            return after.len();
+        }
         match head.body_length {
             BodyLength::None => {
                 self.call(turn, head, Content::Whole(b""));

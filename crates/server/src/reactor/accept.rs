@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use net::{Accepted, LATE_AFTER_MS, Listener, Peer, Poller, Seat, Token, Turn};
+use net::{Accepted, LATE_AFTER_MS, Listener, Peer, Poller, Seat, Token, Turn, memory};
 
 use super::rush::Rush;
 use super::{ASKED, LISTENER, Worker};
@@ -256,6 +256,7 @@ impl<A: App> Worker<A> {
     }
 
     fn accept_until(&mut self, index: usize, until: Instant) -> Ended {
+        memory::notice_limit();
         for _ in 0..ACCEPTS_PER_PASS {
             if !self.is_our_turn() {
                 return Ended::Rests;
@@ -297,7 +298,7 @@ impl<A: App> Worker<A> {
         has_room
     }
 
-    fn connections_max(&self) -> usize {
+    pub(super) fn connections_max(&self) -> usize {
         self.context.limits.connections_max as usize
     }
 
@@ -305,7 +306,12 @@ impl<A: App> Worker<A> {
         let Some(seat) = &self.accepting.seat else {
             return Turn::Ours;
         };
-        seat.turn(self.connections_max(), self.context.clock.now_ms())
+        // A worker without memory is full.
+        let most = match self.is_short() {
+            true => self.connections_max().min(self.admitted()),
+            false => self.connections_max(),
+        };
+        seat.turn(most, self.context.clock.now_ms())
     }
 
     /// Whether the next connection is probably part of a rush, which is not to be spread.

@@ -3,7 +3,7 @@
 //! Input is read from a few connections, then all of it is served, then the responses are sent ([`crate::batch`]). The code of the kernel,
 //! of the application and of the server each need more than the processor's caches hold, so alternating between them evicts them.
 
-use net::{Readiness, Received, Token};
+use net::{Readiness, Received, Token, memory};
 
 use super::{AHEAD_BYTES, AHEAD_MAX, ASKED, FOREIGN, LISTENER, Worker};
 use crate::app::App;
@@ -42,6 +42,7 @@ impl<A: App> Worker<A> {
         if self.context.clock.refresh() {
             let unix_s = self.context.clock.unix_s();
             self.context.responder.stamp.refresh(unix_s);
+            memory::notice_limit();
         }
         let waited_ms = self.context.clock.now_ms();
         self.context.content_bytes = 0;
