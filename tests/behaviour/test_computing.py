@@ -15,6 +15,8 @@ from support.loops import Serving
 from support.server import Server
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 STAGES = ("first", "later")
 LetGo = Callable[[], None]
 

@@ -17,6 +17,8 @@ from support.loops import Serving
 from support.server import Server
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 LetGo = Callable[[], None]
 CALLS = {
     "native": ("computing/native.py", "/keeps?way={}&path={}"),

@@ -22,6 +22,8 @@ from bolide.errors import ConfigError
 from doctor.machine import Machine
 from support.server import clean_environ
 
+pytestmark = pytest.mark.slow
+
 waits_for_a_child = pytest.mark.alone
 """For SIGCHLD, which another thread of this process could take."""
 

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.tools
 
 Ours = Callable[[str], str]
 SENTENCE = re.compile(
-    r"(?:WARNING|ERROR): |\s+(?:deviation apart\. )?These results are (?:probably not that|NOT) reliable\."
+    r"(?:WARNING|ERROR): "
+    r"|\s+(?:deviation apart\. )?These results are (?:probably not that|NOT) reliable\."
 )
 
 

@@ -10,6 +10,8 @@ import pytest
 from support.loops import Serving
 from support.probe import probes
 
+pytestmark = pytest.mark.slow
+
 STAGES = ("first", "later")
 ESCAPES = [name for name in probes("aio_cancel.py") if name.startswith("escapes")]
 CHECKS = [

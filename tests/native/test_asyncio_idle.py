@@ -8,6 +8,8 @@ from support.loops import LOOPS
 from support.server import Start
 from support.worker import ticks
 
+pytestmark = pytest.mark.slow
+
 WINDOW_S = 1.0
 TICKS_MAX = 1
 

@@ -16,6 +16,8 @@ from bolide.config.address import Address
 from bolide.errors import ConfigError, StartupError
 from bolide.server import listener
 
+pytestmark = pytest.mark.slow
+
 BOUND_S = 20
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from support.server import clean_environ, command
 
+pytestmark = pytest.mark.slow
+
 NATIVE = """
 import sys
 from bolide import App

@@ -14,6 +14,8 @@ import pytest
 from bolide.server import stderr
 from support.server import clean_environ
 
+pytestmark = pytest.mark.slow
+
 COUNT = b"bolide: %d line(s) dropped: standard error was not read\n"
 
 
