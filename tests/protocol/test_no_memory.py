@@ -196,8 +196,8 @@ def test_many_small_things_leave_a_worker_that_serves(
     statuses: Counter[int | None] = Counter()
     try:
         with ExitStack() as stack:
-            for size in [MEBIBYTE] * 80 + [MEBIBYTE // 16] * 600:
-                # Long content takes all but the reserve.
+            for size in [MEBIBYTE] * 400 + [MEBIBYTE // 16] * 600:
+                # Long content takes all but the reserve, and what the C library has reserved.
                 client = stack.enter_context(server.connect())
                 client.send(post("/echo", f"Content-Length: {size}"))
                 with suppress(ConnectionError):

@@ -292,7 +292,7 @@ def test_a_stop_lets_views_finish(start: Start, pipes: Pipes) -> None:
 
 
 def test_a_stop_does_not_wait_for_ever(start: Start, pipes: Pipes) -> None:
-    server = start("wsgi_plain.py", "--graceful-timeout-ms", "1000")
+    server = start("wsgi_plain.py", "--graceful-timeout-ms", "3000")
     with waiting(server, pipes, 1) as [(client, _)]:
         server.signal(signal.SIGTERM)
         assert client.read().status == 503
