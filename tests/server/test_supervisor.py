@@ -36,7 +36,9 @@ def test_serves_and_ends_with_zero(start: Start, workers: str) -> None:
 def test_says_how_much_a_peer_can_make_a_connection_hold(start: Start) -> None:
     server = start("basic.py", "--body-bytes-max", "1048576", "--connections-max", "1000")
     assert re.search(
-        r"memory bound of one connection: 2\.\d+ MiB \(SECURITY\.md\)$", server.errors, re.MULTILINE
+        r"one connection can make a worker hold at most 2\.\d+ MiB \(set by its limits\)$",
+        server.errors,
+        re.MULTILINE,
     )
     assert "GiB" not in server.errors
 

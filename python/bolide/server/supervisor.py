@@ -200,7 +200,8 @@ class Supervisor:
         for line in capacity.shortfalls(self._settings):
             logger.warning(line)
         logger.info(
-            "memory bound of one connection: %s (SECURITY.md)", in_units(connection_bytes_max)
+            "one connection can make a worker hold at most %s (set by its limits)",
+            in_units(connection_bytes_max),
         )
         # Last: when this line appears, everything else has been logged.
         listener.announce(self._name, self._listeners, processes)
