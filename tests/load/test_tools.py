@@ -88,7 +88,8 @@ def test_ab(counting: Server, ours: Ours, tmp_path: Path, line: str) -> None:
     ):
         assert here.get(label) == there.get(label), label
     if "404" not in line:
-        assert here.keys() == there.keys()
+        # Each warns if its own figures vary much.
+        assert here.keys() - {"WARNING", "ERROR"} == there.keys() - {"WARNING", "ERROR"}
         assert here.get("percent", {}).keys() == there.get("percent", {}).keys()
 
 
