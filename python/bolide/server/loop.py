@@ -11,15 +11,10 @@ from bolide import _core
 from bolide.errors import ConfigError
 
 
-class ReactorEventLoop(asyncio.SelectorEventLoop):
-    """asyncio's loop in the server's reactor, which lends tasks unless others are requested."""
+class TaskSettings(asyncio.AbstractEventLoop):
+    """Reports to the server when the application asks for tasks that the server cannot lend."""
 
-    def __init__(self, server: _core.Server) -> None:
-        self._tasks_changed = server.tasks_changed
-        selector = _core.selector(server)
-        super().__init__(selector)
-        # What `call_soon_threadsafe` calls: asyncio's own writes to a socket, which costs more.
-        self._write_to_self = cast("_core.Selector", selector).wake
+    _tasks_changed: Callable[[], None]
 
     def set_task_factory(self, factory: Any) -> None:
         """As in asyncio; the next request has a task of the factory."""
@@ -32,6 +27,17 @@ class ReactorEventLoop(asyncio.SelectorEventLoop):
         self._tasks_changed()
 
 
+class ReactorEventLoop(TaskSettings, asyncio.SelectorEventLoop):
+    """asyncio's loop in the server's reactor, which lends tasks unless others are requested."""
+
+    def __init__(self, server: _core.Server) -> None:
+        self._tasks_changed = server.tasks_changed
+        selector = _core.selector(server)
+        super().__init__(selector)
+        # What `call_soon_threadsafe` calls: asyncio's own writes to a socket, which costs more.
+        self._write_to_self = cast("_core.Selector", selector).wake
+
+
 def choose(name: str) -> str:
     """Resolve "auto", and import what the loop needs, so that all workers share it in memory.
 
@@ -42,7 +48,7 @@ def choose(name: str) -> str:
         # Applications with input and output of their own take less time on it (bench: loops).
         name = "uvloop" if find_spec("uvloop") else "asyncio"
     if name == "uvloop":
-        _uvloop_factory()
+        _uvloop()
     return name
 
 
@@ -50,7 +56,14 @@ def new(name: str, server: _core.Server) -> asyncio.AbstractEventLoop:
     """Create the loop that `choose` returned."""
     if has_own_selector(name):
         return ReactorEventLoop(server)
-    return _uvloop_factory()()
+    uvloop = _uvloop()
+
+    class Loop(TaskSettings, uvloop):  # type: ignore[valid-type, misc]
+        __module__ = uvloop.__module__  # libraries recognise uvloop by it
+        __qualname__ = uvloop.__qualname__
+        _tasks_changed = staticmethod(server.tasks_changed)
+
+    return Loop()
 
 
 def has_own_selector(name: str) -> bool:
@@ -58,11 +71,11 @@ def has_own_selector(name: str) -> bool:
     return name == "asyncio"
 
 
-def _uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+def _uvloop() -> type[asyncio.AbstractEventLoop]:
     try:
-        import uvloop
+        from uvloop import Loop
     except ImportError:
         raise ConfigError(
             "loop: uvloop is not installed; pip install 'bolide[uvloop]' or leave the option out"
         ) from None
-    return cast(Callable[[], asyncio.AbstractEventLoop], uvloop.new_event_loop)
+    return cast("type[asyncio.AbstractEventLoop]", Loop)
