@@ -63,6 +63,8 @@ class Reader:
                     **clean_environ(),
                     "PATH": f"{BIN}:{os.environ['PATH']}",
                     "CURL_HOME": str(self.root),
+                    # pytest deletes what earlier runs left, which are these tests' own here.
+                    "PYTEST_DEBUG_TEMPROOT": str(self.root),
                 },
                 capture_output=True,
                 text=True,
