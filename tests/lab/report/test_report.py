@@ -15,7 +15,16 @@ import pytest
 
 from bolide.errors import ConfigError
 from bolide.lab.record.schema import Failure, Trial
-from bolide.lab.report import axis, markdown, quantity, study_tables, svg, table, writing
+from bolide.lab.report import (
+    axis,
+    document_tables,
+    level_tables,
+    markdown,
+    quantity,
+    svg,
+    table,
+    writing,
+)
 from bolide.lab.report.csv_export import csv
 from bolide.lab.report.page import render
 from bolide.lab.report.summary import Race, Result, gather
@@ -141,7 +150,7 @@ def test_the_league_has_the_fastest_first(race: Race) -> None:
 
 
 def test_the_documents_table_strikes_what_does_not_hold(race: Race) -> None:
-    (_, found), *_ = study_tables.tables(result(race, "python-common"))
+    (_, found), *_ = document_tables.tables(result(race, "python-common"))
     assert found.columns == [
         "contestant",
         "c2000-ab: published",
@@ -162,12 +171,12 @@ def test_the_documents_table_strikes_what_does_not_hold(race: Race) -> None:
         "bolide-asgi",
         "bolide-wsgi",
     ]
-    (objection, title), *_ = study_tables.objections(result(race, "python-common"))
+    (objection, title), *_ = document_tables.objections(result(race, "python-common"))
     assert title == "uWSGI (5 processes)" and "Non-2xx" in objection.does_not_hold
 
 
 def test_latencies_are_below_rates(race: Race) -> None:
-    (_, found), *_ = study_tables.tables(result(race, "python-common"))
+    (_, found), *_ = document_tables.tables(result(race, "python-common"))
     struck, published, ours = found.lines[:3]
     assert [cell.under for cell in struck.cells[:2]] == ["", "–"]
     figure = result(race, "python-common").figures["c2000-ab", "aiohttp-app"]
@@ -182,10 +191,10 @@ def test_latencies_are_below_rates(race: Race) -> None:
     ]
     assert ours.cells[1].text == "–" and ours.cells[2].under.endswith(" ms")
     figure.__dict__["latency_us"] = {"p50": 102e3}
-    (_, found), *_ = study_tables.tables(result(race, "python-common"))
+    (_, found), *_ = document_tables.tables(result(race, "python-common"))
     assert [cell.under for cell in found.lines[1].cells[2:4]] == ["p50 102 ms", "0.50×"]
     figure.__dict__["latency_us"] = {}
-    (_, found), *_ = study_tables.tables(result(race, "python-common"))
+    (_, found), *_ = document_tables.tables(result(race, "python-common"))
     assert [cell.under for cell in found.lines[1].cells[2:4]] == ["–", "–"]
     del figure.__dict__["latency_us"]
 
@@ -196,11 +205,11 @@ def test_what_was_not_run_has_no_table() -> None:
         for each in sample_race.records(rounds=1)
         if not (isinstance(each, Trial) and each.workload == "kept-ab")
     ]
-    assert study_tables.tables(result(gather(records), "php")) == []
+    assert document_tables.tables(result(gather(records), "php")) == []
 
 
 def test_the_table_of_loops(race: Race) -> None:
-    (caption, found), (other, alike) = study_tables.tables(result(race, "aiohttp-uvloop"))
+    (caption, found), (other, alike) = document_tables.tables(result(race, "aiohttp-uvloop"))
     assert caption == "threads100-wrk"
     assert other == "threads2-wrk, beside the document's threads100-wrk"
     assert found.columns == ["", "aiohttp + Application", "asyncio + httptools"]
@@ -212,8 +221,8 @@ def test_the_table_of_loops(race: Race) -> None:
 
 def test_many_levels_have_six_tables(race: Race) -> None:
     (group,) = result(race, "wsgi").groups
-    found = study_tables.over_levels(result(race, "wsgi"), group)
-    assert [caption for caption, _ in found] == list(study_tables.BLOCKS)
+    found = level_tables.over_levels(result(race, "wsgi"), group)
+    assert [caption for caption, _ in found] == list(level_tables.BLOCKS)
     assert [len(each.columns) for _, each in found] == [20] * 6
     assert [line.name for line in found[0][1].lines] == [
         "ceiling",
@@ -226,8 +235,8 @@ def test_many_levels_have_six_tables(race: Race) -> None:
     assert errors["bjoern"][:9] == ["0"] * 9 and errors["bjoern"][9] != "0"
     assert errors["gunicorn-gthread"][-1] == "–"
     few = result(race, "pipelining").groups[0]
-    assert study_tables.over_levels(result(race, "pipelining"), few) == []
-    assert study_tables.failures(result(race, "wsgi"), group) == [
+    assert level_tables.over_levels(result(race, "pipelining"), few) == []
+    assert level_tables.failures(result(race, "wsgi"), group) == [
         "Gunicorn (gthread) failed at 4,000, 5,000, 6,000, 7,000, 8,000, 10,000 connections:"
         " timeout: no response within 5 s"
     ]
@@ -239,7 +248,7 @@ def test_a_published_figure_whose_server_fails_here_is_reported() -> None:
         for each in sample_race.records(rounds=1)
         if not (isinstance(each, Trial) and each.contestant == "japronto")
     ]
-    assert study_tables.remarks(result(gather(records), "pipelining")) == []
+    assert document_tables.remarks(result(gather(records), "pipelining")) == []
     failing = [
         Trial(
             **{
@@ -252,7 +261,7 @@ def test_a_published_figure_whose_server_fails_here_is_reported() -> None:
         else each
         for each in sample_race.records(rounds=1)
     ]
-    (said,) = study_tables.remarks(result(gather(failing), "pipelining"))
+    (said,) = document_tables.remarks(result(gather(failing), "pipelining"))
     assert said == (
         "Japronto: 1,214,440 requests/s are published for pipelined-wrk; here it has no figure"
         " (start: its wheel needs CPython 3.7)"
@@ -265,7 +274,7 @@ def test_each_load_has_its_own_published_figures() -> None:
         found.study.published[0], workload="threads2-wrk", requests_per_s=99.0
     )
     study = msgspec.structs.replace(found.study, published=(*found.study.published, own))
-    (_, first), (caption, other) = study_tables.tables(replace(found, study=study))
+    (_, first), (caption, other) = document_tables.tables(replace(found, study=study))
     assert caption == "threads2-wrk"
     assert first.lines[0].cells[1].under.startswith("published 10,265, ")
     assert other.lines[0].cells[1].under.startswith("published 99, ")
@@ -273,10 +282,10 @@ def test_each_load_has_its_own_published_figures() -> None:
 
 def test_ours_are_in_the_documents_table_only_where_they_ran(race: Race) -> None:
     found = result(race, "python-common")
-    names = [line.name for line in study_tables.tables(found)[0][1].lines]
+    names = [line.name for line in document_tables.tables(found)[0][1].lines]
     ours = next(name for name in names if name.startswith("bolide-"))
     figures = {key: each for key, each in found.figures.items() if key != ("c2000-ab", ours)}
-    [(_, shown)] = study_tables.tables(replace(found, figures=figures))
+    [(_, shown)] = document_tables.tables(replace(found, figures=figures))
     assert [line.name for line in shown.lines] == [name for name in names if name != ours]
 
 
@@ -289,7 +298,7 @@ def test_figures_of_a_load_that_was_not_run_are_beside_one_like_it(race: Race) -
     )
     assert published
     study = msgspec.structs.replace(found.study, published=published)
-    (_, shown), *_ = study_tables.tables(replace(found, study=study))
+    (_, shown), *_ = document_tables.tables(replace(found, study=study))
     assert shown.columns[1:3] == ["c2000-siege: published", "c2000-ab: here"]
 
 
@@ -317,7 +326,7 @@ def test_a_load_without_any_of_the_published_figures_is_reported_once() -> None:
             for each in figure.trials
         ]
         found.figures["threads100-wrk", name] = replace(figure, trials=failed)
-    (said,) = study_tables.remarks(found)
+    (said,) = document_tables.remarks(found)
     count = len(found.study.published)
     assert said.startswith(f"threads100-wrk: none of {count} published figures could be measured")
     assert said.endswith(": late: its clock)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bolide.lab.report import open_loop, quantity, study_tables
+from bolide.lab.report import document_tables, level_tables, open_loop, quantity
 from bolide.lab.report.page import facts_of, machine_rows
 from bolide.lab.report.summary import Group, Race, Result
 from bolide.lab.report.table import Cell, Line, Table, league
@@ -53,17 +53,17 @@ def _study(result: Result, pictures: dict[str, str]) -> list[str]:
     for group in result.groups:
         found.append(f"### {group.title}")
         found += (
-            _levels(result, group) if study_tables.has_levels(group) else _leagues(result, group)
+            _levels(result, group) if level_tables.has_levels(group) else _leagues(result, group)
         )
     if opened := open_loop.tables(result):
         found.append("### Latency at given rates")
         for caption, rows in opened:
             found += [f"{caption}:", table(rows)]
-    if study_tables.tables(result):
+    if document_tables.tables(result):
         found.append("### The document's table")
-    for caption, rows in study_tables.tables(result):
+    for caption, rows in document_tables.tables(result):
         found += [f"{caption}:", table(rows)] if caption else [table(rows)]
-    for heading, lines in study_tables.sentences(result):
+    for heading, lines in document_tables.sentences(result):
         items = [f"- **{name}**{text}" if name else f"- {text}" for name, text in lines]
         found += [f"{heading}:", "\n".join(items)]
     return found
@@ -81,9 +81,9 @@ def _leagues(result: Result, group: Group) -> list[str]:
 def _levels(result: Result, group: Group) -> list[str]:
     """Return tables over all levels, instead of one for each level."""
     found = []
-    for caption, rows in study_tables.over_levels(result, group):
+    for caption, rows in level_tables.over_levels(result, group):
         found += [f"{caption}:", table(rows)]
-    failures = [f"- {each}" for each in study_tables.failures(result, group)]
+    failures = [f"- {each}" for each in level_tables.failures(result, group)]
     return [*found, "\n".join(failures)] if failures else found
 
 

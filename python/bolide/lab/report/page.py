@@ -13,7 +13,7 @@ from typing import Any
 
 from bolide.errors import ConfigError
 from bolide.lab.record.schema import Contestant, Machine
-from bolide.lab.report import charts, open_loop, quantity, study_tables, svg
+from bolide.lab.report import charts, document_tables, level_tables, open_loop, quantity, svg
 from bolide.lab.report.csv_export import csv
 from bolide.lab.report.summary import Group, Race, Result, tool_title
 from bolide.lab.report.table import league
@@ -123,8 +123,8 @@ def _study(result: Result, colours: dict[str, str]) -> dict[str, Any]:
         "title": study.title,
         "about": f"{about}Rounds: {rounds}{seconds}.",
         "picture": charts.first(result, colours),
-        "tables": study_tables.tables(result),
-        "sentences": study_tables.sentences(result),
+        "tables": document_tables.tables(result),
+        "sentences": document_tables.sentences(result),
         "open_loop": open_loop.tables(result),
         "groups": [_group(result, group, colours) for group in result.groups],
     }
@@ -138,7 +138,7 @@ def _group(result: Result, group: Group, colours: dict[str, str]) -> dict[str, A
             (each.name, f"{each.connections:,}", league(result, each.name))
             for each in group.workloads
         ],
-        "over_levels": study_tables.over_levels(result, group),
+        "over_levels": level_tables.over_levels(result, group),
     }
 
 

@@ -207,6 +207,11 @@ class Figure:
         found = [*failures, *starved, *evidence, self.contradiction]
         return list(dict.fromkeys(each for each in found if each))
 
+    @property
+    def reason(self) -> str:
+        """The first of the reasons, for a figure without a rate."""
+        return self.reasons[0] if self.reasons else "no correct response"
+
 
 def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]

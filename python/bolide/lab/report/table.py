@@ -194,11 +194,21 @@ def rate_cell(figure: Figure) -> Cell:
     """Return correct responses per second with their interval, or why there are none."""
     rate = figure.rate
     if rate is None:
-        why = figure.reasons[0] if figure.reasons else "no correct response"
-        return Cell(figure.absence, None, why, "num bad", quantity.cut(why))
+        return Cell(figure.absence, None, figure.reason, "num bad", quantity.cut(figure.reason))
     by_round = ", ".join(quantity.count(value) for _, value in sorted(figure.by_round.items()))
     title = f"rounds: {by_round}" + (f"; below: {rate.label}" if rate.label else "")
     return Cell(quantity.count(rate.middle), rate.middle, title, "num", interval(rate))
+
+
+def plain_rate_cell(figure: Figure | None) -> Cell:
+    """Return correct responses per second, or the failure; a dash if it was not run."""
+    if figure is None:
+        return Cell(quantity.NONE, None, "not run", "num quiet")
+    if figure.rate is None:
+        return Cell(figure.absence, None, figure.reason, "num bad")
+    return Cell(
+        quantity.count(figure.rate.middle), figure.rate.middle, interval(figure.rate), "num"
+    )
 
 
 def latency_cell(figure: Figure, rank: str) -> Cell:

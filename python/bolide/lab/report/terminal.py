@@ -9,7 +9,7 @@ from rich.table import Column
 from rich.table import Table as Grid
 from rich.text import Text
 
-from bolide.lab.report import open_loop, study_tables
+from bolide.lab.report import document_tables, open_loop
 from bolide.lab.report.summary import Result
 from bolide.lab.report.table import Cell, Table
 
@@ -26,11 +26,11 @@ def of_document(result: Result) -> list[RenderableType]:
     published = {(each.workload, each.contestant) for each in result.study.published}
     if published.isdisjoint(result.figures):
         return []
-    tables = study_tables.tables(result)
+    tables = document_tables.tables(result)
     caption, first = next((each for each in tables if _has_figures(each[1])), tables[0])
     title = f"The document's table: {caption}" if caption else "The document's table"
     found: list[RenderableType] = [Text(), _grid(first, title)]
-    for heading, lines in study_tables.sentences(result):
+    for heading, lines in document_tables.sentences(result):
         found += [Text(f"\n{heading}:"), *(Text(f"- {name}{text}") for name, text in lines)]
     return found
 

@@ -1,34 +1,21 @@
 """A study in the form of its document's table: published figure, measured figure, both ratios.
 
 If contestants are published on two event loops, the loops are rows. Otherwise there is a row for
-each server, with columns for each load. A group with many numbers of connections has a table for
-each of six figures.
+each server, with columns for each load.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 from bolide.lab.record.schema import Contestant, Published, demand_of
 from bolide.lab.report import quantity, svg
-from bolide.lab.report.summary import Figure, Group, Result
-from bolide.lab.report.table import (
-    Cell,
-    Line,
-    Table,
-    ceiling_cell,
-    interval,
-    latency_cell,
-    served_cell,
-    without_empty,
-)
+from bolide.lab.report.summary import Figure, Result
+from bolide.lab.report.table import Cell, Line, Table, ceiling_cell, plain_rate_cell, without_empty
 
 LOOPS = {"uvloop": "-uvloop", "asyncio": ""}
 """Suffix of a contestant's name, by event loop."""
-LEVELS_MIN = 4
-"""Smallest number of levels of connections for which a group has tables over the levels."""
 _DIGITS = re.compile(r"[\d.,]+")
 
 
@@ -63,16 +50,16 @@ def remarks(result: Result) -> list[str]:
         figures = [result.figures.get((workload, name)) for name in rates]
         measured = [each for each in figures if each]
         failed = [each for each in measured if not each.valid]
-        causes = {_DIGITS.sub("", _why(each)) for each in measured}
+        causes = {_DIGITS.sub("", each.reason) for each in measured}
         if len(failed) == len(measured) > 1 and len(causes) == 1:
             found.append(
                 f"{workload}: none of {len(measured)} published figures could be measured here"
-                f" ({failed[0].contestant.title}: {_why(failed[0])})"
+                f" ({failed[0].contestant.title}: {failed[0].reason})"
             )
             continue
         found += [
             f"{each.contestant.title}: {quantity.count(rates[each.contestant.name])} requests/s are"
-            f" published for {workload}; here it has no figure ({_why(each)})"
+            f" published for {workload}; here it has no figure ({each.reason})"
             for each in failed
         ]
         found += [
@@ -95,10 +82,6 @@ def sentences(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
         "What cannot be compared": [("", each) for each in remarks(result)],
     }
     return [(heading, lines) for heading, lines in found.items() if lines]
-
-
-def _why(figure: Figure) -> str:
-    return figure.reasons[0] if figure.reasons else "no correct response"
 
 
 def _by_load(result: Result, workloads: list[str]) -> Table:
@@ -166,20 +149,9 @@ def _theirs_us(published: Published) -> float | None:
     return None if published.latency_ms is None else published.latency_ms * 1000
 
 
-def here(figure: Figure | None) -> Cell:
-    """Return our figure: the failure if it failed, a dash if it was not run."""
-    if figure is None:
-        return Cell(quantity.NONE, None, "not run", "num quiet")
-    if figure.rate is None:
-        return Cell(figure.absence, None, _why(figure), "num bad")
-    return Cell(
-        quantity.count(figure.rate.middle), figure.rate.middle, interval(figure.rate), "num"
-    )
-
-
 def _ours(figure: Figure | None, *, has_latency: bool) -> Cell:
     """Return our rate, with our latency below it if the document publishes one."""
-    found = here(figure)
+    found = plain_rate_cell(figure)
     if figure is None or figure.rate is None or not has_latency:
         return found
     value, rank = _ours_us(figure)
@@ -209,75 +181,6 @@ def _ratio(figure: Figure | None, published: Published | None) -> Cell:
 def _of(result: Result, figure: Figure | None) -> Cell:
     found = ceiling_cell(result, figure) if figure else Cell(quantity.NONE)
     return replace(found, kind="num quiet")
-
-
-Pick = Callable[[Figure], Cell]
-
-
-BLOCKS: dict[str, Pick] = {
-    "Requests per second": here,
-    "Latency (p50)": lambda figure: latency_cell(figure, "p50"),
-    "Connections served, or in flight (≈)": lambda figure: replace(
-        served_cell(figure), text=served_cell(figure).text.removesuffix(" in flight")
-    ),
-    "Memory": lambda figure: Cell(
-        quantity.size(figure.memory_bytes), figure.memory_bytes, kind="num"
-    ),
-    "Processors busy": lambda figure: Cell(
-        quantity.share(figure.server_cpu), figure.server_cpu, kind="num"
-    ),
-    "Errors": lambda figure: Cell(
-        quantity.count(figure.failed), figure.failed, kind="num bad" if figure.failed else "num"
-    ),
-}
-"""The figures with a table over levels: those of the study of WSGI servers, and fairness."""
-
-
-def has_levels(group: Group) -> bool:
-    """Return whether a group has enough levels for tables over them."""
-    return len(group.workloads) >= LEVELS_MIN
-
-
-def over_levels(result: Result, group: Group) -> list[tuple[str, Table]]:
-    """Return a table for each of six figures, with a column for each number of connections."""
-    if not has_levels(group):
-        return []
-    best = [figure.contestant for figure in result.of(group.workloads[0].name)]
-    names = {each.name for each in group.workloads}
-    there = {name for workload, name in result.figures if workload in names}
-    order = list(dict.fromkeys(contestant.name for contestant in [*best, *result.contestants]))
-    titles = {contestant.name: contestant.title for contestant in result.contestants}
-    columns = ["contestant", *(f"{each.connections:,}" for each in group.workloads)]
-    found = []
-    for title, pick in BLOCKS.items():
-        lines = [
-            Line(
-                [Cell(titles[name], kind="contestant"), *_level_cells(result, name, group, pick)],
-                name,
-            )
-            for name in order
-            if name in there
-        ]
-        found.append((title, Table(columns, lines)))
-    return found
-
-
-def _level_cells(result: Result, name: str, group: Group, pick: Pick) -> list[Cell]:
-    figures = (result.figures.get((each.name, name)) for each in group.workloads)
-    return [pick(each) if each else Cell(quantity.NONE, kind="num quiet") for each in figures]
-
-
-def failures(result: Result, group: Group) -> list[str]:
-    """Return at which levels of a group each contestant failed, and why."""
-    found = []
-    for contestant in result.contestants:
-        lost = [result.figures.get((each.name, contestant.name)) for each in group.workloads]
-        failed = [each for each in lost if each and each.rate is None]
-        if failed:
-            levels = ", ".join(f"{each.workload.connections:,}" for each in failed)
-            what = "failed" if failed[0].absence == "failed" else "has no figure"
-            found.append(f"{contestant.title} {what} at {levels} connections: {_why(failed[0])}")
-    return found
 
 
 def _loops(result: Result) -> list[tuple[str, Table]]:
@@ -324,7 +227,7 @@ def _stem_title(title: str) -> str:
 
 def _loop_cell(result: Result, workload: str, published_for: str, name: str) -> Cell:
     figure = result.figures.get((workload, name))
-    ours, published = here(figure), result.published(published_for, name)
+    ours, published = plain_rate_cell(figure), result.published(published_for, name)
     of = result.of_ceiling(figure) if figure else None
     under = []
     if published and published.requests_per_s:
