@@ -62,6 +62,8 @@ SERVERS = [
     ("asyncio-httptools", "asyncio + httptools (asyncio)", "native", "Python", 22e3),
 ]
 
+LOOPS = (" (uvloop)", " (asyncio)")
+
 
 def contestants() -> list[Contestant]:
     ready = [
@@ -75,6 +77,12 @@ def contestants() -> list[Contestant]:
             settings=f"{name} app:app --host 127.0.0.1 --port 8000 --workers 1",
             state="ready",
             reason="",
+            program=title.partition(" (")[0] if title.endswith(LOOPS) else "",
+            loop="uvloop"
+            if title.endswith(LOOPS[0])
+            else "asyncio"
+            if title.endswith(LOOPS)
+            else "",
         )
         for name, title, interface, language, _ in SERVERS
     ]

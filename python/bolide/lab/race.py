@@ -386,6 +386,8 @@ def describe(
         state=status.state,
         reason=redaction.redacted_text(status.reason),
         remarks=tuple(remarks),
+        program=entry.program,
+        loop=entry.loop,
     )
 
 

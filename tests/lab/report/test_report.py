@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.lab.record.schema import Failure, Trial
+from bolide.lab.record.schema import Failure, Record, Trial
 from bolide.lab.report import (
     axis,
     document_tables,
@@ -217,6 +217,15 @@ def test_the_table_of_loops(race: Race) -> None:
     assert found.lines[0].cells[1].under.startswith("published 10,265, 0.8")
     assert alike.lines[0].cells[1].under.startswith("published 10,265, ")
     assert alike.lines[0].cells[1].value != found.lines[0].cells[1].value
+
+
+def test_a_contestant_says_itself_on_which_loop_it_runs() -> None:
+    written = msgspec.json.encode(sample_race.records(rounds=1))
+    renamed = written.replace(b'"aiohttp-app-uvloop"', b'"quick-aiohttp"')
+    found = gather(msgspec.json.decode(renamed, type=list[Record]))
+    (_, first), _ = document_tables.tables(result(found, "aiohttp-uvloop"))
+    assert first.columns == ["", "aiohttp + Application", "asyncio + httptools"]
+    assert all(cell.value for line in first.lines for cell in line.cells[1:])
 
 
 def test_many_levels_have_six_tables(race: Race) -> None:

@@ -18,6 +18,7 @@ import msgspec
 
 from bolide.errors import ConfigError
 from bolide.lab.folders import CONTESTANTS
+from bolide.lab.record.schema import Loop
 
 PLACEHOLDERS = {
     "python": "interpreter of the contestant's environment",
@@ -107,6 +108,10 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """The target that it serves, if it differs from the workload's."""
     remarks: tuple[str, ...] = ()
     """What to know about its figures."""
+    program: str = ""
+    """What runs on different event loops: contestants of one program differ only in the loop."""
+    loop: Loop = ""
+    """The event loop, if `program` is given."""
 
 
 class ServerFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -14,6 +14,7 @@ import msgspec
 SCHEMA = 1
 
 State: TypeAlias = Literal["ready", "needs set-up", "cannot run here"]
+Loop: TypeAlias = Literal["", "asyncio", "uvloop"]
 Verdict: TypeAlias = Literal[
     "server-bound", "generator-bound", "neither", "errors", "noisy", "failed"
 ]
@@ -164,6 +165,15 @@ class Contestant(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     remarks: tuple[str, ...] = ()
     copy_of: str = ""
     """The contestant that this one is a copy of (`--aa`), "" if none."""
+    program: str = ""
+    """What runs on different event loops: contestants of one program differ only in the loop."""
+    loop: Loop = ""
+    """The event loop, if `program` is given."""
+
+    @property
+    def is_bolide(self) -> bool:
+        """Whether the server is Bolide, which the report emphasizes."""
+        return self.role == "server" and self.name.startswith("bolide-")
 
 
 class Failure(msgspec.Struct, frozen=True):

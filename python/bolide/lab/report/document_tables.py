@@ -10,19 +10,19 @@ import re
 from dataclasses import replace
 
 from bolide.lab.record.schema import Contestant, Published, demand_of
-from bolide.lab.report import quantity, svg
+from bolide.lab.report import quantity
 from bolide.lab.report.summary import Figure, Result
 from bolide.lab.report.table import Cell, Line, Table, ceiling_cell, plain_rate_cell, without_empty
 
-LOOPS = {"uvloop": "-uvloop", "asyncio": ""}
-"""Suffix of a contestant's name, by event loop."""
+LOOPS = ("uvloop", "asyncio")
+"""The event loops, in the order of the rows."""
 _DIGITS = re.compile(r"[\d.,]+")
 
 
 def tables(result: Result) -> list[tuple[str, Table]]:
     """Return the document's tables with captions; none if nothing published was run."""
-    if _stems(result):
-        return _loops(result)
+    if programs := _programs(result):
+        return _loops(result, programs)
     reported = {each.workload for each in result.study.published}
     workloads = [w.name for group in result.groups for w in group.workloads if w.name in reported]
     return [("", _by_load(result, workloads))] if workloads else []
@@ -110,7 +110,7 @@ def _in_order(result: Result) -> list[Contestant]:
     found = [
         contestant
         for contestant in result.contestants
-        if contestant.name in places or (svg.place(contestant) == "ours" and not contestant.copy_of)
+        if contestant.name in places or (contestant.is_bolide and not contestant.copy_of)
     ]
     return sorted(found, key=lambda contestant: places.get(contestant.name, len(places)))
 
@@ -183,14 +183,12 @@ def _of(result: Result, figure: Figure | None) -> Cell:
     return replace(found, kind="num quiet")
 
 
-def _loops(result: Result) -> list[tuple[str, Table]]:
-    """Return the 3 x 2 table for each load: the document's, and similar ones.
+def _loops(result: Result, programs: dict[str, dict[str, str]]) -> list[tuple[str, Table]]:
+    """Return the table of programs by loop for each load: the document's, and similar ones.
 
     Similar loads use another tool or another number of threads.
     """
-    stems = _stems(result)
-    titles = {each.name: each.title for each in result.contestants}
-    columns = ["", *(_stem_title(titles.get(f"{stem}-uvloop", stem)) for stem in stems)]
+    columns = ["", *(quantity.cut(each, 40) for each in programs)]
     own = {each.workload: each.origin for each in result.study.published}
     alike = {demand_of(each): each.name for each in result.study.workloads if each.name in own}
     found = []
@@ -198,31 +196,25 @@ def _loops(result: Result) -> list[tuple[str, Table]]:
         published = each.name if each.name in own else alike.get(demand_of(each))
         if published is None:
             continue
-        lines = [
-            Line(
-                [
-                    Cell(loop),
-                    *(_loop_cell(result, each.name, published, stem + end) for stem in stems),
-                ]
-            )
-            for loop, end in LOOPS.items()
-        ]
+        lines = []
+        for loop in LOOPS:
+            names = [names[loop] for names in programs.values()]
+            cells = [_loop_cell(result, each.name, published, name) for name in names]
+            lines.append(Line([Cell(loop), *cells]))
         origin = own[published]
         beside = "" if origin == each.name else f", beside the document's {origin}"
         found.append((f"{each.name}{beside}", Table(columns, lines)))
     return found
 
 
-def _stems(result: Result) -> list[str]:
-    """Return the contestants that the document has on both loops."""
+def _programs(result: Result) -> dict[str, dict[str, str]]:
+    """Return the programs that the document has on all loops: the contestants by loop."""
     reported = list(dict.fromkeys(each.contestant for each in result.study.published))
-    return [name for name in reported if f"{name}-uvloop" in reported]
-
-
-def _stem_title(title: str) -> str:
-    for word in (" (uvloop)", " on uvloop", ", uvloop", " uvloop"):
-        title = title.replace(word, "")
-    return quantity.cut(title, 40)
+    known = {each.name: each for each in result.contestants if each.program}
+    found: dict[str, dict[str, str]] = {}
+    for each in (known[name] for name in reported if name in known):
+        found.setdefault(each.program, {})[each.loop] = each.name
+    return {program: names for program, names in found.items() if names.keys() >= {*LOOPS}}
 
 
 def _loop_cell(result: Result, workload: str, published_for: str, name: str) -> Cell:

@@ -42,7 +42,7 @@ def place(contestant: Contestant) -> str:
     """Return the kind of mark: ours, ceiling or other."""
     if contestant.role == "ceiling":
         return "ceiling"
-    return "ours" if contestant.name.startswith("bolide") else "other"
+    return "ours" if contestant.is_bolide else "other"
 
 
 def classes(contestants: list[Contestant]) -> dict[str, str]:
