@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from lab.tiny_race import CPU
 from support.server import command
 
 pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
 
 STUDY = """
 title = "Tiny"
@@ -43,13 +46,32 @@ def test_list_says_of_every_contestant_whether_it_can_run(tmp_path: Path) -> Non
     env = {"XDG_CACHE_HOME": str(tmp_path)}
     code, output, errors = command("race", "list", "--json", cwd=tmp_path, env=env)
     assert (code, errors) == (0, "")
-    found = {each["name"]: each for each in map(json.loads, output.splitlines())}
+    lines = [json.loads(line) for line in output.splitlines()]
+    found = {each["name"]: each for each in lines if each["kind"] != "study"}
     assert found["bolide-wsgi"]["state"] == "ready"
     assert found["bolide-wsgi"]["version"]
     assert found["uvicorn"]["state"] == "needs set-up"
     assert found["uvicorn"]["reason"] == "bolide race setup uvicorn"
     assert (found["bolide"]["kind"], found["bolide"]["state"]) == ("tool", "ready")
     assert all(each["reason"] for each in found.values() if each["state"] != "ready")
+
+
+def test_the_keys_of_the_list_are_those_of_the_documentation(tmp_path: Path) -> None:
+    env = {"XDG_CACHE_HOME": str(tmp_path)}
+    _, output, _ = command("race", "list", "--json", cwd=tmp_path, env=env)
+    keys: dict[str, set[str]] = {}
+    lines = [json.loads(line) for line in output.splitlines()]
+    for each in lines:
+        assert keys.setdefault(each["kind"], set(each)) == set(each)
+    page = (ROOT / "docs" / "race.md").read_text().partition("\n## The list as JSON\n")[2]
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", page.partition("\n## ")[0], re.MULTILINE)
+    assert {kind: {"kind", *re.findall(r"`(\w+)`", text)} for kind, text in rows} == keys
+    studies = {each["name"]: each for each in lines if each["kind"] == "study"}
+    assert [*studies] == ["aiohttp-uvloop", "php", "pipelining", "python-common", "wsgi"]
+    assert studies["pipelining"]["rounds"] == 7
+    assert studies["pipelining"]["title"] == "A million requests per second with Python"
+    assert "pipelined-wrk" in studies["pipelining"]["workloads"]
+    assert {"ceiling", "japronto"} <= set(studies["pipelining"]["contestants"])
 
 
 def test_list_says_how_something_is_installed(tmp_path: Path) -> None:

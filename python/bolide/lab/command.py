@@ -62,7 +62,7 @@ def show_list(as_json: bool, name: str | None) -> None:
     import msgspec
 
     from bolide.lab import inventory
-    from bolide.lab.plan import contestant, environments, study
+    from bolide.lab.plan import contestant, environments
     from bolide.lab.race import describe
     from bolide.lab.tools import TOOLS
 
@@ -71,8 +71,9 @@ def show_list(as_json: bool, name: str | None) -> None:
         return
     found = [describe(each, environments.examine(each)) for each in contestant.own().values()]
     tools = [inventory.state_of(each) for each in TOOLS.values()]
+    studies = inventory.studies()
     if as_json:
-        for each in (*found, *tools):
+        for each in (*found, *tools, *studies):
             click.echo(msgspec.json.encode(each))
         return
     from bolide.lab.display import console, contestants_table, tools_table
@@ -82,8 +83,8 @@ def show_list(as_json: bool, name: str | None) -> None:
     terminal.print()
     terminal.print(tools_table(tools))
     terminal.print()
-    for name in study.names():
-        terminal.print(f"study {name}: {study.load(name).study.title}", markup=False)
+    for entry in studies:
+        terminal.print(f"study {entry.name}: {entry.title}", markup=False)
 
 
 @race.command("setup")

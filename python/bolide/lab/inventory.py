@@ -1,4 +1,4 @@
-"""The contestants and tools of this machine: what is ready, and how the rest is installed."""
+"""The studies, and contestants and tools here: what is ready, how the rest is installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from bolide.errors import ConfigError
-from bolide.lab.plan import contestant, environments, how, packages
+from bolide.lab.plan import contestant, environments, how, packages, study
 from bolide.lab.plan.contestant import Contestant, fits
 from bolide.lab.plan.environments import SetupError
 from bolide.lab.record.schema import State
@@ -21,6 +21,36 @@ class ToolState(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag
     version: str | None
     state: State
     reason: str
+
+
+class StudyEntry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="study"):
+    """A study, as `bolide race list --json` prints it."""
+
+    name: str
+    title: str
+    document: str
+    rounds: int
+    workloads: tuple[str, ...]
+    contestants: tuple[str, ...]
+
+
+def studies() -> list[StudyEntry]:
+    """Return the studies that come with Bolide, by name."""
+    found = []
+    for name in study.names():
+        plan = study.load(name)
+        entry = StudyEntry(
+            name=name,
+            title=plan.study.title,
+            document=plan.study.document,
+            rounds=plan.study.rounds,
+            workloads=tuple(each.name for each in plan.study.workloads),
+            contestants=tuple(
+                each.name for each in contestant.chosen(plan.contestants, contestant.own())
+            ),
+        )
+        found.append(entry)
+    return found
 
 
 def state_of(tool: Tool) -> ToolState:
