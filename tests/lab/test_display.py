@@ -12,6 +12,7 @@ from rich.console import Console
 from bolide.lab.display import Terminal, league_table
 from bolide.lab.record.schema import Failure, Trial
 from bolide.lab.report.summary import gather
+from bolide.lab.report.table import ABOVE_CEILING
 from lab import sample_race
 
 
@@ -57,7 +58,18 @@ def test_medians_have_their_share_of_the_ceiling() -> None:
         ["ceiling", "200,000"],
         ["steady", "100,000", "50%"],
         ["shaky", "~50,000", "25%"],
+        "~ the rounds vary by more than 5%".split(),
     ]
+
+
+def test_noise_and_a_share_above_the_ceiling_are_marked_and_explained() -> None:
+    trials = [_trial("ceiling", 1, 100.0), _trial("fast", 1, 110.0, verdict="noisy")]
+    lines = [" ".join(each) for each in _shown(trials)]
+    assert lines[2:4] == ["fast !110 110%", "ceiling 100"]
+    assert lines[4] == "! noisy: other work took processor time, so do not rely on it"
+    assert " ".join(lines[5:]) == ABOVE_CEILING
+    steady = [_trial("ceiling", 1, 100.0), _trial("slow", 1, 90.0)]
+    assert len(_shown(steady)) == 4
 
 
 def test_the_share_of_the_ceiling_is_the_median_of_the_rounds_ratios() -> None:
@@ -94,4 +106,4 @@ def test_texts_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     assert failed.split()[:4] == ["[b]", "c100", "1", "start:"]
     assert failed.endswith("ended with 1: [/red] \\[bold]x\\")
     assert ended.split() == ["[/b]", "c100", "1", "1,000/s", "server-bound"]
-    assert few.endswith(f" 1,000/s  errors: {starved}")
+    assert few.endswith(f"1  errors: {starved}")  # no rate next to a failure

@@ -167,7 +167,7 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     from bolide.lab.display import Terminal, league_table
     from bolide.lab.record import journal, schema
     from bolide.lab.report.summary import gather
-    from bolide.lab.report.terminal import of_document, of_open_loop
+    from bolide.lab.report.terminal import of_document, of_noise, of_open_loop
 
     if study is None and app is None and given["is_doubled"]:
         study = FLOOR_STUDY
@@ -203,6 +203,8 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     records = journal.read(out)
     trials = [each for each in records if isinstance(each, schema.Trial)]
     gathered = gather(records)
+    for each in of_noise(gathered):
+        terminal.console.print(each)
     for result in gathered.results:
         terminal.console.print(league_table(result))
         for each in (*of_open_loop(result), *of_document(result)):

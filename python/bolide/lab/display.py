@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 from rich.text import Text
@@ -14,6 +14,8 @@ from bolide.lab.inventory import ToolState
 from bolide.lab.plan.schedule import Slot
 from bolide.lab.record.schema import Contestant, Trial
 from bolide.lab.report.summary import Figure, Result
+from bolide.lab.report.table import NOISY, above_ceiling
+from bolide.lab.stats.noise import UNSTABLE_SHARE
 
 PIPE_COLUMNS = 160
 """Width of tables if the output is not a terminal."""
@@ -67,17 +69,21 @@ class Terminal:
             failure = found.failure
             line = Text.assemble(name, "  ", (failure.class_, "red"), f": {failure.message}")
         else:
-            rate = "?" if found.requests_per_s is None else f"{found.requests_per_s:,.0f}"
-            colour = "red" if found.verdict == "errors" else "yellow"
-            verdict = (found.verdict, "" if found.is_valid else colour)
-            why = f": {found.evidence[0]}" if found.evidence and not found.is_valid else ""
-            line = Text.assemble(f"{name} {rate:>12}/s  ", verdict, why)
+            line = Text.assemble(name, *_ending(found))
         self._progress.console.print(line, soft_wrap=True)
         self._progress.advance(self._task)
 
     def stop(self) -> None:
         """Remove the progress bar."""
         self._progress.stop()
+
+
+def _ending(found: Trial) -> list[str | tuple[str, str]]:
+    """Return the rate of a trial with its verdict; the reason alone if it has no valid rate."""
+    if not found.is_valid:
+        return ["  ", (found.verdict, "red"), f": {found.evidence[0] if found.evidence else '?'}"]
+    rate = "?" if found.requests_per_s is None else f"{found.requests_per_s:,.0f}"
+    return [f" {rate:>12}/s  ", (found.verdict, "yellow" if found.verdict == "noisy" else "")]
 
 
 def contestants_table(found: Iterable[Contestant]) -> Table:
@@ -99,11 +105,11 @@ def tools_table(found: Iterable[ToolState]) -> Table:
     return table
 
 
-def league_table(result: Result) -> Table:
+def league_table(result: Result) -> Group:
     """Return a table of the medians, with the share of the ceiling if that was measured.
 
-    A ~ marks unstable figures, whose rounds differ too much, and noisy ones. The report (`bolide
-    race report`) has intervals.
+    A ~ marks unstable figures, whose rounds differ too much, a ! noisy ones. The report (`bolide
+    race report`) has intervals. Below the table is what the marks mean.
     """
     measured = result.study.workloads
     workloads = [each for each in measured if any(one.rate for one in result.of(each.name))]
@@ -114,12 +120,26 @@ def league_table(result: Result) -> Table:
     for name in sorted(best, key=lambda name: -best[name]):
         figures = (result.figures.get((each.name, name)) for each in workloads)
         table.add_row(Text(name), *(_cell(result, each) for each in figures))
-    return table
+    return Group(table, *_legend(result))
 
 
 def _best(result: Result, name: str) -> float:
     figures = (figure for (_, who), figure in result.figures.items() if who == name)
     return max((figure.rate.middle for figure in figures if figure.rate), default=0.0)
+
+
+def _legend(result: Result) -> list[Text]:
+    """Explain the marks and shares above 100 % that a table of medians has."""
+    shown = [*result.figures.values()]
+    marks = {mark for each in shown for mark in each.marks}
+    said = []
+    if "unstable" in marks:
+        said.append(f"~ the rounds vary by more than {UNSTABLE_SHARE:.0%}")
+    if NOISY in marks:
+        said.append("! noisy: other work took processor time, so do not rely on it")
+    if above := above_ceiling(result, shown):
+        said.append(above)
+    return [Text(each, "dim") for each in said]
 
 
 def _cell(result: Result, figure: Figure | None) -> Text:
@@ -130,5 +150,5 @@ def _cell(result: Result, figure: Figure | None) -> Text:
         return Text(", ".join(sorted(causes)), "red")
     of = result.of_ceiling(figure)
     share = f" {of.middle:5.0%}" if of else ""
-    mark = "~" if {"unstable", "noisy"} & {*figure.marks} else ""
+    mark = "!" if figure.is_noisy else "~" if "unstable" in figure.marks else ""
     return Text.assemble((mark, "yellow"), f"{figure.rate.middle:,.0f}{share}")

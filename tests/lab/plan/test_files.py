@@ -117,9 +117,7 @@ def test_other_tools_make_the_same_loads() -> None:
     single = by_others.workloads[1]
     assert (single.tool, single.connections, single.pipeline_depth) == ("hey", 100, 1)
     by_others, _ = study.by_tools(plan, ["bolide"])
-    published = {(each.workload, each.origin) for each in by_others.published}
-    assert published == {("pipelined-bolide", "pipelined-wrk")}
-    assert len(by_others.published) == len(plan.published)
+    assert by_others.published == ()  # published for wrk
     assert study.by_tools(plan, ["wrk", "bolide"])[0].workloads == plan.workloads
 
 
@@ -139,16 +137,12 @@ def test_a_quick_race_by_chosen_tools_has_each_of_them() -> None:
     assert [each.name for each in quick.workloads] == ["pipelined-wrk", "pipelined-bolide"]
 
 
-def test_published_figures_stay_with_their_load() -> None:
+def test_published_figures_stay_with_their_workload() -> None:
+    """Another tool, or another number of its threads, does not measure the same."""
     plan = study.load("aiohttp-uvloop").study
     quick = study.shortened(plan, lambda tool: True)
     assert [each.name for each in quick.workloads] == ["cores-wrk"]
-    assert {(each.workload, each.original_workload) for each in quick.published} == {
-        ("cores-wrk", "t100-wrk")
-    }
-    assert len(quick.published) == len(plan.published)
-    again = schema.with_workloads(quick, quick.workloads)
-    assert again.published == quick.published
+    assert quick.published == ()
     own = [each for each in plan.workloads if each.name != "cores-wrk"]
     assert schema.with_workloads(plan, own).published == plan.published
 

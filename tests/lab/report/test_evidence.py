@@ -7,11 +7,13 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from bolide.lab.record.schema import Served, Study
-from bolide.lab.report import markdown, quantity, table
+from bolide.lab.plan import study
+from bolide.lab.record import service
+from bolide.lab.record.schema import Failure, Published, Served, Study
+from bolide.lab.report import document_tables, markdown, quantity, table
 from bolide.lab.report.csv_export import csv
 from bolide.lab.report.page import render
-from bolide.lab.report.summary import Race, Result, gather
+from bolide.lab.report.summary import Figure, Race, Result, gather
 from lab import sample_race
 
 
@@ -162,3 +164,86 @@ def test_rounds_that_were_added_are_named() -> None:
     added, whole = gather(planned[: len(records)]), gather(planned[len(records) :])
     assert table.ROUNDS_ADDED in table.league(result(added, "pipelining"), "single-wrk").note
     assert table.ROUNDS_ADDED not in table.league(result(whole, "pipelining"), "single-wrk").note
+
+
+def test_a_share_above_the_ceiling_is_explained_below_the_documents_table(race: Race) -> None:
+    for name, workload, contestant in (
+        ("pipelining", "pipelined-wrk", "japronto"),
+        ("aiohttp-uvloop", "threads100-wrk", "aiohttp-app"),
+    ):
+        found = result(race, name)
+        assert {each.note for _, each in document_tables.tables(found)} == {""}
+        fast = trials_of(found, workload, contestant, requests_per_s=5e6, latency_us=None)
+        (_, shown), *_ = document_tables.tables(fast)
+        assert shown.note == table.ABOVE_CEILING
+        assert table.ABOVE_CEILING in markdown.table(shown)
+
+
+def test_a_noisy_figure_is_marked_in_every_table(race: Race) -> None:
+    found = trials_of(result(race, "pipelining"), "pipelined-wrk", "japronto", verdict="noisy")
+    assert cell_of(found, "pipelined-wrk", "japronto", "requests/s").under.endswith(", noisy")
+    (_, shown), *_ = document_tables.tables(found)
+    assert [line.cells[2].under for line in shown.lines] == ["noisy", "", "", ""]
+    loops = result(race, "aiohttp-uvloop")
+    noisy = trials_of(loops, "threads100-wrk", "aiohttp-app", verdict="noisy")
+    (_, shown), *_ = document_tables.tables(noisy)
+    assert [line.cells[1].under.startswith("noisy, ") for line in shown.lines] == [False, True]
+
+
+def test_half_of_the_rounds_without_a_figure_leave_none(race: Race) -> None:
+    """Otherwise a row would show a rate next to its failure."""
+    found = result(race, "pipelining")
+    figure = found.figures["single-wrk", "bjoern"]
+
+    def failing(number: int) -> Figure:
+        lost = Failure("hang", "wrk has not ended after 38 s")
+        trials = [
+            msgspec.structs.replace(each, is_valid=False, failure=lost, verdict="failed")
+            for each in figure.trials[:number]
+        ]
+        return replace(figure, trials=[*trials, *figure.trials[number:]])
+
+    assert failing(3).rate is not None and failing(3).marks == ["3 of 7 rounds failed"]
+    most = failing(4)
+    assert (most.rate, most.verdict, most.marks) == (None, "failed", [])
+    assert most.reasons[0] == "hang: wrk has not ended after 38 s"
+
+
+@pytest.mark.parametrize(
+    ("latency_ms", "why"),
+    [
+        (
+            5.0,
+            "the rate times the latency of 5 ms is 16 requests in flight, not 2,000: one of the two"
+            " is wrong",
+        ),
+        (204.0, ""),
+        (None, ""),
+    ],
+)
+def test_an_impossible_published_figure_is_struck_out(
+    race: Race, latency_ms: float | None, why: str
+) -> None:
+    found = result(race, "python-common")
+    published = Published(
+        contestant="aiohttp-app", workload="c2000-ab", requests_per_s=3289.0, latency_ms=latency_ms
+    )
+    study = msgspec.structs.replace(found.study, published=(published,))
+    (_, shown), *_ = document_tables.tables(replace(found, study=study))
+    cell = shown.lines[0].cells[1]
+    assert (cell.kind, cell.title) == (("num struck", why) if why else ("num", ""))
+    assert ("here/published" in shown.columns) == (not why)
+    [*said] = document_tables.sentences(replace(found, study=study))
+    assert [heading for heading, _ in said] == ["Invalid published figures"] * bool(why)
+
+
+def test_which_published_figures_are_impossible() -> None:
+    """All that ship: one reports the latency of 1 % of its connections."""
+    found = []
+    for name in study.names():
+        plan = study.load(name).study
+        workloads = {each.name: each for each in plan.workloads}
+        for each in plan.published:
+            if not each.does_not_hold and service.impossible(each, workloads[each.workload]):
+                found.append((name, each.contestant, each.workload))
+    assert found == [("python-common", "http-server", "c2000-ab")]

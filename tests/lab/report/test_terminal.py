@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import msgspec
 import pytest
 from rich.console import Console
 
+from bolide.lab.record.schema import Trial
 from bolide.lab.report.summary import Race, Result, gather
-from bolide.lab.report.terminal import of_document
+from bolide.lab.report.table import ABOVE_CEILING
+from bolide.lab.report.terminal import of_document, of_noise
 from lab import sample_race
 
 
@@ -87,3 +90,30 @@ def test_a_study_without_published_figures_shows_nothing(race: Race) -> None:
     assert of_document(Result(study, found.figures)) == []
     ours = {key: each for key, each in found.figures.items() if key[1] != "japronto"}
     assert of_document(Result(found.study, ours)) == []
+
+
+def test_a_race_with_many_noisy_trials_begins_with_a_banner(race: Race) -> None:
+    assert of_noise(race) == []
+    for share, said in (
+        (0.3, "The rows that are marked noisy are not reliable."),
+        (0.6, "This race decides nothing."),
+    ):
+        records = sample_race.records(rounds=1)
+        trials = [place for place, each in enumerate(records) if isinstance(each, Trial)]
+        for place in trials[: int(share * len(trials))]:
+            records[place] = msgspec.structs.replace(records[place], verdict="noisy")  # type: ignore[call-overload]
+        out = io.StringIO()
+        console = Console(file=out, width=160)
+        for each in of_noise(gather(records)):
+            console.print(each)
+        assert said in out.getvalue()
+        assert f"{int(share * len(trials))} of {len(trials)} trials were noisy" in out.getvalue()
+
+
+def test_the_note_of_a_table_is_below_it(race: Race) -> None:
+    found = result(race, "pipelining")
+    figure = found.figures["pipelined-wrk", "japronto"]
+    fast = [msgspec.structs.replace(each, requests_per_s=5e6) for each in figure.trials]
+    figures = found.figures | {("pipelined-wrk", "japronto"): replace(figure, trials=fast)}
+    lines = shown(replace(found, figures=figures), width=400)
+    assert lines[-1] == ABOVE_CEILING

@@ -44,9 +44,19 @@ def with_installed(
             own.add(name)
             kept.append(msgspec.structs.replace(each, name=name, tool=OWN))
     notes = [
-        f"{tool} is not installed: bolide load generates {listed(stems)}"
+        f"{tool} is not installed: bolide load generates {listed(stems, ' loads')}"
         for tool, stems in taken.items()
     ]
+    replaced = [
+        each.contestant
+        for each in study.published
+        if any(each.workload == f"{stem}-{tool}" for tool in taken for stem in taken[tool])
+    ]
+    if replaced:
+        notes.append(
+            f"published figures of {listed([*dict.fromkeys(replaced)])} are not shown: another tool"
+            " measured them"
+        )
     return with_workloads(study, kept), tuple(dict.fromkeys(names)), notes
 
 
@@ -65,8 +75,8 @@ def skipped(study: Study, quick: Study) -> list[str]:
     return [*found, "the open loop"] if any(each.maximum for each in study.workloads) else found
 
 
-def listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str], what: str = "") -> str:
     """Return the first names, and how many more there are."""
     more = len(names) - NAMED_MAX
-    rest = f" and {more} more loads" if more > 0 else ""
+    rest = f" and {more} more{what}" if more > 0 else ""
     return ", ".join(names[:NAMED_MAX]) + rest

@@ -90,13 +90,6 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     does_not_hold: str = ""
     """Why the figure is invalid; "" if it is valid."""
-    original_workload: str = msgspec.field(default="", name="told_for")
-    """The document's workload if the race has a similar one instead; otherwise ""."""
-
-    @property
-    def origin(self) -> str:
-        """The document's workload."""
-        return self.original_workload or self.workload
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="study"):
@@ -131,22 +124,14 @@ def demand_of(workload: Workload) -> tuple[object, ...]:
 
 
 def with_workloads(study: Study, workloads: Iterable[Workload]) -> Study:
-    """Return a study with these workloads only, and their published figures.
+    """Return a study with these workloads only, and the figures that were published for them.
 
-    A figure whose workload is not among them moves to the first workload with the same load.
+    A figure of another workload is left out: another tool or load does not measure the same.
     """
     kept = tuple(workloads)
-    loads = {each.name: demand_of(each) for each in study.workloads}
-    names = {each.name: each.name for each in kept}
-    alike = {demand_of(each): each.name for each in reversed(kept)}
-    published: dict[tuple[str, str], Published] = {}
-    for each in sorted(study.published, key=lambda each: each.workload not in names):
-        name = names.get(each.workload) or alike.get(loads.get(each.workload, ()))
-        if name is not None:
-            origin = each.original_workload if name == each.workload else each.origin
-            moved = msgspec.structs.replace(each, workload=name, original_workload=origin)
-            published.setdefault((name, each.contestant), moved)
-    return msgspec.structs.replace(study, workloads=kept, published=tuple(published.values()))
+    names = {each.name for each in kept}
+    published = tuple(each for each in study.published if each.workload in names)
+    return msgspec.structs.replace(study, workloads=kept, published=published)
 
 
 class Contestant(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="contestant"):

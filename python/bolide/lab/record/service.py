@@ -6,7 +6,7 @@ many connections had a request in flight (`stats/littles_law.py`).
 
 from __future__ import annotations
 
-from bolide.lab.record.schema import GeneratorUse, Served, Trial, Workload
+from bolide.lab.record.schema import GeneratorUse, Published, Served, Trial, Workload
 from bolide.lab.stats import littles_law
 
 STARVED_SHARE_MAX = 0.05
@@ -88,6 +88,20 @@ def starved_in(found: Trial, workload: Workload) -> str:
         in_flight_of(found, workload),
         (found.ok or 0) + (found.failed or 0),
         is_tool_busy=is_busy(found.generator, found.seconds),
+    )
+
+
+def impossible(published: Published, workload: Workload) -> str:
+    """Return why a published rate and latency cannot both be right; "" if they can."""
+    latency_us = None if published.latency_ms is None else published.latency_ms * 1000
+    flying = in_flight(workload, published.requests_per_s, latency_us)
+    if flying is None:
+        return ""
+    if not littles_law.is_starved(flying, workload.connections, is_tool_busy=True):
+        return ""
+    return (
+        f"the rate times the latency of {published.latency_ms:g} ms is {max(1, round(flying)):,}"
+        f" requests in flight, not {workload.connections:,}: one of the two is wrong"
     )
 
 

@@ -9,10 +9,19 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from bolide.lab.record import service
 from bolide.lab.record.schema import Contestant, Published, demand_of
 from bolide.lab.report import quantity
 from bolide.lab.report.summary import Figure, Result
-from bolide.lab.report.table import Cell, Line, Table, ceiling_cell, plain_rate_cell, without_empty
+from bolide.lab.report.table import (
+    Cell,
+    Line,
+    Table,
+    above_ceiling,
+    ceiling_cell,
+    plain_rate_cell,
+    without_empty,
+)
 
 LOOPS = ("uvloop", "asyncio")
 """The event loops, in the order of the rows."""
@@ -34,8 +43,16 @@ def objections(result: Result) -> list[tuple[Published, str]]:
     return [
         (each, titles.get(each.contestant, each.contestant))
         for each in result.study.published
-        if each.does_not_hold
+        if objection(result, each)
     ]
+
+
+def objection(result: Result, published: Published) -> str:
+    """Return why a published figure is invalid, or contradicts itself; "" if it is valid."""
+    if published.does_not_hold:
+        return published.does_not_hold
+    workloads = (each for each in result.study.workloads if each.name == published.workload)
+    return next((service.impossible(published, each) for each in workloads), "")
 
 
 def remarks(result: Result) -> list[str]:
@@ -76,7 +93,7 @@ def sentences(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
     lost = []
     for each, title in objections(result):
         rate = f"{quantity.count(each.requests_per_s)} requests/s"
-        lost.append((title, f", {rate} ({each.origin}): {each.does_not_hold}"))
+        lost.append((title, f", {rate} ({each.workload}): {objection(result, each)}"))
     found = {
         "Invalid published figures": lost,
         "What cannot be compared": [("", each) for each in remarks(result)],
@@ -87,9 +104,8 @@ def sentences(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
 def _by_load(result: Result, workloads: list[str]) -> Table:
     """Return a row for each contestant, with columns for each load: published, here, ratios."""
     columns, hints = ["contestant"], {}
-    origins = {each.workload: each.origin for each in result.study.published}
     for each in workloads:
-        columns += [f"{origins[each]}: published", f"{each}: here", "here/published", "of ceiling"]
+        columns += [f"{each}: published", f"{each}: here", "here/published", "of ceiling"]
         if _has_latency(result, each):
             hints[f"{each}: here"] = "the second line is the mean latency, or p50 if it says so"
     lines = [
@@ -99,8 +115,11 @@ def _by_load(result: Result, workloads: list[str]) -> Table:
         )
         for contestant in _in_order(result)
     ]
+    names = {each.name for each in lines}
+    figures = [each for (_, name), each in result.figures.items() if name in names]
+    note = above_ceiling(result, (each for each in figures if each.workload.name in workloads))
     run = [each for each in lines if any(cell.text != quantity.NONE for cell in each.cells[1:])]
-    return without_empty(Table(columns, run, hints))
+    return without_empty(Table(columns, run, hints, note))
 
 
 def _in_order(result: Result) -> list[Contestant]:
@@ -129,19 +148,21 @@ def _cells(result: Result, contestant: Contestant, workloads: list[str]) -> list
             result.figures.get((name, contestant.name)),
         )
         has_latency = _has_latency(result, name)
-        found += [_theirs(published, has_latency=has_latency)]
-        found += [_ours(figure, has_latency=has_latency), _ratio(figure, published)]
+        why = objection(result, published) if published else ""
+        found += [_theirs(published, why, has_latency=has_latency)]
+        found += [_ours(figure, has_latency=has_latency)]
+        found += [_ratio(figure, None if why else published)]
         found += [_of(result, figure)]
     return found
 
 
-def _theirs(published: Published | None, *, has_latency: bool) -> Cell:
+def _theirs(published: Published | None, why: str, *, has_latency: bool) -> Cell:
     if published is None or published.requests_per_s is None:
         return Cell(quantity.NONE, None, kind="num quiet")
     rate = quantity.count(published.requests_per_s)
     under = quantity.time_us(_theirs_us(published)) if has_latency else ""
-    if published.does_not_hold:
-        return Cell(f"{rate} *", None, published.does_not_hold, "num struck", under)
+    if why:
+        return Cell(f"{rate} *", None, why, "num struck", under)
     return Cell(rate, published.requests_per_s, published.note, "num", under)
 
 
@@ -155,7 +176,8 @@ def _ours(figure: Figure | None, *, has_latency: bool) -> Cell:
     if figure is None or figure.rate is None or not has_latency:
         return found
     value, rank = _ours_us(figure)
-    return replace(found, under=f"{rank} {quantity.time_us(value)}".removeprefix("mean "))
+    latency = f"{rank} {quantity.time_us(value)}".removeprefix("mean ")
+    return replace(found, under=", ".join(each for each in (latency, found.under) if each))
 
 
 def _ours_us(figure: Figure) -> tuple[float | None, str]:
@@ -167,7 +189,7 @@ def _ours_us(figure: Figure) -> tuple[float | None, str]:
 
 def _ratio(figure: Figure | None, published: Published | None) -> Cell:
     title = "published on another machine, so not a judgement"
-    theirs = published.requests_per_s if published and not published.does_not_hold else None
+    theirs = published.requests_per_s if published else None
     if figure is None or figure.rate is None or published is None or theirs is None:
         return Cell(quantity.NONE, None, title, "num quiet")
     value, theirs_us = figure.rate.middle / theirs, _theirs_us(published)
@@ -186,24 +208,24 @@ def _of(result: Result, figure: Figure | None) -> Cell:
 def _loops(result: Result, programs: dict[str, dict[str, str]]) -> list[tuple[str, Table]]:
     """Return the table of programs by loop for each load: the document's, and similar ones.
 
-    Similar loads use another tool or another number of threads.
+    Similar loads use another tool or another number of threads; nothing was published for them.
     """
     columns = ["", *(quantity.cut(each, 40) for each in programs)]
-    own = {each.workload: each.origin for each in result.study.published}
-    alike = {demand_of(each): each.name for each in result.study.workloads if each.name in own}
+    own = {each.workload for each in result.study.published}
+    alike = {demand_of(each) for each in result.study.workloads if each.name in own}
     found = []
     for each in (each for group in result.groups for each in group.workloads):
-        published = each.name if each.name in own else alike.get(demand_of(each))
-        if published is None:
+        if demand_of(each) not in alike:
             continue
         lines = []
+        names = [each[loop] for loop in LOOPS for each in programs.values()]
         for loop in LOOPS:
-            names = [names[loop] for names in programs.values()]
-            cells = [_loop_cell(result, each.name, published, name) for name in names]
+            cells = [_loop_cell(result, each.name, names[loop]) for names in programs.values()]
             lines.append(Line([Cell(loop), *cells]))
-        origin = own[published]
-        beside = "" if origin == each.name else f", beside the document's {origin}"
-        found.append((f"{each.name}{beside}", Table(columns, lines)))
+        figures = (result.figures.get((each.name, name)) for name in names)
+        note = above_ceiling(result, (figure for figure in figures if figure))
+        beside = "" if each.name in own else ", a similar load: nothing is published for it"
+        found.append((f"{each.name}{beside}", Table(columns, lines, {}, note)))
     return found
 
 
@@ -217,12 +239,12 @@ def _programs(result: Result) -> dict[str, dict[str, str]]:
     return {program: names for program, names in found.items() if names.keys() >= {*LOOPS}}
 
 
-def _loop_cell(result: Result, workload: str, published_for: str, name: str) -> Cell:
+def _loop_cell(result: Result, workload: str, name: str) -> Cell:
     figure = result.figures.get((workload, name))
-    ours, published = plain_rate_cell(figure), result.published(published_for, name)
+    ours, published = plain_rate_cell(figure), result.published(workload, name)
     of = result.of_ceiling(figure) if figure else None
-    under = []
-    if published and published.requests_per_s:
+    under = [ours.under] if ours.under else []
+    if published and published.requests_per_s and not objection(result, published):
         under.append(f"published {quantity.count(published.requests_per_s)}")
         if figure and figure.rate:
             under.append(quantity.times(figure.rate.middle / published.requests_per_s))

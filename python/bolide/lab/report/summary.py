@@ -43,9 +43,13 @@ class Figure:
 
     @cached_property
     def valid(self) -> list[Trial]:
-        """The trials with figures: no failure, correct responses, and all connections served."""
+        """The trials with figures: no failure, correct responses, and all connections served.
+
+        None if at least half of the rounds failed: a median of the others would hide that.
+        """
         valid = [each for each in self.trials if each.is_valid and each.ok and each.requests_per_s]
-        return [each for each in valid if not service.starved_in(each, self.workload)]
+        valid = [each for each in valid if not service.starved_in(each, self.workload)]
+        return valid if len(valid) > len(self.trials) / 2 else []
 
     @cached_property
     def by_round(self) -> dict[int, float]:
@@ -184,12 +188,17 @@ class Figure:
         return "failed" if any(each.failure for each in self.trials) else "no figure"
 
     @cached_property
+    def is_noisy(self) -> bool:
+        """Whether other work took processor time in a round of this figure."""
+        return any(each.verdict == "noisy" for each in self.valid)
+
+    @cached_property
     def marks(self) -> list[str]:
         """What to know before relying on the figure."""
         found = []
         if noise.is_unstable(list(self.by_round.values())):
             found.append("unstable")
-        if any(each.verdict == "noisy" for each in self.valid):
+        if self.is_noisy:
             found.append("noisy")
         if self.contradiction:
             found.append("latency contradicts rate")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bolide.lab.record import service
@@ -97,6 +98,9 @@ ABOVE_CEILING = (
     " responses on their own."
 )
 
+NOISY = "noisy"
+"""The mark of a figure that was measured while other work took processor time."""
+
 ROUNDS_ADDED = (
     "Rounds were added until intervals were narrow. Such an interval has the true median somewhat"
     " less often than stated: in at least 93 % of simulated races."
@@ -124,9 +128,8 @@ def _note(result: Result, workload: str) -> str:
     ceiling = result.ceiling(workload)
     notes = [TOOL_LIMITED] if ceiling and ceiling.verdict == "generator-bound" else []
     figures = result.of(workload)
-    shares = [result.of_ceiling(each) for each in figures]
-    if any(each and each.middle > 1 for each in shares):
-        notes.append(ABOVE_CEILING)
+    if above := above_ceiling(result, figures):
+        notes.append(above)
     if any(each.contradiction for each in figures):
         notes.append(LATENCY_DOUBT)
     measured = [each for each in figures if each.rate]
@@ -137,6 +140,12 @@ def _note(result: Result, workload: str) -> str:
     if full:
         notes.append(f"{QUEUE_FULL} {', '.join(full)}.")
     return " ".join(notes)
+
+
+def above_ceiling(result: Result, figures: Iterable[Figure]) -> str:
+    """Return what a share above 100 % means; "" if none of these figures has one."""
+    shares = (result.of_ceiling(each) for each in figures)
+    return ABOVE_CEILING if any(each and each.middle > 1 for each in shares) else ""
 
 
 def _about_intervals(figures: list[Figure]) -> list[str]:
@@ -197,7 +206,9 @@ def rate_cell(figure: Figure) -> Cell:
         return Cell(figure.absence, None, figure.reason, "num bad", quantity.cut(figure.reason))
     by_round = ", ".join(quantity.count(value) for _, value in sorted(figure.by_round.items()))
     title = f"rounds: {by_round}" + (f"; below: {rate.label}" if rate.label else "")
-    return Cell(quantity.count(rate.middle), rate.middle, title, "num", interval(rate))
+    under = [interval(rate), NOISY if figure.is_noisy else ""]
+    below = ", ".join(each for each in under if each)
+    return Cell(quantity.count(rate.middle), rate.middle, title, "num", below)
 
 
 def plain_rate_cell(figure: Figure | None) -> Cell:
@@ -206,9 +217,9 @@ def plain_rate_cell(figure: Figure | None) -> Cell:
         return Cell(quantity.NONE, None, "not run", "num quiet")
     if figure.rate is None:
         return Cell(figure.absence, None, figure.reason, "num bad")
-    return Cell(
-        quantity.count(figure.rate.middle), figure.rate.middle, interval(figure.rate), "num"
-    )
+    under = NOISY if figure.is_noisy else ""
+    ends = interval(figure.rate)
+    return Cell(quantity.count(figure.rate.middle), figure.rate.middle, ends, "num", under)
 
 
 def latency_cell(figure: Figure, rank: str) -> Cell:

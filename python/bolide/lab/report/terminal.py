@@ -1,16 +1,17 @@
-"""The table of a study's document on the terminal at the end of a race, with invalid figures."""
+"""What the terminal shows at the end of a race: a warning of noise, and the document's table."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from rich.console import RenderableType
+from rich.panel import Panel
 from rich.table import Column
 from rich.table import Table as Grid
 from rich.text import Text
 
 from bolide.lab.report import document_tables, open_loop
-from bolide.lab.report.summary import Result
+from bolide.lab.report.summary import Race, Result
 from bolide.lab.report.table import Cell, Table
 
 STYLES = {"bad": "red", "struck": "strike", "quiet": "dim"}
@@ -29,7 +30,7 @@ def of_document(result: Result) -> list[RenderableType]:
     tables = document_tables.tables(result)
     caption, first = next((each for each in tables if _has_figures(each[1])), tables[0])
     title = f"The document's table: {caption}" if caption else "The document's table"
-    found: list[RenderableType] = [Text(), _grid(first, title)]
+    found: list[RenderableType] = [Text(), *_grid(first, title)]
     for heading, lines in document_tables.sentences(result):
         found += [Text(f"\n{heading}:"), *(Text(f"- {name}{text}") for name, text in lines)]
     return found
@@ -40,7 +41,7 @@ def of_open_loop(result: Result) -> list[RenderableType]:
     return [
         part
         for caption, each in open_loop.tables(result)
-        for part in (Text(), _grid(each, caption))
+        for part in (Text(), *_grid(each, caption))
     ]
 
 
@@ -48,7 +49,14 @@ def _has_figures(table: Table) -> bool:
     return any(cell.value is not None for line in table.lines for cell in line.cells)
 
 
-def _grid(table: Table, title: str) -> Grid:
+def of_noise(race: Race) -> list[RenderableType]:
+    """Return the banner of a race with many noisy trials; nothing if there are few."""
+    if not race.warning:
+        return []
+    return [Panel(Text(race.warning, "bold red"), border_style="red", expand=False)]
+
+
+def _grid(table: Table, title: str) -> list[RenderableType]:
     columns = []
     for place, name in enumerate(table.columns):
         heading = Text(name.replace("/", "/\n").replace(": ", ":\n"))
@@ -57,7 +65,7 @@ def _grid(table: Table, title: str) -> Grid:
     grid = Grid(*columns, box=None, title=Text(title, "table.title"))
     for line in table.lines:
         grid.add_row(*map(_text, line.cells))
-    return grid
+    return [grid, Text(table.note, "dim")] if table.note else [grid]
 
 
 def _text(cell: Cell) -> Text:
