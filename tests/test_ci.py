@@ -35,4 +35,4 @@ def test_packages_are_reported_and_can_be_skipped(
     said = f"installing {packages} by apt-get (BOLIDE_SKIP_PACKAGES=1 skips it)\n"
     assert (done.stdout, done.stderr) == ("", said if installs else "")
     apt = ["apt-get -qq update", f"apt-get -qq install --yes --no-install-recommends {packages}"]
-    assert calls.read_text().splitlines() == [*(apt if installs else []), "make test"]
+    assert calls.read_text().splitlines() == [*(apt if installs else []), "make test JOBS=1"]
