@@ -60,7 +60,8 @@ MISTAKES = [
     (["serve", "basic", "--prot", "1"], "No such option '--prot'"),
     (
         ["serve", "basic", "--reload"],
-        "No such option '--reload': Bolide does not reload changed files yet\n",
+        "No such option '--reload': Bolide does not reload changed files yet; pip install "
+        "watchfiles, and run `watchfiles --filter python 'bolide serve TARGET'`\n",
     ),
     (["serve", "basic", "-w", "4"], "No such option '-w': use --workers\n"),
     (["serve", "basic", "-b:8000"], "No such option '-b': use --bind\n"),
@@ -73,13 +74,33 @@ MISTAKES = [
         ["serve", "basic", "--config", "none.toml"],
         "cannot read the configuration file none.toml: N",
     ),
-    (["serve", "basic", "--uds", "/none/x"], "cannot listen on unix:/none/x: No such file or dir"),
+    (
+        ["serve", "basic", "--uds", "/none/x/y"],
+        "cannot listen on unix:/none/x/y: the folder /none/x does not exist; create it\n",
+    ),
+    (
+        ["serve", "basic", "--host", "127.0.0.1:80"],
+        "--host: '127.0.0.1:80' includes a port; give the host 127.0.0.1 and the port 80\n",
+    ),
+    (["serve", "basic", "-p", "8000"], "No such option '-p': use --port; there is no pid file\n"),
+    (["serve", "."], "'.' is a folder; give the application's file in it, such as main.py:app\n"),
     (
         ["serve", "basic", "--host", "192.0.2.1"],
         "cannot listen on 192.0.2.1:0: no network interfac",
     ),
-    (["serve"], "Missing argument 'TARGET'"),
-    (["swerve"], "No such command 'swerve'"),
+    (
+        ["serve"],
+        "Missing argument 'TARGET'. Give one: name the application, for example `bolide serve "
+        "main:app` for `app` in main.py.\n",
+    ),
+    (["swerve"], "No such command 'swerve'; did you mean `bolide serve`?\n"),
+    (["dokter"], "No such command 'dokter'; did you mean `bolide doctor`?\n"),
+    (["frob"], "No such command 'frob'; `bolide --help` lists them\n"),
+    (["main:app"], "No such command 'main:app'; did you mean `bolide serve main:app`?\n"),
+    (["basic", "--port", "1"], "No such command 'basic'; did you mean `bolide serve basic --port"),
+    (["run", "main:app"], "No such command 'run'; did you mean `bolide serve main:app`?\n"),
+    (["run"], "No such command 'run'; name the application, for example `bolide serve main:app` "),
+    (["http://h/"], "No such command 'http://h/'; did you mean `bolide load http://h/`?\n"),
 ]
 
 
@@ -108,8 +129,8 @@ def test_an_attribute_after_a_dot_and_a_package_without_an_application(tmp_path:
 def test_a_table_in_the_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "bolide.toml").write_text("[server]\nworkers = 2\n")
     _, _, errors = command("serve", "shop", cwd=tmp_path)
-    mistake = "bolide.toml has no tables; write server's options without it"
-    assert errors == f"bolide: error: {mistake}\n"
+    mistake = "bolide.toml has the table [server]; write its options at the top level"
+    assert errors == f"bolide: error: {mistake}, without [server]\n"
 
 
 def test_exception_in_the_module_shows_the_users_frames(applications: Path) -> None:

@@ -7,6 +7,8 @@ generated from the option table in `settings.py`; this file declares none of the
 from __future__ import annotations
 
 import atexit
+import os
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -37,6 +39,30 @@ LAZY = {
     "race": "bolide.lab.command",
 }
 """Subcommands, and the modules that define them."""
+SERVE_WORDS = ("run", "start", "dev", "server", "up")
+"""First words by which other servers' commands serve an application."""
+TARGET_EXAMPLE = "name the application, for example `bolide serve main:app` for `app` in main.py"
+
+
+class Commands(LazyGroup):
+    """The commands of `bolide`; a target in place of a command gets the command line to use."""
+
+    def suggestion(self, context: click.Context, name: str, following: Sequence[str]) -> str:
+        """Suggest `bolide serve` for a target, and for the words of other servers' commands."""
+        if "://" in name:
+            return f"; did you mean `bolide load {name}`?"
+        if _is_target(name):
+            return f"; did you mean `bolide serve {shlex.join([name, *following])}`?"
+        if name not in SERVE_WORDS:
+            return super().suggestion(context, name, following)
+        if following:
+            return f"; did you mean `bolide serve {shlex.join(following)}`?"
+        return f"; {TARGET_EXAMPLE}"
+
+
+def _is_target(word: str) -> bool:
+    """Whether the word looks like `module:app`, a file, or a module of the current folder."""
+    return ":" in word or word.endswith(".py") or os.path.exists(f"{word}.py")
 
 
 class ServeCommand(click.Command):
@@ -84,7 +110,7 @@ def _click_option(option: Option) -> click.Option:
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=Commands,
     lazy=LAZY,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -163,6 +189,10 @@ def main(arguments: Sequence[str] | None = None, *, handles_interrupt: bool = Fa
         instead = advice(error.option_name) if is_serve else ""
         message = f"No such option {error.option_name!r}: {instead}" if instead else ""
         _fail(message or error.format_message().replace("\n", " "))
+    except click.MissingParameter as error:
+        is_target = error.param is not None and error.param.name == "target"
+        hint = f" Give one: {TARGET_EXAMPLE}." if is_target else ""
+        _fail(error.format_message().replace("\n", " ") + hint)
     except click.BadOptionUsage as error:
         is_log = error.option_name == "--access-log"
         hint = " Give a file, or - for standard output." if is_log else ""

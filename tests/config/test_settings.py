@@ -108,10 +108,31 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
         "BOLIDE_PORT: 'tcp://10.0.0.1:80' is not a whole",
     ),
     ({}, {"BOLIDE_BIND": "h"}, "", "BOLIDE_BIND: 'h' is not an address; give HOST"),
-    ({}, {"BOLIDE_WROKERS": "2"}, "", "BOLIDE_WROKERS: no such option; did you mean workers?"),
+    (
+        {},
+        {"BOLIDE_WROKERS": "2"},
+        "",
+        "BOLIDE_WROKERS: no such option; did you mean BOLIDE_WORKERS?",
+    ),
     ({}, {}, 'port = "x"', "port in bolide.toml: 'x' is not a whole number"),
     ({}, {}, "prot = 1", "prot in bolide.toml: no such option; did you mean port?"),
     ({}, {}, "port = ", "bolide.toml is not valid TOML: "),
+    (
+        {},
+        {},
+        "[tool.bolide]\nport = 1",
+        "bolide.toml has the table [tool.bolide]; write its options at the top level, without [t",
+    ),
+    ({"host": "[::1]:80"}, {}, "", "host=: '[::1]:80' includes a port; give the host ::1 and the"),
+    ({"host": "h:80"}, {}, "", "host=: 'h:80' includes a port; give the host h and the port 80"),
+    ({"host": "http://h:80/"}, {}, "", "host=: 'http://h:80/' includes a port; give the host h a"),
+    ({"host": "http://h/"}, {}, "", "host=: 'http://h/' is a URL; give the host h"),
+    ({"host": "[::1]"}, {}, "", "host=: '[::1]' has brackets; give ::1"),
+    ({"host": "unix:/x"}, {}, "", "host=: 'unix:/x' is a UNIX socket; give uds /x"),
+    ({"access_log": True}, {}, "", 'access_log=: True names no file; give a file, "-" for stand'),
+    ({}, {"BOLIDE_ACCESS_LOG": "1"}, "", "BOLIDE_ACCESS_LOG: '1' names no file; give a file, "),
+    ({}, {}, 'access_log = "stdout"', "access_log in bolide.toml: 'stdout' names no file; give"),
+    ({"log_level": "trace"}, {}, "", "log_level=: 'trace' is not one of the choices; give debug "),
 ]
 
 
@@ -125,6 +146,42 @@ def test_mistake_names_option_value_source_and_fix(
         resolve(given, environ=environ)
     assert str(caught.value).startswith(says)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "means"),
+    [("INFO", "info"), ("WARN", "warning"), ("Warning", "warning"), ("FATAL", "critical")],
+)
+def test_a_level_in_any_case_and_by_other_names(given: str, means: str) -> None:
+    assert settle({"log_level": given}).log_level == means
+
+
+def test_words_in_any_case() -> None:
+    assert settle({"interface": "ASGI"}).interface == "asgi"
+
+
+@pytest.mark.parametrize("host", ["localhost", "0.0.0.0", "::", "::1", "fe80::1%eth0", "a-b.c"])  # noqa: S104 - not bound
+def test_hosts(host: str) -> None:
+    assert settle({"host": host}).host == host
+
+
+@pytest.mark.parametrize("name", ["-", "off", "./true", "true.log", "/var/log/x"])
+def test_access_logs(name: str) -> None:
+    assert settle({"access_log": name}).access_log == name
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[tool.bolide.server]\nport = 1", "[tool.bolide.server] of pyproject.toml: write these "),
+        ("[tool]\nbolide = 1", "tool.bolide in pyproject.toml is not a table; write options belo"),
+    ],
+)
+def test_tables_of_pyproject(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        settle({})
+    assert str(caught.value).startswith(says)
 
 
 def test_a_variable_that_resembles_no_option_is_the_applications_own() -> None:

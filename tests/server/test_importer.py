@@ -147,3 +147,59 @@ def test_missing_attribute_hints_at_another(tmp_path: Path, source: str, hint: s
     with pytest.raises(ConfigError) as caught:
         load("shop")
     assert str(caught.value) == f"shop has no attribute 'app'{hint}"
+
+
+def mistake(target: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(target)
+    return str(caught.value)
+
+
+def test_folders(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "shop/main.py").write_text(APP)
+    assert mistake("shop/") == "'shop/' is a folder; did you mean shop/main.py?"
+    assert mistake("empty/") == (
+        "'empty/' is a folder; give the application's file in it, such as empty/main.py:app"
+    )
+    assert mistake(".").startswith("'.' is a folder; give the application's file in it, such as m")
+    assert mistake("empty") == (
+        "empty has no attribute 'app'; it is a package, so give a module in it, such as "
+        "empty.main:app"
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "file", "line", "instead"),
+    [
+        ("shop_main", "shop_main.py", "from .parts import x", "{}.shop_main"),
+        ("shop_main.py", "shop_main.py", "from . import parts", "{}.shop_main"),
+        ("shop.main", "shop/main.py", "from ..parts import x", "{}.shop.main"),
+        ("shop", "shop/__init__.py", "from ..parts import x", "{}.shop"),
+    ],
+)
+def test_relative_import_outside_a_package(
+    target: str,
+    file: str,
+    line: str,
+    instead: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "site"
+    (folder / file).parent.mkdir(parents=True)
+    (folder / file).write_text(line + "\n" + APP)
+    monkeypatch.chdir(folder)
+    hint = f"`cd {tmp_path}; bolide serve {instead.format('site')}`"
+    says = f"; import without the leading dots, or start one folder higher: {hint}"
+    assert mistake(target).endswith(says)
+
+
+def test_relative_import_in_a_folder_that_cannot_be_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my-shop").mkdir()
+    monkeypatch.chdir(tmp_path / "my-shop")
+    Path("shop_main.py").write_text("from .parts import x\n")
+    assert mistake("shop_main").endswith("package; import without the leading dots")

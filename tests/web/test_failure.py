@@ -247,6 +247,34 @@ def test_a_value_that_cannot_be_sent_is_a_500(
     assert len(logged(caplog)) == 1
 
 
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        (("x", 200, {"a": "b"}), "; to set header fields, return Response(body, status, headers)"),
+        (("x", {"a": "b"}), "; to set header fields, return Response(body, status, headers)"),
+        (
+            ("x", 200, [("a", "b")]),
+            "; to set header fields, return Response(body, status, headers)",
+        ),
+        ((200, "x"), ""),
+        (("x", 199), ""),
+        ((), ""),
+    ],
+)
+def test_a_tuple_of_another_framework(
+    value: Any, hint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App()
+
+    @app.get("/")
+    def handler(request: Any) -> Any:
+        return value
+
+    assert get(app, "/").status == 500
+    says = "a handler's tuple must be (value, status), with a status from 200 to 599"
+    assert logged(caplog) == [("GET / raised TypeError", says + hint)]
+
+
 def test_a_path_cannot_forge_log_lines(caplog: pytest.LogCaptureFixture) -> None:
     request: Any = StubRequest("/a\r\nGET /b\x1b[31m\u2028é")
     FailureTable().respond(request, KeyError())

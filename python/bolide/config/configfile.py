@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from bolide.errors import ConfigError
 
@@ -39,4 +39,24 @@ def _section(path: Path) -> tuple[str, Mapping[str, Any]]:
     if path.name != PROJECT_FILE:
         return str(path), document
     section = document.get("tool", {}).get("bolide", {})
+    if not isinstance(section, dict):
+        raise ConfigError(
+            f"tool.bolide in {path} is not a table; write options below [tool.bolide]"
+        )
     return f"[tool.bolide] of {path}", section
+
+
+def refuse_table(name: str, where: str) -> NoReturn:
+    """Say where the options of a table belong, which is not one of the options.
+
+    Raises:
+        ConfigError: always.
+    """
+    if where.startswith("[tool.bolide]"):
+        raise ConfigError(
+            f"[tool.bolide.{name}] of {PROJECT_FILE}: write these options under [tool.bolide]"
+        )
+    table = "[tool.bolide]" if name == "tool" else f"[{name}]"
+    raise ConfigError(
+        f"{where} has the table {table}; write its options at the top level, without {table}"
+    )

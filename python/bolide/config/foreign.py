@@ -7,7 +7,10 @@ from __future__ import annotations
 
 NOT_YET_TLS = "no TLS yet; put nginx in front"
 NOT_YET_FORWARDED = "Bolide does not read X-Forwarded-* yet; use a middleware (docs/guide/proxy.md)"
-NOT_YET_RELOAD = "Bolide does not reload changed files yet"
+NOT_YET_RELOAD = (
+    "Bolide does not reload changed files yet; pip install watchfiles, and run "
+    "`watchfiles --filter python 'bolide serve TARGET'`"
+)
 NOT_YET_HTTP2 = "Bolide does not serve HTTP/2 yet"
 NOT_YET_WEBSOCKET = "Bolide does not serve WebSocket yet"
 ENVIRONMENT = "set the environment in the shell or the service manager"
@@ -18,6 +21,7 @@ STANDARD_ERROR = "messages go to standard error"
 ADVICE = {
     "-D": SERVICE_MANAGER,
     "-b": "use --bind",
+    "-p": "use --port; there is no pid file",
     "-w": "use --workers",
     "-k": "leave it out: the interface is detected",
     "-t": "use --handler-timeout-ms, in milliseconds",

@@ -7,13 +7,16 @@ with the end of a sentence that starts with the value: "is not a whole number; .
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from bolide.config import address
 
 TRUE_WORDS = ("1", "true", "yes", "on")
 FALSE_WORDS = ("0", "false", "no", "off")
+STREAM_WORDS = ("stdout", "stderr", "none")
+"""Words that other programs accept where a log is named."""
 
 
 class Kind(Protocol):
@@ -90,9 +93,10 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of a few words."""
+    """One of a few words, in any case; `aliases` are other words for some of them."""
 
     words: tuple[str, ...]
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def metavar(self) -> str:
@@ -101,8 +105,10 @@ class Choice:
 
     def parse(self, value: object) -> str:
         """Parse one of the words."""
-        if isinstance(value, str) and value in self.words:
-            return value
+        word = value.lower() if isinstance(value, str) else ""
+        word = self.aliases.get(word, word)
+        if word in self.words:
+            return word
         raise ValueError(f"is not one of the choices; give {' or '.join(self.words)}")
 
 
@@ -143,6 +149,45 @@ class Text:
         if "\0" in text:
             raise ValueError(f"contains a NUL character; give {self.metavar.lower()} without one")
         return text
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A name or an address of this machine, without a port."""
+
+    metavar: str = "HOST"
+
+    def parse(self, value: object) -> str:
+        """Parse a host."""
+        text = Text(self.metavar).parse(value)
+        bare = text.partition("://")[2].rstrip("/") if "://" in text else text
+        host, _, port = bare.rpartition(":")
+        if host and port.isdecimal() and (":" not in host or host.endswith("]")):
+            host = host.removeprefix("[").removesuffix("]")
+            raise ValueError(f"includes a port; give the host {host} and the port {port}")
+        if bare.startswith("[") and bare.endswith("]"):
+            raise ValueError(f"has brackets; give {bare[1:-1]}")
+        if bare != text:
+            raise ValueError(f"is a URL; give the host {bare}")
+        if text.startswith("unix:"):
+            raise ValueError(f"is a UNIX socket; give uds {text.removeprefix('unix:')}")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file for a log, "-" for standard output, or "off"; no word that only switches it on."""
+
+    metavar: str = "PATH"
+
+    def parse(self, value: object) -> str:
+        """Parse the name of a file."""
+        if isinstance(value, str) and value.lower() == "off":
+            return "off"
+        if str(value).lower() in (*TRUE_WORDS, *FALSE_WORDS, *STREAM_WORDS):
+            remedy = 'give a file, "-" for standard output or "off" for none'
+            raise ValueError(f"names no file; {remedy} (./{value} is a file of that name)")
+        return Text(self.metavar).parse(value)
 
 
 @dataclass(frozen=True, slots=True)

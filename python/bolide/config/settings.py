@@ -24,7 +24,9 @@ from bolide.config.option import (
     Choice,
     Choices,
     Count,
+    Host,
     Kind,
+    LogFile,
     Number,
     PathPrefix,
     Switch,
@@ -104,7 +106,7 @@ class Settings:
     )
     host: str = row(
         "127.0.0.1",
-        Text("HOST"),
+        Host(),
         LISTENING,
         "Address or name to listen on: 0.0.0.0 for every IPv4 address, :: for every IPv6 one.",
     )
@@ -116,7 +118,8 @@ class Settings:
         Text("PATH", may_be_empty=True),
         LISTENING,
         "UNIX socket to listen on instead of host and port. Its mode follows the umask; uvicorn "
-        "makes it 0666. nginx runs as another user: see Deployment.",
+        "makes it 0666. nginx runs as another user and cannot connect to 0755: start the server "
+        "with umask 007 and in nginx's group.",
     )
     bind: tuple[Address, ...] = row(
         (),
@@ -182,13 +185,16 @@ class Settings:
     )
     log_level: str = row(
         "info",
-        Choice(("debug", "info", "warning", "error", "critical")),
+        Choice(
+            ("debug", "info", "warning", "error", "critical"),
+            {"warn": "warning", "err": "error", "fatal": "critical"},
+        ),
         LOGGING,
         "Lowest level of messages that are written to standard error.",
     )
     access_log: str = row(
         "off",
-        Text("PATH"),
+        LogFile(),
         LOGGING,
         'File to which one line per request is appended; "-" for standard output, "off" for none.',
     )
@@ -269,8 +275,9 @@ def resolve(
             source = _said(name, layer, where)
             if name not in options:
                 if layer == "file" and isinstance(value, Mapping):
-                    raise ConfigError(f"{where} has no tables; write {name}'s options without it")
-                raise ConfigError(f"{source}: no such option{_near(name)}")
+                    configfile.refuse_table(name, where)
+                near = _near(name)
+                raise ConfigError(f"{source}: no such option" + _did_you_mean(near))
             winning[name] = value, source
     values: dict[str, Any] = {name: option.default for name, option in options.items()}
     values |= {name: _checked(options[name], *given) for name, given in winning.items()}
@@ -300,15 +307,20 @@ def _refuse_mistyped(environ: Mapping[str, str]) -> None:
         if variable.startswith(PREFIX) and variable not in ours:
             near = _near(variable.removeprefix(PREFIX).lower(), cutoff=0.8)
             if near:
-                raise ConfigError(f"{variable}: no such option{near}")
+                hint = _did_you_mean(PREFIX + near.upper())
+                raise ConfigError(f"{variable}: no such option" + hint)
 
 
 def _near(name: str, cutoff: float = 0.6) -> str:
-    """Return a hint at the option that was probably meant, or ""."""
+    """Return the option that was probably meant, or ""."""
     from difflib import get_close_matches
 
     found = get_close_matches(name, [option.name for option in table()], n=1, cutoff=cutoff)
-    return f"; did you mean {found[0]}?" if found else ""
+    return found[0] if found else ""
+
+
+def _did_you_mean(name: str) -> str:
+    return f"; did you mean {name}?" if name else ""
 
 
 def _checked(option: Option, value: object, source: str) -> object:

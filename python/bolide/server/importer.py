@@ -59,6 +59,8 @@ def load(target: str, settings: Settings) -> Application:
         remedy = f"give {target.partition('(')[0]} --factory"
         raise ConfigError(f"{target!r} is a call; {remedy}, which calls it without arguments")
     _put_first(os.getcwd())
+    if os.path.isdir(place) and (os.sep in place or place in (os.curdir, os.pardir)):
+        raise ConfigError(f"{place!r} is a folder; {_inside(place)}")
     is_file = place.endswith(".py") or os.sep in place
     module = _import_file(place) if is_file else _import_module(place)
     attributes = attributes or (FACTORY if settings.factory else ATTRIBUTE)
@@ -107,6 +109,15 @@ def _made(factory: Any, name: str) -> object:
         return factory()
     except BaseException as error:
         raise _failed(f"calling {name}", error) from error
+
+
+def _inside(folder: str) -> str:
+    """Suggest a file of the folder whose name is usual for an application, or a made-up one."""
+    there = [name for name in MAIN_MODULES if os.path.isfile(os.path.join(folder, f"{name}.py"))]
+    path = os.path.normpath(os.path.join(folder, f"{(*there, 'main')[0]}.py"))
+    if there:
+        return f"did you mean {path}?"
+    return f"give the application's file in it, such as {path}:{ATTRIBUTE}"
 
 
 def _import_module(name: str) -> ModuleType:
@@ -162,7 +173,27 @@ def _failed(what: str, error: BaseException) -> LoadError:
     """Create the error, with the application's part of the traceback, without the import's."""
     frames = _without_import_frames(error.__traceback__)
     details = "".join(traceback.format_exception(type(error), error, frames))
-    return LoadError(f"{what} failed: {type(error).__name__}: {error}", details)
+    hint = _relative_import_hint(error, frames)
+    return LoadError(f"{what} failed: {type(error).__name__}: {error}{hint}", details)
+
+
+def _relative_import_hint(error: BaseException, frames: TracebackType | None) -> str:
+    """Say how to name the module of a file in which a relative import has failed."""
+    is_relative = isinstance(error, ImportError) and "attempted relative import" in str(error)
+    if not is_relative or frames is None:
+        return ""
+    while frames.tb_next is not None:
+        frames = frames.tb_next
+    name = frames.tb_frame.f_globals.get("__name__", "")
+    outermost = os.path.abspath(frames.tb_frame.f_code.co_filename)
+    is_folder = os.path.basename(outermost) == "__init__.py"
+    for _ in range(len(name.split(".")) + is_folder):
+        outermost = os.path.dirname(outermost)
+    folder, package = os.path.split(outermost)
+    hint = "; import without the leading dots"
+    if not package.isidentifier():
+        return hint
+    return f"{hint}, or start one folder higher: `cd {folder}; bolide serve {package}.{name}`"
 
 
 def _without_import_frames(frames: TracebackType | None) -> TracebackType | None:
@@ -188,6 +219,8 @@ def _hint(place: str, module: ModuleType) -> str:
         for name in MAIN_MODULES:
             if not place.endswith(".py") and os.path.isfile(os.path.join(folder, f"{name}.py")):
                 return f"; did you mean {place}.{name}?"
+    if hasattr(module, "__path__"):
+        return f"; it is a package, so give a module in it, such as {place}.main:{ATTRIBUTE}"
     return ""
 
 

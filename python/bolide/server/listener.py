@@ -154,7 +154,7 @@ def _open_unix(address: Address) -> Listener:
         return Listener(made, address, _inode(address.path))
     except OSError as error:
         made.close()
-        raise ConfigError(f"cannot listen on {address}: {_reason(error)}") from None
+        raise ConfigError(f"cannot listen on {address}: {_reason_unix(error)}") from None
     except ConfigError:
         made.close()
         raise
@@ -165,6 +165,10 @@ def _make_way(address: Address) -> None:
     try:
         mode = os.stat(address.path).st_mode
     except FileNotFoundError:
+        folder = os.path.dirname(os.path.abspath(address.path))
+        if not os.path.isdir(folder):
+            missing = f"the folder {folder} does not exist; create it"
+            raise ConfigError(f"cannot listen on {address}: {missing}") from None
         return
     if not stat.S_ISSOCK(mode):
         raise ConfigError(f"cannot listen on {address}: a file that is not a socket is there")
@@ -201,5 +205,13 @@ def _reason(error: OSError) -> str:
     if error.errno == errno.EADDRNOTAVAIL:
         return "no network interface of this machine has that address"
     if error.errno == errno.EACCES:
-        return "permission denied; ports below 1024 and other users' folders need privileges"
+        return "permission denied; ports below 1024 need privileges"
     return error.strerror or str(error)
+
+
+def _reason_unix(error: OSError) -> str:
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "permission denied; this user may not create files in that folder"
+    if error.strerror:
+        return error.strerror
+    return "the path is too long; a UNIX socket's has 107 bytes at most"  # no number: Python's own

@@ -161,18 +161,28 @@ fn of_response<'py>(response: &Bound<'py, Response>) -> PyResult<HandlerResponse
 }
 
 fn of_pair<'py>(pair: &Bound<'py, PyTuple>) -> PyResult<HandlerResponse<'py>> {
-    let (value, status): (Bound<'py, PyAny>, u16) = pair.extract().map_err(|_| {
-        PyTypeError::new_err(
-            "a handler's tuple must be (value, status), with a status from 200 to 599",
-        )
-    })?;
+    let (value, status): (Bound<'py, PyAny>, u16) =
+        pair.extract().map_err(|_| pair_mistake(pair))?;
     if !STATUSES.contains(&status) || value.is_instance_of::<PyTuple>() {
-        return Err(PyTypeError::new_err(
-            "a handler's tuple must be (value, status), with a status from 200 to 599",
-        ));
+        return Err(pair_mistake(pair));
     }
     let response = convert(&value)?;
     Ok(HandlerResponse { status, ..response })
+}
+
+/// Other frameworks take header fields in the tuple too.
+#[cold]
+fn pair_mistake(pair: &Bound<'_, PyTuple>) -> PyErr {
+    let has_fields = pair.iter().next_back().is_some_and(|last| {
+        last.is_instance_of::<PyDict>() || last.is_instance_of::<PyList>()
+    });
+    let hint = match has_fields {
+        true => "; to set header fields, return Response(body, status, headers)",
+        false => "",
+    };
+    PyTypeError::new_err(format!(
+        "a handler's tuple must be (value, status), with a status from 200 to 599{hint}"
+    ))
 }
 
 fn source<'py>(value: &Bound<'py, PyAny>) -> PyResult<Source<'py>> {
