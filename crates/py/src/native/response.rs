@@ -173,9 +173,10 @@ fn of_pair<'py>(pair: &Bound<'py, PyTuple>) -> PyResult<HandlerResponse<'py>> {
 /// Other frameworks take header fields in the tuple too.
 #[cold]
 fn pair_mistake(pair: &Bound<'_, PyTuple>) -> PyErr {
-    let has_fields = pair.iter().next_back().is_some_and(|last| {
-        last.is_instance_of::<PyDict>() || last.is_instance_of::<PyList>()
-    });
+    let has_fields = pair
+        .iter()
+        .next_back()
+        .is_some_and(|last| last.is_instance_of::<PyDict>() || last.is_instance_of::<PyList>());
     let hint = match has_fields {
         true => "; to set header fields, return Response(body, status, headers)",
         false => "",
