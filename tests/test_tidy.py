@@ -82,10 +82,10 @@ PROTOCOL = re.compile(
 
 PACKAGES = {
     "config": {"_core", "errors"},
-    "doctor": {"errors"},
+    "doctor": {"errors", "flags"},
     "interface": {"_core", "config", "errors", "web"},
-    "lab": {"errors", "lazy_group"},
-    "load": {"_core", "config", "errors"},
+    "lab": {"errors", "flags", "lazy_group", "quantity"},
+    "load": {"_core", "config", "errors", "flags", "quantity"},
     "server": {"_core", "config", "errors", "interface", "web"},
     "web": {"_core", "errors"},
 }
@@ -95,9 +95,9 @@ PACKAGES = {
 """
 
 LABORATORY = {
-    "plan": {"folders", "record", "tools"},
+    "plan": {"folders", "matching", "record", "tools"},
     "record": {"folders", "stats"},
-    "report": {"record", "stats"},
+    "report": {"matching", "record", "stats"},
     "stats": set(),
     "tools": set(),
     "trial": {"folders", "plan", "record", "tools"},

@@ -24,6 +24,7 @@ from bolide.config.option import Addresses, Switch
 from bolide.config.reference import default_text
 from bolide.config.settings import Option, resolve, table
 from bolide.errors import ConfigError, Error
+from bolide.flags import PORT, TIME, count
 from bolide.lazy_group import LazyGroup
 from bolide.server import stderr
 
@@ -31,7 +32,6 @@ EXIT_MISTAKE = 2
 EXIT_FAILURE = 3
 EXIT_INTERRUPTED = 130
 CONTENT_BYTES_MAX = 1 << 30
-SECONDS_MAX = 30 * 86_400
 
 LAZY = {
     "doctor": "bolide.doctor.command",
@@ -152,24 +152,18 @@ command.add_command(
 
 
 @command.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8001, show_default=True)
 @click.option(
-    "--size",
-    type=click.IntRange(0, CONTENT_BYTES_MAX),
-    default=13,
-    show_default=True,
-    help="Bytes of content.",
+    "--host", metavar="HOST", default="127.0.0.1", help="Address to listen on. [127.0.0.1]"
 )
-@click.option(
-    "--seconds", type=click.FloatRange(0, SECONDS_MAX), default=None, help="Stop after this time."
-)
-def ceiling(host: str, port: int, size: int, seconds: float | None) -> None:
+@click.option("--port", type=PORT, default=8001, help="Port to listen on. [8001]")
+@click.option("--size", type=count(0, CONTENT_BYTES_MAX), default=13, help="Bytes of content. [13]")
+@click.option("-d", "--duration", type=TIME, help="Stop after this time: 10, 500ms, 30s, 2m.")
+def ceiling(host: str, port: int, size: int, duration: float | None) -> None:
     """Serve one fixed response without parsing requests: a baseline for this machine."""
     where = Address(host, port)
     click.echo(f"responding without parsing on http://{where}", err=True)
     try:
-        responses = _core.ceiling(host, port, size, seconds)
+        responses = _core.ceiling(host, port, size, duration)
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot listen on {where}: {error}") from None
     click.echo(f"responded to {responses:,} requests", err=True)

@@ -130,8 +130,8 @@ def test_text_keeps_to_the_width(machine: Machine, width: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--connections", "0"), "Invalid value for '--connections': 0 is not in the range"),
-        (("--new-per-second", "nan"), "Invalid value for '--new-per-second': 'nan' is not a valid"),
+        (("--connections", "0"), "Invalid value for '-c' / '--connections': '0' is zero; leave"),
+        (("--new-per-second", "nan"), "Invalid value for '--new-per-second': 'nan' is not a whole"),
         (("--role", "proxy"), "Invalid value for '--role': 'proxy' is not one of"),
         (("--tune", "fast"), "Invalid value for '--tune': 'fast' is not one of 'server'"),
         (("--tune", "race", "--restore"), "--tune and --restore are opposites; give only one"),

@@ -17,7 +17,7 @@ from load.samples import WHERE
 
 pytestmark = pytest.mark.slow
 
-OPTIONS = ("headers", "stages", "method", "host", "cpus", "source_addresses")
+OPTIONS = ("headers", "stages", "method", "cpus", "source_addresses")
 WORDS = st.lists(
     st.one_of(
         st.sampled_from(

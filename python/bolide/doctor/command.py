@@ -14,6 +14,7 @@ import click
 
 from bolide.doctor.finding import BACKLOG, Load, Role
 from bolide.errors import ConfigError, Error
+from bolide.flags import PORT, count
 
 EXIT_LIMITS = 1
 SAMPLE_S = 0.5
@@ -23,31 +24,29 @@ PROFILES = ("server", "load-generator", "race")
 
 
 @click.command()
-@click.option("--connections", type=click.IntRange(1, COUNT_MAX), default=1000, show_default=True)
 @click.option(
-    "--new-per-second",
-    type=click.IntRange(0, COUNT_MAX),
-    default=100,
-    show_default=True,
-    help="New connections.",
+    "-c",
+    "--connections",
+    type=count(most=COUNT_MAX),
+    default=1000,
+    help="Concurrent connections. [1000]",
+)
+@click.option(
+    "--new-per-second", type=count(0, COUNT_MAX), default=100, help="New connections. [100]"
 )
 @click.option(
     "--backlog",
-    type=click.IntRange(1, COUNT_MAX),
+    type=count(most=COUNT_MAX),
     default=BACKLOG,
-    show_default=True,
-    help="Backlog that the server passes to listen().",
+    help=f"Backlog that the server passes to listen(). [{BACKLOG}]",
 )
 @click.option(
     "--role",
     type=click.Choice([role.value for role in Role]),
     default=Role.ANY.value,
-    show_default=True,
-    help="End of the connections on this machine; loopback: both.",
+    help=f"End of the connections on this machine; loopback: both. [{Role.ANY.value}]",
 )
-@click.option(
-    "--port", type=click.IntRange(1, 65535), help="Port of a running server to examine too."
-)
+@click.option("--port", type=PORT, help="Port of a running server to examine too.")
 @click.option("--all", "is_whole", is_flag=True, help="Show every row, not only the limits.")
 @click.option("--json", "as_json", is_flag=True, help="Print every row as JSON.")
 @click.option("--check", is_flag=True, help="Exit with 1 if something limits the load.")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bolide.errors import ConfigError, Error
+from bolide.flags import FOLDER, NAMES, PERCENT, TIME, count
 from bolide.lazy_group import LazyGroup
 
 if TYPE_CHECKING:
@@ -124,22 +125,17 @@ def set_up(names: tuple[str, ...], system: bool) -> None:
     type=click.Choice(["asgi", "wsgi", "native"]),
     help="Interface of --app. [detected]",
 )
-@click.option("--path", "target", help="Request target for --app. [/]")
+@click.option("--target", metavar="PATH", help="Request target for --app. [/]")
+@click.option("--only", type=NAMES, default=(), help="Only these contestants (NAME or PREFIX*).")
+@click.option("--workload", type=NAMES, default=(), help="Only these workloads.")
 @click.option(
-    "--only", metavar="NAME,...", default="", help="Only these contestants (NAME or PREFIX*)."
-)
-@click.option("--workload", metavar="NAME,...", default="", help="Only these workloads.")
-@click.option(
-    "--tool",
-    metavar="NAME,...",
-    default="",
-    help="Load generators. [the study's; bolide for --app]",
+    "--tool", type=NAMES, default=(), help="Load generators. [the study's; bolide for --app]"
 )
 @click.option("--quick", is_flag=True, help="One round of one-second trials of fewer workloads.")
-@click.option("--rounds", type=click.IntRange(1, 1000), help="Number of rounds. [the study's]")
+@click.option("--rounds", type=count(most=1000), help="Number of rounds. [the study's]")
 @click.option(
     "--until",
-    metavar="PERCENT",
+    type=PERCENT,
     help="More rounds until the intervals of all rates are within it, such as 2%.",
 )
 @click.option(
@@ -148,16 +144,17 @@ def set_up(names: tuple[str, ...], system: bool) -> None:
     is_flag=True,
     help="Run each contestant twice, to measure by how much equal ones differ here.",
 )
-@click.option("--duration", type=click.FloatRange(0.1), help="Seconds per trial. [the study's]")
+@click.option("-d", "--duration", type=TIME, help="Duration of a trial: 5, 500ms. [the study's]")
 @click.option(
     "--cpus",
     nargs=2,
     metavar="server=LIST load=LIST",
     help="Processors for each. [server=the first (or as many as the study says), load=the others]",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for the results.")
+@click.option("--out", type=FOLDER, help="Folder for the results.")
 @click.option("--resume", is_flag=True, help="Resume the race in --out.")
-@click.option("--seed", type=int, default=0, help="Seed of the shuffled order. [0]")
+@click.option("--seed", type=count(0), default=0, help="Seed of the shuffled order. [0]")
+@click.option("--quiet", is_flag=True, help="Do not show progress.")
 def run_race(study: str | None, app: str | None, **given: Any) -> None:
     """Run a study: by name, or a file of your own.
 
@@ -174,7 +171,7 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     if (study is None) == (app is None):
         raise ConfigError("name a study (bolide race list) or an application (--app module:app)")
     if app is None and (given["interface"] or given["target"] is not None):
-        raise ConfigError("--interface and --path apply to --app only; a study has its own")
+        raise ConfigError("--interface and --target apply to --app only; a study has its own")
     if given["resume"] and given["out"] is None:
         raise ConfigError("--resume needs the folder of the race; name it with --out")
     server_cpus, load_cpus = cpus_of(given["cpus"], processors_of(study))
@@ -185,7 +182,7 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
         out=out,
         server_cpus=server_cpus,
         load_cpus=load_cpus,
-        only=_names(given["only"]) or (FLOOR_CONTESTANTS if given["is_doubled"] else ()),
+        only=given["only"] or (FLOOR_CONTESTANTS if given["is_doubled"] else ()),
         workloads=planned.workloads,
         is_quick=given["quick"],
         resumes=given["resume"],
@@ -193,9 +190,9 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
         application=planned.application,
         notes=planned.notes,
         is_doubled=given["is_doubled"],
-        until=_share(given["until"]),
+        until=given["until"],
     )
-    terminal = Terminal()
+    terminal = Terminal(is_quiet=given["quiet"])
     try:
         is_whole = races.run(plan, planned.names, options, terminal)
     finally:
@@ -262,7 +259,7 @@ def _planned(name: str | None, app: str | None, load_cores: int, given: dict[str
     else:
         loaded = study.load(name or "", load_cores)
         plan, names, application = loaded.study, loaded.contestants, None
-    chosen, wanted = _names(given["tool"]), _names(given["workload"])
+    chosen, wanted = given["tool"], given["workload"]
     if chosen:
         plan, notes = study.by_tools(plan, chosen, wanted or ("*",))
     else:
@@ -322,24 +319,3 @@ def _processors(text: str, allowed: list[int]) -> tuple[int, ...]:
     if any(not cpus or len(cpus) < each.stop - each.start for cpus, each in pairs):
         raise ConfigError(f"processors {text} are not all among {', '.join(map(str, allowed))}")
     return tuple(sorted({cpu for cpus in found for cpu in cpus}))
-
-
-def _share(text: str | None) -> float | None:
-    """Read a percentage, with or without its sign.
-
-    Raises:
-        ConfigError: it is none, or not above 0.
-    """
-    if text is None:
-        return None
-    try:
-        share = float(text.strip().removesuffix("%")) / 100
-    except ValueError:
-        share = 0.0
-    if not 0 < share < 1:
-        raise ConfigError(f"--until {text!r} is not a percentage, such as 2%")
-    return share
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(text.replace(",", " ").split())

@@ -32,17 +32,21 @@ def console(*, is_error: bool = False) -> Console:
 
 
 class Terminal:
-    """The progress of a race; lines of text if standard error is not a terminal."""
+    """The progress of a race; lines of text if standard error is not a terminal.
 
-    def __init__(self) -> None:
+    With `is_quiet` it shows only remarks.
+    """
+
+    def __init__(self, *, is_quiet: bool = False) -> None:
         self.console = console(is_error=True)
+        self._is_quiet = is_quiet
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(elapsed_when_finished=True),
             console=self.console,
-            disable=not self.console.is_terminal,
+            disable=is_quiet or not self.console.is_terminal,
         )
         self._task = self._progress.add_task("", total=None)
 
@@ -64,6 +68,8 @@ class Terminal:
 
     def ended(self, found: Trial) -> None:
         """Show how a trial ended."""
+        if self._is_quiet:
+            return
         name = f"{found.contestant:28} {found.workload:24} {found.round:2}"
         if found.failure is not None:
             failure = found.failure

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from bolide.errors import ConfigError
+from bolide.lab.matching import fits
 from bolide.lab.plan import contestant, environments, how, packages, study
-from bolide.lab.plan.contestant import Contestant, fits
+from bolide.lab.plan.contestant import Contestant
 from bolide.lab.plan.environments import SetupError
 from bolide.lab.record.schema import State
 from bolide.lab.tools import TOOLS, Tool

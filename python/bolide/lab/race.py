@@ -15,9 +15,10 @@ import msgspec
 
 from bolide.errors import ConfigError
 from bolide.lab import until
+from bolide.lab.matching import fits
 from bolide.lab.plan import contestant as contestants
 from bolide.lab.plan import environments, open_loop
-from bolide.lab.plan.contestant import Contestant, fits
+from bolide.lab.plan.contestant import Contestant
 from bolide.lab.plan.schedule import Slot, reason_to_skip, slots
 from bolide.lab.plan.user_application import UserApplication
 from bolide.lab.record import machine, redaction, resume, schema

@@ -9,7 +9,8 @@ from __future__ import annotations
 import shutil
 from typing import Any, TextIO
 
-from bolide.load import quantity, verdict
+from bolide import quantity
+from bolide.load import verdict
 
 BAR_CELLS = 24
 REDRAW_S = 0.2

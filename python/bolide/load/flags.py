@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bolide.load import quantity
+from bolide.flags import TIME, count
 from bolide.load.views import VIEWS
-
-
-def _reading(parse: Callable[[str], float]) -> Callable[[Any], Any]:
-    """Make a click type of a function in `quantity.py`; values that are not text are kept."""
-
-    def read(value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            found = parse(value)
-        except ValueError as error:
-            raise click.BadParameter(f"{value!r} {error}") from None
-        if not found:
-            raise click.BadParameter(f"{value!r} is zero; leave the option out")
-        return found
-
-    return read
 
 
 def _value(names: str, metavar: str, text: str, **more: Any) -> click.Option:
@@ -35,11 +17,11 @@ def _value(names: str, metavar: str, text: str, **more: Any) -> click.Option:
 
 
 def _time(names: str, text: str, default: float | None = None) -> click.Option:
-    return _value(names, "TIME", text, type=_reading(quantity.seconds), default=default)
+    return click.Option(names.split(), type=TIME, help=text, default=default)
 
 
 def _count(names: str, text: str, default: int | None = None) -> click.Option:
-    return _value(names, "N", text, type=_reading(quantity.count), default=default)
+    return click.Option(names.split(), type=count(), help=text, default=default)
 
 
 def _file(names: str, text: str) -> click.Option:
@@ -73,10 +55,13 @@ SECTIONS: dict[str, tuple[click.Option, ...]] = {
     ),
     "Requests": (
         _value("-X --method", "METHOD", "Method. [GET; POST with a body]", default=""),
-        _several("-H --header headers", "HEADER", "Header 'Name: value'; may be repeated."),
+        _several(
+            "-H --header headers",
+            "HEADER",
+            "Header 'Name: value'; may be repeated.",
+        ),
         _value("--body", "TEXT", "Content of the requests."),
         _file("--body-file", "File with the content of the requests."),
-        _value("--host", "HOST", "Value of the Host header. [from the URL]", default=""),
         _value("--target", "PATH", "Request target for unix:PATH. [/]", default=""),
         _file("--request-file", "Requests with weights, in TOML (docs/load.md)."),
         _switch("--no-keep-alive", "Open a new connection for each request."),

@@ -41,7 +41,6 @@ class Options:
     method: str = ""
     headers: tuple[str, ...] = ()
     body: bytes | None = None
-    host: str = ""
     request_file: Path | None = None
 
     # correct responses

@@ -21,7 +21,7 @@ def requests(options: Options, destination: Destination) -> list[dict[str, Any]]
     """
     lines = [field.read(text, "--header") for text in options.headers]
     lines, host = field.take_host(lines)
-    host = options.host or host or destination.host
+    host = host or destination.host
     if not options.request_file:
         return [
             _request(options, lines, host, {"target": target, "weight": weight})
@@ -51,7 +51,7 @@ def _request(
     if not given["target"].startswith(("/", "http://")) and given["target"] != "*":
         raise ConfigError(f"path {given['target']!r} does not start with a slash")
     if not re.fullmatch(r"[\x21-\x7e]*", host):
-        raise ConfigError(f"--host: {host!r} is not a host; give NAME or NAME:PORT")
+        raise ConfigError(f"Host: {host!r} is not a host; give NAME or NAME:PORT")
     status = given.get("expect_status", options.expect_status)
     if status is not None and not 200 <= status <= 599:
         raise ConfigError(f"--expect-status: {status} is not a final status; give 200 to 599")

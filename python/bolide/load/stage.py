@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from bolide import quantity
 from bolide.errors import ConfigError
-from bolide.load import quantity
 
 _STAGE = re.compile(r"([^:]+):([0-9]+(?:\.[0-9]+)?)(c?)")
 FORM = (

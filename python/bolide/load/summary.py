@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bolide.load import distribution, quantity, verdict
+from bolide import quantity
+from bolide.load import distribution, verdict
 from bolide.load.destination import Destination
 
 Report = dict[str, Any]

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from bolide import quantity
 from bolide.errors import ConfigError
-from bolide.load import quantity
 
 Report = dict[str, Any]
 

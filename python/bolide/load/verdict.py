@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bolide.load import quantity
+from bolide import quantity
 
 Report = dict[str, Any]
 

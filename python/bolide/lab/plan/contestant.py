@@ -18,6 +18,7 @@ import msgspec
 
 from bolide.errors import ConfigError
 from bolide.lab.folders import CONTESTANTS
+from bolide.lab.matching import fits
 from bolide.lab.record.schema import Loop
 
 PLACEHOLDERS = {
@@ -207,11 +208,6 @@ def read_all(folders: Iterable[Path] = (CONTESTANTS,)) -> dict[str, Contestant]:
 def own() -> Mapping[str, Contestant]:
     """Return the contestants that come with Bolide."""
     return read_all()
-
-
-def fits(name: str, wanted: str) -> bool:
-    """Return whether a name matches NAME or PREFIX*."""
-    return name == wanted or (wanted.endswith("*") and name.startswith(wanted[:-1]))
 
 
 def chosen(names: Iterable[str], among: Mapping[str, Contestant]) -> list[Contestant]:

@@ -16,8 +16,8 @@ from msgspec import Meta
 
 from bolide.errors import ConfigError
 from bolide.lab.folders import STUDIES
+from bolide.lab.matching import fits
 from bolide.lab.plan import open_loop
-from bolide.lab.plan.contestant import fits
 from bolide.lab.plan.open_loop import OpenLoop
 from bolide.lab.record.schema import Published, Study, Workload, with_workloads
 from bolide.lab.tools import TOOLS, Load, ToolError, find
@@ -361,7 +361,7 @@ def of_application(app: str, target: str) -> Study:
         ConfigError: the target is not valid in a request.
     """
     if not re.fullmatch(TARGET, target):
-        raise ConfigError(f"--path {target!r} is not a path as in a request, such as /a?b=1")
+        raise ConfigError(f"--target {target!r} is not a path as in a request, such as /a?b=1")
     levels = ((100, 1), (10, 1), (1000, 1))
     workloads = tuple(
         Workload(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from bolide.lab.plan.contestant import fits
+from bolide.lab.matching import fits
 from bolide.lab.record.schema import Study, Workload, with_workloads
 
 OWN = "bolide"

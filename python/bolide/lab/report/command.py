@@ -10,16 +10,17 @@ from pathlib import Path
 import click
 
 from bolide.errors import ConfigError
+from bolide.flags import FOLDER, NAMES, PERCENT
+from bolide.lab.matching import fits
 from bolide.lab.report.compare import THRESHOLD, UNKNOWN, Change, changes, overall
 from bolide.lab.stats.paired_test import LEVEL, ROUNDS_MIN
 
 EXIT_SLOWER = 1
-FOLDER = click.Path(path_type=Path)
 
 
 @click.command()
 @click.argument("folder", type=FOLDER, metavar="DIR")
-@click.option("--out", type=FOLDER, help="Folder to write to.  [default: DIR]")
+@click.option("--out", type=FOLDER, help="Folder to write to. [DIR]")
 @click.option("--png", "is_png", is_flag=True, help="Also write each picture as PNG.")
 def report(folder: Path, out: Path | None, is_png: bool) -> None:
     """Write report.html, report.md and pictures of the race in DIR.
@@ -35,20 +36,14 @@ def report(folder: Path, out: Path | None, is_png: bool) -> None:
 @click.command()
 @click.argument("before", type=FOLDER, metavar="A")
 @click.argument("after", type=FOLDER, metavar="B")
-@click.option(
-    "--only", multiple=True, metavar="NAME", help="Only this contestant; may be repeated."
-)
+@click.option("--only", type=NAMES, default=(), help="Only these contestants (NAME or PREFIX*).")
 @click.option(
     "--threshold",
-    type=click.FloatRange(0, 100),
-    default=THRESHOLD * 100,
-    show_default=True,
-    metavar="PERCENT",
-    help="Treat smaller changes as no change.",
+    type=PERCENT,
+    default=THRESHOLD,
+    help=f"Treat smaller changes as no change. [{THRESHOLD:.0%}]",
 )
-@click.option(
-    "--floor", type=FOLDER, metavar="DIR", help="Race with --aa: no change below its floor."
-)
+@click.option("--floor", type=FOLDER, help="Race with --aa: no change below its floor.")
 @click.option("--of-ceiling", "is_relative", is_flag=True, help="Compare shares of the ceiling.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compare(
@@ -69,15 +64,16 @@ def compare(
     """
     from bolide.lab.report.writing import read
 
-    least = threshold / 100
+    least = threshold
     if floor is not None:
         measured = read(floor).floor
         if measured is None:
             raise ConfigError(f"{floor} has no contestant twice: run it with --aa")
         least = max(least, measured)
     found = changes(read(before), read(after), threshold=least, is_relative=is_relative, only=only)
-    if missing := set(only) - {each.contestant for each in found}:
-        raise ConfigError(f"the races do not have {sorted(missing)[0]!r} in common")
+    for wanted in only:
+        if not any(fits(each.contestant, wanted) for each in found):
+            raise ConfigError(f"the races do not have {wanted!r} in common")
     if not found:
         raise ConfigError("the races have no contestant and workload in common")
     if as_json:

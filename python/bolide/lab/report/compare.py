@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from bolide.lab.matching import fits
 from bolide.lab.report.summary import Figure, Race, Result
 from bolide.lab.stats.interval import Interval, median_interval
 from bolide.lab.stats.paired_test import LEVEL, ROUNDS_MIN, adjusted
@@ -55,7 +56,7 @@ def changes(
     is_relative: bool = False,
     only: Collection[str] = (),
 ) -> list[Change]:
-    """Compare what both races have measured; `only` these contestants, if there are any.
+    """Compare what both races have measured; `only` these contestants (NAME or PREFIX*), if any.
 
     `threshold` is a share (0.03 is 3 %); the floors of the races raise it. With `is_relative`,
     rates are first divided by those of the ceiling in the same round.
@@ -70,7 +71,7 @@ def changes(
         if key in old[result.study.name].figures
         and figure.contestant.role != "ceiling"
         and not figure.contestant.copy_of
-        and (not only or key[1] in only)
+        and (not only or any(fits(key[1], wanted) for wanted in only))
     ]
     ratios = [
         by_round(_values(later, key, is_relative), _values(earlier, key, is_relative))

@@ -6,8 +6,8 @@ import getopt
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from bolide import quantity
 from bolide.errors import ConfigError
-from bolide.load import quantity
 
 
 @dataclass(frozen=True, slots=True)

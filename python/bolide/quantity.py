@@ -59,6 +59,19 @@ def count(text: str) -> int:
     return int(number)
 
 
+def share(text: str) -> float:
+    """Parse a percentage above 0 and below 100, with or without its sign: `2%` is 0.02.
+
+    Raises:
+        ValueError: it is not such a percentage.
+    """
+    match = re.fullmatch(_NUMBER + r"\s*%?", text.strip())
+    found = float(match[1]) / 100 if match else 0.0
+    if not 0 < found < 1:
+        raise ValueError("is not a percentage; give one above 0 and below 100, like 2%")
+    return found
+
+
 def latency_text(latency_us: float | None) -> str:
     """Format microseconds with three digits and a unit: `843 us`, `1.27 ms`, `2.05 s`."""
     if latency_us is None:

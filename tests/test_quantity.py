@@ -2,7 +2,7 @@
 
 import pytest
 
-from bolide.load import quantity
+from bolide import quantity
 
 
 @pytest.mark.parametrize(
