@@ -56,6 +56,22 @@ def test_a_refusal_is_logged_with_its_limit(start: Start, application: str) -> N
     )
 
 
+@pytest.mark.parametrize("application", ["protocol.py", "wsgi_plain.py"])
+def test_a_request_for_websocket_is_served_as_a_plain_one_and_logged(
+    start: Start, application: str
+) -> None:
+    server = start(application)
+    head = "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: {}\r\n\r\n"
+    with server.connect() as client:
+        for protocol in ("h2c", "WebSocket"):  # the first is no news
+            client.send(head.format(protocol).encode())
+            assert client.read().status == 200
+    server.wait_line(
+        r"WARN  bolide\.error: 1 request asked for WebSocket, which Bolide does not serve yet, "
+        r"and was served as plain HTTP$"
+    )
+
+
 @pytest.mark.parametrize("target", ["/read", "/read-later"])
 def test_content_up_to_the_limit_is_taken(start: Start, target: str) -> None:
     server = start("protocol.py", "--body-bytes-max", "300000")

@@ -55,6 +55,8 @@ pub struct RequestHead<'a> {
     ///
     /// Whether Connection lists TE, as it should, is not checked: that is for intermediaries.
     pub accepts_trailers: bool,
+    /// Whether the client asks for WebSocket: Upgrade names it (RFC 6455 4.1). Never set for HTTP/1.0 (RFC 9110 7.8).
+    pub asks_websocket: bool,
 }
 
 /// The result for the bytes received so far.
@@ -205,6 +207,7 @@ fn request_head<'a>(
         persistent: control.persistent(),
         expects_continue: control.expects_continue && body_length != BodyLength::None,
         accepts_trailers: control.accepts_trailers,
+        asks_websocket: control.asks_websocket,
     }))
 }
 
@@ -247,6 +250,8 @@ pub(crate) struct Control<'a> {
     pub(crate) keep_alive: bool,
     expects_continue: bool,
     pub(crate) accepts_trailers: bool,
+    /// Upgrade is never remembered (`harmless.rs`).
+    asks_websocket: bool,
     /// Number of lines read.
     pub(crate) lines: usize,
     /// How much of the section was remembered.
@@ -278,6 +283,7 @@ impl<'a> Control<'a> {
             keep_alive: false,
             expects_continue: false,
             accepts_trailers: false,
+            asks_websocket: false,
             lines: 0,
             remembered_bytes: 0,
             before_private: None,
@@ -297,6 +303,12 @@ impl<'a> Control<'a> {
             }
             4 if name.eq_ignore_ascii_case(b"host") => self.host(trim_ows(value)),
             10 if name.eq_ignore_ascii_case(b"connection") => self.connection(value),
+            7 if name.eq_ignore_ascii_case(b"upgrade") => {
+                let mut protocols = list_members(value);
+                self.asks_websocket |= self.version == Version::Http11
+                    && protocols.any(|protocol| protocol.eq_ignore_ascii_case(b"websocket"));
+                Ok(())
+            }
             6 | 14 | 17 => self.read_framing(name, value),
             _ => Ok(()),
         }

@@ -300,3 +300,31 @@ fn a_refused_chunk_has_its_position_and_keeps_the_byte() {
     );
     assert_eq!(decoder.decode(&mut input).map_err(|error| error.at), Err(0));
 }
+
+#[test]
+fn a_request_for_websocket_names_it_in_upgrade() {
+    for (start, section, asks) in [
+        ("GET / HTTP/1.1", "Upgrade: websocket\r\n", true),
+        (
+            "GET / HTTP/1.1",
+            "Cookie: a\r\nupgrade: h2c, WebSocket\r\n",
+            true,
+        ),
+        (
+            "GET / HTTP/1.1",
+            "Upgrade: websocket\r\nUpgrade: h2c\r\n",
+            true,
+        ),
+        ("GET / HTTP/1.1", "Upgrade: h2c\r\n", false),
+        ("GET / HTTP/1.1", "Referer: websocket\r\n", false),
+        ("GET / HTTP/1.1", "", false),
+        ("GET / HTTP/1.0", "Upgrade: websocket\r\n", false),
+    ] {
+        let input = format!("{start}\r\nHost: a\r\n{section}\r\n");
+        assert_eq!(
+            head(input.as_bytes()).asks_websocket,
+            asks,
+            "{start}: {section}"
+        );
+    }
+}

@@ -1,4 +1,4 @@
-//! Reports of requests that the server refused because of a limit or because they were malformed.
+//! Reports of requests that the server refused because of a limit or because they were malformed, and of those whose upgrade it ignored.
 
 use std::fmt::Write as _;
 
@@ -12,6 +12,9 @@ const REPORTED: [u16; 6] = [400, 413, 414, 431, 501, 505];
 
 /// The status of connections over the limit, even of those that are closed without a response.
 const SURPLUS: u16 = 503;
+
+/// The status that requests for WebSocket did not get.
+const UPGRADE: u16 = 101;
 
 /// Refusals with one status since the last report.
 struct Refusal {
@@ -41,6 +44,12 @@ impl Refusals {
     #[cold]
     pub(crate) fn add_connection(&mut self) {
         self.count(SURPLUS, "");
+    }
+
+    /// Counts a request for WebSocket, which is served as if it had not asked for that (RFC 9110 section 7.8).
+    #[cold]
+    pub(crate) fn add_websocket(&mut self) {
+        self.count(UPGRADE, "");
     }
 
     fn count(&mut self, status: u16, reason: &str) {
@@ -81,7 +90,16 @@ impl Refusals {
 impl Refusal {
     fn line(&self, limits: &Limits) -> String {
         let (status, count) = (self.status, self.count);
-        let plural = if count == 1 { "" } else { "s" };
+        let (plural, were) = if count == 1 {
+            ("", "was")
+        } else {
+            ("s", "were")
+        };
+        if status == UPGRADE {
+            return format!(
+                "{count} request{plural} asked for WebSocket, which Bolide does not serve yet, and {were} served as plain HTTP"
+            );
+        }
         let what = if status == SURPLUS {
             "connection"
         } else {
@@ -147,6 +165,27 @@ mod tests {
             ]
         );
         assert_eq!(refusals.wait_ms(1000 + PAUSE_MS), None);
+    }
+
+    #[test]
+    fn requests_for_websocket_are_counted() {
+        let limits = Limits::default();
+        let mut refusals = Refusals::default();
+        refusals.add_websocket();
+        assert_eq!(
+            refusals.take(0, &limits),
+            [
+                "1 request asked for WebSocket, which Bolide does not serve yet, and was served as plain HTTP"
+            ]
+        );
+        refusals.add_websocket();
+        refusals.add_websocket();
+        assert_eq!(
+            refusals.take(PAUSE_MS, &limits),
+            [
+                "2 requests asked for WebSocket, which Bolide does not serve yet, and were served as plain HTTP"
+            ]
+        );
     }
 
     #[test]

@@ -222,6 +222,9 @@ impl H1 {
             self.refuse(turn, Refused::Head(head), 503, NO_MEMORY);
             return after.len();
         }
+        if head.asks_websocket {
+            turn.context.refusals.add_websocket();
+        }
         match head.body_length {
             BodyLength::None => {
                 self.call(turn, head, Content::Whole(b""));
