@@ -101,7 +101,16 @@ NOTES: list[tuple[dict[str, Any], str]] = [
     ({"errors": {"timeout": 203}}, "203 of 20,203 requests failed (203 timeout): rate and latency"),
     (
         {"ok": 0, "statuses": {"404": 10_000}, "errors": {"wrong_status": 10_000}},
-        "10,000 of 10,000 responses were not 2xx: the rate is not a throughput",
+        "10,000 of 10,000 responses had status 404 instead of 2xx: the rate is not a throughput "
+        "(--expect-status 404 counts them as correct)",
+    ),
+    (
+        {
+            "ok": 900,
+            "statuses": {"200": 900, "400": 60, "500": 40},
+            "errors": {"wrong_status": 100},
+        },
+        "100 of 1,000 responses had status 400 or 500 instead of 2xx: rate and latency cover only",
     ),
     ({"ok": 10, "errors": {"reset": 90}}, "90 of 100 requests failed (90 reset): the rate is not"),
     (
@@ -163,7 +172,8 @@ def test_a_note_names_the_status_that_was_expected() -> None:
     wanted = plan.build(Options(urls=(WHERE.url,), expect_status=204, connections=10), WHERE)
     made = report(ok=0, statuses={"200": 5}, errors={"wrong_status": 5})
     assert verdict.sentences(made, wanted) == [
-        "5 of 5 responses were not 204: the rate is not a throughput"
+        "5 of 5 responses had status 200 instead of 204: the rate is not a throughput "
+        "(--expect-status 200 counts them as correct)"
     ]
 
 

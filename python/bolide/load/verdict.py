@@ -66,14 +66,17 @@ def _failures(report: Report, plan: dict[str, Any]) -> str:
     failed, total = report["failed"], report["failed"] + report["ok"]
     if not has_responses(report) or failed <= FAILED_SHARE * total:
         return ""
-    statuses = report["errors"].get("wrong_status", 0)
-    if statuses == failed:
-        what = f"{failed:,} of {total:,} responses were not {_expected(plan)}"
+    hint = ""
+    if report["errors"].get("wrong_status", 0) == failed:
+        got = _unexpected(report, plan)
+        what = f"{failed:,} of {total:,} responses had status {' or '.join(got)}"
+        what += f" instead of {_expected(plan)}"
+        hint = f" (--expect-status {got[0]} counts them as correct)" if len(got) == 1 else ""
     else:
         what = f"{failed:,} of {total:,} requests failed ({failures_text(report)})"
     if failed >= 0.5 * total:
-        return f"{what}: the rate is not a throughput"
-    return f"{what}: rate and latency cover only the others"
+        return f"{what}: the rate is not a throughput{hint}"
+    return f"{what}: rate and latency cover only the others{hint}"
 
 
 def _closing(report: Report, plan: dict[str, Any]) -> str:
@@ -94,6 +97,17 @@ def _expected(plan: dict[str, Any]) -> str:
     """Return the statuses that count as correct."""
     statuses = {request["expected_status"] for request in plan["requests"]}
     return " or ".join(sorted(str(status or "2xx") for status in statuses))
+
+
+def _unexpected(report: Report, plan: dict[str, Any]) -> list[str]:
+    """Return the statuses that are not expected; where requests differ, all that were received."""
+    expected = {request["expected_status"] for request in plan["requests"]}
+    got = sorted(status for status, count in report["statuses"].items() if count)
+    if len(expected) > 1:
+        return got
+    [only] = expected
+    wrong = [each for each in got if (each != str(only) if only else each[0] != "2")]
+    return wrong or got
 
 
 def failures_text(report: Report) -> str:
