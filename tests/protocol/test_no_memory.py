@@ -247,3 +247,20 @@ def test_a_response_that_has_to_wait_keeps_its_head(start: Start) -> None:
     first, _, second = received.partition(b"small")
     assert first.startswith(b"HTTP/1.1 200 OK\r\n")
     assert not second or second.startswith((b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 50"))
+
+
+def test_a_worker_without_memory_leaves_new_connections_to_others(start: Start) -> None:
+    server = start("memory/exhausted.py", "--workers", "2")
+    with ExitStack() as stack:
+        clients = [stack.enter_context(server.connect()) for _ in range(12)]
+        workers = [(client, client.get("/pid").content) for client in clients]
+        first, poor = workers[0]
+        assert first.get("/exhaust").content == b"small"
+        # It has fewer connections than the other, which would accept all new ones for that.
+        for client, worker in workers[1:]:
+            if worker == poor:
+                client.socket.close()
+        others = {worker for _, worker in workers} - {poor}
+        assert len(others) == 1
+        replies = [stack.enter_context(server.connect()).get("/pid") for _ in range(30)]
+    assert {(reply.status, reply.content) for reply in replies} == {(200, *others)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,12 @@ def exhaust() -> None:
 
 
 async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
-    """Exhaust the memory, respond with a stream, or with a few bytes."""
+    """Exhaust the memory, respond with a stream, the process id, or with a few bytes."""
     assert scope["type"] == "http"
     if scope["path"] == "/exhaust":
         exhaust()
-    parts = [PART, AFTER, b""] if scope["path"] == "/stream" else [b"small"]
+    small = str(os.getpid()).encode() if scope["path"] == "/pid" else b"small"
+    parts = [PART, AFTER, b""] if scope["path"] == "/stream" else [small]
     await send({"type": "http.response.start", "status": 200, "headers": []})
     for number, part in enumerate(parts, start=1):
         more = number < len(parts)

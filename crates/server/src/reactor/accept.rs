@@ -19,7 +19,7 @@ const ACCEPTS_PER_PASS: usize = 256;
 /// How long a pass accepts. The first request of a connection is served at once, and a slow application must not delay the other
 /// connections, the timers and the event loop for all of them.
 const ACCEPTING_MAX: Duration = Duration::from_millis(10);
-/// How long accepting pauses when the process has no descriptor left, or a listener cannot be watched.
+/// How long accepting pauses when the process has no descriptor or memory left, or a listener cannot be watched.
 const EXHAUSTED_MS: u64 = 250;
 /// Nothing is scheduled.
 const NEVER_MS: u64 = u64::MAX;
@@ -50,7 +50,7 @@ enum State {
     Open,
     /// Other workers accept.
     Resting,
-    /// The process has no descriptor left.
+    /// The process has no descriptor or memory left.
     Exhausted,
     /// Waiting connections are accepted, then the listeners are closed.
     Draining,
@@ -306,12 +306,7 @@ impl<A: App> Worker<A> {
         let Some(seat) = &self.accepting.seat else {
             return Turn::Ours;
         };
-        // A worker without memory is full.
-        let most = match self.is_short() {
-            true => self.connections_max().min(self.admitted()),
-            false => self.connections_max(),
-        };
-        seat.turn(most, self.context.clock.now_ms())
+        seat.turn(self.connections_max(), self.context.clock.now_ms())
     }
 
     /// Whether the next connection is probably part of a rush, which is not to be spread.
@@ -325,6 +320,9 @@ impl<A: App> Worker<A> {
         if self.accepting.state == State::Draining {
             return self.has_room_for_the_last();
         }
+        if self.accepting.is_shared() && self.is_short() {
+            return self.is_our_turn_without_memory();
+        }
         let turn = self.turn();
         if turn == Turn::Ours {
             return true;
@@ -336,6 +334,25 @@ impl<A: App> Worker<A> {
         self.leave_to(turn);
         self.rest(State::Resting, LATE_AFTER_MS);
         false
+    }
+
+    /// The same while too little memory is left for another connection: this worker accepts only to refuse, which it does if no other has
+    /// room. It does not count among those that have room, however few connections it has.
+    #[cold]
+    fn is_our_turn_without_memory(&mut self) -> bool {
+        if let Some(seat) = &self.accepting.seat {
+            seat.pause();
+        }
+        let turn = self.turn();
+        if turn != Turn::Ours {
+            self.rest(State::Exhausted, EXHAUSTED_MS);
+            self.leave_to(turn);
+            return false;
+        }
+        if let Some(seat) = &self.accepting.seat {
+            seat.open();
+        }
+        true
     }
 
     fn leave_to(&self, turn: Turn) {
