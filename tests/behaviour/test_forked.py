@@ -24,6 +24,17 @@ ENDS = {"exits": b"7", "raises": b"1", "returns": b"1"}
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.parametrize(
+    ("work", "result"), [("raise_and_catch", b"caught"), ("serve_another", b"served")]
+)
+def test_a_process_that_does_not_come_back_may_use_the_framework(
+    start: Start, work: str, result: bytes
+) -> None:
+    server = start("forking/native.py")
+    with server.connect() as client:
+        assert client.get(f"/child/{work}").content == result + b" 0"
+
+
 @pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize(("application", "when", "options"), CASES)
 def test_a_forked_process_that_comes_back_ends(

@@ -259,7 +259,7 @@ fn first_step<'py>(
         arguments.receive.bind(py),
         arguments.send.bind(py),
     ];
-    let called = match ffi::call(py, app, arguments) {
+    let called = match ffi::call_handler(py, app, arguments) {
         Ok(called) if !ffi::is_coroutine(&called) => ffi::call(py, as_coroutine, [&called]),
         called => called,
     };

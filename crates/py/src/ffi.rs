@@ -67,11 +67,20 @@ pub(crate) fn call<'py, const N: usize>(
         ffi::PyObject_Vectorcall(callable.as_ptr(), arguments.as_ptr(), N, ptr::null_mut())
     };
     // SAFETY: a new reference, or null with the error set.
-    let result = unsafe { Bound::from_owned_ptr_or_err(py, result) };
-    result.inspect_err(|error| leave_if_forked(py, Some(error)))
+    unsafe { Bound::from_owned_ptr_or_err(py, result) }
 }
 
-/// Calls `callable` with `arguments`, the last of which are named by the tuple `names` (if any).
+/// Calls a handler or an application as [`call`] does. What it raises in a process that it has forked ends that process.
+#[inline]
+pub(crate) fn call_handler<'py, const N: usize>(
+    py: Python<'py>,
+    handler: &Py<PyAny>,
+    arguments: [&Bound<'py, PyAny>; N],
+) -> PyResult<Bound<'py, PyAny>> {
+    call(py, handler, arguments).inspect_err(|error| leave_if_forked(py, Some(error)))
+}
+
+/// As [`call_handler`], with `arguments` of which the last are named by the tuple `names` (if any).
 pub(crate) fn call_named<'py>(
     py: Python<'py>,
     callable: &Py<PyAny>,

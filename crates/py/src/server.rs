@@ -76,6 +76,7 @@ impl Server {
         let exchanges = Arc::new(exchanges);
         let interface =
             Interface::of(app, Arc::clone(&exchanges), placement_of(options)?, &config)?;
+        forked::has_own_server();
         let worker = Worker::new(interface, config, log, mailbox)?;
         worker.app.watch(&worker.poller())?;
         Ok(Server {

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
+from multiprocessing.connection import Connection
 from typing import Any
 
-from bolide import App
+from bolide import App, Response, TestClient
 
 app = App()
 
@@ -40,6 +42,44 @@ async def later(request: Any, how: str) -> str:
     """Fork after a suspension."""
     await asyncio.sleep(0)
     return fork(how)
+
+
+def raise_and_catch(results: Connection) -> None:
+    """Catch what the framework raises."""
+    try:
+        Response(json=object())
+    except TypeError:
+        results.send("caught")
+
+
+def serve_another(results: Connection) -> None:
+    """Serve an application of its own."""
+    other = App()
+
+    @other.get("/")
+    async def root(request: Any) -> str:
+        await asyncio.sleep(0)
+        return "served"
+
+    with TestClient(other) as client:
+        results.send(client.get("/").text)
+
+
+@app.get("/child/{name}")
+def child(request: Any, name: str) -> str:
+    """Run a function in a process that does not come back; return its result and exit code."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    work = {"raise_and_catch": raise_and_catch, "serve_another": serve_another}[name]
+    process = context.Process(target=work, args=(theirs,))
+    process.start()
+    theirs.close()
+    try:
+        result = ours.recv()
+    except EOFError:
+        result = "nothing"
+    process.join()
+    return f"{result} {process.exitcode}"
 
 
 @app.get("/hello")

@@ -12,7 +12,7 @@ static IS_WATCHING: AtomicBool = AtomicBool::new(false);
 
 /// A server is attached in this process: notices forks from now on.
 pub(crate) fn watch(py: Python<'_>) -> PyResult<()> {
-    IS_FORKED.store(false, Ordering::Relaxed);
+    has_own_server();
     if IS_WATCHING.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
@@ -24,6 +24,11 @@ pub(crate) fn watch(py: Python<'_>) -> PyResult<()> {
     py.import("os")?
         .call_method("register_at_fork", (), Some(&options))?;
     Ok(())
+}
+
+/// A server is created in this process. A child that does not come back may have one of its own, a `TestClient` for example.
+pub(crate) fn has_own_server() {
+    IS_FORKED.store(false, Ordering::Relaxed);
 }
 
 /// Ends the process if it was forked by what has just run, which may have raised.

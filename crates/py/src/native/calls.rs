@@ -389,7 +389,7 @@ fn call_handler<'py>(
     object: &Py<Request>,
 ) -> PyResult<Bound<'py, PyAny>> {
     if route.parameters.is_empty() {
-        return ffi::call(py, &route.handler, [object.bind(py).as_any()]);
+        return ffi::call_handler(py, &route.handler, [object.bind(py).as_any()]);
     }
     call_with_parameters(py, route, parameters, request, object)
 }

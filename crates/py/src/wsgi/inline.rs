@@ -142,7 +142,7 @@ impl Inline {
         let start_response = lent.start_response.bind(py);
         let app = &self.app;
         let returned = runner.exchanges.lend(py, request.id, responder, || {
-            let called = ffi::call(py, app, [environ.as_any(), start_response]);
+            let called = ffi::call_handler(py, app, [environ.as_any(), start_response]);
             called.and_then(Returned::read)
         });
         self.environs.give_back(environ);
