@@ -27,6 +27,20 @@ def test_28_a_stream_in_response_to_head_ends(
     assert seen("begun") == seen("ended")
 
 
+def test_28_a_stream_that_never_waits_in_response_to_head_ends(
+    server: Server, seen: Seen, client: Connection
+) -> None:
+    refused = seen("refused") or 0
+    client.send(head("HEAD", "/endless"))
+    assert client.read("HEAD").status == 200
+    # Others are served meanwhile.
+    wait_until(lambda: seen("refused") == refused + 1)
+    # So is the same client.
+    client.send(head("HEAD", "/endless"))
+    assert client.read("HEAD").status == 200
+    wait_until(lambda: seen("refused") == refused + 2)
+
+
 def test_16_an_application_that_reads_after_204_is_notified(
     server: Server, seen: Seen, client: Connection
 ) -> None:

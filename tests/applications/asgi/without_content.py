@@ -29,6 +29,18 @@ async def stream(scope: Any, receive: Receive, send: Send) -> None:
 
 
 @kinds
+async def endless(scope: Any, receive: Receive, send: Send) -> None:
+    """Send for ever, and never wait for anything else."""
+    await send(START)
+    try:
+        while True:
+            await part(send, b"part")
+    except OSError:
+        kinds.count("refused")
+        raise
+
+
+@kinds
 async def early(scope: Any, receive: Receive, send: Send) -> None:
     """Respond with 204 before the content has arrived, and read on."""
     await send({"type": "http.response.start", "status": 204})

@@ -319,7 +319,7 @@ impl AsgiCall {
         let mut exchanges = self.exchanges.lock();
         exchanges.get_mut(&id).is_some_and(|open| {
             open.has_begun |= begins;
-            open.is_disconnected
+            open.is_gone()
         })
     }
 

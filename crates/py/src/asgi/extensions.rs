@@ -11,6 +11,7 @@ use server::{Command, FilePart};
 use super::call::{AsgiCall, Progress};
 use super::message::{Extension, for_each_header, push_line};
 use crate::ffi;
+use crate::run::awaitable::LoopTurn;
 
 /// The extensions that an application is offered. Those that send files are only offered on demand: frameworks use them as soon as a scope
 /// lists them, and middleware that changes or counts the content does not see it then.
@@ -129,11 +130,12 @@ impl AsgiCall {
             self.post(py, Command::WriteFile(part))?;
         }
         self.content_ends(py)?;
-        if more && is_sent {
+        match (more, is_sent) {
             // Files that wait to be sent hold descriptors, so the next one has to wait until this one has been sent.
-            return self.exchanges().wait_to_write(py, self.id(py)?).map(Some);
+            (true, true) => self.exchanges().wait_to_write(py, self.id(py)?).map(Some),
+            (true, false) => LoopTurn::awaitable(py).map(Some),
+            (false, _) => Ok(None),
         }
-        Ok(None)
     }
 
     /// Takes the fields of the trailer section.

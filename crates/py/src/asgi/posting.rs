@@ -86,7 +86,11 @@ impl AsgiCall {
         }
         let id = self.id(py)?;
         let is_discarded = self.exchanges().change(id, |open| open.is_discarding) == Some(true);
-        if more && !is_discarded {
+        if more && is_discarded {
+            // Nothing else would make an application wait that sends without end.
+            return LoopTurn::awaitable(py).map(Some);
+        }
+        if more {
             return self.exchanges().write(py, id, copy(part)?).map(Some);
         }
         if !part.is_empty() && !is_discarded {

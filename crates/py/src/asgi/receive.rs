@@ -43,8 +43,7 @@ fn next_message<'py>(py: Python<'py>, call: &AsgiCall) -> PyResult<Option<Bound<
         let part = open.content.pop_front();
         let is_last = open.content_ended && open.content.is_empty();
         // Content that is left when a response without content is complete goes to no application.
-        let is_gone = open.is_disconnected || (open.peer_ended && open.is_discarding);
-        (part, is_last, is_gone, open.peer_ended)
+        (part, is_last, open.is_gone(), open.peer_ended)
     });
     let (part, is_last, is_gone, peer_ended) = state.unwrap_or((None, false, false, false));
     let content = call.next_content(py, part, is_last)?;

@@ -89,6 +89,11 @@ impl OpenExchange {
         }
     }
 
+    /// Whether what the application sends goes nowhere: the peer is gone, or the response has no content and is complete.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_disconnected || (self.peer_ended && self.is_discarding)
+    }
+
     /// Whether the peer has disconnected, as far as is known. A peer that has only ended its side has not, while the application reads what
     /// it sent.
     pub(crate) fn has_left(&self) -> bool {
