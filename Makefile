@@ -121,7 +121,7 @@ wheel: $(RELEASE)/.deps ## Build the sdist and a wheel for this machine and inte
 	$(RELEASE)/bin/python release/wheels.py --here $(RELEASED)
 
 wheels: $(RELEASE)/.deps $(DEPS) ## Build the sdist and all wheels into dist/; test those that can run here
-	@rm -f dist/bolide-*
+	@rm -f dist/bolide-* dist/bolide_lab-*
 	$(RELEASE)/bin/python release/wheels.py $(RELEASED)
 	$(RELEASE)/bin/twine check --strict dist/*
 	BOLIDE_WHEELS=dist BOLIDE_SDIST=$$(echo dist/*.tar.gz) $(BIN)/python -m pytest tests/release

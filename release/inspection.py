@@ -18,6 +18,8 @@ NAME = re.compile(r"bolide-(?P<version>[^-]+)-(?P<python>cp3\d+)-(?P=python)-(?P
 PLATFORM = re.compile(r"(?P<kind>[a-z]+)_(?P<major>\d+)_(?P<minor>\d+)_(?P<machine>.+)")
 ELF_MACHINES = {62: "x86_64", 183: "aarch64"}
 """e_machine: how wheels call it."""
+OF_CONTESTANTS = {".go", ".mod", ".sum", ".php", ".rs", ".lock"}
+"""Suffixes of sources that only `bolide race` needs."""
 OF_THE_SYSTEM = {"libc.so"}
 """musl under the name that zig links it by; musl's loader takes that for itself."""
 
@@ -59,12 +61,14 @@ def inspect(wheel: Path, expected: Expected) -> list[str]:
 
 def _wrong_files(found: set[str], core: str, info: str, expected: Expected) -> list[str]:
     of_package = {each for each in found if not each.startswith(f"{info}/")}
+    of_race = {each for each in of_package if Path(each).suffix in OF_CONTESTANTS}
     wanted = {core, *expected.modules}
     licenses = ("licenses/LICENSE", f"licenses/{notices.NAME}")
     required = {f"{info}/{each}" for each in ("RECORD", "METADATA", *licenses)}
     return [
         *(f"missing: {each}" for each in sorted((wanted | required) - found)),
         *(f"does not belong: {each}" for each in sorted(of_package - wanted)),
+        *(f"belongs into bolide-lab: {each}" for each in sorted(of_race & wanted)),
     ]
 
 

@@ -2,7 +2,8 @@
 
 zig, which comes as a Python package, compiles and links for every target, so that a machine of one
 kind makes all wheels; `rustup target add` gets the standard libraries that are missing. Each wheel
-is inspected (`inspection.py`). tests/release/test_wheels.py runs those that can run here.
+is inspected (`inspection.py`). tests/release/test_wheels.py runs those that can run here. The wheel
+of bolide-lab is for all of them (`laboratory.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import inspection
+import laboratory
 import links
 import notices
 
@@ -59,7 +61,9 @@ def main() -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     targets = [each for each in TARGETS if each.name in arguments.target]
     sources = build_sources(arguments.out, arguments.repository, arguments.tag)
-    modules = {each.relative_to(sources / "python") for each in files_of(sources / "python")}
+    laboratory.build(WORK / "tree", arguments.out)
+    package = files_of(sources / "python" / "bolide")
+    modules = {each.relative_to(sources / "python") for each in package}
     is_wrong = False
     for target in targets:
         add_to_rust(target)

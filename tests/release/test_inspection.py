@@ -89,6 +89,18 @@ def test_a_wrong_wheel(
     assert wrong(inspection, tmp_path, **changed) == [expected]
 
 
+def test_what_only_a_race_needs(inspection: ModuleType) -> None:
+    expected = inspection.Expected(
+        machine="aarch64",
+        libc="gnu",
+        policy="manylinux_2_17",
+        modules=frozenset({"bolide/__init__.py", "bolide/lab/index.php"}),
+    )
+    found = {*RIGHT, "bolide/lab/index.php"}
+    wrong_files: list[str] = inspection._wrong_files(found, CORE, INFO, expected)
+    assert wrong_files == ["belongs into bolide-lab: bolide/lab/index.php"]
+
+
 def test_the_name(inspection: ModuleType, tmp_path: Path) -> None:
     other = "bolide-1.0-cp311-cp312-manylinux_2_17_aarch64.whl"
     assert wrong(inspection, tmp_path, other) == [f"unexpected name: {other}"]

@@ -121,7 +121,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(
     scope="module",
-    params=sorted(Path(WHEELS).resolve().glob("*.whl")) if WHEELS else [None],
+    params=sorted(Path(WHEELS).resolve().glob("bolide-*.whl")) if WHEELS else [None],
     ids=lambda path: path.name.split("-", 2)[2].removesuffix(".whl") if path else "built",
 )
 def programs(
@@ -215,6 +215,17 @@ def test_a_race_without_the_extra_names_what_to_install(programs: Path) -> None:
     race = ran(programs, "race", "pipelining")
     assert (race.returncode, race.stdout) == (2, "")
     assert race.stderr == "bolide: error: rich is missing; pip install 'bolide[lab]'\n"
+
+
+def test_a_wheel_has_no_source_of_a_contestant(programs: Path) -> None:
+    code = "import bolide, pathlib; print(pathlib.Path(bolide.__file__).parent)"
+    shown = subprocess.run(
+        [programs / "python", "-c", code], capture_output=True, text=True, check=True, cwd=programs
+    )
+    files = [path for path in Path(shown.stdout.strip()).rglob("*") if path.is_file()]
+    suffixes = (".go", ".mod", ".sum", ".php", ".rs", ".lock")
+    assert [path.name for path in files if path.name.endswith((*suffixes, "_http.js"))] == []
+    assert not list(Path(shown.stdout.strip()).parent.glob("bolide_lab*"))
 
 
 @pytest.mark.skipif(not SDIST, reason="BOLIDE_SDIST names no source distribution")

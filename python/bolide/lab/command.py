@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -26,6 +27,8 @@ FLOOR_STUDY = "pipelining"
 """The study of --aa, if none is named."""
 FLOOR_CONTESTANTS = ("ceiling", "bolide-native")
 """Its contestants, if none are named."""
+OF_THE_EXTRA = {"rich": "rich", "bolide_lab": "bolide-lab"}
+"""Packages that no race does without, and their distributions."""
 LAZY = {
     "compare": "bolide.lab.report.command",
     "report": "bolide.lab.report.command",
@@ -51,8 +54,22 @@ def race() -> None:
     The responses of every server are verified before it is measured. Servers are restarted for each
     trial, and rounds run them in shuffled order. `bolide race list` shows servers and studies.
     """
-    if importlib.util.find_spec("rich") is None:
-        raise ConfigError("rich is missing; pip install 'bolide[lab]'")
+    for package, distribution in OF_THE_EXTRA.items():
+        if importlib.util.find_spec(package) is None:
+            raise ConfigError(f"{distribution} is missing; pip install 'bolide[lab]'")
+    own, of_apps = _version("bolide"), _version("bolide-lab")
+    if own and of_apps and own != of_apps:
+        raise ConfigError(
+            f"bolide-lab {of_apps} is not of Bolide {own}; pip install 'bolide[lab]=={own}'"
+        )
+
+
+def _version(distribution: str) -> str | None:
+    """Return the version of an installed distribution; None in a checkout."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 @race.command("list")

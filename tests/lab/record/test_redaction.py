@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bolide.lab.folders import APPS, cache_folder
+from bolide.lab.folders import APPS, LABORATORY, cache_folder
 from bolide.lab.record.redaction import redacted
 from bolide.lab.record.schema import Failure, Trial
 
@@ -49,7 +49,7 @@ def test_folders_get_names(home: Path) -> None:
     assert text_of(f'File "{APPS}/wsgi.py", line 1') == 'File "{apps}/wsgi.py", line 1'
     assert text_of(f"{cache_folder()}/bjoern/bin/python") == "{cache}/bjoern/bin/python"
     assert text_of(f"{sys.prefix}/lib/x.so: no") == "{environment}/lib/x.so: no"
-    assert text_of(f"{APPS.parent.parent}/guard.py") == "{laboratory}/guard.py"
+    assert text_of(f"{LABORATORY}/guard.py") == "{laboratory}/guard.py"
     assert text_of(f"cannot read {home}/.profile, {home}") == "cannot read ~/.profile, ~"
 
 
