@@ -74,6 +74,15 @@ def test_a_long_line_goes_to_a_file(tmp_path: Path) -> None:
     assert (tmp_path / "log").stat().st_size == 1_000_001
 
 
+def fill(stream: stderr.StandardError) -> int:
+    """Write until the reader takes no more; return the number of lines."""
+    written = 0
+    while stream.retry():
+        stream.write(b"line\n")
+        written += 1
+    return written
+
+
 def test_a_signal_handler_may_write_in_the_midst_of_a_write(
     pipe: tuple[int, int], stream: stderr.StandardError
 ) -> None:
@@ -84,6 +93,9 @@ def test_a_signal_handler_may_write_in_the_midst_of_a_write(
         for _ in range(20_000):
             stream.write(b"line\n")
             received += read_all(pipe[0])
+        full = fill(stream)
+        for _ in range(2000):
+            stream.write(b"line\n")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -92,7 +104,7 @@ def test_a_signal_handler_may_write_in_the_midst_of_a_write(
     received += read_all(pipe[0])
     lines = received.splitlines()
     assert set(lines) == {b"line", b"alarm"}
-    assert lines.count(b"line") == 20_000
+    assert lines.count(b"line") == 22_000 + full
 
 
 def test_a_process_that_can_have_no_thread_writes_later(

@@ -66,7 +66,8 @@ class StandardError(io.RawIOBase):
         """Write what the reader takes at once, and queue the rest; return the length of `data`."""
         given = bytes(data)
         with self._lock:
-            if self._queue and len(given) + sum(map(len, self._queue)) > QUEUED_BYTES_MAX:
+            # A copy, since a signal handler may write while the lengths are added.
+            if self._queue and len(given) + sum(map(len, self._queue.copy())) > QUEUED_BYTES_MAX:
                 self._dropped_lines += given.count(b"\n") or 1
             else:
                 self._queue.append(given)
