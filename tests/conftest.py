@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,9 @@ import pytest
 from support.server import APPLICATIONS, Server, Start
 
 pytest_plugins = ("support.loops",)
+
+LEAVES_OUT = re.compile(r"not \w+(?: and not \w+)*")
+OF_A_FILE = re.compile(r"^pytestmark = pytest\.mark\.(\w+)$", re.M)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,6 +32,18 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("tests")
     if value := config.getoption("--eager-tasks"):
         os.environ["BOLIDE_EAGER_TASKS"] = value
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import a file all of whose tests `-m "not a and not b"` leaves out.
+
+    Importing files and listing their tests takes more processor time than `make quick`'s tests.
+    """
+    expression = config.getoption("markexpr")
+    if collection_path.suffix != ".py" or not LEAVES_OUT.fullmatch(expression):
+        return None
+    marks = OF_A_FILE.findall(collection_path.read_text())
+    return True if {*marks} & {*re.findall(r"not (\w+)", expression)} else None
 
 
 @pytest.fixture

@@ -79,4 +79,4 @@ def test_9_what_is_left_in_a_scope_goes_with_it(
     """Not with the next request, which may never come."""
     path = f"/leave/mine/{stage}"
     assert client.get(path).content == b"left"
-    server.wait_line(f"let go: {path}", timeout_s=5)
+    server.wait_line(f"let go: {path}")

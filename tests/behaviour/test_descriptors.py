@@ -14,6 +14,8 @@ from conftest import APPLICATIONS
 from support.client import Connection
 from support.server import Server
 
+pytestmark = pytest.mark.slow
+
 DESCRIPTORS = 64
 COUNT = 15
 """As many requests as may be pipelined beside the first one, at most."""

@@ -9,6 +9,8 @@ import pytest
 from support.embedding import EmbeddingProgram
 from support.server import APPLICATIONS
 
+pytestmark = pytest.mark.slow
+
 
 class Unfinished(EmbeddingProgram):
     """A program that ends while a call of its application waits."""

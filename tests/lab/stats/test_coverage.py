@@ -14,6 +14,8 @@ from bolide.lab.stats.paired_test import LEVEL, adjusted
 from bolide.lab.stats.ratio import paired
 from bolide.lab.stats.stopping import is_narrow
 
+pytestmark = pytest.mark.slow
+
 Draw = Callable[[random.Random], float]
 
 
