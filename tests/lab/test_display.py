@@ -10,10 +10,11 @@ import pytest
 from rich.console import Console
 
 from bolide.lab.display import Terminal, league_table
+from bolide.lab.plan.schedule import Slot
 from bolide.lab.record.schema import Failure, Trial
 from bolide.lab.report.summary import gather
 from bolide.lab.report.table import ABOVE_CEILING
-from lab import sample_race
+from lab import sample_race, tiny_race
 
 
 def _trial(contestant: str, number: int, rate: float | None, **more: Any) -> Trial:
@@ -107,3 +108,27 @@ def test_texts_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     assert failed.endswith("ended with 1: [/red] \\[bold]x\\")
     assert ended.split() == ["[/b]", "c100", "1", "1,000/s", "server-bound"]
     assert few.endswith(f"1  errors: {starved}")  # no rate next to a failure
+
+
+def test_the_remaining_time_is_a_line_each_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    times = [0.0]
+    terminal = Terminal(now_s=lambda: times[0])
+    load = tiny_race.workload(duration_s=28.8)
+    slots = [Slot(number, load, tiny_race.liar("well")) for number in range(5)]
+    terminal.start(slots, done=2)
+    for slot in slots:
+        terminal.running(slot)
+        times[0] += 30.0
+        terminal.ended(_trial("well", slot.round, 1000.0))
+    lines = capsys.readouterr().err.splitlines()
+    shown = [line.partition(", until about ")[0] for line in lines if " left" in line]
+    assert shown == ["4 of 7 trials, 90 s left", "6 of 7 trials, 30 s left"]
+
+
+def test_a_quiet_race_shows_only_remarks(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal(is_quiet=True)
+    terminal.note("a remark")
+    terminal.start([], done=0)
+    terminal.ended(_trial("well", 1, 1000.0))
+    terminal.stop()
+    assert capsys.readouterr().err == "a remark\n"

@@ -454,3 +454,30 @@ def test_each_contestant_is_run_twice_to_find_the_floor(tmp_path: Path, silent: 
     assert sorted(each.contestant for each in trials_of(tmp_path)) == ["honest", "honest-again"]
     floor = gather(journal.read(tmp_path / "out")).floor
     assert floor is not None and floor < 10
+
+
+def test_a_race_says_beforehand_how_long_it_takes(tmp_path: Path, silent: Silent) -> None:
+    begun: list[str] = []
+    silent.start = lambda slots, done: begun.extend(silent.notes)  # type: ignore[method-assign]
+    done = study(workload(), rounds=2)
+    assert race.run(done, ["honest"], options(tmp_path), silent, among("honest"))
+    assert any(
+        note.startswith("2 trials: 1 s of load and 2 s to start and verify servers, until about ")
+        for note in begun
+    )
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_server_and_load_on_one_processor_are_a_warning(
+    is_shared: bool, tmp_path: Path, silent: Silent
+) -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    if not is_shared and len(allowed) < 2:
+        pytest.skip("one processor")
+    chosen = options(tmp_path, load_cpus=(CPU,) if is_shared else (allowed[1],))
+    assert race.run(study(), ["honest"], chosen, silent, among("honest"))
+    warning = (
+        f"server and load share processor {CPU}: each takes time from the other, so no rate is"
+        " the server's own (--cpus)"
+    )
+    assert (warning in silent.notes) == is_shared

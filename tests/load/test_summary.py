@@ -141,6 +141,15 @@ NOTES: list[tuple[dict[str, Any], str]] = [
     ),
 ]
 
+NOTES += [
+    (
+        {"shared_processors": [0]},
+        "server and load share processor 0: each takes time from the other, so the rate is not",
+    ),
+    ({"shared_processors": [0, 1]}, "server and load share processors 0, 1: each takes time"),
+    ({"shared_processors": []}, ""),
+]
+
 
 @pytest.mark.parametrize(("changes", "says"), NOTES)
 def test_notes(changes: dict[str, Any], says: str) -> None:

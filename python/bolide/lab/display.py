@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 
 from rich.console import Console, Group
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
 from bolide.lab.inventory import ToolState
+from bolide.lab.plan import duration
+from bolide.lab.plan.duration import Remaining
 from bolide.lab.plan.schedule import Slot
 from bolide.lab.record.schema import Contestant, Trial
 from bolide.lab.report.summary import Figure, Result
 from bolide.lab.report.table import NOISY, above_ceiling
 from bolide.lab.stats.noise import UNSTABLE_SHARE
 
+LINE_S = 60.0
+"""How often a line shows the remaining time."""
 PIPE_COLUMNS = 160
 """Width of tables if the output is not a terminal."""
 COLOURS = {"ready": "green", "needs set-up": "yellow", "cannot run here": "red"}
@@ -37,18 +43,24 @@ class Terminal:
     With `is_quiet` it shows only remarks.
     """
 
-    def __init__(self, *, is_quiet: bool = False) -> None:
+    def __init__(
+        self, *, is_quiet: bool = False, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._now_s = now_s
         self.console = console(is_error=True)
         self._is_quiet = is_quiet
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TimeRemainingColumn(elapsed_when_finished=True),
+            TextColumn("{task.fields[left]}"),
             console=self.console,
             disable=is_quiet or not self.console.is_terminal,
         )
-        self._task = self._progress.add_task("", total=None)
+        self._task = self._progress.add_task("", total=None, left="")
+        self._remaining = Remaining([], 0.0)
+        self._number = self._total = 0
+        self._shown_s = 0.0
 
     def note(self, text: str) -> None:
         """Show a remark."""
@@ -58,7 +70,9 @@ class Terminal:
         """Show the progress bar."""
         if done:
             self.note(f"{done} trials have already been run")
-        self._progress.update(self._task, total=len(slots) + done, completed=done)
+        self._number, self._total = done, len(slots) + done
+        self._progress.update(self._task, total=self._total, completed=done)
+        self._remaining, self._shown_s = Remaining(slots, self._now_s()), self._now_s()
         self._progress.start()
 
     def running(self, slot: Slot) -> None:
@@ -78,6 +92,22 @@ class Terminal:
             line = Text.assemble(name, *_ending(found))
         self._progress.console.print(line, soft_wrap=True)
         self._progress.advance(self._task)
+        self._show_remaining()
+
+    def _show_remaining(self) -> None:
+        """Show the remaining time beside the bar; without a bar, as a line each minute."""
+        now_s = self._now_s()
+        self._number += 1
+        self._remaining.end_trial()
+        left_s = self._remaining.seconds(now_s)
+        if not left_s:
+            return
+        left = f"{duration.text(left_s)} left"
+        self._progress.update(self._task, left=left)
+        if not self.console.is_terminal and now_s - self._shown_s >= LINE_S:
+            self._shown_s = now_s
+            end = duration.clock(datetime.now(), left_s)
+            self.note(f"{self._number} of {self._total} trials, {left}, until about {end}")
 
     def stop(self) -> None:
         """Remove the progress bar."""

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -17,7 +18,7 @@ from bolide.errors import ConfigError
 from bolide.lab import until
 from bolide.lab.matching import fits
 from bolide.lab.plan import contestant as contestants
-from bolide.lab.plan import environments, open_loop
+from bolide.lab.plan import duration, environments, open_loop
 from bolide.lab.plan.contestant import Contestant
 from bolide.lab.plan.schedule import Slot, reason_to_skip, slots
 from bolide.lab.plan.user_application import UserApplication
@@ -120,10 +121,11 @@ def run(
         for record in opening:
             if record not in earlier:
                 journal.write(record)
-        for note in options.notes:
+        for note in (*options.notes, *_shared_processors(options)):
             display.note(note)
         order = slots(ready, study.workloads, range(1, study.rounds + 1), options.seed)
         left = [slot for slot in order if _key(slot) not in done]
+        _announce(left, display)
         display.start(left, len(order) - len(left))
         with _off_server_cpus(options):
             trials = [each for each in earlier if isinstance(each, Trial)]
@@ -156,9 +158,27 @@ def _more_rounds(
         done = {_key_of(each) for each in records if isinstance(each, Trial)}
         order = slots(ready, left.workloads, [number], options.seed)
         order = [slot for slot in order if _key(slot) not in done]
+        _announce(order, display)
         display.start(order, 0)
         if not _trials(order, conditions, journal, display, []):
             return False
+
+
+def _announce(slots: Sequence[Slot], display: Display) -> None:
+    if slots:
+        display.note(duration.announcement(slots, datetime.now()))
+
+
+def _shared_processors(options: Options) -> list[str]:
+    """Return a warning if server and load use the same processors."""
+    shared = sorted({*options.server_cpus} & {*options.load_cpus})
+    if not shared:
+        return []
+    which = f"processor{'s' * (len(shared) > 1)} {', '.join(map(str, shared))}"
+    return [
+        f"server and load share {which}: each takes time from the other, so no rate is the"
+        " server's own (--cpus)"
+    ]
 
 
 def _doubled(

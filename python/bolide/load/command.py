@@ -15,7 +15,17 @@ from typing import Any
 import click
 
 from bolide.errors import ConfigError, Error
-from bolide.load import destination, display, like, plan, record, run, search, summary
+from bolide.load import (
+    destination,
+    display,
+    like,
+    local_server,
+    plan,
+    record,
+    run,
+    search,
+    summary,
+)
 from bolide.load import threshold as thresholds
 from bolide.load.flags import SECTIONS, SectionedCommand
 from bolide.load.options import Options
@@ -126,10 +136,18 @@ def _measure(options: Options, output: dict[str, Any], conditions: list[Threshol
     where = destination.find(options.urls, options.target, options.proxy)
     the_plan = plan.build(options, where)
     shown = display.choose(sys.stderr, output["quiet"])
+    shared = _shared(the_plan)
     outcome = run.run(the_plan, shown, stop_after_s=options.stop_after_s)
+    outcome.report["shared_processors"] = shared
     result = RunResult(outcome.report, the_plan, options, where)
     _print(result, output, conditions)
     return _exit_code(outcome, conditions)
+
+
+def _shared(the_plan: plan.Plan) -> list[int]:
+    """Return the processors that the load takes from a server on this machine."""
+    address, cpus = the_plan["address"], the_plan["cpus"]
+    return local_server.shared_processors(address, cpus, the_plan["threads"])
 
 
 def _find(options: Options, output: dict[str, Any], conditions: list[Threshold]) -> int:
@@ -154,10 +172,12 @@ def _find(options: Options, output: dict[str, Any], conditions: list[Threshold])
         if not output["quiet"]:
             click.echo(search.trial_text(trial, threshold), err=True)
 
+    shared = _shared(plan.build(options, where))
     start = options.rate or search.START_PER_S
     found = search.find(threshold, measure, show_trial, start, options.sleepless)
     shown_trial = found.held or found.failed or found.interrupted or found.trials[-1]
     the_plan = plan.build(replace(options, rate=shown_trial.rate_per_s), where)
+    shown_trial.report["shared_processors"] = shared
     result = RunResult(shown_trial.report, the_plan, options, where)
     _print(result, output, conditions, find=search.as_data(found))
     if not output["as_json"]:

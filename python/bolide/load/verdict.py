@@ -46,6 +46,7 @@ def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
         _failures(report, plan),
         _closing(report, plan),
         _generator(report, plan),
+        _shared_processors(report),
         _silence(report),
         _missing_connections(report, plan),
         _starved(report),
@@ -122,6 +123,17 @@ def _generator(report: Report, plan: dict[str, Any]) -> str:
     return (
         f"the generator was the bottleneck: its busiest thread used {report['generator_cpu']:.0%} "
         "of a core, so the server may be faster; use more --threads, or processors of its own"
+    )
+
+
+def _shared_processors(report: Report) -> str:
+    shared = report.get("shared_processors")
+    if not shared:
+        return ""
+    which = f"processor{'s' * (len(shared) > 1)} {', '.join(map(str, shared))}"
+    return (
+        f"server and load share {which}: each takes time from the other, so the rate is not the"
+        " server's own; give each a processor (taskset, --cpus)"
     )
 
 

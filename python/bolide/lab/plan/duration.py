@@ -1,0 +1,84 @@
+"""How long a race takes: expected before it starts, corrected by what its trials have taken."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from bolide.lab.plan.schedule import Slot
+from bolide.lab.plan.study import MANY_CONNECTIONS
+from bolide.lab.record.schema import Workload
+
+START_S = 1.2
+"""What a trial takes besides its load: start, verification, warm-up, end (docs/results: 1.1 s)."""
+START_MANY_S = 2.2
+"""The same with MANY_CONNECTIONS or more."""
+REQUESTS_PER_S = 10_000
+"""Assumed rate of a load with a number of requests."""
+SEARCH_TRIALS = 12
+"""Trials of a search for the highest rate: to double it once, to halve the gap five times."""
+TRUSTED_S = 30.0
+"""The expected time has this weight beside the measured one."""
+MINUTE_S = 60
+HOUR_S = 3600
+
+
+def load_s(workload: Workload) -> float:
+    """Return how long the load of a trial is expected to take."""
+    if workload.requests_total:
+        return workload.requests_total / REQUESTS_PER_S
+    return (workload.duration_s or 0.0) * (SEARCH_TRIALS if workload.finds else 1)
+
+
+def trial_s(workload: Workload) -> float:
+    """Return how long a trial is expected to take."""
+    is_great = workload.connections >= MANY_CONNECTIONS
+    return load_s(workload) + (START_MANY_S if is_great else START_S)
+
+
+def announcement(slots: Sequence[Slot], now: datetime) -> str:
+    """Return how long trials will take, and when they will have ended."""
+    total = sum(trial_s(each.workload) for each in slots)
+    load = sum(load_s(each.workload) for each in slots)
+    number = f"{len(slots):,} trial{'s' * (len(slots) != 1)}"
+    return (
+        f"{number}: {text(load)} of load and {text(total - load)} to start and verify servers,"
+        f" until about {clock(now, total)}"
+    )
+
+
+def text(seconds: float) -> str:
+    """Format a rough duration: `45 s`, `12 min`, `2 h 05 min`."""
+    minutes = round(seconds / MINUTE_S)
+    if seconds < 2 * MINUTE_S:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * HOUR_S:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def clock(now: datetime, seconds: float) -> str:
+    """Return the time of day in so many seconds, with its day if that is not today."""
+    end = now + timedelta(seconds=seconds)
+    return f"{end:%H:%M}" if end.date() == now.date() else f"{end:%a %H:%M}"
+
+
+class Remaining:
+    """The time that a race still takes, from how long its trials take compared with expected."""
+
+    def __init__(self, slots: Sequence[Slot], now_s: float) -> None:
+        self._left = deque(trial_s(each.workload) for each in slots)
+        self._done_s = 0.0
+        self._started_s = now_s
+
+    def end_trial(self) -> None:
+        """Count the next trial as done."""
+        if self._left:
+            self._done_s += self._left.popleft()
+
+    def seconds(self, now_s: float) -> float:
+        """Return the remaining seconds."""
+        taken_s = now_s - self._started_s
+        pace = (taken_s + TRUSTED_S) / (self._done_s + TRUSTED_S)
+        return sum(self._left) * pace

@@ -1,0 +1,55 @@
+"""How long a race is expected to take."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from bolide.lab.plan import duration
+from bolide.lab.plan.schedule import Slot
+from lab.tiny_race import liar, workload
+
+NOW = datetime(2026, 11, 22, 21, 30)
+
+
+def slots(number: int, **more: object) -> list[Slot]:
+    return [Slot(each, workload(**more), liar("well")) for each in range(number)]
+
+
+def test_the_announcement_has_load_start_up_and_the_end() -> None:
+    assert duration.announcement(slots(300, duration_s=5.0), NOW) == (
+        "300 trials: 25 min of load and 6 min to start and verify servers, until about 22:01"
+    )
+    assert duration.announcement(slots(1, duration_s=5.0), NOW) == (
+        "1 trial: 5 s of load and 1 s to start and verify servers, until about 21:30"
+    )
+    many = duration.announcement(slots(6000, duration_s=5.0, connections=10_000), NOW)
+    assert many == (
+        "6,000 trials: 8 h 20 min of load and 3 h 40 min to start and verify servers,"
+        " until about Mon 09:30"
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "seconds"),
+    [
+        ({"duration_s": 3.0}, 3.0),
+        ({"duration_s": None, "requests_total": 20_000}, 2.0),
+        ({"duration_s": 2.0, "finds": "p99 < 10ms"}, 24.0),
+    ],
+)
+def test_how_long_a_load_takes(more: dict[str, object], seconds: float) -> None:
+    assert duration.load_s(workload(**more)) == seconds
+
+
+def test_the_remaining_time_follows_what_trials_have_taken() -> None:
+    left = duration.Remaining(slots(200, duration_s=8.8), now_s=1000.0)
+    assert left.seconds(1000.0) == pytest.approx(2000.0)
+    for _ in range(100):
+        left.end_trial()
+    assert left.seconds(2000.0) == pytest.approx(1000.0)
+    assert left.seconds(3000.0) == pytest.approx(2000.0, rel=0.05)
+    for _ in range(100):
+        left.end_trial()
+    assert left.seconds(9000.0) == 0
