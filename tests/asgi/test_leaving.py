@@ -18,7 +18,7 @@ from support.waiting import wait_until
 pytestmark = pytest.mark.slow
 
 APP = "asgi/leaving.py"
-LEARNS_S = 3.0
+LEARNS_S = 8.0
 """For what takes a second at most: machines may be slow, and it is far below any timeout."""
 PARTS = 30
 """They take longer than a client is waited for that sends no more."""

@@ -24,7 +24,7 @@ FACTORIES = (
     "quart",
     "django",
 )
-ENDS_S = 5.0
+ENDS_S = 8.0
 """For what takes a second at most: machines may be slow, and it is far below any timeout."""
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from state import PART, Pulse, fork, seen
+from state import PART, Pulse, block_thread, fork, seen
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -82,13 +81,13 @@ async def show(receive: Receive, send: Send) -> None:
 
 
 async def gap(receive: Receive, send: Send) -> None:
-    """Report how late the event loop's timer was at most, in seconds."""
-    await respond(send, str(pulse.take_gap_max_s()).encode())
+    """Report how many calls blocked the event loop between two beats of its timer, at most."""
+    await respond(send, str(pulse.take_gap_max()).encode())
 
 
 async def block(receive: Receive, send: Send, milliseconds: str, number: str) -> None:
     """Block the worker, and respond with the number."""
-    time.sleep(int(milliseconds) / 1000)
+    block_thread(int(milliseconds))
     await respond(send, number.encode())
 
 

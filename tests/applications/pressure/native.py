@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 
-from state import PART, Pulse, fork, seen
+from state import PART, Pulse, block_thread, fork, seen
 
 from bolide import App, Request, Response
 
@@ -59,21 +58,21 @@ def show(request: Request) -> object:
 
 @app.get("/gap")
 def gap(request: Request) -> str:
-    """Report how late the event loop's timer was at most, in seconds."""
-    return str(pulse.take_gap_max_s())
+    """Report how many calls blocked the event loop between two beats of its timer, at most."""
+    return str(pulse.take_gap_max())
 
 
 @app.get("/block/{milliseconds:int}/{number}")
 def block(request: Request, milliseconds: int, number: str) -> str:
     """Block the worker, and respond with the number."""
-    time.sleep(milliseconds / 1000)
+    block_thread(milliseconds)
     return number
 
 
 @app.get("/block-later/{milliseconds:int}/{number}")
 async def block_later(request: Request, milliseconds: int, number: str) -> str:
     """Do the same in a coroutine, which does not suspend."""
-    time.sleep(milliseconds / 1000)
+    block_thread(milliseconds)
     return number
 
 

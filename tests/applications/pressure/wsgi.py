@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from state import PART, fork, seen
+from state import PART, block_thread, fork, seen
 
 Environ = dict[str, Any]
 
@@ -54,7 +53,7 @@ def show(environ: Environ) -> bytes:
 
 def block(environ: Environ, milliseconds: str, number: str) -> bytes:
     """Block the thread, and respond with the number."""
-    time.sleep(int(milliseconds) / 1000)
+    block_thread(int(milliseconds))
     return number.encode()
 
 
