@@ -13,6 +13,7 @@ from bolide.errors import ConfigError
 from bolide.lab.record.schema import Contestant, Record, Trial
 from bolide.lab.report.command import compare, report
 from bolide.lab.report.compare import changes
+from bolide.lab.report.drawing.bars import WIDE
 from bolide.lab.report.summary import gather
 from lab import sample_race
 
@@ -192,7 +193,7 @@ def test_png_is_written(folders: dict[str, str], tmp_path: Path) -> None:
     assert done.exit_code == 0
     data = (tmp_path / "wsgi-c100-wrk-rate.png").read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    assert int.from_bytes(data[16:20]) == 2 * 760
+    assert int.from_bytes(data[16:20]) == 2 * WIDE
 
 
 def test_png_without_the_package(

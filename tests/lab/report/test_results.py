@@ -12,7 +12,7 @@ from bolide.lab.report import writing
 pytestmark = pytest.mark.slow
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
-SUFFIXES = (".md", ".svg")
+PAGE_BYTES_MAX = 1_000_000
 STUDIES = sorted(path.parent.name for path in RESULTS.glob("*/results.jsonl.gz"))
 
 
@@ -28,6 +28,7 @@ def test_a_committed_report_is_that_of_its_results(study: str, tmp_path: Path) -
         for folder in (RESULTS / study, tmp_path)
     )
     assert written == committed, "docs/results is older than the report: run `make docs`"
+    assert (tmp_path / writing.PAGE).stat().st_size < PAGE_BYTES_MAX
 
 
 @pytest.mark.parametrize("study", STUDIES)

@@ -19,7 +19,7 @@ from bolide.lab.folders import STUDIES
 from bolide.lab.matching import fits
 from bolide.lab.plan import open_loop
 from bolide.lab.plan.open_loop import OpenLoop
-from bolide.lab.record.schema import Published, Study, Workload, with_workloads
+from bolide.lab.record.schema import Claim, Published, Study, Workload, with_workloads
 from bolide.lab.tools import TOOLS, Load, ToolError, find
 
 ROUNDS = 7
@@ -87,6 +87,9 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     workload: Annotated[tuple[WorkloadTable, ...], Meta(min_length=1)]
     open_loop: OpenLoop | None = None
     published: tuple[Published, ...] = ()
+    claim: tuple[Claim, ...] = ()
+    picture: str = ""
+    """The workload whose rates are the study's question: the report begins with them."""
 
 
 class WrongStudyError(Exception):
@@ -143,6 +146,10 @@ def _plan(name: str, found: StudyFile, load_cores: int) -> Plan:
     for figure in found.published:
         if figure.workload not in known:
             raise WrongStudyError(f"a published figure refers to no workload: {figure.workload!r}")
+    if found.picture and found.picture not in known:
+        raise WrongStudyError(f"picture refers to no workload: {found.picture!r}")
+    for claim in found.claim:
+        _check_claim(claim, known)
     study = Study(
         name=name,
         title=found.title,
@@ -151,8 +158,27 @@ def _plan(name: str, found: StudyFile, load_cores: int) -> Plan:
         duration_s=found.duration_s,
         workloads=workloads,
         published=found.published,
+        claims=found.claim,
+        picture=found.picture,
     )
     return Plan(study=study, contestants=found.contestants, content=content)
+
+
+def _check_claim(claim: Claim, workloads: set[str]) -> None:
+    """Refuse a claim that no race could judge.
+
+    Raises:
+        WrongStudyError: it has no contestant, workload or bound, or refers to no workload.
+    """
+    for name in (*claim.workloads, *claim.than_workloads):
+        if name not in workloads:
+            raise WrongStudyError(f"the claim {claim.text!r} refers to no workload: {name!r}")
+    if not claim.workloads or not claim.contestants:
+        raise WrongStudyError(f"the claim {claim.text!r} needs workloads and contestants")
+    if claim.at_least is None and claim.at_most is None:
+        raise WrongStudyError(f"the claim {claim.text!r} needs at_least or at_most")
+    if claim.than_workloads and len(claim.than_workloads) != len(claim.workloads):
+        raise WrongStudyError(f"the claim {claim.text!r} needs a than_workload for each workload")
 
 
 def _open_loop(file: StudyFile, workloads: Sequence[Workload]) -> list[Workload]:

@@ -92,6 +92,26 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     """Why the figure is invalid; "" if it is valid."""
 
 
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """What a study's document says about its servers, in a form that a race can judge.
+
+    All `contestants` have to be within the bounds. With `than`, the bounds are those of the ratio
+    to each of these; with `than_workloads`, of the ratio to another workload.
+    """
+
+    text: str
+    workloads: tuple[str, ...]
+    """The document's workload, then similar ones: the first with all figures counts."""
+    contestants: tuple[str, ...]
+    than: tuple[str, ...] = ()
+    than_workloads: tuple[str, ...] = ()
+    """The other workload for each of `workloads`; empty means the same."""
+    figure: Literal["rate", "errors"] = "rate"
+    """Correct responses per second, or the share of requests that failed."""
+    at_least: float | None = None
+    at_most: float | None = None
+
+
 class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="study"):
     """What is measured, and how."""
 
@@ -103,6 +123,9 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="st
     duration_s: float | None
     workloads: tuple[Workload, ...]
     published: tuple[Published, ...]
+    claims: tuple[Claim, ...] = ()
+    picture: str = ""
+    """The workload whose rates the report begins with; "" means the one with the most results."""
 
 
 def demand_of(workload: Workload) -> tuple[object, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from bolide.lab.report import bars, lines, open_loop, quantity, svg
-from bolide.lab.report.bars import NARROW, WIDE, Row, Span
+from bolide.lab.report import open_loop, quantity
+from bolide.lab.report.drawing import bars, lines, svg
+from bolide.lab.report.drawing.bars import NARROW, WIDE, Row, Span
 from bolide.lab.report.summary import Figure, Group, Result
 from bolide.lab.stats.interval import Interval
 
@@ -24,6 +25,8 @@ class Chart:
     narrow: str
     legend: tuple[tuple[str, str, str], ...] = ()
     """The lines: name, title and class of the colour of each contestant."""
+    workload: str = ""
+    """The workload of all figures, "" if there are several."""
 
     @property
     def is_full(self) -> bool:
@@ -63,24 +66,60 @@ def of_group(result: Result, group: Group, colours: dict[str, str]) -> list[Char
     return [each for each in found if each]
 
 
-def first(result: Result, colours: dict[str, str]) -> Chart | None:
-    """Return the picture that a study begins with.
+def opening(result: Result, colours: dict[str, str]) -> list[Chart]:
+    """Return the pictures that a study begins with.
 
-    It is latency against the offered rate if that was measured, otherwise the rates of the first
-    load whose tool was not the limit. None if neither has a figure.
+    They are latency against the offered rate if that was measured, and the rates of the
+    study's picture.
     """
-    if drawn := _latency_at_rates(result, colours):
-        return drawn
-    for group in result.groups:
-        ceiling = result.ceiling(group.workloads[0].name)
-        if ceiling is None or ceiling.verdict == "generator-bound":
-            continue
-        drawn = next(
-            (each for each in of_group(result, group, colours) if each.key == "rate"), None
-        )
-        if drawn is not None:
-            return replace(drawn, title=f"{drawn.title}: {group.title}")
+    found = (_latency_at_rates(result, colours), _rates(result, colours))
+    return [each for each in found if each]
+
+
+def _rates(result: Result, colours: dict[str, str]) -> Chart | None:
+    """Draw the rates of the study's picture.
+
+    Bars are those of the document's servers, Bolide's and the ceiling. A chart over levels has
+    all of them.
+    """
+    for group in in_order(result):
+        shown = _of_document(result) if len(group.workloads) == 1 else result
+        for drawn in of_group(shown, group, colours):
+            if drawn.key == "rate":
+                return replace(drawn, title=f"{drawn.title}: {group.title}")
     return None
+
+
+def in_order(result: Result) -> list[Group]:
+    """Return the groups, the most useful first.
+
+    That is the one of the study's picture, then those in which the most servers have a rate that
+    the tool did not limit.
+    """
+
+    def limited(group: Group) -> float:
+        figures = [each for load in group.workloads for each in result.of(load.name)]
+        servers = [each for each in figures if each.contestant.role != "ceiling"]
+        own = [each for each in servers if each.rate and each.verdict != "generator-bound"]
+        return 1 - len(own) / len(servers) if servers else 1.0
+
+    def is_other(group: Group) -> bool:
+        return result.study.picture not in {each.name for each in group.workloads}
+
+    return sorted(result.groups, key=lambda each: (is_other(each), limited(each)))
+
+
+def _of_document(result: Result) -> Result:
+    """Return the results of the document's servers, Bolide's and the ceiling; or of all."""
+    names = {each.contestant for each in result.study.published}
+    names |= {name for each in result.study.claims for name in (*each.contestants, *each.than)}
+    kept = {
+        each.name for each in result.contestants if each.name in names or svg.place(each) != "other"
+    }
+    if not names & kept:
+        return result
+    figures = {key: each for key, each in result.figures.items() if key[1] in kept}
+    return replace(result, figures=figures)
 
 
 def _latency_at_rates(result: Result, colours: dict[str, str]) -> Chart | None:
@@ -149,7 +188,8 @@ def _bars(result: Result, workload: str, key: str, colours: dict[str, str]) -> C
         rows.sort(key=lambda row: row.value if row.value is not None else float("inf"))
     if not any(row.value for row in rows):
         return None
-    return _both(key, title, lambda width: bars.bars(rows, title, width=width, unit=unit))
+    drawn = _both(key, title, lambda width: bars.bars(rows, title, width=width, unit=unit))
+    return replace(drawn, workload=workload)
 
 
 def _row(figure: Figure, value: Interval | None, unit: str, colours: dict[str, str]) -> Row:
@@ -210,7 +250,8 @@ def _latency(result: Result, workload: str, colours: dict[str, str]) -> Chart | 
         return None
     found.sort(key=lambda span: span.row.value or float("inf"))
     title = "Latency: p50, p99, maximum"
-    return _both("latency", title, lambda width: bars.spans(found, title, width=width))
+    drawn = _both("latency", title, lambda width: bars.spans(found, title, width=width))
+    return replace(drawn, workload=workload)
 
 
 def _tooltip(figure: Figure) -> str:

@@ -119,7 +119,8 @@ def _by_load(result: Result, workloads: list[str]) -> Table:
     figures = [each for (_, name), each in result.figures.items() if name in names]
     note = above_ceiling(result, (each for each in figures if each.workload.name in workloads))
     run = [each for each in lines if any(cell.text != quantity.NONE for cell in each.cells[1:])]
-    return without_empty(Table(columns, run, hints, note))
+    places = ("", *(name for each in workloads for name in ("", each, each, each)))
+    return without_empty(Table(columns, run, hints, note, workloads=places))
 
 
 def _in_order(result: Result) -> list[Contestant]:
@@ -225,7 +226,7 @@ def _loops(result: Result, programs: dict[str, dict[str, str]]) -> list[tuple[st
         figures = (result.figures.get((each.name, name)) for name in names)
         note = above_ceiling(result, (figure for figure in figures if figure))
         beside = "" if each.name in own else ", a similar load: nothing is published for it"
-        found.append((f"{each.name}{beside}", Table(columns, lines, {}, note)))
+        found.append((f"{each.name}{beside}", Table(columns, lines, {}, note, each.name)))
     return found
 
 
@@ -250,4 +251,4 @@ def _loop_cell(result: Result, workload: str, name: str) -> Cell:
             under.append(quantity.times(figure.rate.middle / published.requests_per_s))
     if of:
         under.append(f"{quantity.share(of.middle)} of the ceiling")
-    return Cell(ours.text, ours.value, ours.title, ours.kind, ", ".join(under))
+    return replace(ours, under=", ".join(under), contestant=name)

@@ -69,7 +69,8 @@ def over_levels(result: Result, group: Group) -> list[tuple[str, Table]]:
             for name in order
             if name in there
         ]
-        found.append((title, Table(columns, lines)))
+        workloads = ("", *(each.name for each in group.workloads))
+        found.append((title, Table(columns, lines, workloads=workloads)))
     return found
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bolide.lab.report import document_tables, level_tables, open_loop, quantity
-from bolide.lab.report.page import facts_of, machine_rows
+from bolide.lab.report import claims, document_tables, level_tables, open_loop, quantity
+from bolide.lab.report.page import TITLE, facts_of, machine_rows
 from bolide.lab.report.summary import Group, Race, Result
 from bolide.lab.report.table import Cell, Line, Table, league
 from bolide.lab.stats.interval import ROUNDS_MIN
@@ -11,15 +11,20 @@ from bolide.lab.stats.interval import ROUNDS_MIN
 
 def render(race: Race, pictures: dict[str, dict[str, str]]) -> str:
     """Return the report; `pictures` are files with their descriptions, by study."""
-    parts = [
-        "# HTTP servers, side by side",
+    is_single = len(race.results) == 1
+    parts = [f"# {race.results[0].study.title if is_single else TITLE}"]
+    if race.warning:
+        parts.append(f"**{race.warning}**")
+    for result in race.results:
+        parts += [] if is_single else [f"## {result.study.title}"]
+        parts += _study(result, pictures.get(result.study.name, {}))
+    parts += [
+        "## How it was measured",
         "Correct responses only. Medians over shuffled, interleaved rounds, with their range, or"
         f" from {ROUNDS_MIN} rounds on an exact interval. The ceiling is a baseline: a fixed"
         " response without parsing.",
         _pairs(facts_of(race)),
     ]
-    for result in race.results:
-        parts += _study(result, pictures.get(result.study.name, {}))
     if race.absent:
         rows = [f"- {each.title}: {each.state}. {each.reason}" for each in race.absent]
         parts += ["## Not measured here", "\n".join(rows)]
@@ -46,19 +51,31 @@ def _started(race: Race) -> Table:
 
 
 def _study(result: Result, pictures: dict[str, str]) -> list[str]:
-    found = [f"## {result.study.title}"]
-    if result.study.document:
-        found.append(f"{result.study.document}.")
-    found += [f"![{shown}]({name})" for name, shown in pictures.items()]
+    """Return a study: the picture, the verdict, the document's table, then everything else."""
+    drawn = [f"![{shown}]({name})" for name, shown in pictures.items()]
+    found = [f"{result.study.document}."] if result.study.document else []
+    found += [*drawn[:1], *_document(result), *_open_loop(result)]
+    if len(drawn) > 1:
+        found += ["### All charts", *drawn[1:]]
     for group in result.groups:
         found.append(f"### {group.title}")
         found += (
             _levels(result, group) if level_tables.has_levels(group) else _leagues(result, group)
         )
-    if opened := open_loop.tables(result):
-        found.append("### Latency at given rates")
-        for caption, rows in opened:
-            found += [f"{caption}:", table(rows)]
+    return found
+
+
+def _open_loop(result: Result) -> list[str]:
+    found = []
+    for caption, rows in open_loop.tables(result):
+        found += [f"{caption}:", table(rows)]
+    return ["### Latency at given rates", *found] if found else []
+
+
+def _document(result: Result) -> list[str]:
+    """Return the verdict on the document, its table with ours beside it, and its claims."""
+    verdicts = claims.verdicts(result)
+    found = [f"**{claims.sentence(verdicts)}**"] if verdicts else []
     if document_tables.tables(result):
         found.append("### The document's table")
     for caption, rows in document_tables.tables(result):
@@ -66,6 +83,9 @@ def _study(result: Result, pictures: dict[str, str]) -> list[str]:
     for heading, lines in document_tables.sentences(result):
         items = [f"- **{name}**{text}" if name else f"- {text}" for name, text in lines]
         found += [f"{heading}:", "\n".join(items)]
+    if verdicts:
+        judged = [f"- **{each.text}**: {each.outcome}. {each.evidence}" for each in verdicts]
+        found += ["### The document's claims", "\n".join(judged)]
     return found
 
 

@@ -96,7 +96,9 @@ def _table(result: Result, rate_of: Literal["own", "common"]) -> Table:
             Line([Cell(curve.contestant.title, kind="contestant"), *cells], curve.contestant.name)
         )
     note = "Below each latency: the offered rate. A rate that was not served has no latency."
-    return Table(["contestant", *(quantity.share(each) for each in shares)], lines, {}, note)
+    columns = ["contestant", *(quantity.share(each) for each in shares)]
+    names = tuple(each.name for each in _workloads(result, rate_of))
+    return Table(columns, lines, {}, note, workloads=("", *names))
 
 
 def _cell(point: Point | None) -> Cell:
@@ -128,7 +130,8 @@ def _found(searched: list[Figure]) -> Table:
             Cell(why),
         ]
         lines.append(Line(cells, each.contestant.name))
-    return Table(["contestant", "requests/s", "what ended the search"], lines)
+    columns = ["contestant", "requests/s", "what ended the search"]
+    return Table(columns, lines, workload=searched[0].workload.name)
 
 
 def _end_of(figure: Figure) -> str:

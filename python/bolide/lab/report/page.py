@@ -11,20 +11,25 @@ import gzip
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from bolide.errors import ConfigError
 from bolide.lab.record.schema import Contestant, Machine
-from bolide.lab.report import charts, document_tables, level_tables, open_loop, quantity, svg
+from bolide.lab.report import charts, claims, document_tables, level_tables, open_loop, quantity
 from bolide.lab.report.csv_export import csv
+from bolide.lab.report.drawing import svg
 from bolide.lab.report.summary import Group, Race, Result, tool_title
-from bolide.lab.report.table import league
+from bolide.lab.report.table import HINTS, Cell, league
 from bolide.lab.stats.interval import ROUNDS_MIN
 
 ASSETS = Path(__file__).with_name("assets")
+SCRIPTS = ("page.js", "evidence.js")
+TITLE = "HTTP servers, side by side"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
 def render(race: Race, raw: bytes) -> str:
-    """Return the page; `raw` are its results, which it offers as a download.
+    """Return the page; `raw` are its results, which it shows as evidence and offers as a file.
 
     Raises:
         ConfigError: the package that fills the template is missing.
@@ -49,7 +54,10 @@ def render(race: Race, raw: bytes) -> str:
             swatch=svg.swatch,
             policy=POLICY,
             style=_style(),
-            script=(ASSETS / "page.js").read_text(),
+            script="".join((ASSETS / name).read_text() for name in SCRIPTS),
+            title=race.results[0].study.title if len(race.results) == 1 else TITLE,
+            attributes=_attributes,
+            hints=HINTS,
             warning=race.warning,
             rounds_min=ROUNDS_MIN,
             facts=facts_of(race),
@@ -61,12 +69,48 @@ def render(race: Race, raw: bytes) -> str:
             absent=race.absent,
             machine=machine_rows(race.machine) if race.machine else [],
             kernel=_kernel_rows(race.machine) if race.machine else [],
-            raw=base64.b64encode(gzip.compress(raw, mtime=0)).decode(),
-            csv=base64.b64encode(csv(race).encode()).decode(),
+            trials=_packed(_without_histograms(raw)),
+            csv=_packed(csv(race).encode()),
             started=race.measured,
         )
         .lstrip()
     )
+
+
+def _attributes(cell: Cell) -> dict[str, str | None]:
+    """Return a cell's attributes: what sorts it, whose it is, and a tooltip if it has no evidence.
+
+    The page's script sorts plain numbers by their text.
+    """
+    is_plain = cell.text.replace(",", "").isdigit()
+    return {
+        "data-v": None if cell.value is None or is_plain else f"{cell.value:.6g}",
+        "data-k": cell.contestant or None,
+        "title": cell.title if "struck" in cell.kind else None,
+    }
+
+
+def _packed(data: bytes) -> str:
+    return base64.b64encode(gzip.compress(data, mtime=0)).decode()
+
+
+def _without_histograms(raw: bytes) -> bytes:
+    """Return the records without histograms, which are most of their size, and rounded."""
+    found = []
+    for line in raw.splitlines():
+        record = msgspec.json.decode(line)
+        record.pop("histogram", None)
+        found.append(msgspec.json.encode(_rounded(record)))
+    return b"\n".join(found) + b"\n"
+
+
+def _rounded(value: Any) -> Any:
+    """Return a record with its numbers to six digits, which compress to half of their size."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items() if each is not None}
+    return [_rounded(each) for each in value] if isinstance(value, list) else value
 
 
 def _style() -> str:
@@ -119,10 +163,14 @@ def _study(result: Result, colours: dict[str, str]) -> dict[str, Any]:
     seconds = f" of {study.duration_s:g}\u00a0s" if study.duration_s else ""
     rounds = max(len(figure.trials) for figure in result.figures.values())
     about = f"{study.document}. " if study.document else ""
+    verdicts = claims.verdicts(result)
     return {
+        "name": study.name,
         "title": study.title,
         "about": f"{about}Rounds: {rounds}{seconds}.",
-        "picture": charts.first(result, colours),
+        "pictures": charts.opening(result, colours),
+        "verdict": claims.sentence(verdicts),
+        "claims": verdicts,
         "tables": document_tables.tables(result),
         "sentences": document_tables.sentences(result),
         "open_loop": open_loop.tables(result),

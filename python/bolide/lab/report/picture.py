@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from bolide.errors import ConfigError
-from bolide.lab.report import charts, svg
+from bolide.lab.report import charts
+from bolide.lab.report.drawing import svg
 from bolide.lab.report.summary import Group, Race, Result
 
 CHARTS = ("rate", "p99", "latency")
@@ -28,7 +29,7 @@ def write(race: Race, folder: Path, *, is_png: bool = False) -> dict[str, dict[s
     colours = svg.classes(race.measured)
     found: dict[str, dict[str, str]] = {}
     for result in race.results:
-        for group in result.groups:
+        for group in charts.in_order(result):  # the first picture is on top
             if not any(each.rate for w in group.workloads for each in result.of(w.name)):
                 continue
             for chart in charts.of_group(result, group, colours):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bolide.lab.record import service
-from bolide.lab.report import quantity, svg
+from bolide.lab.report import quantity
+from bolide.lab.report.drawing import svg
 from bolide.lab.report.summary import Figure, Result
 from bolide.lab.stats.interval import Interval
 from bolide.lab.stats.littles_law import contradicts
@@ -23,6 +24,8 @@ class Cell:
     """CSS classes: contestant, num, bad, mark, quiet, struck."""
     under: str = ""
     """A second, smaller line."""
+    contestant: str = ""
+    """Whose figure it is, if not that of the row's contestant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,10 @@ class Table:
     lines: list[Line]
     hints: dict[str, str] = field(default_factory=dict)
     note: str = ""
+    workload: str = ""
+    """The workload of all figures, "" if that depends on the column."""
+    workloads: tuple[str, ...] = ()
+    """The workload of each column's figures, "" for none."""
 
     @property
     def numeric(self) -> list[bool]:
@@ -101,6 +108,9 @@ ABOVE_CEILING = (
 NOISY = "noisy"
 """The mark of a figure that was measured while other work took processor time."""
 
+REASON_LETTERS_MAX = 120
+"""Letters of a reason in a table; all of it is in the evidence."""
+
 ROUNDS_ADDED = (
     "Rounds were added until intervals were narrow. Such an interval has the true median somewhat"
     " less often than stated: in at least 93 % of simulated races."
@@ -120,7 +130,7 @@ QUEUE_FULL = (
 def league(result: Result, workload: str) -> Table:
     """Return the table of a workload, the highest rate first, failures last."""
     lines = [_line(result, figure) for figure in result.of(workload)]
-    return without_empty(Table(LEAGUE, lines, HINTS, _note(result, workload)))
+    return without_empty(Table(LEAGUE, lines, HINTS, _note(result, workload), workload))
 
 
 def _note(result: Result, workload: str) -> str:
@@ -171,7 +181,12 @@ def without_empty(table: Table) -> Table:
         if any(line.cells[place].text != quantity.NONE for line in table.lines)
     ]
     lines = [Line([line.cells[n] for n in kept], line.name, line.kind) for line in table.lines]
-    return Table([table.columns[n] for n in kept], lines, table.hints, table.note)
+    return replace(
+        table,
+        columns=[table.columns[n] for n in kept],
+        lines=lines,
+        workloads=tuple(table.workloads[n] for n in kept) if table.workloads else (),
+    )
 
 
 def _line(result: Result, figure: Figure) -> Line:
@@ -203,7 +218,8 @@ def rate_cell(figure: Figure) -> Cell:
     """Return correct responses per second with their interval, or why there are none."""
     rate = figure.rate
     if rate is None:
-        return Cell(figure.absence, None, figure.reason, "num bad", quantity.cut(figure.reason))
+        why = quantity.cut(figure.reason, REASON_LETTERS_MAX)
+        return Cell(figure.absence, None, figure.reason, "num bad", why)
     by_round = ", ".join(quantity.count(value) for _, value in sorted(figure.by_round.items()))
     title = f"rounds: {by_round}" + (f"; below: {rate.label}" if rate.label else "")
     under = [interval(rate), NOISY if figure.is_noisy else ""]

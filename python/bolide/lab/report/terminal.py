@@ -10,7 +10,7 @@ from rich.table import Column
 from rich.table import Table as Grid
 from rich.text import Text
 
-from bolide.lab.report import document_tables, open_loop
+from bolide.lab.report import claims, document_tables, open_loop
 from bolide.lab.report.summary import Race, Result
 from bolide.lab.report.table import Cell, Table
 
@@ -19,21 +19,25 @@ STYLES = {"bad": "red", "struck": "strike", "quiet": "dim"}
 
 
 def of_document(result: Result) -> list[RenderableType]:
-    """Return the document's table and remarks on it; nothing if nothing published was run.
+    """Return the document's table, remarks on it, and the verdict on its claims.
+
+    There is no table if nothing published was run.
 
     The terminal shows only the first table in which something was measured. The report has all of
     them, with intervals and charts.
     """
+    said = claims.sentence(claims.verdicts(result))
+    verdict: list[RenderableType] = [Text(), Text(said, "bold")] if said else []
     published = {(each.workload, each.contestant) for each in result.study.published}
     if published.isdisjoint(result.figures):
-        return []
+        return verdict
     tables = document_tables.tables(result)
     caption, first = next((each for each in tables if _has_figures(each[1])), tables[0])
     title = f"The document's table: {caption}" if caption else "The document's table"
     found: list[RenderableType] = [Text(), *_grid(first, title)]
     for heading, lines in document_tables.sentences(result):
         found += [Text(f"\n{heading}:"), *(Text(f"- {name}{text}") for name, text in lines)]
-    return found
+    return [*found, *verdict]
 
 
 def of_open_loop(result: Result) -> list[RenderableType]:

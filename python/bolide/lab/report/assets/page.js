@@ -59,7 +59,10 @@
     const body = head.closest("table").tBodies[0];
     const value = (row) => {
       const cell = row.cells[column];
-      return isFirst ? cell.textContent : cell.dataset.v === undefined ? null : +cell.dataset.v;
+      if (isFirst) return cell.textContent;
+      if (cell.dataset.v !== undefined) return +cell.dataset.v;
+      const plain = cell.firstChild && cell.firstChild.textContent.trim().replaceAll(",", "");
+      return plain && /^\d+$/.test(plain) ? +plain : null;
     };
     const order = [...body.rows].sort((a, b) => {
       const [x, y] = [value(a), value(b)];
@@ -69,8 +72,10 @@
     });
     body.append(...order);
   }
+  const hints = new Map(all("#hints dt").map((each) => [each.textContent, each.nextElementSibling.textContent]));
   for (const head of all("th[aria-sort]")) {
     head.tabIndex = 0;
+    if (hints.has(head.textContent)) head.title = hints.get(head.textContent);
     head.addEventListener("click", () => sort(head));
     head.addEventListener("keydown", (event) => {
       if (event.key === "Enter" || event.key === " ") { event.preventDefault(); sort(head); }

@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from bolide.lab.report import quantity, svg
-from bolide.lab.report.axis import Axis
-from bolide.lab.report.bars import NARROW, WIDE
+from bolide.lab.report import quantity
+from bolide.lab.report.drawing import svg
+from bolide.lab.report.drawing.axis import Axis
+from bolide.lab.report.drawing.bars import NARROW, WIDE
 
-LETTERS_MAX = 26
-"""Maximum length of a name at the end of a line."""
+LETTER_WIDTH = 6.6
+"""Average width of a letter of a name at the end of a line."""
+LETTERS_MAX = 30
+"""Letters of a title at the end of a line; a longer one is replaced by the contestant's name."""
 NAME_PITCH = 15
 """Minimum distance of two names, in pixels."""
 
@@ -48,11 +51,15 @@ class _Frame:
     bottom: float
 
     @classmethod
-    def of(cls, width: int, count: int) -> _Frame:
-        """Lay out a chart of a number of lines, with their names beside them if there is room."""
+    def of(cls, width: int, count: int, letters: int) -> _Frame:
+        """Lay out a chart of a number of lines, with their names beside them if there is room.
+
+        `letters` is the length of the longest name.
+        """
         if width < 500:
-            return cls(width, 60, width - 12, 26, 270)
-        return cls(width, 62, width - 220, 26, max(370, 26 + count * NAME_PITCH))
+            return cls(width, 62, width - 12, 26, 270)
+        names = 40 + letters * LETTER_WIDTH
+        return cls(width, 62, width - names, 26, max(370, 26 + count * NAME_PITCH))
 
 
 def lines(
@@ -64,7 +71,7 @@ def lines(
     across: str = "connections",
 ) -> str:
     """Draw lines over `across`, which is on a logarithmic axis; values are on a fitting one."""
-    frame = _Frame.of(width, len(series))
+    frame = _Frame.of(width, len(series), max((len(_label(each)) for each in series), default=0))
     points = [point for each in series for point in each.points]
     if not points:
         return svg.drawing(width, 40, label, svg.text(16, 26, "nothing was measured", "quiet"))
@@ -104,7 +111,9 @@ def _levels(frame: _Frame, points: list[Point], at: Callable[[float], float], ac
     room = 34 if frame.width < 500 else 42
     for x in sorted({point.x for point in points}, reverse=True):
         if last - at(x) >= room:
-            found.append(svg.text(at(x), frame.bottom + 18, quantity.short(x), "quiet small mid"))
+            label = quantity.short(x)
+            middle = svg.inside(at(x), label, frame.width)
+            found.append(svg.text(middle, frame.bottom + 18, label, "quiet small mid"))
             last = at(x)
     middle = (frame.left + frame.right) / 2
     found.append(svg.text(middle, frame.bottom + 36, across, "quiet small mid"))
@@ -125,16 +134,15 @@ def _runs(series: Series, axis: Axis) -> list[list[Point]]:
 def _line(series: Series, x_at: Callable[[float], float], axis: Axis) -> str:
     runs = _runs(series, axis)
     at = [[(x_at(p.x), axis.at(p.y or 0)) for p in run] for run in runs]
-    paths = [" ".join(f"{x:.1f},{y:.1f}" for x, y in run) for run in at if len(run) > 1]
-    found = "".join(
-        f'<polyline points="{path}" class="{kind}"/>'
-        for kind in ("halo", "stroke")
-        for path in paths
-    )
-    found += "".join(
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" class="fill"/>' for run in at for x, y in run
-    )
+    joined = "".join("M" + "L".join(map(_pair, run)) for run in at if len(run) > 1)
+    dots = "".join(f"M{_pair(each)}h0" for run in at for each in run)
+    found = f'<path d="{joined}" class="stroke"/>' if joined else ""
+    found += f'<path d="{dots}" class="stroke dots"/>'
     return found + _intervals([point for run in runs for point in run], x_at, axis)
+
+
+def _pair(point: tuple[float, float]) -> str:
+    return ",".join(f"{each:.1f}".removesuffix(".0") for each in point)
 
 
 def _intervals(shown: list[Point], x_at: Callable[[float], float], axis: Axis) -> str:
@@ -145,6 +153,10 @@ def _intervals(shown: list[Point], x_at: Callable[[float], float], axis: Axis) -
         if p.low is not None and p.high is not None and p.high > p.low > 0
     )
     return f'<path d="{path}" class="stroke solid"/>' if path else ""
+
+
+def _label(series: Series) -> str:
+    return svg.label(series.label, series.name, LETTERS_MAX)
 
 
 def _names(frame: _Frame, series: Sequence[Series], axis: Axis) -> dict[str, str]:
@@ -162,6 +174,6 @@ def _names(frame: _Frame, series: Sequence[Series], axis: Axis) -> dict[str, str
     return {
         each.name: f'<g class="name" transform="translate({frame.right + 10:.1f},{y:.1f})">'
         f"{svg.line(0, 0, 20, 0, 'stroke')}"
-        f"{svg.text(25, 4, quantity.cut(each.label, LETTERS_MAX), 'small fill')}</g>"
+        f"{svg.text(25, 4, _label(each), 'small fill')}</g>"
         for each, y in zip(order, places, strict=True)
     }

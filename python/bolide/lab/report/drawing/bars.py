@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from bolide.lab.report import quantity, svg
-from bolide.lab.report.axis import Axis
+from bolide.lab.report.drawing import svg
+from bolide.lab.report.drawing.axis import Axis
 
-WIDE, NARROW = 760, 360
+WIDE, NARROW = 900, 360
 """Widths of a chart: for a screen, and for a phone."""
 TOP = 30
-LETTER_WIDTH = 6.9
-"""Average width of a letter; bold letters are wider, but bold names are shorter."""
-LETTERS_MAX = 40
+LETTER_WIDTH = 7.4
+"""Average width of a letter, if some of them are bold."""
+LETTERS_MAX = 42
+"""Letters of a title beside a bar; a longer one is replaced by the contestant's name."""
 LENGTH_MIN = 1.5
 """Minimum length of a bar, so that it is visible."""
 
@@ -48,7 +49,7 @@ class _Frame:
 
     @classmethod
     def of(cls, width: int, rows: Sequence[Row]) -> _Frame:
-        return cls(width, min(max((len(row.label) for row in rows), default=0), LETTERS_MAX))
+        return cls(width, max((len(_label(row)) for row in rows), default=0))
 
     @property
     def is_narrow(self) -> bool:
@@ -60,7 +61,7 @@ class _Frame:
 
     @property
     def right(self) -> int:
-        return self.width - (74 if self.is_narrow else 96)
+        return self.width - (82 if self.is_narrow else 96)
 
     @property
     def span_right(self) -> int:
@@ -74,13 +75,16 @@ class _Frame:
     def label(self, row: Row) -> str:
         kind = "strong" if row.place == "ours" else ""
         if self.is_narrow:
-            return svg.text(self.left, 14, quantity.cut(row.label, LETTERS_MAX), kind)
-        label = quantity.cut(row.label, LETTERS_MAX)
-        return svg.text(self.left - 12, 18, label, f"end {kind}")
+            return svg.text(self.left, 14, _label(row), kind)
+        return svg.text(self.left - 12, 18, _label(row), f"end {kind}")
 
     @property
     def bar_y(self) -> int:
         return 20 if self.is_narrow else 5
+
+
+def _label(row: Row) -> str:
+    return svg.label(row.label, row.name, LETTERS_MAX)
 
 
 def _rows(frame: _Frame, rows: Sequence[Row], mark: Callable[[Row], str]) -> str:
@@ -95,14 +99,17 @@ def _rows(frame: _Frame, rows: Sequence[Row], mark: Callable[[Row], str]) -> str
     return "".join(found)
 
 
-def _grid(axis: Axis) -> str:
+def _grid(axis: Axis, width: int) -> str:
     """Draw grid lines far beyond the chart, whose height changes with the number of rows."""
-    return "".join(
-        f'<g class="tick" transform="translate({axis.at(tick):.1f},0)">'
-        f"{svg.line(0, TOP - 6, 0, 9999, 'grid')}"
-        f"{svg.text(0, TOP - 12, axis.label(tick), 'quiet small mid')}</g>"
-        for tick in axis.ticks()
-    )
+    found = []
+    for tick in axis.ticks():
+        x, label = axis.at(tick), axis.label(tick)
+        found.append(
+            f'<g class="tick" transform="translate({x:.1f},0)">'
+            f"{svg.line(0, TOP - 6, 0, 9999, 'grid')}"
+            f"{svg.text(svg.inside(x, label, width) - x, TOP - 12, label, 'quiet small mid')}</g>"
+        )
+    return "".join(found)
 
 
 def _caption(axis: Axis, y: float, end: float, caption: str, kind: str) -> str:
@@ -153,7 +160,7 @@ def bars(rows: Sequence[Row], label: str, *, width: int = WIDE, unit: str = "cou
         more = f' data-c="{escape(limit.name)}"'
         x = axis.at(limit.value)
         above = svg.line(x, TOP - 6, x, 9999, "limit", more)
-    body = _grid(axis) + above + _rows(frame, rows, mark)
+    body = _grid(axis, width) + above + _rows(frame, rows, mark)
     return _drawing(frame, label, len(rows), body)
 
 
@@ -194,5 +201,7 @@ def spans(rows: Sequence[Span], label: str, *, width: int = WIDE) -> str:
         return found + _caption(axis, y + 4.5, end, row.caption, "small")
 
     by_name = {span.row.name: span for span in rows}
-    body = _grid(axis) + _rows(frame, [s.row for s in rows], lambda row: mark(by_name[row.name]))
+    body = _grid(axis, width) + _rows(
+        frame, [s.row for s in rows], lambda row: mark(by_name[row.name])
+    )
     return _drawing(frame, label, len(rows), body)

@@ -28,6 +28,10 @@ OTHERS = (
     ("#862e9c", "#da77f2"),
     ("#7c5a2a", "#d2a679"),
 )
+TICK_LETTER_WIDTH = 8.0
+"""Width of a letter of a tick's label in a wide font, at a phone's size."""
+EDGE = 5
+"""Least distance of a tick's label from the edge of the drawing."""
 DASHES = ("", "dashed", "dotted", "broken")
 """Classes of dashes for the second, third and fourth line of a colour."""
 _PLAIN = {
@@ -81,7 +85,7 @@ def rules(*, is_dark: bool) -> str:
     lines += [
         f".chart text{{fill:{text}}}.chart .quiet{{fill:{quiet}}}.chart .grid{{stroke:{line}}}",
         f".chart .paper{{fill:{paper}}}.chart .whisker{{stroke:{text}}}",
-        f".chart .halo,.chart .caption{{stroke:{paper}}}",
+        f".chart .caption{{stroke:{paper}}}",
         f".chart .limit{{stroke:{CEILING[n]}}}",
     ]
     return "\n".join(lines)
@@ -107,8 +111,22 @@ SHAPES = f"""
 .dotted .stroke{{stroke-dasharray:2 3}}
 .broken .stroke{{stroke-dasharray:10 3 2 3}}
 .chart .series .solid{{stroke-dasharray:none}}
-.chart .halo{{fill:none;stroke-width:5;opacity:.8}}
+.chart .series .dots{{stroke-width:5.4;stroke-linecap:round;stroke-dasharray:none}}
 """
+
+
+def label(title: str, name: str, letters: int) -> str:
+    """Return a contestant's title, or its name if the title is too long; nothing is cut off."""
+    return title if len(title) <= letters else name
+
+
+def inside(x: float, content: str, width: float) -> float:
+    """Return the middle of a tick's label near x at which it is within a drawing.
+
+    Fonts differ between machines, so there is room for wide ones.
+    """
+    half = len(content) * TICK_LETTER_WIDTH / 2 + EDGE
+    return min(max(x, half), width - half)
 
 
 def text(x: float, y: float, content: str, kind: str = "") -> str:

@@ -1,0 +1,166 @@
+"""Whether a document's claims hold here, judged from the figures of a race, and in one sentence.
+
+A claim bounds a rate, a ratio of rates, or the share of failed requests. It holds if all of the
+interval is within the bounds, and does not if all of it is outside; otherwise it is undecided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from math import inf
+from typing import Literal, TypeAlias
+
+from bolide.lab.record import service
+from bolide.lab.record.schema import Claim
+from bolide.lab.report import quantity
+from bolide.lab.report.summary import Figure, Result
+from bolide.lab.stats.interval import Interval
+from bolide.lab.stats.ratio import paired
+
+Outcome: TypeAlias = Literal["holds", "does not hold", "undecided", "not judged"]
+PHRASES: dict[Outcome, tuple[str, str]] = {
+    "holds": ("holds", "hold"),
+    "does not hold": ("does not hold", "do not hold"),
+    "undecided": ("is undecided", "are undecided"),
+    "not judged": ("could not be judged", "could not be judged"),
+}
+"""What is said of one claim, and of several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A claim, whether it holds, and what shows that."""
+
+    text: str
+    outcome: Outcome
+    evidence: str
+    workload: str = ""
+    """The workload that it was judged by, "" if none."""
+    contestant: str = ""
+    """One of its contestants."""
+
+
+def verdicts(result: Result) -> list[Verdict]:
+    """Judge the claims of a study's document, in its order."""
+    return [_judge(result, each) for each in result.study.claims]
+
+
+def sentence(found: Sequence[Verdict]) -> str:
+    """Return how many claims hold, and which; "" if there are none."""
+    if not found:
+        return ""
+    if len(found) == 1:
+        return f"The document's only claim {PHRASES[found[0].outcome][0]} here: {found[0].text}."
+    by = {name: [each.text for each in found if each.outcome == name] for name in PHRASES}
+    held = by.pop("holds")
+    verb = PHRASES["holds"][len(held) > 1]
+    head = f"{len(held) or 'None'} of the document's {len(found)} claims {verb} here"
+    parts = [f"{head}: {'; '.join(held)}" if held else head]
+    for name, texts in by.items():
+        if texts:
+            what = PHRASES[name][len(texts) > 1]
+            parts.append(f"{len(texts)} {what}: {'; '.join(texts)}")
+    return ". ".join(parts) + "."
+
+
+def _judge(result: Result, claim: Claim) -> Verdict:
+    """Judge a claim by the first of its workloads that has all of its figures."""
+    reasons: list[str] = []
+    for workload, other in zip_longest(claim.workloads, claim.than_workloads, fillvalue=""):
+        figures = [result.figures.get((workload, name)) for name in claim.contestants]
+        if reason := next(filter(None, (_refutation(claim, each) for each in figures)), ""):
+            return _verdict(claim, "does not hold", f"{reason} ({workload})", workload)
+        against = [result.figures.get((other or workload, name)) for name in claim.than]
+        if other and not claim.than:
+            against = [result.figures.get((other, name)) for name in claim.contestants]
+        lacking = [_lack(claim, each) for each in (*figures, *against)]
+        if any(lacking):
+            reasons += [f"{workload}: {each}" for each in lacking if each][:1]
+            continue
+        return _compared(claim, workload, _known(figures), _known(against))
+    return _verdict(claim, "not judged", "; ".join(dict.fromkeys(reasons)))
+
+
+def _refutation(claim: Claim, figure: Figure | None) -> str:
+    """Return why a server that has no rate refutes a claim about its rate; "" if it does not."""
+    if figure is None or figure.rate or claim.than or claim.figure == "errors":
+        return ""
+    starved = (service.starved_in(each, figure.workload) for each in figure.trials)
+    return next(filter(None, starved), "")
+
+
+def _lack(claim: Claim, figure: Figure | None) -> str:
+    """Return why a figure cannot be compared; "" if it can."""
+    if figure is None:
+        return "not run"
+    if claim.figure == "errors":
+        return "" if figure.failed_share is not None else f"{figure.contestant.title}: unknown"
+    return "" if figure.rate else f"{figure.contestant.title}: {figure.reason}"
+
+
+def _known(figures: Iterable[Figure | None]) -> list[Figure]:
+    return [each for each in figures if each is not None]
+
+
+def _compared(claim: Claim, workload: str, figures: list[Figure], against: list[Figure]) -> Verdict:
+    """Judge a claim that has all of its figures: every one of them has to be within the bounds."""
+    found = [*_values(claim, figures, against)]
+    outcomes = [_outcome(claim, value) for value, _ in found]
+    worst: tuple[Outcome, ...] = ("does not hold", "undecided", "holds")
+    outcome = next(each for each in worst if each in outcomes)
+    if outcome != "holds" and _is_limited(claim, figures, against):
+        outcome = "undecided"
+    said = ", ".join(text for _, text in found)
+    limit = "; the generator was the limit" if _is_limited(claim, figures, against) else ""
+    return _verdict(claim, outcome, f"{said} ({workload}{limit})", workload)
+
+
+def _is_limited(claim: Claim, figures: list[Figure], against: list[Figure]) -> bool:
+    """Whether the load generator was the limit of servers that are compared."""
+    if claim.figure == "errors":
+        return False
+    return any(each.verdict == "generator-bound" for each in (*figures, *against))
+
+
+def _values(
+    claim: Claim, figures: list[Figure], against: list[Figure]
+) -> Iterator[tuple[Interval, str]]:
+    """Yield each value that the claim bounds, and its text."""
+    is_own = bool(claim.than_workloads) and not claim.than
+    for place, figure in enumerate(figures):
+        title = figure.contestant.title
+        if claim.figure == "errors":
+            share = figure.failed_share or 0.0
+            failed = quantity.count(figure.failed)
+            yield Interval(share, None, None, 1), f"{title}: {failed} failed requests"
+        elif not against and figure.rate:
+            rate = figure.rate
+            yield rate, f"{title}: {quantity.count(rate.middle)} requests/s{_ends(rate)}"
+        for other in [against[place]] if is_own else against:
+            if ratio := paired(figure.by_round, other.by_round):
+                beside = other.workload.name if is_own else other.contestant.title
+                times = quantity.times(ratio.middle)
+                yield ratio, f"{title}: {times} of {beside}{_ends(ratio, is_ratio=True)}"
+
+
+def _ends(found: Interval, *, is_ratio: bool = False) -> str:
+    if found.low is None or found.high is None:
+        return ""
+    form = quantity.times if is_ratio else quantity.count
+    return f", {form(found.low)} to {form(found.high)}"
+
+
+def _outcome(claim: Claim, value: Interval) -> Outcome:
+    low = value.middle if value.low is None else value.low
+    high = value.middle if value.high is None else value.high
+    least = -inf if claim.at_least is None else claim.at_least
+    most = inf if claim.at_most is None else claim.at_most
+    if least <= low and high <= most:
+        return "holds"
+    return "does not hold" if high < least or low > most else "undecided"
+
+
+def _verdict(claim: Claim, outcome: Outcome, evidence: str, workload: str = "") -> Verdict:
+    return Verdict(claim.text, outcome, evidence, workload, claim.contestants[0])

@@ -1,0 +1,149 @@
+"""The claims of a document: judged from the figures, and in one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from bolide.lab.plan import study
+from bolide.lab.record.schema import Claim, Failure, Served, Trial
+from bolide.lab.report import claims, markdown
+from bolide.lab.report.page import render
+from bolide.lab.report.summary import Race, Result, gather
+from bolide.lab.report.terminal import of_document
+from lab import sample_race
+
+OF_TWO = "fast: 0.50× of two, 0.50× to 0.50× (one)"
+AT_TWO = "fast: 420 requests/s, 400 to 440 (two)"
+RATES = {"fast": [200.0, 210.0, 220.0], "slow": [100.0, 100.0, 105.0], "ceiling": [900.0] * 3}
+
+
+def result(*found: Claim, changed: dict[str, Any] | None = None) -> Result:
+    """Return three rounds of two servers; `changed` are fields of the trials of `fast`."""
+    workloads = [sample_race.workload(name, "bolide", 100) for name in ("one", "two")]
+    plan = msgspec.structs.replace(sample_race.study("mine", "Mine", workloads), claims=found)
+    [model, *_] = [each for each in sample_race.contestants() if each.role == "server"]
+    servers = [msgspec.structs.replace(model, name=each, title=each) for each in RATES]
+    trials = [
+        Trial(
+            study="mine",
+            workload=workload.name,
+            contestant=name,
+            round=number,
+            tool="bolide",
+            tool_version=None,
+            command=[],
+            started_at="2026-11-21T12:00:00+00:00",
+            is_valid=True,
+            ok=10_000,
+            failed=0,
+            requests_per_s=rate * (1 if workload.name == "one" else 2),
+            verdict="server-bound",
+        )
+        for workload in workloads
+        for name, rates in RATES.items()
+        for number, rate in enumerate(rates)
+    ]
+    trials = [
+        msgspec.structs.replace(each, **(changed or {})) if each.contestant == "fast" else each
+        for each in trials
+    ]
+    [gathered] = gather([plan, *servers, *trials]).results
+    return gathered
+
+
+def claim(text: str = "it is fast", **more: Any) -> Claim:
+    fields = {"workloads": ["one"], "contestants": ["fast"], "text": text, **more}
+    return msgspec.convert(fields, Claim)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "outcome", "evidence"),
+    [
+        ({"at_least": 190.0}, "holds", "fast: 210 requests/s, 200 to 220 (one)"),
+        ({"at_least": 230.0}, "does not hold", "fast: 210 requests/s, 200 to 220 (one)"),
+        ({"at_least": 205.0}, "undecided", "fast: 210 requests/s, 200 to 220 (one)"),
+        ({"than": ["slow"], "at_least": 1.0}, "holds", "fast: 2.10× of slow, 2.00× to 2.10× (one)"),
+        ({"than": ["slow"], "at_most": 1.5}, "does not hold", None),
+        ({"than": ["slow", "ceiling"], "at_least": 1.0}, "does not hold", None),
+        ({"than": ["slow"], "at_least": 2.05}, "undecided", None),
+        ({"than_workloads": ["two"], "at_most": 0.6}, "holds", OF_TWO),
+        ({"figure": "errors", "at_most": 0.0}, "holds", "fast: 0 failed requests (one)"),
+        ({"figure": "errors", "at_least": 0.1}, "does not hold", None),
+        ({"contestants": ["none"], "at_least": 1.0}, "not judged", "one: not run"),
+        ({"workloads": ["none", "two"], "at_least": 390.0}, "holds", AT_TWO),
+    ],
+)
+def test_a_claim_is_judged_by_its_interval(
+    bounds: dict[str, Any], outcome: str, evidence: str | None
+) -> None:
+    [found] = claims.verdicts(result(claim(**bounds)))
+    assert found.outcome == outcome, found
+    assert evidence in (None, found.evidence)
+
+
+def test_what_the_generator_limited_does_not_refute() -> None:
+    busy = {"verdict": "generator-bound"}
+    slower = claim(than=["ceiling"], at_least=1.0)
+    [found] = claims.verdicts(result(slower, changed=busy))
+    assert found.outcome == "undecided"
+    assert found.evidence.endswith("(one; the generator was the limit)")
+    [found] = claims.verdicts(result(claim(at_least=100.0), changed=busy))
+    assert found.outcome == "holds"
+
+
+def test_a_server_that_serves_few_connections_refutes_its_rate() -> None:
+    few = Served(connections=5, starved=95, min=1, median=9, max=9)
+    starved = result(
+        claim(at_least=100.0), claim(than=["slow"], at_least=1.0), changed={"served": few}
+    )
+    rate, ratio = claims.verdicts(starved)
+    why = "95 of 100 connections were not served: the rate is that of 5"
+    assert (rate.outcome, rate.evidence) == ("does not hold", f"{why} (one)")
+    assert (ratio.outcome, ratio.evidence) == ("not judged", f"one: fast: {why}")
+    lost = {"failure": Failure("hang", "it hung"), "is_valid": False, "verdict": "failed"}
+    [found] = claims.verdicts(result(claim(at_least=100.0), changed=lost))
+    assert (found.outcome, found.evidence) == ("not judged", "one: fast: hang: it hung")
+
+
+def test_the_sentence_counts_and_names_them() -> None:
+    held, wrong = claim("A", at_least=1.0), claim("B", at_most=1.0)
+    open_, lost = claim("C", at_least=205.0), claim("D", contestants=["none"], at_least=1.0)
+    every = [held, wrong, open_, lost, claim("E", at_least=2.0)]
+    said = claims.sentence(claims.verdicts(result(*every)))
+    assert said == (
+        "2 of the document's 5 claims hold here: A; E. 1 does not hold: B. 1 is undecided: C."
+        " 1 could not be judged: D."
+    )
+    none = claims.sentence(claims.verdicts(result(wrong, claim("F", at_most=1.0))))
+    assert none == "None of the document's 2 claims holds here. 2 do not hold: B; F."
+    for only, verb in ((held, "holds"), (wrong, "does not hold"), (lost, "could not be judged")):
+        said = claims.sentence(claims.verdicts(result(only)))
+        assert said == f"The document's only claim {verb} here: {only.text}."
+    assert claims.sentence([]) == ""
+
+
+def test_the_sentence_is_on_top_of_page_and_markdown_and_on_the_terminal() -> None:
+    found = result(claim("A", at_least=1.0), claim("B", at_most=1.0))
+    race = Race(None, found.contestants, [found])
+    said = "1 of the document's 2 claims holds here: A. 1 does not hold: B."
+    text = markdown.render(race, {})
+    assert text.index(said) < text.index("| ")
+    assert "- **A**: holds. fast: 210 requests/s, 200 to 220 (one)" in text
+    page = render(race, b"")
+    assert page.index(said.replace("'", "&#39;")) < page.index("<table")
+    assert "fast: 210 requests/s, 200 to 220 (one)" in page
+    assert said in [str(each) for each in of_document(found)]
+
+
+@pytest.mark.parametrize("name", study.names())
+def test_each_study_has_claims_about_its_contestants(name: str) -> None:
+    plan = study.load(name)
+    assert len(plan.study.claims) >= 4
+    loads = {each.name: each for each in plan.study.workloads}
+    for each in plan.study.claims:
+        for workload in (*each.workloads, *each.than_workloads):
+            run = loads[workload].contestants or plan.contestants
+            assert {*each.contestants, *each.than} <= {*run}, each.text
