@@ -134,6 +134,14 @@ impl Context {
         Ok(())
     }
 
+    /// How long the next wait may last until shortages or refusals are to be reported.
+    #[inline]
+    pub(crate) fn report_in_ms(&self, now_ms: u64) -> Option<u64> {
+        let (shortages, refusals) = (&self.shortages, &self.refusals);
+        let waits_ms = [shortages.wait_ms(now_ms), refusals.wait_ms(now_ms)];
+        waits_ms.into_iter().flatten().min()
+    }
+
     /// Takes what was written from `start` on. Without memory for the copy it is lost.
     pub(crate) fn take_out(&mut self, start: usize) -> Result<Vec<u8>, NoMemory> {
         let out = &mut self.responder.out;

@@ -245,6 +245,10 @@ impl<A: App> Worker<A> {
                 }
             });
         }
+        // Nothing runs later.
+        let now_ms = self.context.clock.now_ms();
+        self.report_shortages(now_ms);
+        self.report_refusals(now_ms);
         unfinished
     }
 
@@ -259,14 +263,11 @@ impl<A: App> Worker<A> {
             log.flush();
         }
         let now_ms = self.context.clock.now_ms();
-        if let Some(shortage) = self.context.shortages.take_due(now_ms) {
-            self.app.lacked_memory(&shortage);
-        }
-        let mut reports_in_ms = self.context.refusals.wait_ms(now_ms);
-        if reports_in_ms == Some(0) {
-            self.report_refusals(now_ms);
-            reports_in_ms = None;
-        }
+        let reports_in_ms = self.context.report_in_ms(now_ms);
+        let reports_in_ms = match reports_in_ms {
+            Some(0) => self.report(now_ms),
+            _ => reports_in_ms,
+        };
         if has_mail || !self.turns.is_empty() || self.has_events() {
             return Some(0);
         }
@@ -278,7 +279,24 @@ impl<A: App> Worker<A> {
         waits_ms.into_iter().flatten().min()
     }
 
+    /// Reports shortages and refusals that are due. Returns how long the next wait may last until others are.
     #[cold]
+    fn report(&mut self, now_ms: u64) -> Option<u64> {
+        if self.context.shortages.wait_ms(now_ms) == Some(0) {
+            self.report_shortages(now_ms);
+        }
+        if self.context.refusals.wait_ms(now_ms) == Some(0) {
+            self.report_refusals(now_ms);
+        }
+        self.context.report_in_ms(now_ms)
+    }
+
+    fn report_shortages(&mut self, now_ms: u64) {
+        if let Some(shortage) = self.context.shortages.take(now_ms) {
+            self.app.lacked_memory(&shortage);
+        }
+    }
+
     fn report_refusals(&mut self, now_ms: u64) {
         let lines = self.context.refusals.take(now_ms, &self.context.limits);
         lines.iter().for_each(|line| self.app.refused(line));

@@ -74,6 +74,8 @@ fn a_refusal_is_reported_with_its_limit() {
         server.response(&mut client);
         server.pass();
         assert_eq!(server.worker.app.refusals.len(), 1);
+        server.worker.stop();
+        assert_eq!(server.worker.app.refusals.len(), 2, "never reported");
     }
 }
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from bolide.lab.stats.histogram import cumulative, merge, percentile, total
-from bolide.lab.stats.interval import coverage, depth, median_interval, quantile
-from bolide.lab.stats.noise import is_unstable, outliers, variation
+from bolide.lab.stats.histogram import merge, percentile, total
+from bolide.lab.stats.interval import coverage, depth, median_interval
+from bolide.lab.stats.noise import is_unstable, variation
 from bolide.lab.stats.ratio import deviation, geometric_mean, paired
 
 TWO = [5.0, 7.0]
@@ -75,27 +75,6 @@ def test_relative_width() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "share", "expected"),
-    [
-        (THREE, 0.025, 98.1),
-        (FIVE, 0.25, 218400.0),
-        (FIVE, 0.9, 230776.75),
-        (NINE, 0.9, 11.3),
-        (EVEN, 0, 1.0),
-        (EVEN, 0.25, 2.5),
-        (EVEN, 1, 32.0),
-    ],
-)
-def test_quantiles(values: list[float], share: float, expected: float) -> None:
-    assert quantile(sorted(values), share) == pytest.approx(expected)
-
-
-def test_no_quantile_of_nothing() -> None:
-    with pytest.raises(ValueError, match="no value has a quantile"):
-        quantile([], 0.5)
-
-
-@pytest.mark.parametrize(
     ("values", "expected"),
     [
         (TWO, 0.23570226039551587),
@@ -113,13 +92,6 @@ def test_variation(values: list[float], expected: float | None) -> None:
 
 def test_unstable_is_above_five_percent() -> None:
     assert [is_unstable(each) for each in (THREE, FIVE, NINE, [1.0])] == [False, True, True, False]
-
-
-def test_outliers_are_labelled() -> None:
-    assert outliers(NINE) == {5: "severe"}
-    assert outliers([10, 11, 12, 13, 16.5]) == {4: "mild"}
-    assert outliers([5, 5, 5, 5]) == {}
-    assert outliers([1, 2, 900]) == {}  # three values have no fences
 
 
 def test_paired_ratio() -> None:
@@ -178,8 +150,3 @@ def test_too_few_values_have_no_high_percentile() -> None:
     assert percentile(rows, 0.99) is None  # of 99 values
     assert percentile([(1.0, 100)], 0.99) == 1.0
     assert percentile([], 0.5) is None
-
-
-def test_cumulative() -> None:
-    assert cumulative([(9.0, 1), (1.0, 3)]) == [(1.0, 0.75), (9.0, 1.0)]
-    assert cumulative([]) == []

@@ -166,7 +166,6 @@ def test_a_tool_that_there_is_not() -> None:
 REFUSED = [
     ("ab", {"pipeline_depth": 2}, "ab cannot do pipelining"),
     ("ab", {"rate_per_s": 10.0}, "ab cannot do a rate"),
-    ("ab", {"expected_status": 404}, "ab cannot do statuses other than 2xx"),
     ("wrk", {"requests_total": 10}, "wrk cannot do a number of requests"),
     ("wrk", {"http_version": "1.0"}, "wrk cannot do HTTP/1.0"),
     ("webbench", {}, "webbench cannot do persistent connections"),

@@ -41,14 +41,16 @@ impl Shortages {
         since.bytes = bytes as u64;
     }
 
-    /// Takes what is due to be reported.
+    /// How long the next wait may last until a report is due.
     #[inline]
-    pub(crate) fn take_due(&mut self, now_ms: u64) -> Option<Shortage> {
+    pub(crate) fn wait_ms(&self, now_ms: u64) -> Option<u64> {
         self.since?;
-        let is_due = |reported_ms: u64| now_ms.saturating_sub(reported_ms) >= PAUSE_MS;
-        if !self.reported_ms.is_none_or(is_due) {
-            return None;
-        }
+        let passed_ms = self.reported_ms.map(|at_ms| now_ms.saturating_sub(at_ms));
+        Some(passed_ms.map_or(0, |passed_ms| PAUSE_MS.saturating_sub(passed_ms)))
+    }
+
+    /// Takes what is to be reported now.
+    pub(crate) fn take(&mut self, now_ms: u64) -> Option<Shortage> {
         self.reported_ms = Some(now_ms);
         self.since.take()
     }
@@ -65,16 +67,18 @@ mod tests {
     #[test]
     fn the_first_is_reported_at_once_and_others_together() {
         let mut shortages = Shortages::default();
-        assert_eq!(shortages.take_due(1000), None);
+        assert_eq!(shortages.wait_ms(1000), None);
         shortages.add(7);
+        assert_eq!(shortages.wait_ms(1000), Some(0));
         let line =
             "no memory for 7 bytes of a request or its response, which got 503 or was truncated";
-        assert_eq!(text(shortages.take_due(1000)), line);
+        assert_eq!(text(shortages.take(1000)), line);
         shortages.add(8);
         shortages.add(9);
-        assert_eq!(shortages.take_due(1000 + PAUSE_MS - 1), None);
+        assert_eq!(shortages.wait_ms(1000 + PAUSE_MS - 1), Some(1));
+        assert_eq!(shortages.wait_ms(1000 + PAUSE_MS), Some(0));
         assert_eq!(
-            text(shortages.take_due(1000 + PAUSE_MS)),
+            text(shortages.take(1000 + PAUSE_MS)),
             line.replace('7', "9") + " (2 requests since the last report)"
         );
     }

@@ -38,12 +38,3 @@ def percentile(rows: Rows, share: float) -> float | None:
         if reached >= rank:
             return upper
     return None
-
-
-def cumulative(rows: Rows) -> list[tuple[float, float]]:
-    """Return rows of (value, share of the values up to it), ascending."""
-    count, reached, found = total(rows), 0, []
-    for upper, each in sorted(rows):
-        reached += each
-        found.append((upper, reached / count))
-    return found

@@ -75,20 +75,6 @@ def depth(count: int) -> int:
     return rank
 
 
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """Interpolate linearly between the closest ranks (R's type 7, numpy's default).
-
-    Raises:
-        ValueError: there is no value.
-    """
-    if not ordered:
-        raise ValueError("no value has a quantile")
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
-
-
 def median_interval(values: Sequence[float]) -> Interval | None:
     """Return the median with its exact interval, or the range for few values; None without any."""
     if not values:

@@ -30,9 +30,9 @@ class Ab(Tool):
         be opened for appending.
 
         Raises:
-            ToolError: the load is pipelined, has a rate, or expects another status than 2xx.
+            ToolError: the load is pipelined, has a rate, or needs more than one thread.
         """
-        self.refuse(load, "pipelining", "a rate", "more than one thread", "statuses other than 2xx")
+        self.refuse(load, "pipelining", "a rate", "more than one thread")
         words = ["ab", "-r", "-q", "-s", str(math.ceil(load.timeout_s)), "-e", "/dev/stdout"]
         if load.is_persistent:
             words.append("-k")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from bolide.lab.tools.load import FIGURES, Load, Reading
+from bolide.lab.tools.load import FIGURES, OK, Load, Reading
 from bolide.lab.tools.tool import Tool, ToolError, _version
 
 
@@ -35,7 +35,7 @@ class Bolide(Tool):
             words += ["--rate", f"{load.rate_per_s:g}"]
         if load.finds:
             words += ["--find", load.finds]
-        words += ["--expect-status", str(load.expected_status)]
+        words += ["--expect-status", str(OK)]
         if load.expected_content is not None:
             words += self._expecting(load.expected_content)
         return words

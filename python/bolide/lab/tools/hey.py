@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from bolide.lab.tools.load import Load, Reading, latency
+from bolide.lab.tools.load import OK, Load, Reading, latency
 from bolide.lab.tools.tool import Tool, settle, wrong_size
 
 SAMPLES_MAX = 1_000_000
@@ -52,7 +52,7 @@ class Hey(Tool):
         tail = stdout.partition("Error distribution:")[2]
         broken = sum(int(count) for count in re.findall(r"^ +\[(\d+)\]\s+\S", tail, re.MULTILINE))
         responses = sum(statuses.values())
-        bad = responses - statuses.get(load.expected_status, 0)
+        bad = responses - statuses.get(OK, 0)
         errors = {"wrong_status": bad, "broken": broken}
         remarks = []
         if responses + broken >= SAMPLES_MAX:

@@ -8,6 +8,8 @@ from typing import Any
 Latency = dict[str, float | None]
 """Microseconds by a name of FIGURES; None if the tool does not report it."""
 
+OK = 200
+"""The status of a correct response."""
 FIGURES = ("mean", "p50", "p90", "p99", "p99_9", "max")
 
 
@@ -32,16 +34,10 @@ class Load:
     """Open loop: requests due per second; of a search, the rate at which it starts."""
     finds: str = ""
     """Condition of a search for the highest rate, such as "p99 < 10ms"; "" for one run."""
-    expected_status: int = 200
     expected_content: bytes | None = None
     """The expected content; None accepts any."""
     response_bytes: float | None = None
     """Bytes of a verified response with its head; None if unknown."""
-
-    @property
-    def is_success_expected(self) -> bool:
-        """Whether the expected status is 2xx."""
-        return 200 <= self.expected_status <= 299
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bolide.lab.tools.load import Load, Reading, latency
+from bolide.lab.tools.load import OK, Load, Reading, latency
 from bolide.lab.tools.tool import Tool, ToolError, settle, wrong_size
 
 _CUT_OFF = "aborted due to deadline"
@@ -51,7 +51,7 @@ def _reading(report: dict[str, Any], load: Load) -> Reading:
     statuses = {int(code): count for code, count in report["statusCodeDistribution"].items()}
     broken = {k: v for k, v in report["errorDistribution"].items() if k != _CUT_OFF}
     responses = sum(statuses.values())
-    bad = responses - statuses.get(load.expected_status, 0)
+    bad = responses - statuses.get(OK, 0)
     errors = {"wrong_status": bad, **broken}
     remarks = []
     if wrong := wrong_size(load, summary.get("sizePerRequest")):

@@ -79,7 +79,6 @@ class Tool(ABC):
             "a number of requests": load.requests_total is not None,
             "more than one thread": load.threads > 1,
             "HTTP/1.0": load.http_version == "1.0",
-            "statuses other than 2xx": not load.is_success_expected,
         }
         for what in (*cannot, "a search"):
             if needed[what]:

@@ -34,9 +34,9 @@ class Wrk(Tool):
         """Return the command line.
 
         Raises:
-            ToolError: the load has a rate or a number of requests, or does not expect 2xx.
+            ToolError: the load has a rate or a number of requests, or is HTTP/1.0.
         """
-        self.refuse(load, "a rate", "a number of requests", "HTTP/1.0", "statuses other than 2xx")
+        self.refuse(load, "a rate", "a number of requests", "HTTP/1.0")
         threads = min(load.threads, load.connections)
         words = [
             "wrk",

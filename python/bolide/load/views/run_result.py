@@ -22,10 +22,10 @@ class RunResult:
         """Return how many requests failed in one of the classes."""
         return sum(self.report["errors"].get(name, 0) for name in classes)
 
-    def statuses_from(self, lowest: int, end: int = 600) -> int:
-        """Return how many responses had a status from `lowest` to below `end`."""
+    def statuses_from(self, lowest: int) -> int:
+        """Return how many responses had a status of `lowest` or above."""
         counts = self.report["statuses"].items()
-        return sum(count for status, count in counts if lowest <= int(status) < end)
+        return sum(count for status, count in counts if int(status) >= lowest)
 
     @property
     def responses(self) -> int:
