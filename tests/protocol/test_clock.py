@@ -16,9 +16,9 @@ from support.worker import stopped
 
 pytestmark = pytest.mark.slow
 
-BLOCKING_MS = 3000
+BLOCKING_MS = 5500
 TIMEOUTS = tuple(
-    f"--{name}-timeout-ms=2000" for name in ("header", "keep-alive", "handler", "write")
+    f"--{name}-timeout-ms=4500" for name in ("header", "keep-alive", "handler", "write")
 )
 QUIET_S = 0.4
 """Much longer than a deadline that has passed already would take, shorter than a fresh one."""

@@ -20,7 +20,7 @@ BUSIEST_SHARE_MAX = 1.5
 """What the busiest worker may have, in terms of the mean."""
 ATTEMPTS = 3
 """On a busy machine a worker may get no processor for a while, and so no connection."""
-BLOCK_MS = 2000
+BLOCK_MS = 4000
 ASK_WHO = b"GET /pid HTTP/1.1\r\nHost: test\r\n\r\n"
 Open = Callable[[int], list[Connection]]
 
