@@ -87,8 +87,12 @@ def test_debug_mode_reports_a_slow_first_step(
 ) -> None:
     env = {"PYTHONASYNCIODEBUG": "1"} if how == "environment" else {}
     server = start(f"tasks/shared.py:{interface}", "--loop", loop, env=env)
-    requests = ["slow_first_step"] if how == "environment" else ["set_debug", "slow_first_step"]
-    assert ask(server, *requests)[-1].content == b"slow"
+    paths = ["slow_first_step"] if how == "environment" else ["set_debug", "slow_first_step"]
+    if EAGER:
+        replies = ask(server, *paths)
+    else:  # uvloop looks at its mode once for all the tasks that it starts in a turn
+        replies = [ask(server, path)[0] for path in paths]
+    assert replies[-1].content == b"slow"
     server.wait_line(r"Executing <.* took (?!0\.0)\d+\.\d+ seconds")  # 0.15, or more under load
 
 
