@@ -555,6 +555,10 @@ def test_axes() -> None:
     found = axis.Axis.of([100.0], (0, 1), "time", "log")
     assert (found.low, found.high) == (80, 800)
     assert axis.Axis.of([], (0, 1), "count").ticks() == [0, 0.25, 0.5, 0.75, 1]
+    sizes = axis.Axis.of([9 * 2**20, 400 * 2**20], (0, 1), "bytes", "log")
+    assert [sizes.label(each) for each in sizes.ticks()] == [
+        f"{each} MiB" for each in (10, 20, 50, 100, 200)
+    ]
     few = axis.Axis.of([1e6, 1e12], (0, 1), "count", "log", ticks_max=4)
     assert few.ticks() == [1e6, 1e8, 1e10, 1e12]
 

@@ -23,6 +23,8 @@
     : value >= 1e6 ? `${+(value / 1e6).toPrecision(3)} s` : value >= 1e3 ? `${+(value / 1e3).toPrecision(3)} ms` : `${+value.toPrecision(3)} µs`;
   const size = (value) => value == null ? NONE : `${+(value / 2 ** 20).toPrecision(3)} MiB`;
 
+  const argument = (text) => text.length <= 80 ? text : `${text.slice(0, 24)}… (${count(text.length)} characters)`;
+
   function make(name, text, kind) {
     const found = document.createElement(name);
     if (text !== undefined) found.textContent = text;
@@ -98,7 +100,7 @@
     const [first] = own;
     found.push(make("h3", "Environment"), facts([
       ["Server", [contestant.settings, contestant.version && `version ${contestant.version}`].filter(Boolean).join(" · ")],
-      ["Generator", `${(first.command || []).join(" ")} · version ${first.tool_version || "unknown"}`],
+      ["Generator", `${(first.command || []).map(argument).join(" ")} · version ${first.tool_version || "unknown"}`],
       ["Run", own.map((each) => each.started_at.slice(0, 19).replace("T", " ")).join(", ") + " UTC"],
       ["Machine", machine && [machine.cpu_model, machine.kernel, machine.python, `server on ${machine.server_cpus ?? "?"}`,
         `load on ${machine.load_cpus ?? "?"}`].filter(Boolean).join(" · ")],

@@ -56,7 +56,10 @@ class Axis:
 
     def ticks(self) -> list[float]:
         """Return round values; every second one if there are too many."""
-        if self.is_log:
+        if self.is_log and self.unit == "bytes":
+            step = next((step for step, _ in quantity.SIZES if self.high >= step), 1)
+            found = [tick * step for tick in log_ticks(self.low / step, self.high / step)]
+        elif self.is_log:
             found = log_ticks(self.low, self.high)
         elif self.unit == "bytes":
             found = size_ticks(self.high)
