@@ -264,3 +264,16 @@ def test_a_worker_without_memory_leaves_new_connections_to_others(start: Start) 
         assert len(others) == 1
         replies = [stack.enter_context(server.connect()).get("/pid") for _ in range(30)]
     assert {(reply.status, reply.content) for reply in replies} == {(200, *others)}
+
+
+def test_an_application_whose_first_part_is_lost_does_not_wait_for_ever(start: Start) -> None:
+    server = start("memory/exhausted.py")
+    with server.connect() as client, server.connect() as other:
+        assert other.get("/exhaust").content == b"small"
+        # The part of the second one has to be kept, and there is no memory for that.
+        client.send(b"GET /hold HTTP/1.1\r\nHost: test\r\n\r\n")
+        client.send(b"GET /wait HTTP/1.1\r\nHost: test\r\n\r\n")
+        wait_until(lambda: other.get("/begun").content == b"1")
+        assert other.get("/release").content == b"small"
+        assert [client.read().status for _ in range(2)] == [200, 503]
+        wait_until(lambda: other.get("/ended").content == b"1")

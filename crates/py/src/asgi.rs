@@ -130,13 +130,16 @@ impl Asgi {
         let outcome = match result {
             Step::Suspended(coroutine, future) => {
                 call.keep_title(py, request)?;
-                return self.suspended(py, &arguments, coroutine, future, responder);
+                // The application runs on although its request is refused: it must not wait for it.
+                let outcome = self.suspended(py, &arguments, coroutine, future, responder);
+                return outcome.inspect_err(|_| call.close(py));
             }
             Step::Ended(result) => {
                 if result.is_err() || !call.is_complete(py) {
                     call.keep_title(py, request)?;
                 }
-                self.ended(py, call, result, responder)?
+                let outcome = self.ended(py, call, result, responder);
+                outcome.inspect_err(|_| call.close(py))?
             }
         };
         if outcome == Outcome::Responded {

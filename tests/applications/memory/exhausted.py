@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 from pathlib import Path
@@ -13,6 +14,8 @@ PART = b"A" * 8000
 AFTER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong"
 """Looks like another response to a client that did not receive the head before it."""
 kept: list[bytearray] = []
+released = asyncio.Event()
+counts = {"/begun": 0, "/ended": 0}
 
 
 def exhaust() -> None:
@@ -29,12 +32,30 @@ def exhaust() -> None:
     reserve.clear()
 
 
+async def wait_for_the_end(receive: Any, send: Any) -> None:
+    """Send the beginning of a response, suspend, and wait until the request is over."""
+    await receive()
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": PART, "more_body": True})
+    counts["/begun"] += 1
+    await asyncio.sleep(0)
+    assert (await receive())["type"] == "http.disconnect"
+    counts["/ended"] += 1
+
+
 async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
-    """Exhaust the memory, respond with a stream, the process id, or with a few bytes."""
+    """Exhaust the memory, respond with a stream, with what others did, or with a few bytes."""
     assert scope["type"] == "http"
     if scope["path"] == "/exhaust":
         exhaust()
-    small = str(os.getpid()).encode() if scope["path"] == "/pid" else b"small"
+    if scope["path"] == "/wait":
+        return await wait_for_the_end(receive, send)
+    if scope["path"] == "/hold":
+        await released.wait()
+    if scope["path"] == "/release":
+        released.set()
+    numbers = {"/pid": os.getpid(), **counts}
+    small = str(numbers[scope["path"]]).encode() if scope["path"] in numbers else b"small"
     parts = [PART, AFTER, b""] if scope["path"] == "/stream" else [small]
     await send({"type": "http.response.start", "status": 200, "headers": []})
     for number, part in enumerate(parts, start=1):
