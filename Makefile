@@ -31,6 +31,13 @@ CHANGED := { base=$$(git merge-base HEAD $(BASE) 2>/dev/null) && git diff --name
 
 SITE := .venv-site
 
+BENCH := bench
+BENCHED := japronto
+ifeq ($(BENCH),bench-servers)
+BENCHED := bolide-asgi-uvloop uvicorn granian-asgi granian-wsgi fastpysgi-asgi bjoern uwsgi fastapi-bolide \
+  fastapi-uvicorn fastapi-granian fastapi-gunicorn flask-bolide flask-granian flask-gunicorn flask-uwsgi-threads \
+  django-bolide django-granian django-gunicorn django-uwsgi
+endif
 RACERS := uvicorn gunicorn-gthread granian-asgi granian-wsgi aiohttp-app-uvloop fastpysgi-wsgi
 
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
@@ -90,8 +97,9 @@ fix: $(DEPS) ## Format, and repair what the linters can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(DEPS) $(CORE) ## Compare with a fixed-response baseline and other servers (benches/README.md)
-	$(BIN)/python benches/run.py
+bench: $(DEPS) $(CORE) ## What Bolide must reach against a baseline, Japronto and nginx (BENCH=bench-servers: others)
+	-$(BIN)/bolide race setup $(BENCHED)
+	$(BIN)/bolide race $(BENCH)
 
 race: $(DEPS) $(CORE) ## A quick race of Bolide and the Python servers that install from wheels
 	$(BIN)/bolide race setup $(RACERS)

@@ -1,24 +1,27 @@
 """Serve requests over a pair of sockets in one thread, for `callgrind.py` to count instructions.
 
-    python benches/calls.py TARGET ROUNDS
+    python benches/calls.py APPLICATION TARGET ROUNDS
 
-Each round is one send of 240 pipelined requests for TARGET of `app.py`, and one read of responses.
-The client's own share is one turn of the event loop for each round.
+APPLICATION is one of the race's own (`on_bolide.py`): app, coroutine or parameters. Each round is
+one send of 240 pipelined requests for TARGET, and one read of responses. The client's own share is
+one turn of the event loop for each round.
 """
 
 import asyncio
+import importlib
 import socket
 import sys
 
-from app import app
-
 from bolide import _core
+from bolide.lab.folders import APPS
 
 PIPELINED = 240
 
 
-def serve(target: str, rounds: int) -> None:
+def serve(name: str, target: str, rounds: int) -> None:
     """Run the rounds."""
+    sys.path.append(str(APPS))
+    app = getattr(importlib.import_module("on_bolide"), name)
     server = _core.Server(app.core(), {})
     loop = asyncio.SelectorEventLoop(_core.selector(server))
     server.attach(loop, own_selector=True)
@@ -44,4 +47,4 @@ def serve(target: str, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], int(sys.argv[2]))
+    serve(sys.argv[1], sys.argv[2], int(sys.argv[3]))

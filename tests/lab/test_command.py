@@ -67,7 +67,8 @@ def test_the_keys_of_the_list_are_those_of_the_documentation(tmp_path: Path) -> 
     rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", page.partition("\n## ")[0], re.MULTILINE)
     assert {kind: {"kind", *re.findall(r"`(\w+)`", text)} for kind, text in rows} == keys
     studies = {each["name"]: each for each in lines if each["kind"] == "study"}
-    assert [*studies] == ["aiohttp-uvloop", "php", "pipelining", "python-common", "wsgi"]
+    documents = ["php", "pipelining", "python-common", "wsgi"]
+    assert [*studies] == ["aiohttp-uvloop", "bench", "bench-servers", *documents]
     assert studies["pipelining"]["rounds"] == 7
     assert studies["pipelining"]["title"] == "A million requests per second with Python"
     assert "pipelined-wrk" in studies["pipelining"]["workloads"]
@@ -180,7 +181,7 @@ def test_an_application_runs_in_the_users_folder_without_its_configuration(tmp_p
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("nonsense",), "no study 'nonsense'; there are aiohttp-uvloop, php, pipelining"),
+        (("nonsense",), "no study 'nonsense'; there are aiohttp-uvloop, bench, bench-servers"),
         (("run",), "name a study (bolide race list) or an application"),
         (("--app", "not there"), "--app needs module:attribute"),
         (("--app", "nowhere.py:app"), "no file nowhere.py in "),
@@ -286,3 +287,30 @@ def test_another_application_is_another_race(tmp_path: Path) -> None:
     code, _, errors = command(*again, cwd=tmp_path)
     wanted = "bolide: error: out has another race (mysite, other settings); name another --out\n"
     assert (code, errors) == (2, wanted)
+
+
+ROWS = """
+[turns]
+seconds = 0.2
+[[row]]
+title = "twice the ceiling"
+contestant = "bolide-wsgi"
+workload = "short-bolide"
+at_least = { ceiling = RATIO }
+"""
+
+
+@pytest.mark.parametrize(("ratio", "expected"), [("0.001", 0), ("1000.0", 1)])
+def test_the_exit_code_says_whether_a_row_is_below_its_bar(
+    ratio: str, expected: int, tmp_path: Path
+) -> None:
+    text = STUDY.partition("[[published]]")[0] + ROWS.replace("RATIO", ratio)
+    (tmp_path / "mine.toml").write_text(text)
+    code, output, errors = command(
+        "race", "mine.toml", "--cpus", f"server={CPU}", f"load={CPU}", "--out", "out", cwd=tmp_path
+    )
+    assert code == expected, errors
+    assert "What must be reached" in errors
+    assert ("below the bar: twice the ceiling, ceiling" in errors) == bool(expected)
+    again, _, errors = command("race", "run", "mine.toml", "--until", "2%", cwd=tmp_path)
+    assert (again, "--until is not for a study with turns" in errors) == (2, True), errors

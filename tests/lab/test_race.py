@@ -409,7 +409,7 @@ def test_a_workload_may_have_fewer_processors(
     conditions = trial.Conditions(
         study="tiny", server_cpus=(CPU, CPU + 1), load_cpus=(CPU,), warm_up_s=0.0
     )
-    run = trial._Run(slot, conditions, "", [])
+    run = trial.Run(slot, conditions)
     assert len(run._server_cpus) == seen
 
 

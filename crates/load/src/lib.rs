@@ -1,8 +1,8 @@
-//! The load generator and the ceiling, with which `bolide load`, `bolide ceiling` and the benches measure.
+//! The load generator and the ceiling, with which `bolide load`, `bolide ceiling` and `bolide race` measure.
 //!
 //! [`ceiling`] responds without parsing, so it is a fixed-response baseline of this machine for a workload. [`generator`] generates load in
 //! closed and open loops and checks every response. A thread of either has one epoll set. Both are built on `net`, the generator also on
-//! `wire` in the client role. Neither chooses workloads, starts servers or compares figures: that is up to their users (`benches/`).
+//! `wire` in the client role. Neither chooses workloads, starts servers or compares figures: that is up to their users (`python/bolide/lab`).
 
 pub mod ceiling;
 pub mod generator;

@@ -21,7 +21,10 @@ from bolide.lazy_group import LazyGroup
 if TYPE_CHECKING:
     from bolide.lab.plan.user_application import UserApplication
     from bolide.lab.record.schema import Study, Trial
+    from bolide.lab.report.summary import Race as RaceResults
 
+EXIT_BELOW = 1
+"""A row of the study is below its bar."""
 EXIT_INTERRUPTED = 130
 FLOOR_STUDY = "pipelining"
 """The study of --aa, if none is named."""
@@ -175,13 +178,13 @@ def set_up(names: tuple[str, ...], system: bool) -> None:
 def run_race(study: str | None, app: str | None, **given: Any) -> None:
     """Run a study: by name, or a file of your own.
 
-    Ctrl-C ends it early and keeps what has been measured; --resume continues it.
+    Ctrl-C ends it early and keeps what has been measured; --resume continues it. The exit code is 1
+    if a row of a study with bars (bench, bench-servers) is below its bar.
     """
     from bolide.lab import race as races
-    from bolide.lab.display import Terminal, league_table
+    from bolide.lab.display import Terminal, show_results
     from bolide.lab.record import journal, schema
     from bolide.lab.report.summary import gather
-    from bolide.lab.report.terminal import of_document, of_noise, of_open_loop
 
     if study is None and app is None and given["is_doubled"]:
         study = FLOOR_STUDY
@@ -217,12 +220,7 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
     records = journal.read(out)
     trials = [each for each in records if isinstance(each, schema.Trial)]
     gathered = gather(records)
-    for each in of_noise(gathered):
-        terminal.console.print(each)
-    for result in gathered.results:
-        terminal.console.print(league_table(result))
-        for each in (*of_open_loop(result), *of_document(result)):
-            terminal.console.print(each)
+    show_results(gathered, terminal.console)
     if gathered.floor is not None:
         click.echo(f"floor:   equal servers differed by up to {gathered.floor:.1%}")
         click.echo(f"         bolide race compare A B --floor {out} ignores smaller changes")
@@ -232,6 +230,16 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
         click.echo(f"stopped early; continue with --resume --out {out}", err=True)
         sys.exit(EXIT_INTERRUPTED)
     _refuse_without_figures(records, trials)
+    _report_below(gathered)
+
+
+def _report_below(gathered: RaceResults) -> None:
+    """Exit with EXIT_BELOW if a row of a study is below its bar."""
+    from bolide.lab.report.requirement.judgement import below
+
+    if rows := [row for result in gathered.results for row in below(result)]:
+        click.echo(f"below the bar: {'; '.join(rows)}", err=True)
+        sys.exit(EXIT_BELOW)
 
 
 def _refuse_without_figures(records: Sequence[Any], trials: Sequence[Trial]) -> None:

@@ -17,8 +17,9 @@ from bolide.lab.plan import duration
 from bolide.lab.plan.duration import Remaining
 from bolide.lab.plan.schedule import Slot
 from bolide.lab.record.schema import Contestant, Trial
-from bolide.lab.report.summary import Figure, Result
+from bolide.lab.report.summary import Figure, Race, Result
 from bolide.lab.report.table import NOISY, above_ceiling
+from bolide.lab.report.terminal import of_document, of_noise, of_open_loop, of_requirements
 from bolide.lab.stats.noise import UNSTABLE_SHARE
 
 LINE_S = 60.0
@@ -139,6 +140,20 @@ def tools_table(found: Iterable[ToolState]) -> Table:
         state = Text(each.state, COLOURS[each.state])
         table.add_row(each.name, each.version or "", state, Text(each.reason))
     return table
+
+
+def show_results(race: Race, console: Console) -> None:
+    """Print a warning of noise, and the tables of a race.
+
+    These are rates, open loop, document and requirements; with requirements, no other rates.
+    """
+    for each in of_noise(race):
+        console.print(each)
+    for result in race.results:
+        if not result.study.requirements:
+            console.print(league_table(result))
+        for each in (*of_open_loop(result), *of_document(result), *of_requirements(result)):
+            console.print(each)
 
 
 def league_table(result: Result) -> Group:

@@ -20,14 +20,14 @@ from bolide.lab.matching import fits
 from bolide.lab.plan import contestant as contestants
 from bolide.lab.plan import duration, environments, open_loop
 from bolide.lab.plan.contestant import Contestant
-from bolide.lab.plan.schedule import Slot, reason_to_skip, slots
+from bolide.lab.plan.schedule import Session, Slot, reason_to_skip, sessions, slots
 from bolide.lab.plan.user_application import UserApplication
 from bolide.lab.record import machine, redaction, resume, schema
 from bolide.lab.record.journal import Journal, read
 from bolide.lab.record.schema import Study, Trial, Workload
 from bolide.lab.report.summary import gather
 from bolide.lab.tools import find
-from bolide.lab.trial import network, trial
+from bolide.lab.trial import network, trial, turns
 
 DESCRIPTORS_SPARE = 200
 DESCRIPTORS_MIN = 65_536
@@ -37,6 +37,8 @@ WARM_UP_S = 0.5
 WARM_UP_QUICK_S = 0.2
 NOISY_SHARE_MAX = 0.2
 """Share of all trials up to which noisy ones are repeated; above it, the machine is too busy."""
+TURN_REPEATS_SHARE = 0.5
+"""The same of turns, which are short."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,8 @@ def run(
     copies: dict[str, str] = {}
     if options.is_doubled:
         study, field, copies = _doubled(study, field)
+    if study.turn_s and options.until is not None:
+        raise ConfigError("--until is not for a study with turns; give --rounds")
     resume.check_new(options.out, resumes=options.resumes)
     study, versions = _with_tools(study, options, display)
     states = {each.name: environments.examine(each) for each in field}
@@ -103,6 +107,7 @@ def run(
         server_cpus=options.server_cpus,
         load_cpus=options.load_cpus,
         warm_up_s=WARM_UP_QUICK_S if options.is_quick else WARM_UP_S,
+        turn_warm_up_s=turns.WARM_UP_S if study.turn_s else 0.0,
         application=options.application,
         versions=versions,
     )
@@ -123,17 +128,53 @@ def run(
                 journal.write(record)
         for note in (*options.notes, *_shared_processors(options)):
             display.note(note)
-        order = slots(ready, study.workloads, range(1, study.rounds + 1), options.seed)
+        planned = _sessions(study, ready, options.seed)
+        order = [slot for session in planned for slot in session.slots]
         left = [slot for slot in order if _key(slot) not in done]
         _announce(left, display)
         display.start(left, len(order) - len(left))
         with _off_server_cpus(options):
             trials = [each for each in earlier if isinstance(each, Trial)]
-            is_whole = _trials(left, conditions, journal, display, trials)
+            if study.turn_s:
+                is_whole = _turns(planned, done, conditions, journal, display)
+            else:
+                is_whole = _trials(left, conditions, journal, display, trials)
             if is_whole and options.until is not None:
                 is_whole = _more_rounds(study, ready, options, conditions, journal, display)
         _warn_of_noise(options.out, display)
         return is_whole
+
+
+def _sessions(study: Study, ready: Sequence[Contestant], seed: int) -> list[Session]:
+    """Return what follows each other; without turns, that is a single session."""
+    rounds = range(1, study.rounds + 1)
+    if study.turn_s is None:
+        return [Session("", slots(ready, study.workloads, rounds, seed))]
+    number = max(1, round((study.duration_s or 0) / study.turn_s))
+    return sessions(ready, study.workloads, rounds, number, seed)
+
+
+def _turns(
+    planned: Sequence[Session],
+    done: set[tuple[str, str, int]],
+    conditions: trial.Conditions,
+    journal: Journal,
+    display: Display,
+) -> bool:
+    """Run the sessions; return whether they were not ended early."""
+    left = [[slot for slot in each.slots if _key(slot) not in done] for each in planned]
+    repeats = turns.Repeats(int(TURN_REPEATS_SHARE * sum(map(len, left))))
+
+    def keep(slot: Slot, found: Trial) -> None:
+        display.running(slot)
+        journal.write(found)
+
+    with _stoppable() as stopped:
+        for session, slots_left in zip(planned, left, strict=True):
+            if slots_left:
+                rest = Session(session.name, slots_left)
+                turns.run(rest, conditions, repeats, keep, display.ended)
+    return not stopped
 
 
 def _more_rounds(
@@ -231,20 +272,32 @@ def _trials(
     `earlier` has the trials of this race so far, from which an open loop takes its rates.
     """
     repeats_left = int(NOISY_SHARE_MAX * len(order))
+    with _stoppable() as stopped:
+        for slot in order:
+            found = _attempt(slot, conditions, journal, display, earlier)
+            if found.verdict == "noisy" and repeats_left > 0:
+                repeats_left -= 1
+                found = _attempt(slot, conditions, journal, display, earlier)
+            display.ended(found)
+    return not stopped
+
+
+@contextmanager
+def _stoppable() -> Iterator[list[str]]:
+    """Run the body until it ends or is interrupted; then the list is not empty.
+
+    Raises:
+        ConfigError: the system refuses something that the race needs.
+    """
+    stopped: list[str] = []
     try:
         with _terminable():
-            for slot in order:
-                found = _attempt(slot, conditions, journal, display, earlier)
-                if found.verdict == "noisy" and repeats_left > 0:
-                    repeats_left -= 1
-                    found = _attempt(slot, conditions, journal, display, earlier)
-                display.ended(found)
+            yield stopped
     except KeyboardInterrupt:
-        return False
+        stopped.append("interrupted")
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         raise ConfigError(f"the race cannot continue: {error.strerror or error}{where}") from None
-    return True
 
 
 def _attempt(

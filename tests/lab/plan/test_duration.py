@@ -53,3 +53,8 @@ def test_the_remaining_time_follows_what_trials_have_taken() -> None:
     for _ in range(100):
         left.end_trial()
     assert left.seconds(9000.0) == 0
+
+
+def test_a_turn_starts_no_server() -> None:
+    slots = [Slot(1, workload(duration_s=0.5), liar("a"), is_turn) for is_turn in (False, True)]
+    assert [duration.slot_s(each) for each in slots] == [1.7, 1.0]

@@ -58,8 +58,8 @@ def test_php_fpm_holds_no_child_between_requests() -> None:
         assert "fastcgi_keep_conn" not in text and "keepalive 16" not in text, name
 
 
-def test_there_is_a_study_of_every_seed() -> None:
-    assert study.names() == SEEDS
+def test_there_is_a_study_of_every_document_and_of_bolides_own_bars() -> None:
+    assert study.names() == sorted([*SEEDS, "bench", "bench-servers"])
 
 
 @pytest.mark.parametrize("name", SEEDS)
@@ -279,7 +279,7 @@ def test_a_wrong_field_of_a_study_is_named(field: str, message: str, tmp_path: P
         (
             'tools = ["nope"]',
             "workload 'a-nope': no tool is called 'nope'; there are bolide, ab, wrk, webbench,"
-            " oha, h2load, hey, bombardier",
+            " oha, h2load, hey, bombardier, hold",
         ),
         (
             'tools = ["webbench"]',

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from bolide.lab.plan.contestant import Contestant
-from bolide.lab.plan.schedule import reason_to_skip, slots
+from bolide.lab.plan.schedule import reason_to_skip, sessions, slots
 from bolide.lab.record.schema import Workload
 from lab.tiny_race import liar, workload
 
@@ -68,3 +68,27 @@ def test_who_cannot_meet_a_workload_is_left_out_with_the_reason() -> None:
     )
     assert reason(workload(connections=9, is_persistent=False), connections_max=8) == ""
     assert reason(workload(contestants=("b",))) == "the workload is for other contestants"
+
+
+def test_servers_of_a_group_are_loaded_in_turns() -> None:
+    loads = [
+        workload(name="one", group="both"),
+        workload(name="two", group="both"),
+        workload(name="alone"),
+        workload(name="counted", duration_s=None, requests_total=4),
+    ]
+    found = sessions([liar("a"), liar("b")], loads, (1, 2), 3, 7)
+    assert sorted(each.name for each in found) == sorted(["both", "alone", "counted"] * 2)
+    pairs = [(name, who) for name in ("one", "two") for who in ("a", "b")]
+    for number, session in enumerate(each for each in found if each.name == "both"):
+        turns = [session.slots[at : at + 4] for at in range(0, 12, 4)]
+        assert [{slot.round for slot in turn} for turn in turns] == [
+            {number * 3 + at} for at in (1, 2, 3)
+        ]
+        for turn in turns:
+            assert sorted((s.workload.name, s.contestant.name) for s in turn) == pairs
+    # A load of a number of requests has one turn in a session.
+    counted = [slot.round for each in found if each.name == "counted" for slot in each.slots]
+    assert counted == [1, 1, 4, 4]
+    assert sessions([liar("a"), liar("b")], loads, (1, 2), 3, 7) == found
+    assert sessions([liar("a"), liar("b")], loads, (1, 2), 3, 8) != found

@@ -16,7 +16,7 @@ from bolide.lab.tools import TOOLS, Load, Reading, ToolError, find
 pytestmark = [pytest.mark.alone, pytest.mark.tools]
 
 CONTENT = b"Hello, World!"
-KEPT = [name for name in TOOLS if name != "webbench"]
+KEPT = [name for name in TOOLS if name not in ("webbench", "hold")]
 
 
 class Responding(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-//! The results of a run as data. Users and benches read them as JSON.
+//! The results of a run as data. Users and the laboratory read them as JSON.
 
 use std::collections::BTreeMap;
 

@@ -103,6 +103,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Maximum number of persistent connections at a time; workloads with more are left out."""
     processes: int = 1
     """Number of processes among which {connections_each} divides the connections, rounded up."""
+    is_busy_when_idle: bool = False
+    """Takes processor time without a load, so it is stopped while others have their turns."""
     is_canned: bool = False
     """Sends the same response to any request, so unknown paths and split requests are not tried."""
     target: str = ""

@@ -14,6 +14,8 @@ START_S = 1.2
 """What a trial takes besides its load: start, verification, warm-up, end (docs/results: 1.1 s)."""
 START_MANY_S = 2.2
 """The same with MANY_CONNECTIONS or more."""
+TURN_S = 0.5
+"""What a turn takes besides its load: the tool's start and warm-up, and a share of the servers'."""
 REQUESTS_PER_S = 10_000
 """Assumed rate of a load with a number of requests."""
 SEARCH_TRIALS = 12
@@ -37,9 +39,14 @@ def trial_s(workload: Workload) -> float:
     return load_s(workload) + (START_MANY_S if is_great else START_S)
 
 
+def slot_s(slot: Slot) -> float:
+    """Return how long a slot is expected to take, which starts no server if it is a turn."""
+    return load_s(slot.workload) + TURN_S if slot.is_turn else trial_s(slot.workload)
+
+
 def announcement(slots: Sequence[Slot], now: datetime) -> str:
     """Return how long trials will take, and when they will have ended."""
-    total = sum(trial_s(each.workload) for each in slots)
+    total = sum(map(slot_s, slots))
     load = sum(load_s(each.workload) for each in slots)
     number = f"{len(slots):,} trial{'s' * (len(slots) != 1)}"
     return (
@@ -68,7 +75,7 @@ class Remaining:
     """The time that a race still takes, from how long its trials take compared with expected."""
 
     def __init__(self, slots: Sequence[Slot], now_s: float) -> None:
-        self._left = deque(trial_s(each.workload) for each in slots)
+        self._left = deque(map(slot_s, slots))
         self._done_s = 0.0
         self._started_s = now_s
 

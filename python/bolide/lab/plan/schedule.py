@@ -21,6 +21,19 @@ class Slot:
     round: int
     workload: Workload
     contestant: Contestant
+    is_turn: bool = False
+    """Whether its server runs already, because it is loaded in turns with others."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """A round of a group of workloads, whose servers all run and are loaded in turns.
+
+    The round of a slot is the number of its turn in the whole race.
+    """
+
+    name: str
+    slots: list[Slot]
 
 
 def reason_to_skip(contestant: Contestant, workload: Workload) -> str:
@@ -59,3 +72,42 @@ def slots(
             random.Random(f"{seed} {number} {workload.name}").shuffle(field)  # noqa: S311
             found += [Slot(number, workload, each) for each in field]
     return found
+
+
+def sessions(
+    contestants: Sequence[Contestant],
+    workloads: Iterable[Workload],
+    rounds: Iterable[int],
+    turns: int,
+    seed: int,
+) -> list[Session]:
+    """Return every session of these rounds in order, each with `turns` turns in shuffled order.
+
+    A workload with a number of requests has one turn in each session.
+    """
+    groups: dict[str, list[Slot]] = {}
+    for workload in workloads:
+        pairs = groups.setdefault(workload.group or workload.name, [])
+        field = (each for each in contestants if not reason_to_skip(each, workload))
+        pairs += [Slot(0, workload, each) for each in field]
+    found = []
+    for number in rounds:
+        dice = random.Random(f"{seed} {number}")  # noqa: S311
+        names = list(groups)
+        dice.shuffle(names)
+        for name in names:
+            slots = []
+            for turn in range(turns):
+                pairs = [each for each in groups[name] if _has_turn(each.workload, number, turn)]
+                dice.shuffle(pairs)
+                at = (number - 1) * turns + turn + 1
+                slots += [Slot(at, each.workload, each.contestant, True) for each in pairs]
+            if slots:
+                found.append(Session(name, slots))
+    return found
+
+
+def _has_turn(workload: Workload, number: int, turn: int) -> bool:
+    if number > (workload.rounds or number):
+        return False
+    return turn == 0 or workload.duration_s is not None

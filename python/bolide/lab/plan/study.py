@@ -17,8 +17,9 @@ from msgspec import Meta
 from bolide.errors import ConfigError
 from bolide.lab.folders import STUDIES
 from bolide.lab.matching import fits
-from bolide.lab.plan import open_loop
+from bolide.lab.plan import open_loop, requirement
 from bolide.lab.plan.open_loop import OpenLoop
+from bolide.lab.plan.requirement import Row, Turns
 from bolide.lab.record.schema import Claim, Published, Study, Workload, with_workloads
 from bolide.lab.tools import TOOLS, Load, ToolError, find
 
@@ -39,6 +40,20 @@ TARGET = r"^/[!-~]*\Z"
 
 SYSCTL = r"^net\.[a-z0-9_.-]+\Z"
 """A kernel setting that each network namespace has for itself."""
+
+OWN_FIELDS = (
+    "name",
+    "tools",
+    "connections",
+    "quick",
+    "duration_s",
+    "threads",
+    "sysctls",
+    "content",
+    "content_repeated",
+    "fields",
+)
+"""Fields of a table that a workload has in another form."""
 
 Name: TypeAlias = Annotated[str, Meta(pattern=r"^[\w.+{}-]+\Z")]
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -71,6 +86,16 @@ class WorkloadTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """Processors of the server, if the race has that many; by default all of the race's."""
     sysctls: Mapping[Annotated[str, Meta(pattern=SYSCTL)], str] = {}
     """Settings of a network namespace of its own, in which server and tool run."""
+    content: str | None = None
+    """What every contestant has to respond here; by default the study's."""
+    content_repeated: Count = 1
+    fields: Mapping[str, str] = {}
+    """Further field lines of each request."""
+    content_bytes: Annotated[int, Meta(ge=0, le=1 << 24)] | None = None
+    app: str = ""
+    is_timed: bool = False
+    companion: str = ""
+    group: str = ""
 
 
 class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -86,6 +111,8 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     contestants: Annotated[tuple[str, ...], Meta(min_length=1)]
     workload: Annotated[tuple[WorkloadTable, ...], Meta(min_length=1)]
     open_loop: OpenLoop | None = None
+    turns: Turns | None = None
+    row: tuple[Row, ...] = ()
     published: tuple[Published, ...] = ()
     claim: tuple[Claim, ...] = ()
     picture: str = ""
@@ -135,7 +162,7 @@ def load(name: str, load_cores: int = 1) -> Plan:
 
 
 def _plan(name: str, found: StudyFile, load_cores: int) -> Plan:
-    content = _content(found)
+    content = _content(found.content, found.content_repeated)
     workloads = tuple(
         each for table in found.workload for each in _expanded(table, found, content, load_cores)
     )
@@ -160,7 +187,10 @@ def _plan(name: str, found: StudyFile, load_cores: int) -> Plan:
         published=found.published,
         claims=found.claim,
         picture=found.picture,
+        turn_s=None if found.turns is None else found.turns.seconds,
+        requirements=requirement.of_rows(found.row),
     )
+    _check_rows(found, workloads)
     return Plan(study=study, contestants=found.contestants, content=content)
 
 
@@ -179,6 +209,20 @@ def _check_claim(claim: Claim, workloads: set[str]) -> None:
         raise WrongStudyError(f"the claim {claim.text!r} needs at_least or at_most")
     if claim.than_workloads and len(claim.than_workloads) != len(claim.workloads):
         raise WrongStudyError(f"the claim {claim.text!r} needs a than_workload for each workload")
+
+
+def _check_rows(file: StudyFile, workloads: Sequence[Workload]) -> None:
+    """Refuse a row that cannot be judged, and turns that cannot be taken.
+
+    Raises:
+        WrongStudyError: there is one.
+    """
+    runners = {each.name: frozenset(each.contestants or file.contestants) for each in workloads}
+    for row in file.row:
+        if reason := requirement.refusal(row, runners):
+            raise WrongStudyError(f"row {row.title!r}: {reason}")
+    if file.turns is not None and (file.open_loop or any(each.sysctls for each in workloads)):
+        raise WrongStudyError("turns have neither an open loop nor a network of their own")
 
 
 def _open_loop(file: StudyFile, workloads: Sequence[Workload]) -> list[Workload]:
@@ -203,17 +247,17 @@ def _open_loop(file: StudyFile, workloads: Sequence[Workload]) -> list[Workload]
     return open_loop.workloads(table, base)
 
 
-def _content(found: StudyFile) -> str:
-    length = len(found.content.encode()) * found.content_repeated
+def _content(text: str, repeated: int) -> str:
+    length = len(text.encode()) * repeated
     if length > CONTENT_BYTES_MAX:
         raise WrongStudyError(
             f"the content has {length:,} bytes, {CONTENT_BYTES_MAX:,} are allowed"
         )
-    if "\0" in found.content:
+    if "\0" in text:
         raise WrongStudyError(
             "the content has a zero byte, which an environment variable cannot have"
         )
-    return found.content * found.content_repeated
+    return text * repeated
 
 
 def _check(table: WorkloadTable, file: StudyFile, levels: tuple[int, ...]) -> None:
@@ -248,6 +292,9 @@ def load_of(workload: Workload, url: str, content: bytes) -> Load:
         timeout_s=workload.timeout_s,
         rate_per_s=workload.rate_per_s,
         finds=workload.finds,
+        fields=workload.fields,
+        content_file="content" if workload.content_bytes is not None else "",
+        is_sleepless=workload.is_timed,
         expected_content=content,
     )
 
@@ -259,11 +306,12 @@ def _expanded(
     _check(table, file, levels)
     quick = levels[:1] if table.quick is None else table.quick
     fields: dict[str, Any] = {
-        name: getattr(table, name)
-        for name in table.__struct_fields__
-        if name not in ("name", "tools", "connections", "quick", "duration_s", "threads", "sysctls")
+        name: getattr(table, name) for name in table.__struct_fields__ if name not in OWN_FIELDS
     }
-    duration_s = table.duration_s or file.duration_s
+    if table.content is not None:
+        content = _content(table.content, table.content_repeated)
+    turn_s = None if file.turns is None else file.turns.seconds
+    duration_s = table.duration_s or turn_s or file.duration_s
     found = []
     for level in levels:
         for tool in table.tools:
@@ -278,6 +326,7 @@ def _expanded(
                     content=content,
                     is_quick=level in quick,
                     sysctls=tuple(sorted(table.sysctls.items())),
+                    fields=tuple(table.fields.items()),
                 )
             )
     for each in found:
@@ -318,7 +367,9 @@ def shortened(study: Study, is_installed: Callable[[str], bool] | None) -> Study
     if is_installed is not None:
         quick = list(_loads(each for each in quick if is_installed(each.tool)).values())
     workloads = tuple(
-        msgspec.structs.replace(
+        each
+        if study.turn_s
+        else msgspec.structs.replace(
             each,
             duration_s=_quick_s(each) if each.duration_s else None,
             requests_total=min(each.requests_total, 5000) if each.requests_total else None,
@@ -341,7 +392,7 @@ def lengthened(study: Study, rounds: int | None, duration_s: float | None) -> St
             )
         workloads = tuple(
             msgspec.structs.replace(each, duration_s=duration_s)
-            if each.duration_s and not each.finds
+            if each.duration_s and not each.finds and not study.turn_s
             else each
             for each in study.workloads
         )

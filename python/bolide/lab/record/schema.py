@@ -78,6 +78,18 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """The share of the maximum that is offered; `rate_per_s` is derived from it in each race."""
     finds: str = ""
     """Condition of a search for the highest rate, such as "p99 < 10ms"."""
+    fields: tuple[tuple[str, str], ...] = ()
+    """Further field lines of each request."""
+    content_bytes: int | None = None
+    """Size of the content of each request, which makes it a POST; None for a GET."""
+    app: str = ""
+    """module:attribute in apps/ that is served instead of the contestants' own; "" for theirs."""
+    is_timed: bool = False
+    """The application's processor time is measured inside the server (apps/bench/timed.py)."""
+    companion: str = ""
+    """A server in apps/ that the application uses, on the load's processors; "" for none."""
+    group: str = ""
+    """Workloads of a group are loaded in turns together; "" is a group of its own."""
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +124,26 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     at_most: float | None = None
 
 
+Measure: TypeAlias = Literal["rate", "cpu", "own time", "memory at start", "memory each"]
+"""What a requirement is about: requests per second; the same per second of the server's processor
+time; the server's processor time per request without the application's; the resident memory of the
+server's largest process before a load; by how much the server's grows with each connection."""
+
+
+class Requirement(msgspec.Struct, frozen=True, kw_only=True):
+    """What a contestant must reach at a workload, absolutely or as a ratio to another one."""
+
+    title: str
+    contestant: str
+    workload: str
+    measure: Measure = "rate"
+    against: str = ""
+    """The other contestant of the ratio; "" if the value itself is judged, in bytes."""
+    at_least: float | None = None
+    at_most: float | None = None
+    """Without either, the ratio is only shown."""
+
+
 class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="study"):
     """What is measured, and how."""
 
@@ -126,6 +158,9 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="st
     claims: tuple[Claim, ...] = ()
     picture: str = ""
     """The workload whose rates the report begins with; "" means the one with the most results."""
+    turn_s: float | None = None
+    """Servers of a group run at the same time, and are loaded in turns of this time."""
+    requirements: tuple[Requirement, ...] = ()
 
 
 def demand_of(workload: Workload) -> tuple[object, ...]:
@@ -143,6 +178,10 @@ def demand_of(workload: Workload) -> tuple[object, ...]:
         workload.rate_of,
         workload.rate_share,
         workload.finds,
+        workload.fields,
+        workload.content_bytes,
+        workload.app,
+        workload.is_timed,
     )
 
 
@@ -153,8 +192,12 @@ def with_workloads(study: Study, workloads: Iterable[Workload]) -> Study:
     """
     kept = tuple(workloads)
     names = {each.name for each in kept}
-    published = tuple(each for each in study.published if each.workload in names)
-    return msgspec.structs.replace(study, workloads=kept, published=published)
+    return msgspec.structs.replace(
+        study,
+        workloads=kept,
+        published=tuple(each for each in study.published if each.workload in names),
+        requirements=tuple(each for each in study.requirements if each.workload in names),
+    )
 
 
 class Contestant(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="contestant"):
@@ -197,6 +240,10 @@ class ServerUse(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float | None = None
     cpu_share: float | None = None
     """Share of one processor: 2.0 means two whole processors."""
+    rss_bytes_start: int | None = None
+    """Resident memory before the load."""
+    rss_bytes_process: int | None = None
+    """That of its largest process."""
     rss_bytes_max: int | None = None
     pss_bytes_max: int | None = None
     context_switches: int | None = None
@@ -266,6 +313,12 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="tr
     """Open loop: requests due per second; of a search, the rate at which it started."""
     latency_us: dict[str, float | None] | None = None
     histogram: list[tuple[float, int]] | None = None
+    requests_sent: int | None = None
+    """Requests from the tool's start to its end, with those of its warm-up; None if unknown."""
+    application_us: float | None = None
+    """Processor time of the application per request, if it was measured inside the server."""
+    own_us: float | None = None
+    """Processor time of the server per request, without the application's."""
     bytes_per_s: float | None = None
     served: Served | None = None
     """None if the tool does not count per connection."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bolide.lab.report import claims, document_tables, level_tables, open_loop, quantity
 from bolide.lab.report.page import TITLE, facts_of, machine_rows
+from bolide.lab.report.requirement import rows as requirement_rows
 from bolide.lab.report.summary import Group, Race, Result
 from bolide.lab.report.table import Cell, Line, Table, league
 from bolide.lab.stats.interval import ROUNDS_MIN
@@ -54,6 +55,8 @@ def _study(result: Result, pictures: dict[str, str]) -> list[str]:
     """Return a study: the picture, the verdict, the document's table, then everything else."""
     drawn = [f"![{shown}]({name})" for name, shown in pictures.items()]
     found = [f"{result.study.document}."] if result.study.document else []
+    for caption, rows in requirement_rows.tables(result):
+        found += [f"### {caption}", table(rows)]
     found += [*drawn[:1], *_document(result), *_open_loop(result)]
     if len(drawn) > 1:
         found += ["### All charts", *drawn[1:]]

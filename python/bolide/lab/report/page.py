@@ -18,6 +18,7 @@ from bolide.lab.record.schema import Contestant, Machine
 from bolide.lab.report import charts, claims, document_tables, level_tables, open_loop, quantity
 from bolide.lab.report.csv_export import csv
 from bolide.lab.report.drawing import svg
+from bolide.lab.report.requirement import rows
 from bolide.lab.report.summary import Group, Race, Result, tool_title
 from bolide.lab.report.table import HINTS, Cell, league
 from bolide.lab.stats.interval import ROUNDS_MIN
@@ -173,6 +174,7 @@ def _study(result: Result, colours: dict[str, str]) -> dict[str, Any]:
         "claims": verdicts,
         "tables": document_tables.tables(result),
         "sentences": document_tables.sentences(result),
+        "requirements": rows.tables(result),
         "open_loop": open_loop.tables(result),
         "groups": [_group(result, group, colours) for group in result.groups],
     }

@@ -260,6 +260,10 @@ class Group:
             words.append(f"{first.rate_per_s:,.0f} requests/s offered")
         if first.target != "/":
             words.append(first.target)
+        if first.app:
+            words.append(first.app.partition(":")[2])
+        if first.is_timed:
+            words.append("the application's time measured")
         return " · ".join(words)
 
 

@@ -11,6 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from bolide.lab.report import claims, document_tables, open_loop
+from bolide.lab.report.requirement import rows
 from bolide.lab.report.summary import Race, Result
 from bolide.lab.report.table import Cell, Table
 
@@ -47,6 +48,12 @@ def of_open_loop(result: Result) -> list[RenderableType]:
         for caption, each in open_loop.tables(result)
         for part in (Text(), *_grid(each, caption))
     ]
+
+
+def of_requirements(result: Result) -> list[RenderableType]:
+    """Return the table of what must be reached; nothing if the study has no such rows."""
+    tables = rows.tables(result)
+    return [part for caption, each in tables for part in _grid(each, caption)]
 
 
 def _has_figures(table: Table) -> bool:

@@ -11,6 +11,7 @@ from bolide.lab.tools.bolide import Bolide
 from bolide.lab.tools.bombardier import Bombardier
 from bolide.lab.tools.h2load import H2load
 from bolide.lab.tools.hey import Hey
+from bolide.lab.tools.hold import Hold
 from bolide.lab.tools.load import Load, Reading
 from bolide.lab.tools.oha import Oha
 from bolide.lab.tools.tool import Tool, ToolError
@@ -21,7 +22,7 @@ __all__ = ["TOOLS", "Load", "Reading", "Tool", "ToolError", "find"]
 
 TOOLS: dict[str, Tool] = {
     tool.name: tool
-    for tool in (Bolide(), Ab(), Wrk(), Webbench(), Oha(), H2load(), Hey(), Bombardier())
+    for tool in (Bolide(), Ab(), Wrk(), Webbench(), Oha(), H2load(), Hey(), Bombardier(), Hold())
 }
 """Every tool by name."""
 

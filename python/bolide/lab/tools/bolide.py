@@ -35,7 +35,7 @@ class Bolide(Tool):
             words += ["--rate", f"{load.rate_per_s:g}"]
         if load.finds:
             words += ["--find", load.finds]
-        words += ["--expect-status", str(OK)]
+        words += [*_of_study(load), "--expect-status", str(OK)]
         if load.expected_content is not None:
             words += self._expecting(load.expected_content)
         return words
@@ -57,21 +57,35 @@ class Bolide(Tool):
             latency_us, remarks = report["latency_us"], list(report["warnings"])
             if load.finds:
                 remarks += _of_search(report["find"], load)
+            errors = {name: count for name, count in report["errors"].items() if count}
+            if early := report.get("warm_up_failed", 0):
+                errors["warm_up"] = early
             return Reading(
                 ok=report["ok"],
-                failed=report["failed"],
-                errors={name: count for name, count in report["errors"].items() if count},
+                failed=report["failed"] + early,
+                errors=errors,
                 requests_per_s=report["requests_per_s"],
                 seconds=report["seconds"],
                 latency_us=latency_us and {name: latency_us.get(name) for name in FIGURES},
                 histogram=[(row[0], row[1]) for row in report["histogram"]] or None,
                 bytes_per_s=report["bytes_per_s"],
                 generator_cpu_s=report["generator_cpu_s"],
+                requests_sent=report.get("requests_sent"),
                 served=dict(report["connections_served"]),
                 remarks=remarks,
             )
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise ToolError(f"bolide load printed a report without {error}") from None
+
+
+def _of_study(load: Load) -> list[str]:
+    """Return the flags of what no other tool can do."""
+    words = ["--sleepless"] if load.is_sleepless else []
+    if load.warm_up_s:
+        words += ["--warm-up", f"{load.warm_up_s:g}s"]
+    for name, value in load.fields:
+        words += ["--header", f"{name}: {value}"]
+    return [*words, "--body-file", load.content_file] if load.content_file else words
 
 
 def _of_search(found: dict[str, Any], load: Load) -> list[str]:

@@ -36,6 +36,14 @@ class Load:
     """Condition of a search for the highest rate, such as "p99 < 10ms"; "" for one run."""
     expected_content: bytes | None = None
     """The expected content; None accepts any."""
+    fields: tuple[tuple[str, str], ...] = ()
+    """Further field lines of each request."""
+    content_file: str = ""
+    """File with the content of each request, which makes it a POST; "" for a GET."""
+    warm_up_s: float = 0.0
+    """Time before the measurement starts."""
+    is_sleepless: bool = False
+    """The generator polls, so that the server does not have to wake it up."""
     response_bytes: float | None = None
     """Bytes of a verified response with its head; None if unknown."""
 
@@ -57,6 +65,8 @@ class Reading:
     """Rows of (largest latency in microseconds, count), ascending."""
     bytes_per_s: float | None = None
     generator_cpu_s: float | None = None
+    requests_sent: int | None = None
+    """Requests with those of the warm-up."""
     served: dict[str, Any] | None = None
     """How evenly connections were served: fields of `schema.Served`; None if not counted."""
     remarks: list[str] = field(default_factory=list)

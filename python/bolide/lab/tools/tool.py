@@ -20,6 +20,10 @@ BAD_SHARE_MAX = 0.001
 """Share of error pages, which have another length, up to which lengths are compared."""
 
 
+ONLY_OURS = ("a search", "a warm-up", "polling", "field lines of a study", "content of requests")
+"""What only `bolide load` is asked for."""
+
+
 class ToolError(Error):
     """A load that a tool cannot generate, or an output that cannot be read, in one line."""
 
@@ -37,6 +41,9 @@ class Tool(ABC):
     """Commands that install it, if no package has it."""
     missing = ""
     """What to do if it cannot be installed."""
+
+    warms_up = True
+    """Whether the server is warmed up before it."""
 
     has_late_clock = False
     """Whether it counts responses from before its clock starts if it has more threads than
@@ -65,7 +72,7 @@ class Tool(ABC):
     def refuse(self, load: Load, *cannot: str) -> None:
         """Refuse what the tool cannot do: "pipelining", "a rate", "one request per connection"...
 
-        None of the tools that call this can search for a rate.
+        ONLY_OURS is refused for every tool that calls this.
 
         Raises:
             ToolError: the load needs one of them.
@@ -79,8 +86,12 @@ class Tool(ABC):
             "a number of requests": load.requests_total is not None,
             "more than one thread": load.threads > 1,
             "HTTP/1.0": load.http_version == "1.0",
+            "a warm-up": load.warm_up_s > 0,
+            "polling": load.is_sleepless,
+            "field lines of a study": bool(load.fields),
+            "content of requests": bool(load.content_file),
         }
-        for what in (*cannot, "a search"):
+        for what in (*cannot, *ONLY_OURS):
             if needed[what]:
                 raise ToolError(f"{self.name} cannot do {what}")
 

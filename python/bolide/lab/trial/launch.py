@@ -51,7 +51,7 @@ def values(
         "host": place.address[0],
         "port": str(place.address[1]),
         "second_port": str(_another_port(place.address[1])),
-        "app": application.app if application else contestant.entry.app,
+        "app": application.app if application else _app(contestant, workload),
         "apps": str(APPS),
         "folder": str(place.folder),
         "content": content,
@@ -64,6 +64,14 @@ def values(
         "site": str(next(python.parent.parent.glob("lib/python*/site-packages"), "")),
         "build": str(environments.folder_of(contestant) / "bin"),
     }
+
+
+def _app(contestant: Contestant, workload: Workload) -> str:
+    """Return the application that is started: one that measures another's time if it is timed."""
+    entry = contestant.entry
+    if workload.is_timed:
+        return f"bench.timed:{entry.interface}"
+    return (workload.app or entry.app) if entry.app else ""
 
 
 def _another_port(port: int) -> int:
@@ -85,6 +93,9 @@ def variables(
         "PYTHONPATH": str(APPS),
         **{name: fill(text, filled) for name, text in entry.environment.items()},
     }
+    if workload.is_timed:
+        found["RACE_TIMED"] = workload.app or entry.app
+        found["RACE_TIMED_INTERFACE"] = entry.interface
     if application is not None:
         folders = (USER_PACKAGES, *application.import_folders)
         found["PYTHONPATH"] = os.pathsep.join(map(str, folders))
@@ -102,11 +113,24 @@ def _without_own_files(filled: Mapping[str, str]) -> dict[str, str]:
     return {"BOLIDE_CONFIG": os.devnull, "GUNICORN_CMD_ARGS": f"--config {empty}"}
 
 
+def start_companion(workload: Workload, place: Place) -> Process:
+    """Start the server that the workload's application uses."""
+    host, port = place.address
+    return Process(
+        [sys.executable, str(APPS / workload.companion), host, str(port)],
+        cpus=place.cpus,
+        folder=place.folder,
+        log=place.folder / "companion-log",
+        variables={"RACE_CONTENT": workload.content or ""},
+    )
+
+
 def start(
     contestant: Contestant,
     workload: Workload,
     place: Place,
     application: UserApplication | None = None,
+    companion_port: int | None = None,
 ) -> Process:
     """Write its files and start it, a user's application in the user's folder.
 
@@ -125,5 +149,6 @@ def start(
         cpus=place.cpus,
         folder=application.folder if application else place.folder,
         log=place.folder / "server-log",
-        variables=variables(contestant, workload, filled, application),
+        variables=variables(contestant, workload, filled, application)
+        | ({} if companion_port is None else {"RACE_COMPANION_PORT": str(companion_port)}),
     )

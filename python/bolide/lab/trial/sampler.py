@@ -50,6 +50,8 @@ class ServerSampler:
         """Processor time of children that a process has waited for."""
         self._switches_first: dict[int, int] = {}
         self._switches_last: dict[int, int] = {}
+        self._rss_bytes_start: int | None = None
+        self._rss_bytes_process: int | None = None
         self._rss_bytes_max = 0
         self._pss_bytes_max: int | None = None
         self._processes_max = 0
@@ -80,6 +82,8 @@ class ServerSampler:
         return ServerUse(
             cpu_s=round(self._used_s(), 3),
             cpu_share=None if share is None else round(share, 4),
+            rss_bytes_start=self._rss_bytes_start,
+            rss_bytes_process=self._rss_bytes_process,
             rss_bytes_max=self._rss_bytes_max,
             pss_bytes_max=self._pss_bytes_max,
             context_switches=int(_increase(self._switches_first, self._switches_last)),
@@ -109,14 +113,17 @@ class ServerSampler:
 
     def _read(self) -> None:
         """Read all processes; those that have ended are dropped, their time still counts."""
-        rss_bytes = 0
+        rss_bytes = largest_bytes = 0
         for pid, stat in list(self._watched.items()):
             rss = 0
             with suppress(OSError):
                 self._cpu_last_s[pid], self._children_last_s[pid], rss = stat.read()
             rss_bytes += rss
+            largest_bytes = max(largest_bytes, rss)
             if not rss:  # also a zombie: its memory is gone
                 del self._watched[pid]
+        if self._rss_bytes_start is None:
+            self._rss_bytes_start, self._rss_bytes_process = rss_bytes, largest_bytes
         self._rss_bytes_max = max(self._rss_bytes_max, rss_bytes)
         self._processes_max = max(self._processes_max, len(self._watched))
         self._samples.append((time.monotonic(), self._used_s()))

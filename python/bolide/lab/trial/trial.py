@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,12 +33,13 @@ from bolide.lab.record.schema import (
     Workload,
 )
 from bolide.lab.tools import Load, Reading, ToolError, find
-from bolide.lab.trial.launch import Place, start
+from bolide.lab.trial import timed
+from bolide.lab.trial.launch import Place, start, start_companion
 from bolide.lab.trial.network import NetworkError, own
 from bolide.lab.trial.process import NotReadyError, Process, free_port
 from bolide.lab.trial.sampler import INTERVAL_S, ServerSampler, ThreadSampler
 from bolide.lab.trial.verdict import Observation, judge
-from bolide.lab.trial.verify import Proof, WrongResponseError, verify
+from bolide.lab.trial.verify import CONTENT_BYTE, Proof, WrongResponseError, verify
 
 HOST = "127.0.0.1"
 WARM_UP_CONNECTIONS_MAX = 100
@@ -66,6 +69,8 @@ class Conditions:
     load_cpus: tuple[int, ...]
     warm_up_s: float
     application: UserApplication | None = None
+    turn_warm_up_s: float = 0.0
+    """How long the tool itself warms up before it measures."""
     ready_s_max: float = 20.0
     slack_s: float = TOOL_SLACK_S
     versions: dict[str, str | None] = field(default_factory=dict)
@@ -85,26 +90,34 @@ class _Used:
 
 def run(slot: Slot, conditions: Conditions) -> Trial:
     """Run one trial; any problem of the server is recorded as a failure."""
-    started_at = now()
-    command: list[str] = []
+    found = Run(slot, conditions)
     folder = conditions.application.folder if conditions.application else None
     try:
-        trial = _Run(slot, conditions, started_at, command).trial()
-    except NotReadyError as error:
-        failure = Failure("start", str(error))
-    except WrongResponseError as error:
-        failure = Failure(error.kind, str(error))
-    except HangError as error:
-        failure = Failure("hang", str(error))
-    except DeadError as error:
-        failure = Failure("died", str(error))
-    except ToolError as error:
-        failure = Failure("tool", str(error))
-    except NetworkError as error:
-        failure = Failure("network", str(error))
-    else:
-        return redacted(trial, folder)
-    return redacted(failed(slot, conditions, failure, started_at, command), folder)
+        trial = found.trial()
+    except PROBLEMS as error:
+        trial = found.failed(error)
+    return redacted(trial, folder)
+
+
+PROBLEMS = (
+    NotReadyError,
+    WrongResponseError,
+    HangError,
+    DeadError,
+    ToolError,
+    NetworkError,
+    timed.NoTimeError,
+)
+"""What a trial fails by."""
+CLASSES: dict[type[Exception], str] = {
+    NotReadyError: "start",
+    HangError: "hang",
+    DeadError: "died",
+    ToolError: "tool",
+    NetworkError: "network",
+    timed.NoTimeError: "application_time",
+}
+"""Their classes in the results; that of a wrong response is its kind."""
 
 
 def failed(
@@ -140,50 +153,134 @@ def _head(
     }
 
 
-class _Run:
-    def __init__(
-        self, slot: Slot, conditions: Conditions, started_at: str, command: list[str]
-    ) -> None:
+class Run:
+    """A contestant that is started for a workload, and loaded once or several times."""
+
+    def __init__(self, slot: Slot, conditions: Conditions) -> None:
         self._slot = slot
         self._workload = slot.workload
         self._entry = slot.contestant.entry
         self._conditions = conditions
-        self._started_at = started_at
-        self._command = command
+        self._started_at = now()
+        self._command: list[str] = []
         self._server_cpus = conditions.server_cpus[: slot.workload.processors]
+        self._proof: Proof
+        self._load: Load
+        self._server: Process
+        self._folder: Path
+        self._address: tuple[str, int]
 
     def trial(self) -> Trial:
+        """Run the whole trial.
+
+        Raises:
+            PROBLEMS: it has no figure.
+        """
+        with self.running():
+            found = self.measured()
+            self.check_alive()
+        return found
+
+    def failed(self, error: Exception) -> Trial:
+        """Return the record of this trial without figures."""
+        kind = error.kind if isinstance(error, WrongResponseError) else CLASSES[type(error)]
+        failure = Failure(kind, str(error))
+        return failed(self._slot, self._conditions, failure, self._started_at, self._command)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run the server, verified and warmed up, until the block ends.
+
+        Raises:
+            PROBLEMS: it does not start, or a response is wrong.
+        """
         with (
             own(self._workload.sysctls),
             tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX, ignore_cleanup_errors=True) as name,
         ):
-            folder = Path(name)
-            folder.chmod(0o755)  # a server that drops root privileges reads from it
-            address = (HOST, free_port())
-            place = Place(folder, address, self._server_cpus)
-            with start(
-                self._slot.contestant, self._workload, place, self._conditions.application
-            ) as server:
-                server.wait_ready(address, self._conditions.ready_s_max)
-                proof = self._verified(address, self._workload)
-                load = self._load(address, proof)
-                if self._conditions.warm_up_s:
-                    self._warm_up(load, folder)
-                trial = self._measured(load, folder, server)
-                self._check_alive(server, address)
-        return msgspec.structs.replace(trial, evidence=[*trial.evidence, *proof.remarks])
+            self._folder = Path(name)
+            self._folder.chmod(0o755)  # a server that drops root privileges reads from it
+            self._address = (HOST, free_port())
+            place = Place(self._folder, self._address, self._server_cpus)
+            with (
+                self._companion() as port,
+                start(
+                    self._slot.contestant,
+                    self._workload,
+                    place,
+                    self._conditions.application,
+                    port,
+                ) as self._server,
+            ):
+                self._server.wait_ready(self._address, self._conditions.ready_s_max)
+                self._proof = self._verified(self._workload)
+                self._load = self._loaded()
+                if self._conditions.warm_up_s and find(self._workload.tool).warms_up:
+                    self._warm_up(self._load)
+                yield
 
-    def _verified(self, address: tuple[str, int], workload: Workload) -> Proof:
+    @contextmanager
+    def _companion(self) -> Iterator[int | None]:
+        """Run the server that the application uses, if there is one, and return its port."""
+        if not self._workload.companion:
+            yield None
+            return
+        address = (HOST, free_port())
+        place = Place(self._folder, address, self._conditions.load_cpus)
+        with start_companion(self._workload, place) as companion:
+            companion.wait_ready(address, self._conditions.ready_s_max)
+            yield address[1]
+
+    def measured(self, number: int | None = None) -> Trial:
+        """Load the running server once; `number` is another round than that of the slot.
+
+        Raises:
+            PROBLEMS: there is no figure.
+        """
+        self._started_at = now()
+        found = self._timed() if self._workload.is_timed else self._measured()
+        number = self._slot.round if number is None else number
+        evidence = [*found.evidence, *self._proof.remarks]
+        return msgspec.structs.replace(found, round=number, evidence=evidence)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to all processes of the running server."""
+        for pid in self._server.pids():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def resident_bytes(self) -> int:
+        """Return the resident memory of the running server's processes."""
+        with ServerSampler(self._server.pids) as sampler:
+            pass
+        return sampler.use().rss_bytes_start or 0
+
+    def _timed(self) -> Trial:
+        """Load the server, and ask the application for its processor time before and after."""
+        before = timed.ask(self._address)
+        found = self._measured()
+        counted = timed.ask(self._address).since(before)
+        application_us, own_us = counted.shares(found.server.cpu_s or 0.0, found.ok or 0)
+        return msgspec.structs.replace(found, application_us=application_us, own_us=own_us)
+
+    def _verified(self, workload: Workload) -> Proof:
         is_users = self._conditions.application is not None
-        return verify(address, workload, self._entry, is_users=is_users)
+        return verify(self._address, workload, self._entry, is_users=is_users)
 
-    def _load(self, address: tuple[str, int], proof: Proof) -> Load:
+    def _loaded(self) -> Load:
+        """Return the workload as a load on this server."""
         target = self._entry.target or self._workload.target
-        url = f"http://{address[0]}:{address[1]}{target}"
-        found = load_of(self._workload, url, proof.content)
-        return replace(found, response_bytes=proof.response_bytes)
+        url = f"http://{self._address[0]}:{self._address[1]}{target}"
+        found = load_of(self._workload, url, self._proof.content)
+        content = self._folder / "content"
+        if self._workload.content_bytes is not None:
+            content.write_bytes(CONTENT_BYTE * self._workload.content_bytes)
+            found = replace(found, content_file=str(content))
+        can_warm_up = self._workload.tool == "bolide" and found.requests_total is None
+        warm_up_s = self._conditions.turn_warm_up_s if can_warm_up else 0.0
+        return replace(found, response_bytes=self._proof.response_bytes, warm_up_s=warm_up_s)
 
-    def _warm_up(self, load: Load, folder: Path) -> None:
+    def _warm_up(self, load: Load) -> None:
         """Warm it up with `bolide load`, which ends in time even if the server hangs."""
         short = Load(
             url=load.url,
@@ -192,17 +289,20 @@ class _Run:
             http_version=load.http_version,
             duration_s=self._conditions.warm_up_s,
             timeout_s=load.timeout_s,
+            fields=load.fields,
+            content_file=load.content_file,
         )
-        self._tool(find("bolide").command(short), folder, short)
+        self._tool(find("bolide").command(short), short)
 
-    def _measured(self, load: Load, folder: Path, server: Process) -> Trial:
+    def _measured(self) -> Trial:
+        load, server = self._load, self._server
         tool = find(self._workload.tool)
         self._command[:] = tool.command(load)
         cpus = {*self._server_cpus, *self._conditions.load_cpus}
         with ServerSampler(server.pids) as sampler:
             before, since, own_s = Counters(cpus), time.monotonic(), _own_cpu_s(cpus)
             meter = Meter()
-            stdout, stderr, code, threads = self._tool(self._command, folder, load, server, sampler)
+            stdout, stderr, code, threads = self._tool(self._command, load, server, sampler)
             energy_j = meter.used_j()
             after, wall_s = Counters(cpus), time.monotonic() - since
             own_s = _own_cpu_s(cpus) - own_s
@@ -214,8 +314,8 @@ class _Run:
         return self._record(
             reading,
             _Used(
-                server=use,
-                generator=threads.use(reading.generator_cpu_s, reading.seconds),
+                server=_server(use, reading, load),
+                generator=_generator(threads, reading, load),
                 kernel=after.since(before),
                 others_share=max(0.0, others_s / wall_s / len(cpus)),
                 energy_j=energy_j,
@@ -225,7 +325,6 @@ class _Run:
     def _tool(
         self,
         command: list[str],
-        folder: Path,
         load: Load,
         server: Process | None = None,
         sampler: ServerSampler | None = None,
@@ -236,7 +335,8 @@ class _Run:
             HangError: it does not end in time.
             DeadError: the server ended first.
         """
-        limit_s = _load_s_max(load)
+        folder = self._folder
+        limit_s = _load_s_max(load) + load.warm_up_s
         limit_s += load.timeout_s + self._conditions.slack_s
         stdout, stderr = folder / "tool-output", folder / "tool-errors"
         give_up = time.monotonic() + limit_s
@@ -265,11 +365,17 @@ class _Run:
         is_crowded = self._workload.threads > len(self._conditions.load_cpus)
         return is_crowded and find(self._workload.tool).has_late_clock
 
-    def _check_alive(self, server: Process, address: tuple[str, int]) -> None:
+    def check_alive(self) -> None:
+        """Verify again that it responds.
+
+        Raises:
+            DeadError: it does not.
+        """
         try:
-            self._verified(address, _single(self._workload))
+            self._verified(_single(self._workload))
         except WrongResponseError as error:
-            end = f"; it {server.end_reason()}" if server.exit_code is not None else ""
+            has_ended = self._server.exit_code is not None
+            end = f"; it {self._server.end_reason()}" if has_ended else ""
             raise DeadError(f"after the load: {error}{end}") from None
 
     def _record(self, reading: Reading, used: _Used) -> Trial:
@@ -308,6 +414,7 @@ class _Run:
             offered_per_s=self._workload.rate_per_s,
             latency_us=reading.latency_us,
             histogram=reading.histogram,
+            requests_sent=reading.requests_sent,
             bytes_per_s=reading.bytes_per_s,
             served=served,
             in_flight=None if flying is None else round(flying, 2),
@@ -318,6 +425,27 @@ class _Run:
             verdict=verdict,
             evidence=[*evidence, *reading.remarks],
         )
+
+
+def _server(use: ServerUse, reading: Reading, load: Load) -> ServerUse:
+    """Return what the server used; of a short turn, samples do not show how busy it was.
+
+    Its share is the processor time of a request, of all that were sent, times the rate.
+    """
+    if not load.warm_up_s or not reading.requests_sent or use.cpu_s is None:
+        return use
+    share = use.cpu_s / reading.requests_sent * (reading.requests_per_s or 0.0)
+    return msgspec.structs.replace(use, cpu_share=round(share, 4))
+
+
+def _generator(threads: ThreadSampler, reading: Reading, load: Load) -> GeneratorUse:
+    """Return what the tool used; in a short turn, samples say less than what it reports."""
+    use = threads.use(reading.generator_cpu_s, reading.seconds)
+    if not load.warm_up_s or not reading.generator_cpu_s or not reading.seconds:
+        return use
+    cpu_s = reading.generator_cpu_s
+    share = round(cpu_s / reading.seconds / load.threads, 4)
+    return msgspec.structs.replace(use, cpu_s=cpu_s, cpu_share=share)
 
 
 def _load_s_max(load: Load) -> float:

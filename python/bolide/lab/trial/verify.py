@@ -30,6 +30,8 @@ LINE_BYTES_MAX = 65536
 CONNECTION_BYTES_MAX = 64 << 20
 """Maximum number of bytes read from one connection, in case a response never ends."""
 SHOWN_BYTES = 40
+CONTENT_BYTE = b"x"
+"""What the content of requests consists of."""
 STATUS = re.compile("[1-5][0-9]{2}")
 
 
@@ -198,12 +200,17 @@ class _Verification:
         persistent = persistent or not self._entry.closes
         version = self._workload.http_version
         host, port = self._address
-        lines = [f"GET {target or self._target} HTTP/{version}", f"Host: {host}:{port}"]
+        content = None if target else self._workload.content_bytes  # that of an unknown path: none
+        method = "GET" if content is None else "POST"
+        lines = [f"{method} {target or self._target} HTTP/{version}", f"Host: {host}:{port}"]
+        lines += [f"{name}: {value}" for name, value in self._workload.fields]
+        if content is not None:
+            lines.append(f"Content-Length: {content}")
         if not persistent and version == "1.1":
             lines.append("Connection: close")
         if persistent and version == "1.0":
             lines.append("Connection: Keep-Alive")
-        return ("\r\n".join(lines) + "\r\n\r\n").encode()
+        return ("\r\n".join(lines) + "\r\n\r\n").encode() + CONTENT_BYTE * (content or 0)
 
     def _one(self) -> bytes:
         """Send one request, and check that the other side closes if it must."""

@@ -1,9 +1,9 @@
 """Applications that measure, inside a server, how long another one takes.
 
-`timed:asgi` and `timed:wsgi` respond with the application that the variable TIMED_APPLICATION names
-(MODULE:ATTRIBUTE; TIMED_INTERFACE says which interface it has), and `/application-time` with what
-they have counted in this process since its start. What the application does in tasks and threads
-of its own is not seen.
+`bench.timed:asgi` and `bench.timed:wsgi` respond with the application that the variable RACE_TIMED
+names (MODULE:ATTRIBUTE; RACE_TIMED_INTERFACE says which interface it has), and `/application-time`
+with what they have counted in this process since its start. What the application does in tasks and
+threads of its own is not seen.
 
 The clock is the thread's processor time: several servers have threads that share the core. It
 costs a system call, which is why its cost is measured at the start and reported too: half
@@ -26,7 +26,7 @@ APPLICATION = 1
 SERVER = -1
 """The application's span, and a span of the server's within it, which is taken off."""
 
-module, _, attribute = os.environ["TIMED_APPLICATION"].partition(":")
+module, _, attribute = os.environ["RACE_TIMED"].partition(":")
 application: Any = getattr(importlib.import_module(module), attribute)
 
 
@@ -249,7 +249,7 @@ def _calibrate() -> None:
     """Measure what the measuring costs in the interface of the application."""
     global application
     measured = application
-    is_asgi = os.environ.get("TIMED_INTERFACE") == "asgi"
+    is_asgi = os.environ.get("RACE_TIMED_INTERFACE") == "asgi"
     application = little_asgi if is_asgi else little_wsgi
     parts = (drive_asgi, asgi, little_asgi) if is_asgi else (drive_wsgi, wsgi, little_wsgi)
     device_ns = _device_ns(*parts)

@@ -1,0 +1,1 @@
+"""What the contestants of a study must reach: whether they do, and the table of it."""

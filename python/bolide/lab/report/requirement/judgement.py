@@ -1,0 +1,126 @@
+"""What the contestants of a study must reach, and whether they do: `Judgement` for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal, TypeAlias
+
+from bolide.lab.record.schema import Requirement, Trial
+from bolide.lab.report.summary import Figure, Result
+from bolide.lab.stats.interval import Interval, median_interval
+from bolide.lab.stats.ratio import by_round
+
+BUSY_SHARE = 0.95
+Outcome: TypeAlias = Literal["reached", "below", "shown", "not measured"]
+PER_CPU = "per second of the server's processor time"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A requirement with what was measured."""
+
+    requirement: Requirement
+    own: Figure | None
+    other: Figure | None
+    value: Interval | None
+    """The ratio, or the bytes; None if it was not measured."""
+    remark: str
+
+    @property
+    def outcome(self) -> Outcome:
+        """Whether it is reached."""
+        wanted = self.requirement
+        if self.value is None:
+            return "not measured"
+        if wanted.at_least is not None:
+            return "reached" if self.value.middle >= wanted.at_least else "below"
+        if wanted.at_most is not None:
+            return "reached" if self.value.middle <= wanted.at_most else "below"
+        return "shown"
+
+
+def judged(result: Result) -> list[Judgement]:
+    """Return the judgement of each requirement of a study."""
+    return [_judgement(result, each) for each in result.study.requirements]
+
+
+def below(result: Result) -> list[str]:
+    """Return the rows that are below their bar, each with what it is compared with."""
+    found = [each.requirement for each in judged(result) if each.outcome == "below"]
+    return [f"{each.title}, {each.against}" if each.against else each.title for each in found]
+
+
+def _judgement(result: Result, wanted: Requirement) -> Judgement:
+    own = result.figures.get((wanted.workload, wanted.contestant))
+    other = result.figures.get((wanted.workload, wanted.against)) if wanted.against else None
+    if own is None or not own.valid:
+        return Judgement(wanted, own, other, None, _reason(wanted.contestant, own))
+    if not wanted.against:
+        return Judgement(wanted, own, None, median_interval(_bytes(own, wanted)), "")
+    if other is None or not other.valid:
+        return Judgement(wanted, own, other, None, _reason(wanted.against, other))
+    ratio, remark = _ratio_of(wanted, own, other)
+    rounds = by_round(_by_round(own, ratio), _by_round(other, ratio))
+    return Judgement(wanted, own, other, median_interval([*rounds.values()]), remark)
+
+
+def _ratio_of(
+    wanted: Requirement, own: Figure, other: Figure
+) -> tuple[Callable[[Trial], float], str]:
+    """Return what is compared, and a remark on it."""
+    if wanted.measure == "own time":
+        return _own_us, ""
+    if wanted.measure == "cpu":
+        return _per_cpu, PER_CPU
+    limited = [each for each in (own, other) if _is_generator_the_limit(each)]
+    if len(limited) == 2:
+        return _per_cpu, f"{PER_CPU}: the generator was the limit of both"
+    if limited:
+        return _rate, f"the generator was the limit of {limited[0].contestant.name}"
+    return _rate, ""
+
+
+def _rate(trial: Trial) -> float:
+    return trial.requests_per_s or 0.0
+
+
+def _own_us(trial: Trial) -> float:
+    return trial.own_us or 0.0
+
+
+def _per_cpu(trial: Trial) -> float:
+    """Return the requests per second of the server's processor time, with those of the warm-up."""
+    requests = trial.requests_sent or trial.ok or 0
+    return requests / trial.server.cpu_s if trial.server.cpu_s else 0.0
+
+
+def _by_round(figure: Figure, value: Callable[[Trial], float]) -> Mapping[int, float]:
+    """Return a value of each round; a turn too short to have one is left out."""
+    found = {each.round: value(each) for each in figure.valid}
+    return {number: each for number, each in found.items() if each > 0}
+
+
+def _bytes(figure: Figure, wanted: Requirement) -> list[float]:
+    uses = [each.server for each in figure.valid]
+    if wanted.measure == "memory at start":
+        return [float(use.rss_bytes_process) for use in uses if use.rss_bytes_process is not None]
+    return [
+        (use.rss_bytes_max - use.rss_bytes_start) / figure.workload.connections
+        for use in uses
+        if use.rss_bytes_max is not None and use.rss_bytes_start is not None
+    ]
+
+
+def _is_generator_the_limit(figure: Figure) -> bool:
+    generator = median(each.generator.cpu_share or 0.0 for each in figure.valid)
+    server = median(each.server.cpu_share or 0.0 for each in figure.valid)
+    return generator > BUSY_SHARE and server < BUSY_SHARE
+
+
+def _reason(name: str, figure: Figure | None) -> str:
+    if figure is None:
+        return f"{name} did not run"
+    invalid = [each.evidence[0] for each in figure.trials if not each.is_valid and each.evidence]
+    return f"{name}: {(invalid or figure.reasons or [figure.verdict])[0]}"
