@@ -154,3 +154,19 @@ def test_the_socket_file_of_a_server_that_has_ended_is_replaced(tmp_path: Path) 
         listener.open_all([Address(path=path)])
     listener.close_all(opened)
     assert not os.path.exists(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("none/socket", "the folder {}/none does not exist; create it"),
+        ("x" * 150, "the path is too long; a UNIX socket's has 107 bytes at most"),
+    ],
+)
+def test_a_path_where_no_socket_can_be(
+    path: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        listener.open_all([Address(path=path)])
+    assert str(caught.value) == f"cannot listen on unix:{path}: {why.format(tmp_path)}"
