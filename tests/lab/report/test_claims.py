@@ -84,6 +84,13 @@ def test_a_claim_is_judged_by_its_interval(
     assert evidence in (None, found.evidence)
 
 
+def test_figures_of_a_busy_machine_decide_nothing() -> None:
+    every = [claim(at_least=1.0), claim(at_most=1.0)]
+    for found in claims.verdicts(result(*every, changed={"verdict": "noisy"})):
+        assert found.outcome == "undecided"
+        assert found.evidence.endswith("(one; the machine was busy)")
+
+
 def test_what_the_generator_limited_does_not_refute() -> None:
     busy = {"verdict": "generator-bound"}
     slower = claim(than=["ceiling"], at_least=1.0)
@@ -122,6 +129,8 @@ def test_the_sentence_counts_and_names_them() -> None:
     for only, verb in ((held, "holds"), (wrong, "does not hold"), (lost, "could not be judged")):
         said = claims.sentence(claims.verdicts(result(only)))
         assert said == f"The document's only claim {verb} here: {only.text}."
+    none = claims.sentence(claims.verdicts(result(lost, lost)))
+    assert none == "None of the document's 2 claims could be judged here."
     assert claims.sentence([]) == ""
 
 

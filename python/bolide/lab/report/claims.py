@@ -53,6 +53,8 @@ def sentence(found: Sequence[Verdict]) -> str:
         return ""
     if len(found) == 1:
         return f"The document's only claim {PHRASES[found[0].outcome][0]} here: {found[0].text}."
+    if all(each.outcome == "not judged" for each in found):
+        return f"None of the document's {len(found)} claims could be judged here."
     by = {name: [each.text for each in found if each.outcome == name] for name in PHRASES}
     held = by.pop("holds")
     verb = PHRASES["holds"][len(held) > 1]
@@ -110,18 +112,15 @@ def _compared(claim: Claim, workload: str, figures: list[Figure], against: list[
     outcomes = [_outcome(claim, value) for value, _ in found]
     worst: tuple[Outcome, ...] = ("does not hold", "undecided", "holds")
     outcome = next(each for each in worst if each in outcomes)
-    if outcome != "holds" and _is_limited(claim, figures, against):
-        outcome = "undecided"
+    limits = {each.verdict for each in (*figures, *against)} if claim.figure == "rate" else set()
+    doubt = ""
+    if "noisy" in limits:
+        outcome, doubt = "undecided", "; the machine was busy"
+    elif "generator-bound" in limits:
+        outcome = "holds" if outcome == "holds" else "undecided"
+        doubt = "; the generator was the limit"
     said = ", ".join(text for _, text in found)
-    limit = "; the generator was the limit" if _is_limited(claim, figures, against) else ""
-    return _verdict(claim, outcome, f"{said} ({workload}{limit})", workload)
-
-
-def _is_limited(claim: Claim, figures: list[Figure], against: list[Figure]) -> bool:
-    """Whether the load generator was the limit of servers that are compared."""
-    if claim.figure == "errors":
-        return False
-    return any(each.verdict == "generator-bound" for each in (*figures, *against))
+    return _verdict(claim, outcome, f"{said} ({workload}{doubt})", workload)
 
 
 def _values(
