@@ -11,6 +11,7 @@ from support.client import Connection
 from support.loops import Serving
 from support.request import head
 from support.server import Server
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +118,18 @@ def test_31_parts_of_a_file_are_sent_from_the_loop_of_another_thread(client: Con
     expected = CONTENT[1000:1005] + b"-between-" + CONTENT[-3:]
     for _ in range(3):
         assert client.get("/copied_elsewhere").content == expected
+
+
+def test_28_a_file_from_another_thread_does_not_wait_for_a_request_that_is_over(
+    server: Server, seen: Seen
+) -> None:
+    before = seen("too late")
+    with server.connect() as client:
+        client.send(head("GET", "/too_late"))
+        assert b"part" in client.read_to_end()
+    with server.connect() as client:
+        assert client.get("/go_on").status == 200
+    wait_until(lambda: seen("too late") == before + 1)
 
 
 @STEPS

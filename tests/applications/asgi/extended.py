@@ -3,6 +3,7 @@
 import asyncio
 import os
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ app = kinds.app
 CONTENT = bytes(range(256)) * 1024
 FILE = Path(tempfile.mkdtemp()) / "file"
 FILE.write_bytes(CONTENT)
+FILE_DESCRIPTOR = os.open(FILE, os.O_RDONLY)
 
 
 def start(*headers: tuple[bytes, bytes], **more: Any) -> dict[str, Any]:
@@ -101,6 +103,47 @@ async def copied(scope: Any, receive: Receive, send: Send) -> None:
 async def copied_elsewhere(scope: Any, receive: Receive, send: Send) -> None:
     """Do the same in the loop of another thread."""
     await asyncio.to_thread(asyncio.run, copied(scope, receive, send))
+
+
+class Late:
+    """A file whose descriptor is known only when its request is over."""
+
+    def __init__(self) -> None:
+        self.asked, self.over = threading.Event(), threading.Event()
+
+    def fileno(self) -> int:
+        self.asked.set()
+        self.over.wait()
+        return FILE_DESCRIPTOR
+
+
+late: list[Late] = []
+
+
+@kinds
+async def too_late(scope: Any, receive: Receive, send: Send) -> None:
+    """Return while another thread is sending a file."""
+    file = Late()
+    late.append(file)
+
+    async def send_file() -> None:
+        message = {"type": "http.response.zerocopysend", "file": file, "offset": 0}
+        try:
+            await send({**message, "more_body": True})
+        except OSError:
+            kinds.count("too late")
+
+    await send(start())
+    await send({"type": "http.response.body", "body": b"part", "more_body": True})
+    threading.Thread(target=lambda: asyncio.run(send_file()), daemon=True).start()
+    await asyncio.to_thread(file.asked.wait)
+
+
+@kinds
+async def go_on(scope: Any, receive: Receive, send: Send) -> None:
+    """Let that thread continue."""
+    late.pop().over.set()
+    await respond(send, b"")
 
 
 @kinds

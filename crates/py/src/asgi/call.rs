@@ -171,13 +171,20 @@ impl AsgiCall {
         id.ok_or_else(|| PyRuntimeError::new_err("this call has no request"))
     }
 
-    /// Makes this one of the open exchanges, and changes it there.
+    /// Makes this one of the open exchanges, and changes it there. Without effect if the call has ended, which another thread may not have
+    /// noticed: nothing would remove it again.
     pub(crate) fn open<T>(
         &self,
         py: Python<'_>,
         change: impl FnOnce(&mut OpenExchange) -> T,
     ) -> PyResult<T> {
-        self.with(py, |state| state.is_open = true)?;
+        let is_over = self.with(py, |state| {
+            state.is_open = true;
+            state.is_over
+        })?;
+        if is_over {
+            return Ok(change(&mut OpenExchange::default()));
+        }
         Ok(self.exchanges.open(self.id(py)?, change))
     }
 
