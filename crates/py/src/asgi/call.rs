@@ -171,21 +171,17 @@ impl AsgiCall {
         id.ok_or_else(|| PyRuntimeError::new_err("this call has no request"))
     }
 
-    /// Makes this one of the open exchanges, and changes it there. Without effect if the call has ended, which another thread may not have
-    /// noticed: nothing would remove it again.
+    /// Makes this one of the open exchanges, and changes it there. Without effect after the call: nothing would remove it again.
     pub(crate) fn open<T>(
         &self,
         py: Python<'_>,
         change: impl FnOnce(&mut OpenExchange) -> T,
     ) -> PyResult<T> {
-        let is_over = self.with(py, |state| {
-            state.is_open = true;
-            state.is_over
-        })?;
-        if is_over {
-            return Ok(change(&mut OpenExchange::default()));
+        self.with(py, |state| state.is_open = true)?;
+        match self.with(py, |state| state.is_over)? {
+            true => Ok(change(&mut OpenExchange::default())),
+            false => Ok(self.exchanges.open(self.id(py)?, change)),
         }
-        Ok(self.exchanges.open(self.id(py)?, change))
     }
 
     /// Wakes tasks in `receive()`, since the response is complete.
