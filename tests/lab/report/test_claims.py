@@ -150,6 +150,8 @@ def test_the_sentence_is_on_top_of_page_and_markdown_and_on_the_terminal() -> No
 @pytest.mark.parametrize("name", study.names())
 def test_each_study_has_claims_about_its_contestants(name: str) -> None:
     plan = study.load(name)
+    if plan.study.requirements:  # Bolide's own, not those of a document
+        return
     assert len(plan.study.claims) >= 4
     loads = {each.name: each for each in plan.study.workloads}
     for each in plan.study.claims:
