@@ -44,6 +44,8 @@ def response(head: bytes, way: str) -> bytes:
         content = b"%02d" % (responded % 100)
     if way == "changes-under-load" and connected > 3:
         content += b", at last"
+    if way == "lies-under-load" and connected > 3:
+        content = content[:-1] + b"?"
     length = len(content) + (10 if way == "closes-early" else 0)
     fields = FRAMING.get(way, b"Content-Length: %d" % length)
     fields += b"\r\nContent-Type: text/plain\r\n"
@@ -125,6 +127,8 @@ def main(way: str, host: str, port: str) -> None:
     if way == "escapes":
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if way == "takes-all-processors":
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
     listener = socket.create_server((host, int(port)), backlog=1024)
     accepting(listener, way)
 

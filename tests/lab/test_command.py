@@ -19,7 +19,6 @@ ROOT = Path(__file__).parents[2]
 
 STUDY = """
 title = "Tiny"
-document = "none"
 content = "OK"
 duration_s = 0.3
 rounds = 1

@@ -430,6 +430,30 @@ def test_a_tool_that_checks_no_content_accepts_no_other_content(
     assert any("heads included, instead of the" in each for each in wrong.evidence)
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor only")
+def test_a_server_on_other_processors_has_no_figure(tmp_path: Path, silent: Silent) -> None:
+    way = "takes-all-processors"
+    race.run(study(), [way], options(tmp_path), silent, among(way))
+    [found] = trials_of(tmp_path)
+    assert not found.is_valid and found.failure is not None
+    assert found.failure.class_ == "affinity"
+    assert found.failure.message.startswith("it may run on processors that are not its own: ")
+
+
+@pytest.mark.parametrize("content", ["OK", "@" * 100, "O" * 70_000])
+def test_each_response_has_the_whole_content(content: str, tmp_path: Path, silent: Silent) -> None:
+    """Also a long one, and one that is no argument, may not differ in a byte."""
+    ways = ("lies-under-load", "honest")
+    load = study(workload(content=content, connections=8))
+    race.run(load, ways, options(tmp_path), silent, among(*ways))
+    found = {each.contestant: each for each in trials_of(tmp_path)}
+    assert found["honest"].is_valid and found["honest"].errors == {}
+    wrong = found["lies-under-load"]
+    assert (wrong.verdict, wrong.is_valid) == ("errors", False)
+    assert wrong.errors["wrong_body"] == wrong.failed
+    assert wrong.evidence[0].endswith(f" responses failed: wrong_body {wrong.failed:,}")
+
+
 def test_a_trial_records_how_many_connections_were_served(tmp_path: Path, silent: Silent) -> None:
     race.run(study(), ["honest"], options(tmp_path), silent, among("honest"))
     [found] = trials_of(tmp_path)

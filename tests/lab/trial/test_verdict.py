@@ -312,11 +312,31 @@ def test_connections_that_were_counted_need_no_law() -> None:
 
 
 def test_connections_that_were_served_unevenly() -> None:
-    uneven = served(100, 0, min=3, max=40_000, fairness=0.4)
-    assert judge(seen(served=uneven)) == (
-        "neither",
-        [*BOTH, "connections were served unevenly: 3 to 40,000 responses each, 100 at the median"],
+    uneven = served(100, 0, min=3, max=40_000, fairness=0.5)
+    sentence = "connections were served unevenly: 3 to 40,000 responses each, 100 at the median"
+    assert judge(seen(served=uneven)) == ("neither", [*BOTH, sentence])
+
+
+def test_one_response_and_then_none_is_no_service() -> None:
+    """Five of a hundred connections have all responses but one each of the others."""
+    few = served(100, 0, min=1, median=1, max=4000, fairness=0.05)
+    verdict, evidence = judge(seen(served=few))
+    assert verdict == "errors"
+    assert evidence[0] == (
+        "the rate is that of about 5 of 100 connections: connections were served unevenly:"
+        " 1 to 4,000 responses each, 1 at the median"
     )
+    assert judge(seen(served=few, is_persistent=False))[0] == "neither"
+    assert judge(seen(served=few, rate_per_s=10_000.0))[0] == "neither"
+    assert judge(seen(served=few, ok=999))[0] == "neither"
+
+
+def test_without_a_correct_response_the_failures_are_the_reason() -> None:
+    none = served(0, 100, min=0, median=0, max=0, fairness=0.0)
+    wrong = {"ok": 0, "failed": 10_000, "errors": {"wrong_body": 10_000}}
+    verdict, evidence = judge(seen(served=none, **wrong))
+    assert verdict == "errors"
+    assert evidence[0] == "10,000 of 10,000 responses failed: wrong_body 10,000"
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """The content of a file in `studies/`."""
 
     title: str
-    document: str
+    document: str = ""
     content: str = "Hello, World!"
     content_repeated: Count = 1
     """How often the content is repeated in a response."""

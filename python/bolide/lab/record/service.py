@@ -6,6 +6,8 @@ many connections had a request in flight (`stats/littles_law.py`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bolide.lab.record.schema import GeneratorUse, Published, Served, Trial, Workload
 from bolide.lab.stats import littles_law
 
@@ -15,6 +17,13 @@ RESPONSES_MIN = 10
 """Responses per connection from which on each connection should have had one."""
 FAIRNESS_MIN = 0.9
 """Jain's index below which connections were served unevenly."""
+SERVED_SHARE_MIN = 0.5
+"""Jain's index below which a rate is that of a few connections: k of n that share all responses
+evenly have k/n, and those with one response and then none change that little."""
+ERROR_SHARE_MAX = 0.0001
+"""Share of failed requests above which there is no figure."""
+NO_RESPONSE = ("timeout", "connect", "refused")
+"""Classes of errors of connections that are not served; others are wrong responses to them."""
 BUSY_SHARE_MIN = 0.4
 """Share of a processor, which the server may use the rest of, from which a tool is busy."""
 TIMES_BATCHES = ("wrk",)
@@ -56,28 +65,47 @@ def starved(
     flying: float | None,
     responses: int,
     *,
+    errors: Mapping[str, int],
     is_tool_busy: bool,
 ) -> str:
     """Return why a rate is not that of all connections; "" if it is.
 
-    `flying` is the number in flight, `responses` the number of all responses.
+    `flying` is the number in flight, `responses` the number of all responses. A connection with
+    wrong responses only is not starved: these are the reason then.
     """
     if responses < RESPONSES_MIN * workload.connections or is_open_loop(workload):
         return ""
     connections = workload.connections
     if served is not None:
-        if served.starved <= STARVED_SHARE_MAX * (served.starved + served.connections):
+        wrong = sum(count for name, count in errors.items() if name not in NO_RESPONSE)
+        if wrong > ERROR_SHARE_MAX * responses:
             return ""
-        return (
-            f"{served.starved:,} of {served.starved + served.connections:,} connections were"
-            f" not served: the rate is that of {served.connections:,}"
-        )
+        return _starved_of(served, is_persistent=workload.is_persistent)
     if flying is None or not littles_law.is_starved(flying, connections, is_tool_busy=is_tool_busy):
         return ""
     return (
         f"rate times mean latency is {flying:.1f}: about {max(1, round(flying)):,} of"
         f" {connections:,} connections were served"
     )
+
+
+def _starved_of(served: Served, *, is_persistent: bool) -> str:
+    """Return the same of connections that were counted; "" if none had a correct response.
+
+    Of connections for one request each, some wait for the kernel to repeat a handshake.
+    """
+    total = served.starved + served.connections
+    if not served.connections:
+        return ""
+    if served.starved > STARVED_SHARE_MAX * total:
+        return (
+            f"{served.starved:,} of {total:,} connections were not served: the rate is that of"
+            f" {served.connections:,}"
+        )
+    if not is_persistent or served.fairness is None or served.fairness >= SERVED_SHARE_MIN:
+        return ""
+    few = max(1, round(served.fairness * total))
+    return f"the rate is that of about {few:,} of {total:,} connections: {unevenness(served)}"
 
 
 def starved_in(found: Trial, workload: Workload) -> str:
@@ -87,6 +115,7 @@ def starved_in(found: Trial, workload: Workload) -> str:
         found.served,
         in_flight_of(found, workload),
         (found.ok or 0) + (found.failed or 0),
+        errors=found.errors,
         is_tool_busy=is_busy(found.generator, found.seconds),
     )
 

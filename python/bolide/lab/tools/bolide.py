@@ -8,6 +8,9 @@ from typing import Any
 from bolide.lab.tools.load import FIGURES, OK, Load, Reading
 from bolide.lab.tools.tool import Tool, ToolError, _version
 
+ARGUMENT_BYTES_MAX = 4096
+"""Longest expected content in the command line."""
+
 
 class Bolide(Tool):
     """Bolide's generator, started as a command like any other."""
@@ -36,19 +39,11 @@ class Bolide(Tool):
         if load.finds:
             words += ["--find", load.finds]
         words += [*_of_study(load), "--expect-status", str(OK)]
-        if load.expected_content is not None:
-            words += self._expecting(load.expected_content)
+        if load.expected_file:
+            words += ["--expect-body", f"@{load.expected_file}"]
+        elif load.expected_content is not None:
+            words += ["--expect-body", load.expected_content.decode(errors="replace")]
         return words
-
-    def _expecting(self, content: bytes) -> list[str]:
-        """Return the content itself if it fits an argument, else only its length."""
-        try:
-            text = content.decode()
-        except UnicodeDecodeError:
-            text = "\0"
-        if len(content) > 4096 or "\0" in text or text.startswith("@") or not text:
-            return ["--expect-length", str(len(content))]
-        return ["--expect-body", text]
 
     def read(self, stdout: str, stderr: str, exit_code: int, load: Load) -> Reading:
         """Read the report of `--json`."""
@@ -76,6 +71,15 @@ class Bolide(Tool):
             )
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise ToolError(f"bolide load printed a report without {error}") from None
+
+
+def fits_argument(content: bytes) -> bool:
+    """Whether an expected content can be an argument; otherwise it has to be in a file."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return False
+    return len(content) <= ARGUMENT_BYTES_MAX and "\0" not in text and not text.startswith("@")
 
 
 def _of_study(load: Load) -> list[str]:

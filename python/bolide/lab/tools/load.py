@@ -36,6 +36,8 @@ class Load:
     """Condition of a search for the highest rate, such as "p99 < 10ms"; "" for one run."""
     expected_content: bytes | None = None
     """The expected content; None accepts any."""
+    expected_file: str = ""
+    """File with it, if it does not fit an argument of `bolide load`."""
     fields: tuple[tuple[str, str], ...] = ()
     """Further field lines of each request."""
     content_file: str = ""

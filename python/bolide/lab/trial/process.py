@@ -81,6 +81,15 @@ class Process:
         """Return the living processes of the command, with all that it started."""
         return list(guard.descendants(self._guard.pid))
 
+    def processors(self) -> set[int]:
+        """Return the processors on which any of its threads may run."""
+        found: set[int] = set()
+        for pid in self.pids():
+            with suppress(OSError):  # it has just ended
+                for thread in os.listdir(f"/proc/{pid}/task"):
+                    found |= os.sched_getaffinity(int(thread))
+        return found
+
     @property
     def exit_code(self) -> int | None:
         """The command's exit code; None while any of its processes lives."""

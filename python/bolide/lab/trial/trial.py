@@ -33,6 +33,7 @@ from bolide.lab.record.schema import (
     Workload,
 )
 from bolide.lab.tools import Load, Reading, ToolError, find
+from bolide.lab.tools.bolide import fits_argument
 from bolide.lab.trial import timed
 from bolide.lab.trial.launch import Place, start, start_companion
 from bolide.lab.trial.network import NetworkError, own
@@ -54,6 +55,10 @@ REQUESTS_PER_S_MIN = 2000
 
 class HangError(Exception):
     """A tool that did not end in time."""
+
+
+class EscapedError(Exception):
+    """A server that runs on other processors than its own."""
 
 
 class DeadError(Exception):
@@ -104,6 +109,7 @@ PROBLEMS = (
     WrongResponseError,
     HangError,
     DeadError,
+    EscapedError,
     ToolError,
     NetworkError,
     timed.NoTimeError,
@@ -113,6 +119,7 @@ CLASSES: dict[type[Exception], str] = {
     NotReadyError: "start",
     HangError: "hang",
     DeadError: "died",
+    EscapedError: "affinity",
     ToolError: "tool",
     NetworkError: "network",
     timed.NoTimeError: "application_time",
@@ -276,6 +283,10 @@ class Run:
         if self._workload.content_bytes is not None:
             content.write_bytes(CONTENT_BYTE * self._workload.content_bytes)
             found = replace(found, content_file=str(content))
+        if found.expected_content is not None and not fits_argument(found.expected_content):
+            expected = self._folder / "expected"
+            expected.write_bytes(found.expected_content)
+            found = replace(found, expected_file=str(expected))
         can_warm_up = self._workload.tool == "bolide" and found.requests_total is None
         warm_up_s = self._conditions.turn_warm_up_s if can_warm_up else 0.0
         return replace(found, response_bytes=self._proof.response_bytes, warm_up_s=warm_up_s)
@@ -308,6 +319,9 @@ class Run:
             own_s = _own_cpu_s(cpus) - own_s
         if server.exit_code is not None:
             raise DeadError(f"under load it {server.end_reason()}")
+        if escaped := server.processors() - {*self._server_cpus}:
+            which = ", ".join(map(str, sorted(escaped)))
+            raise EscapedError(f"it may run on processors that are not its own: {which}")
         reading = tool.read(stdout, stderr, code, load)
         use = sampler.use(reading.seconds)
         others_s = after.busy_s - before.busy_s - (use.cpu_s or 0) - own_s

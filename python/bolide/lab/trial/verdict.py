@@ -18,7 +18,6 @@ SERVER_SHARE_MIN = 0.9
 WORK_SHARE_MAX = 1.05
 """Share of the tool's time; above it, the server worked while the tool's clock was not running."""
 GENERATOR_SHARE_MIN = 0.85
-ERROR_SHARE_MAX = 0.0001
 STEAL_SHARE_MAX = 0.01
 OTHERS_SHARE_MAX = 0.1
 MEMORY_WAITED_SHARE_MAX = 0.05
@@ -61,7 +60,7 @@ def judge(seen: Observation) -> tuple[Verdict, list[str]]:
         return "errors", [no_figure, *evidence]
     if not total:
         return "errors", ["no request got a response", *evidence]
-    if not seen.ok or seen.failed / total > ERROR_SHARE_MAX:
+    if not seen.ok or seen.failed / total > service.ERROR_SHARE_MAX:
         classes = ", ".join(f"{name} {count:,}" for name, count in seen.errors.items() if count)
         return "errors", [f"{seen.failed:,} of {total:,} responses failed: {classes}", *evidence]
     if _noise(seen):
@@ -150,6 +149,7 @@ def _starved(seen: Observation) -> str:
         seen.served,
         seen.in_flight,
         seen.ok + seen.failed,
+        errors=seen.errors,
         is_tool_busy=service.is_busy(seen.generator, seen.seconds),
     )
 
