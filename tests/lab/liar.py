@@ -53,6 +53,8 @@ def response(head: bytes, way: str) -> bytes:
         content = b"+2\r\n" + content + b"\r\n0\r\n\r\n"
     if b"connection: close" in head.lower():
         fields += b"Connection: close\r\n"
+    if way == "keeps-alive-by-name" and b" HTTP/1.0" in head:
+        fields += b"Connection: Keep-Alive\r\n"
     extra = b"more" if way == "more-than-said" else b""
     return b"HTTP/1.1 " + status + b"\r\n" + fields + b"\r\n" + content + extra
 

@@ -430,6 +430,19 @@ def test_a_tool_that_checks_no_content_accepts_no_other_content(
     assert any("heads included, instead of the" in each for each in wrong.evidence)
 
 
+def test_responses_to_a_tool_of_http_1_0_are_verified_as_such(
+    tmp_path: Path, silent: Silent
+) -> None:
+    """Their heads are longer than those to HTTP/1.1, which is not another content."""
+    if find("ab").version() is None:
+        pytest.skip("ab is not installed")
+    way = "keeps-alive-by-name"
+    load = study(workload(tool="ab", connections=8, http_version="1.1"))
+    race.run(load, [way], options(tmp_path), silent, among(way))
+    [found] = trials_of(tmp_path)
+    assert found.is_valid and found.ok and found.errors == {}, found.evidence
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor only")
 def test_a_server_on_other_processors_has_no_figure(tmp_path: Path, silent: Silent) -> None:
     way = "takes-all-processors"

@@ -18,6 +18,7 @@ class Ab(Tool):
     """ab of the Apache HTTP server."""
 
     name = "ab"
+    is_http10 = True
     apt = ("apache2-utils",)
     version_arguments = ("-V",)
     version_pattern = r"Version (\S+)"

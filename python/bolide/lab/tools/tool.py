@@ -49,6 +49,9 @@ class Tool(ABC):
     """Whether it counts responses from before its clock starts if it has more threads than
     processors."""
 
+    is_http10 = False
+    """Whether it sends HTTP/1.0 whatever the load says, so that responses may have other heads."""
+
     def version(self) -> str | None:
         """Return the installed version; None if the tool is not installed."""
         return _version(self.name, self.version_arguments, self.version_pattern)

@@ -16,6 +16,7 @@ class Webbench(Tool):
     """webbench and its forks, which spell the output differently."""
 
     name = "webbench"
+    is_http10 = True
     missing = 'no package has it; bolide load --like "webbench ..." generates its load'
     version_pattern = r"(\d+\.\d+)"
 

@@ -165,7 +165,7 @@ class Run:
 
     def __init__(self, slot: Slot, conditions: Conditions) -> None:
         self._slot = slot
-        self._workload = slot.workload
+        self._workload = _as_sent(slot.workload)
         self._entry = slot.contestant.entry
         self._conditions = conditions
         self._started_at = now()
@@ -476,6 +476,13 @@ def _own_cpu_s(cpus: set[int]) -> float:
     if os.sched_getaffinity(0) <= cpus:
         users.append(resource.RUSAGE_SELF)
     return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, users))
+
+
+def _as_sent(workload: Workload) -> Workload:
+    """Return the workload with the version of HTTP that its tool sends, which is verified."""
+    if not find(workload.tool).is_http10:
+        return workload
+    return msgspec.structs.replace(workload, http_version="1.0")
 
 
 def _single(workload: Workload) -> Workload:
