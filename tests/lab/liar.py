@@ -29,23 +29,26 @@ responded = 0
 connected = 0
 
 
+def contents(way: str) -> bytes:
+    """Return the content for the path that it knows."""
+    if way == "changes-under-load" and connected > 3:
+        return CONTENT + b", at last"
+    if way == "wrong-body" or (way == "lies-under-load" and connected > 3):
+        return CONTENT[:-1] + b"?"
+    return CONTENT
+
+
 def response(head: bytes, way: str) -> bytes:
     """Return the response to one head."""
-    content, status = CONTENT, b"200 OK"
+    content, status = contents(way), b"200 OK"
     if head.split()[1] != b"/" and way != "knows-every-path":
         content, status = b"Not Found", b"404 Not Found"
-    if way == "wrong-body":
-        content = CONTENT[:-1] + b"?"
     if way == "error-page":
         content, status = b"Internal Server Error", b"500 Internal Server Error"
     if way == "counts-status-without-end":
         status = b"2" * 5000 + b" OK"
     if way == "differs":
         content = b"%02d" % (responded % 100)
-    if way == "changes-under-load" and connected > 3:
-        content += b", at last"
-    if way == "lies-under-load" and connected > 3:
-        content = content[:-1] + b"?"
     length = len(content) + (10 if way == "closes-early" else 0)
     fields = FRAMING.get(way, b"Content-Length: %d" % length)
     fields += b"\r\nContent-Type: text/plain\r\n"

@@ -162,6 +162,37 @@ def test_a_slower_machine_is_no_change_relative_to_the_ceiling() -> None:
     assert {each.verdict for each in relative if each.ratio} == {"no change"}
 
 
+def test_the_ceiling_says_whether_the_machine_was_the_same(
+    folders: dict[str, str], tmp_path: Path
+) -> None:
+    assert run(folders["base"], folders["slower"]).stdout.endswith("\nceiling: B/A 1.000\n")
+    slow = str(sample_race.write(tmp_path / "slow", _at(0.95)))
+    done = run(folders["base"], slow)
+    said = "ceiling: B/A 0.950: the machine differed, which looks like a change;"
+    assert done.stdout.endswith(f"\n{said} --of-ceiling removes that\n")
+    done = run(folders["base"], slow, "--json")
+    assert json.loads(done.stdout) and done.stderr.startswith(said)
+    assert "ceiling: B/A" not in run(folders["base"], slow, "--of-ceiling").output
+    without = str(sample_race.write(tmp_path / "without", _at(0.0)))
+    assert "without the ceiling in both races" in run(folders["base"], without).stdout
+
+
+def _at(speed: float) -> list[Record]:
+    """Return the race on a machine of another speed; without the ceiling if that is 0."""
+    found: list[Record] = []
+    for each in sample_race.records():
+        if (
+            isinstance(each, Trial)
+            and each.requests_per_s
+            and (speed or each.contestant != "ceiling")
+        ):
+            each = msgspec.structs.replace(each, requests_per_s=each.requests_per_s * (speed or 1))
+            found.append(each)
+        elif not isinstance(each, Trial):
+            found.append(each)
+    return found
+
+
 def test_mistakes_are_named(folders: dict[str, str]) -> None:
     done = run(folders["base"], folders["base"], "--only", "nginx")
     assert isinstance(done.exception, ConfigError)

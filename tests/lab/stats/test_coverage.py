@@ -124,6 +124,27 @@ def test_rows_that_are_slowed_together_are_no_false_alarms() -> None:
     assert alarms / 400 <= LEVEL + _error(LEVEL, 400)
 
 
+def test_a_machine_that_differs_between_races_looks_like_a_change() -> None:
+    """What the test cannot know, and the documentation says: the median of the rows tells it."""
+    dice = random.Random("drift")  # noqa: S311 - statistics, not a secret
+    alarms = alarms_relative = 0
+    for _ in range(200):
+        drift = dice.gauss(0, 0.02)
+        rows = [{each: drift + dice.gauss(0, 0.02) for each in range(7)} for _ in range(20)]
+        ceiling = {each: drift + dice.gauss(0, 0.01) for each in range(7)}
+        relative = [{n: value - ceiling[n] for n, value in row.items()} for row in rows]
+        alarms += _differs(rows)
+        alarms_relative += _differs(relative)
+    assert alarms / 200 > 0.3
+    assert alarms_relative / 200 <= LEVEL + _error(LEVEL, 200)
+
+
+def _differs(rows: list[dict[int, float]]) -> bool:
+    """Whether any row is called different: beyond 3 %, and not by chance."""
+    pairs = zip(adjusted(rows), rows, strict=True)
+    return any(p <= LEVEL and abs(median(row.values())) > math.log(1.03) for p, row in pairs)
+
+
 def test_a_real_difference_is_found_among_many_rows() -> None:
     dice = random.Random("real")  # noqa: S311 - statistics, not a secret
     found = 0

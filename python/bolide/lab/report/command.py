@@ -12,7 +12,15 @@ import click
 from bolide.errors import ConfigError
 from bolide.flags import FOLDER, NAMES, PERCENT
 from bolide.lab.matching import fits
-from bolide.lab.report.compare import THRESHOLD, UNKNOWN, Change, changes, overall
+from bolide.lab.report.compare import (
+    DRIFT_MAX,
+    THRESHOLD,
+    UNKNOWN,
+    Change,
+    changes,
+    drift,
+    overall,
+)
 from bolide.lab.stats.paired_test import LEVEL, ROUNDS_MIN
 
 EXIT_SLOWER = 1
@@ -70,7 +78,8 @@ def compare(
         if measured is None:
             raise ConfigError(f"{floor} has no contestant twice: run it with --aa")
         least = max(least, measured)
-    found = changes(read(before), read(after), threshold=least, is_relative=is_relative, only=only)
+    one, two = read(before), read(after)
+    found = changes(one, two, threshold=least, is_relative=is_relative, only=only)
     for wanted in only:
         if not any(fits(each.contestant, wanted) for each in found):
             raise ConfigError(f"the races do not have {wanted!r} in common")
@@ -80,6 +89,8 @@ def compare(
         click.echo(json.dumps([asdict(each) for each in found], indent=2))
     else:
         click.echo("\n".join(_page(found)))
+    if not is_relative:
+        click.echo(_of_drift(drift(one, two)), err=as_json)
     sys.exit(EXIT_SLOWER if any(each.is_bad for each in found) else 0)
 
 
@@ -127,6 +138,19 @@ def _page(found: list[Change]) -> list[str]:
     if any(each.verdict == UNKNOWN for each in found):
         lines.append(f"unknown: the test needs {ROUNDS_MIN} rounds that both races have")
     return lines
+
+
+def _of_drift(found: float | None) -> str:
+    """Return what the ceiling says about the machine in the two races."""
+    if found is None:
+        return (
+            "without the ceiling in both races, a machine that was faster or slower in B looks"
+            " like a change"
+        )
+    said = f"ceiling: B/A {found:.3f}"
+    if max(found, 1 / found) - 1 <= DRIFT_MAX:
+        return said
+    return f"{said}: the machine differed, which looks like a change; --of-ceiling removes that"
 
 
 def _set(text: str, width: int, column: int) -> str:

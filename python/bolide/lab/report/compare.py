@@ -1,8 +1,9 @@
 """Compares two races of the same studies: faster, slower, or no change. It prints nothing.
 
 The first round of one race is compared with the first of the other, and so on, by an exact test
-that is corrected for the number of rows. If both races measured the ceiling, the drift of the
-machine can be removed: shares of the ceiling are compared instead.
+that is corrected for the number of rows. The test cannot tell a change of the machine between the
+races from one of the servers. If both races measured the ceiling, this drift is known, and can be
+removed: shares of the ceiling are compared instead.
 """
 
 from __future__ import annotations
@@ -10,15 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from statistics import median
 
 from bolide.lab.matching import fits
 from bolide.lab.report.summary import Figure, Race, Result
 from bolide.lab.stats.interval import Interval, median_interval
 from bolide.lab.stats.paired_test import LEVEL, ROUNDS_MIN, adjusted
-from bolide.lab.stats.ratio import by_round, geometric_mean
+from bolide.lab.stats.ratio import by_round, geometric_mean, paired
 
 THRESHOLD = 0.03
 """The smallest relative change that is reported: equal races differ by less."""
+
+DRIFT_MAX = 0.01
+"""Change of the ceiling's speed from which on rates of two races are not of the same machine."""
 
 FASTER, SLOWER, SAME = "faster", "slower", "no change"
 FAILS, WORKS, UNKNOWN = "now fails", "now works", "unknown"
@@ -62,7 +67,7 @@ def changes(
     rates are first divided by those of the ceiling in the same round.
     """
     threshold = max(threshold, before.floor or 0.0, after.floor or 0.0)
-    old = {result.study.name: result for result in before.results}
+    old = _by_name(before)
     pairs = [
         (old[result.study.name], result, key)
         for result in after.results
@@ -82,6 +87,27 @@ def changes(
         _change(pair, row, chance, threshold, is_relative=is_relative)
         for pair, row, chance in zip(pairs, ratios, chances, strict=True)
     ]
+
+
+def _by_name(race: Race) -> dict[str, Result]:
+    return {result.study.name: result for result in race.results}
+
+
+def drift(before: Race, after: Race) -> float | None:
+    """Return the speed of the ceiling in the second race by that in the first one.
+
+    The ceiling does not change, so this is how much the machine did: the median over the workloads
+    that both races have. None if there is none.
+    """
+    old = _by_name(before)
+    ratios = []
+    for result in after.results:
+        for workload in result.study.workloads if result.study.name in old else ():
+            earlier = old[result.study.name].ceiling(workload.name)
+            later = result.ceiling(workload.name)
+            if earlier and later and (found := paired(later.by_round, earlier.by_round)):
+                ratios.append(found.middle)
+    return median(ratios) if ratios else None
 
 
 def _change(
