@@ -125,7 +125,7 @@ def test_rows_that_are_slowed_together_are_no_false_alarms() -> None:
 
 
 def test_a_machine_that_differs_between_races_looks_like_a_change() -> None:
-    """What the test cannot know, and the documentation says: the median of the rows tells it."""
+    """What the test cannot know; shares of the ceiling remove it."""
     dice = random.Random("drift")  # noqa: S311 - statistics, not a secret
     alarms = alarms_relative = 0
     for _ in range(200):

@@ -1,9 +1,9 @@
 """Compares two races of the same studies: faster, slower, or no change. It prints nothing.
 
 The first round of one race is compared with the first of the other, and so on, by an exact test
-that is corrected for the number of rows. The test cannot tell a change of the machine between the
-races from one of the servers. If both races measured the ceiling, this drift is known, and can be
-removed: shares of the ceiling are compared instead.
+that is corrected for the number of rows. The test cannot distinguish a change of the machine
+between the races from one of the servers. If both races measured the ceiling, this drift is known,
+and can be removed: shares of the ceiling are compared instead.
 """
 
 from __future__ import annotations
