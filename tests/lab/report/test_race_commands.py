@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bolide.errors import ConfigError
+from bolide.lab.record.journal import FILE_NAME
 from bolide.lab.record.schema import Contestant, Record, Trial
 from bolide.lab.report.command import compare, report
 from bolide.lab.report.compare import changes
@@ -216,6 +217,15 @@ def test_report_writes_files(folders: dict[str, str], tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert done.stdout.splitlines() == [str(tmp_path / "report.html"), str(tmp_path / "report.md")]
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_race_that_was_killed_while_it_wrote_has_a_report(tmp_path: Path) -> None:
+    folder = sample_race.write(tmp_path, sample_race.records(rounds=1))
+    path = folder / FILE_NAME
+    path.write_bytes(path.read_bytes()[:-20])
+    done = CliRunner().invoke(report, [str(folder)])
+    assert done.exit_code == 0, done.exception
+    assert "</html>" in (folder / "report.html").read_text()
 
 
 def test_png_is_written(folders: dict[str, str], tmp_path: Path) -> None:

@@ -77,11 +77,17 @@ def _drop_half_line(path: Path) -> None:
     """Remove a partial last line, left by a race that was killed while it wrote."""
     content = path.read_bytes()
     if not content.endswith(b"\n"):
-        os.truncate(path, content.rfind(b"\n") + 1)
+        os.truncate(path, len(_whole_lines(content)))
+
+
+def _whole_lines(content: bytes) -> bytes:
+    return content[: content.rfind(b"\n") + 1]
 
 
 def raw(folder: Path) -> bytes:
-    """Return the results in a race's folder, also if they are compressed with gzip.
+    """Return the lines in a race's folder, also if they are compressed with gzip.
+
+    A partial last line, of a race that was killed or whose disk was full, is left out.
 
     Raises:
         ConfigError: there are none, or they cannot be decompressed.
@@ -89,8 +95,8 @@ def raw(folder: Path) -> bytes:
     path, packed = folder / FILE_NAME, folder / f"{FILE_NAME}.gz"
     try:
         if not path.exists() and packed.exists():
-            return gzip.decompress(packed.read_bytes())
-        return path.read_bytes()
+            return _whole_lines(gzip.decompress(packed.read_bytes()))
+        return _whole_lines(path.read_bytes())
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ConfigError(f"{packed} is damaged: {error}") from None
     except OSError as error:

@@ -249,8 +249,7 @@ def latency_cell(figure: Figure, rank: str) -> Cell:
 def served_cell(figure: Figure) -> Cell:
     """Return how many connections were served, and how evenly; a dash if unknown."""
     served, flying = figure.served, figure.in_flight
-    if served is not None:
-        total = served.connections + served.starved
+    if served is not None and (total := served.connections + served.starved):
         text = f"{quantity.count(served.connections)} of {quantity.count(total)}"
         under = f"{quantity.count(served.min)}…{quantity.count(served.max)} each"
         title = service.unevenness(served)
