@@ -95,6 +95,7 @@ STARVED = {
     "max": 51_000,
     "fairness": 0.05,
 }
+UNEVEN = STARVED | {"connections": 100, "starved": 0, "min": 1, "median": 1, "max": 4_000}
 NOTES: list[tuple[dict[str, Any], str]] = [
     ({}, ""),
     ({"errors": {"timeout": 200}}, ""),
@@ -118,6 +119,14 @@ NOTES: list[tuple[dict[str, Any], str]] = [
         "the generator was the bottleneck: its busiest thread used 96% of a core",
     ),
     ({"connections_max": 7}, "only 7 of 10 connections were ever open at once"),
+    (
+        {"connections_served": UNEVEN},
+        "connections got 1 to 4,000 responses, 1 at the median: rate and latency are those of about"
+        " 5 of 100",
+    ),
+    ({"connections_served": UNEVEN | {"fairness": 0.5}}, ""),
+    ({"connections_served": UNEVEN, "ok": 999}, ""),
+    (OPEN | {"connections_served": UNEVEN}, ""),
     (
         {"connections_served": STARVED},
         "95 of 100 connections got no correct response: rate and latency are those of the other 5",

@@ -22,6 +22,10 @@ REOPENED_SHARE = 0.05
 CLOSING_SHARE = 0.2
 """If more requests than this share of the correct responses were lost with their connections, the
 server probably closes connections without announcing it."""
+FAIRNESS_MIN = 0.5
+"""Jain's index below which a few connections had nearly all responses: k of n have k/n."""
+RESPONSES_MIN = 10
+"""Responses per connection from which on they should be even."""
 LAG_US = 1_000.0
 """From this value, the generator's own lateness affects latencies of milliseconds."""
 
@@ -49,7 +53,7 @@ def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
         _shared_processors(report),
         _silence(report),
         _missing_connections(report, plan),
-        _starved(report),
+        _starved(report) or _uneven(report, plan),
         _reconnecting(report, plan),
         _queue(report),
         _lag(report),
@@ -153,6 +157,25 @@ def _starved(report: Report) -> str:
     return (
         f"{served['starved']:,} of {served['starved'] + served['connections']:,} connections got no"
         f" correct response: rate and latency are those of the other {served['connections']:,}"
+    )
+
+
+def _uneven(report: Report, plan: dict[str, Any]) -> str:
+    """Warn if a few connections had nearly all responses, though each had one.
+
+    In an open loop, and while the number of connections changes, they may differ.
+    """
+    served, total = report["connections_served"], report["connections_served"]["connections"]
+    is_even_load = report["offered_per_s"] is None and not plan.get("stages")
+    is_even_load = is_even_load and plan["is_persistent"]
+    if not is_even_load or not report["ok"] or report["ok"] < RESPONSES_MIN * total:
+        return ""
+    if served["fairness"] is None or served["fairness"] >= FAIRNESS_MIN:
+        return ""
+    few = max(1, round(served["fairness"] * total))
+    return (
+        f"connections got {served['min']:,} to {served['max']:,} responses, {served['median']:,} at"
+        f" the median: rate and latency are those of about {few:,} of {total:,}"
     )
 
 
