@@ -53,9 +53,7 @@ def test_43_a_second_signal_does_not_wait_for_it(start: Start, loop: str, tmp_pa
     server = start(APP, "--loop", loop)
     with server.connect() as client:
         assert client.get(f"/work/now?{tmp_path}/never").content == b"done"
-    server.signal(signal.SIGTERM)
-    server.wait_line("a second signal stops now")
-    server.signal(signal.SIGTERM)
+    server.signal_twice()
     assert server.wait() == 1
 
 

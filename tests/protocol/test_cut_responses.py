@@ -10,7 +10,7 @@ from protocol.pressure import APPLICATION, wait_held
 from support.client import Connection
 from support.peer import is_reset
 from support.request import head
-from support.server import Server, Start
+from support.server import Start
 
 pytestmark = pytest.mark.slow
 
@@ -42,13 +42,6 @@ def read_to_reset(client: Connection) -> None:
     with pytest.raises(ConnectionResetError):
         while client.take(1 << 20):
             pass
-
-
-def stop_twice(server: Server) -> None:
-    """End the server, without the time for what is in flight."""
-    server.signal(signal.SIGTERM)
-    server.wait_line("stopping")
-    server.signal(signal.SIGTERM)
 
 
 @streams
@@ -86,7 +79,7 @@ def test_by_a_second_signal(start: Start, interface: str, path: str) -> None:
     server = start(*APPLICATION[interface])
     with server.connect() as client:
         begin(client, path)
-        stop_twice(server)
+        server.signal_twice()
         read_to_reset(client)
     assert server.wait() == 1
 
@@ -97,6 +90,6 @@ def test_by_a_second_signal_in_a_pause(start: Start, interface: str) -> None:
     with server.connect() as client, server.connect() as other:
         begin(client, PAUSED)
         wait_held(other)
-        stop_twice(server)
+        server.signal_twice()
         read_to_reset(client)
     assert server.wait() == 1

@@ -108,13 +108,25 @@ def test_second_signal_stops_now(start: Start) -> None:
     with server.connect() as client:
         client.send(b"GET /slow/20000 HTTP/1.1\r\nHost: test\r\n\r\n")
         server.wait_line("in flight")
-        server.signal(signal.SIGTERM)
-        server.wait_line(
-            "stopping: requests in flight have up to 22.5 s to finish; a second signal stops now"
-        )
-        server.signal(signal.SIGTERM)
+        server.signal_twice()
         assert server.wait() == 1
         assert client.is_closed()
+    assert (
+        "stopping: requests in flight have up to 22.5 s to finish; a second signal stops now"
+        in server.errors
+    )
+
+
+def test_signals_that_come_together_are_one(start: Start) -> None:
+    """As from a terminal and from the program that runs the server in it."""
+    server = start()
+    with server.connect() as client:
+        client.send(f"GET /slow/{HOLD_MS} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+        server.wait_line("in flight")
+        server.signal(signal.SIGINT)
+        server.signal(signal.SIGTERM)
+        assert client.read().content == b"done"
+    assert server.wait() == 0
 
 
 @pytest.mark.parametrize("name", ["SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGTTIN"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import re
@@ -87,6 +88,16 @@ class Server:
     def signal(self, number: signal.Signals) -> None:
         """Send the supervisor a signal."""
         self.process.send_signal(number)
+
+    def signal_twice(self) -> None:
+        """Ask it to stop, and then to do so without the time for what is in flight."""
+        self.signal(signal.SIGTERM)
+        self.wait_line("stopping: ")
+        is_stopping_now = False
+        while not is_stopping_now:  # what follows at once belongs to the same stop
+            self.signal(signal.SIGTERM)
+            with contextlib.suppress(queue.Empty):
+                is_stopping_now = bool(self.wait_line("stopping now", timeout_s=0.1))
 
     def wait(self) -> int:
         """Wait for its end; return the exit code."""

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from bolide.interface import Application
 
 EXIT_CUT_SHORT = 1
+ONE_STOP_S = 0.5
+"""Signals within this time are one stop: a terminal and the program that runs the server both send
+one, as does timeout(1) alone."""
 QUIET_ENDS = ("exit status 0", "signal SIGTERM", "signal SIGKILL")
 """How a worker may end during a stop without a log line: as requested, or killed by us."""
 IGNORED_SIGNALS = (
@@ -87,6 +90,8 @@ class Supervisor:
         """When the first start is reported as slow."""
         self._deadline: float | None = None
         """The end of the graceful time, once stopping has started."""
+        self._second_from = 0.0
+        """When a signal to stop is a second one."""
         capacity.raise_descriptor_limit(settings)
         loop_name = loop.choose(settings.loop)
         access_log_fd = open_access_log(settings.access_log)
@@ -256,7 +261,8 @@ class Supervisor:
     def _stop(self) -> None:
         """Drain and stop; the second time, stop now."""
         if self._deadline is not None:
-            self._stop_now()
+            if time.monotonic() >= self._second_from:
+                self._stop_now()
             return
         graceful_s = self._settings.graceful_timeout_ms / 1000
         what, left_s = "the application's startup has", graceful_s
@@ -270,7 +276,9 @@ class Supervisor:
 
     def _begin_to_stop(self) -> None:
         """Start no more workers, and accept no more connections."""
-        self._deadline = time.monotonic() + self._settings.graceful_timeout_ms / 1000
+        now = time.monotonic()
+        self._deadline = now + self._settings.graceful_timeout_ms / 1000
+        self._second_from = now + ONE_STOP_S
         for slot in self._slots:
             slot.due = None
         listener.close_all(self._listeners)
