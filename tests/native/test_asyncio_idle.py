@@ -10,6 +10,7 @@ from support.worker import ticks
 
 pytestmark = pytest.mark.slow
 
+WINDOWS = 3
 WINDOW_S = 1.0
 TICKS_MAX = 1
 
@@ -22,9 +23,12 @@ def test_waiting_handlers_use_no_processor_time(start: Start, loop: str) -> None
         waiting.send(b"GET /slow/3600000 HTTP/1.1\r\nHost: test\r\n\r\n")
         server.wait_line("in flight")
         (worker,) = server.workers()
-        used = ticks(worker)
-        assert server.is_silent(WINDOW_S)
-        assert ticks(worker) - used <= TICKS_MAX
+        used = []
+        for _ in range(WINDOWS):  # the kernel charges a busy machine's work to whom it interrupts
+            before = ticks(worker)
+            assert server.is_silent(WINDOW_S)
+            used.append(ticks(worker) - before)
+        assert min(used) <= TICKS_MAX
         assert idle.get("/").status == 200
 
 
