@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bolide.config.foreign import ADVICE, PREFIXES, advice
+from bolide.config.foreign import ADVICE, NAMES, PREFIXES, advice, advice_for
 from bolide.config.settings import table
 
 PAGE = Path(__file__).parents[2] / "docs/guide/migrate.md"
@@ -64,3 +64,30 @@ def test_our_own_options_have_none() -> None:
 
 def test_an_unknown_option_has_none() -> None:
     assert advice("--prot") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("log_config", "messages go to standard error"),
+        ("proxy_headers", "Bolide does not read X-Forwarded-* yet; use a middleware"),
+        ("worker_class", "leave it out: the interface is detected"),
+        ("limit_request_field_size", "use [header_section_bytes_max]"),
+        ("keepalive", "use [keep_alive_timeout_ms], in milliseconds"),
+        ("fd", "use [bind] or [uds]"),
+        ("reload", "pip install watchfiles, and run `watchfiles --filter python 'bolide serve "),
+        ("prot", ""),
+    ],
+)
+def test_a_keyword_is_advised_with_the_names_of_keywords(name: str, text: str) -> None:
+    found = advice_for(name, lambda option: f"[{option}]")
+    assert text in found
+    assert bool(text) == bool(found)
+
+
+def test_a_name_that_is_not_a_flag_stands_for_one() -> None:
+    assert [name for name, flag in NAMES.items() if not advice(flag)] == []
+
+
+def test_our_own_keywords_have_none() -> None:
+    assert not [option.name for option in table() if advice_for(option.name, str)]

@@ -132,6 +132,22 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
     ({"access_log": True}, {}, "", 'access_log=: True names no file; give a file, "-" for stand'),
     ({}, {"BOLIDE_ACCESS_LOG": "1"}, "", "BOLIDE_ACCESS_LOG: '1' names no file; give a file, "),
     ({}, {}, 'access_log = "stdout"', "access_log in bolide.toml: 'stdout' names no file; give"),
+    ({"reload": True}, {}, "", "reload=: no such option; Bolide does not reload changed files yet"),
+    (
+        {"timeout_keep_alive": 5},
+        {},
+        "",
+        "timeout_keep_alive=: no such option; use keep_alive_timeout_ms, in milliseconds",
+    ),
+    ({}, {}, 'ssl_keyfile = "k"', "ssl_keyfile in bolide.toml: no such option; no TLS yet; put"),
+    ({}, {}, "debug = true", "debug in bolide.toml: no such option; use log_level debug"),
+    ({}, {"BOLIDE_RELOAD": "1"}, "", "BOLIDE_RELOAD: no such option; Bolide does not reload"),
+    (
+        {},
+        {"BOLIDE_TIMEOUT": "30"},
+        "",
+        "BOLIDE_TIMEOUT: no such option; use BOLIDE_HANDLER_TIMEOUT_MS, in milliseconds",
+    ),
     ({"log_level": "trace"}, {}, "", "log_level=: 'trace' is not one of the choices; give debug "),
 ]
 

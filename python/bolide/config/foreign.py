@@ -5,6 +5,9 @@ docs/guide/migrate.md has all options of the other servers; a test compares the 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 NOT_YET_TLS = "no TLS yet; put nginx in front"
 NOT_YET_FORWARDED = "Bolide does not read X-Forwarded-* yet; use a middleware (docs/guide/proxy.md)"
 NOT_YET_RELOAD = (
@@ -17,6 +20,7 @@ ENVIRONMENT = "set the environment in the shell or the service manager"
 SERVICE_MANAGER = "the shell or the service manager does this"
 NO_RECYCLING = "workers are not replaced after a number of requests"
 STANDARD_ERROR = "messages go to standard error"
+UMASK = "set the umask in the shell or the service manager"
 
 ADVICE = {
     "-D": SERVICE_MANAGER,
@@ -26,6 +30,11 @@ ADVICE = {
     "-k": "leave it out: the interface is detected",
     "-t": "use --handler-timeout-ms, in milliseconds",
     "-c": "use --config, with a TOML file",
+    "-e": ENVIRONMENT,
+    "-g": SERVICE_MANAGER,
+    "-m": UMASK,
+    "-n": SERVICE_MANAGER,
+    "-u": SERVICE_MANAGER,
     "--access-logfile": "use --access-log",
     "--access-logformat": "use --access-log-format",
     "--access-log-fmt": "use --access-log-format",
@@ -38,6 +47,8 @@ ADVICE = {
     "--casefold-http-method": "malformed requests are refused",
     "--certfile": NOT_YET_TLS,
     "--chdir": "change the folder in the shell or the service manager",
+    "--daemon": SERVICE_MANAGER,
+    "--debug": "use --log-level debug",
     "--env-file": ENVIRONMENT,
     "--env-files": ENVIRONMENT,
     "--error-logfile": STANDARD_ERROR,
@@ -45,6 +56,7 @@ ADVICE = {
     "--forwarded-allow-ips": NOT_YET_FORWARDED,
     "--forwarder-headers": NOT_YET_FORWARDED,
     "--graceful-timeout": "use --graceful-timeout-ms, in milliseconds",
+    "--group": SERVICE_MANAGER,
     "--h11-max-incomplete-event-size": "use --header-section-bytes-max",
     "--header": "the application sets header fields",
     "--http": "leave it out: there is one HTTP/1.1 parser",
@@ -64,9 +76,12 @@ ADVICE = {
     "--log-config": STANDARD_ERROR,
     "--max-requests": NO_RECYCLING,
     "--metrics": "Bolide does not export metrics yet",
+    "--name": SERVICE_MANAGER,
+    "--no-access-log": "leave it out: the access log is off by default",
     "--no-date-header": "Date is always sent (RFC 9110 section 6.6.1)",
+    "--pid": SERVICE_MANAGER,
     "--pid-file": SERVICE_MANAGER,
-    "--preload": "call bolide.run(app) in a program instead",
+    "--preload": "pass the application object to bolide.run in a program",
     "--process-name": SERVICE_MANAGER,
     "--proxy-headers": NOT_YET_FORWARDED,
     "--proxy-protocol": "Bolide does not read the PROXY protocol yet",
@@ -83,10 +98,13 @@ ADVICE = {
     "--timeout-keep-alive": "use --keep-alive-timeout-ms, in milliseconds",
     "--timeout-worker-healthcheck": "leave it out: a worker that exits is replaced",
     "--uds-permissions": "the umask determines the mode of the socket",
+    "--umask": UMASK,
     "--url-path-prefix": "use --root-path",
     "--use-colors": "leave it out: only a terminal gets colours",
+    "--user": SERVICE_MANAGER,
     "--worker-class": "leave it out: the interface is detected",
     "--worker-connections": "use --connections-max",
+    "--worker-tmp-dir": "leave it out: workers write no heartbeat files",
     "--workers-kill-timeout": "use --graceful-timeout-ms, in milliseconds",
     "--working-dir": SERVICE_MANAGER,
     "--ws": NOT_YET_WEBSOCKET,
@@ -108,8 +126,41 @@ PREFIXES = {
 """By the start of the option."""
 
 
+NAMES = {
+    "accesslog": "--access-logfile",
+    "errorlog": "--error-logfile",
+    "keep_alive_timeout": "--keep-alive",
+    "keepalive": "--keep-alive",
+    "limit_request_field_size": "--limit-request-field_size",
+    "pidfile": "--pid",
+    "preload_app": "--preload",
+    "proc_name": "--name",
+    "use_reloader": "--reload",
+}
+"""Options of other servers whose keyword or key in a file is not named as the flag."""
+
+
+_FLAG = re.compile(r"--[a-z][a-z-]*")
+
+
 def advice(option: str) -> str:
     """Return what to write instead of an option of another server; "" if it is not known."""
     if option in ADVICE:
         return ADVICE[option]
     return next((text for start, text in PREFIXES.items() if option.startswith(start)), "")
+
+
+def advice_for(name: str, named: Callable[[str], str]) -> str:
+    """Return `advice` for a keyword, a key of a file or a variable; "" if it is not known.
+
+    `name` is in lower case with underscores. `named` writes an option of ours, given like `name`,
+    as the user would write it.
+    """
+    flag = NAMES.get(name) or "--" + name.replace("_", "-")
+    parts = advice(flag).split("`")  # what is quoted is a command, and keeps its flags
+    parts[::2] = [_FLAG.sub(lambda found: named(_name(found[0])), part) for part in parts[::2]]
+    return "`".join(parts)
+
+
+def _name(flag: str) -> str:
+    return flag.removeprefix("--").replace("-", "_")

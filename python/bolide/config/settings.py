@@ -11,7 +11,7 @@ Precedence: flag or keyword, variable, file, default. `configfile.py` finds and 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from typing import Any, Literal
 from bolide import _core
 from bolide.config import configfile
 from bolide.config.address import Address
+from bolide.config.foreign import advice_for
 from bolide.config.option import (
     Addresses,
     Choice,
@@ -276,8 +277,7 @@ def resolve(
             if name not in options:
                 if layer == "file" and isinstance(value, Mapping):
                     configfile.refuse_table(name, where)
-                near = _near(name)
-                raise ConfigError(f"{source}: no such option" + _did_you_mean(near))
+                raise ConfigError(f"{source}: no such option" + _remedy(name))
             winning[name] = value, source
     values: dict[str, Any] = {name: option.default for name, option in options.items()}
     values |= {name: _checked(options[name], *given) for name, given in winning.items()}
@@ -301,17 +301,20 @@ def _addresses(layers: list[Any]) -> dict[str, Any]:
 
 
 def _refuse_mistyped(environ: Mapping[str, str]) -> None:
-    """Reject a variable whose name is nearly one of ours; others may be the application's own."""
+    """Reject a variable named nearly like one of ours, or like an option of another server.
+
+    Others may be the application's own.
+    """
     ours = {option.variable for option in table()} | {PREFIX + "CONFIG"}
     for variable in environ:
         if variable.startswith(PREFIX) and variable not in ours:
-            near = _near(variable.removeprefix(PREFIX).lower(), cutoff=0.8)
-            if near:
-                hint = _did_you_mean(PREFIX + near.upper())
-                raise ConfigError(f"{variable}: no such option" + hint)
+            name = variable.removeprefix(PREFIX).lower()
+            remedy = _remedy(name, lambda option: PREFIX + option.upper(), cutoff=0.8)
+            if remedy:
+                raise ConfigError(f"{variable}: no such option" + remedy)
 
 
-def _near(name: str, cutoff: float = 0.6) -> str:
+def _near(name: str, cutoff: float) -> str:
     """Return the option that was probably meant, or ""."""
     from difflib import get_close_matches
 
@@ -319,8 +322,12 @@ def _near(name: str, cutoff: float = 0.6) -> str:
     return found[0] if found else ""
 
 
-def _did_you_mean(name: str) -> str:
-    return f"; did you mean {name}?" if name else ""
+def _remedy(name: str, named: Callable[[str], str] = str, cutoff: float = 0.6) -> str:
+    """Return the end of an error about an unknown option: what to write instead, or ""."""
+    if instead := advice_for(name, named):
+        return f"; {instead}"
+    near = _near(name, cutoff)
+    return f"; did you mean {named(near)}?" if near else ""
 
 
 def _checked(option: Option, value: object, source: str) -> object:
