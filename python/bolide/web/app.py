@@ -11,10 +11,11 @@ import logging
 import re
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bolide import _core
 from bolide.errors import ClientDisconnected, RegistrationError, SignatureError
+from bolide.web import foreign
 from bolide.web.failure import ErrorHandler, ErrorKey, FailureTable
 from bolide.web.mounting import Mount, MountInterface, checked
 from bolide.web.request import Request
@@ -55,6 +56,11 @@ class App:
             stream_async=stream_async,
             disconnected=ClientDisconnected,
         )
+
+    if not TYPE_CHECKING:  # a type checker reports an attribute that does not exist
+
+        def __getattr__(self, name):
+            raise foreign.missing(self, name, foreign.APP)
 
     def core(self) -> _core.NativeApp:
         """Return the core's part of this application, for a server; always the same object."""

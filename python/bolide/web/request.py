@@ -18,6 +18,7 @@ import msgspec
 
 from bolide import _core
 from bolide.errors import HTTPError
+from bolide.web import foreign
 from bolide.web.cookie import parse_cookies
 from bolide.web.field import charset_of
 from bolide.web.multidict import Headers, MultiDict
@@ -169,6 +170,9 @@ class Request(_core.Request):
                 f"{reader} cannot read the content: {earlier} has started to read it"
             )
         self.cache["reader"] = reader
+
+
+foreign.refuse(Request, foreign.REQUEST)
 
 
 def _parse_query(query_string: bytes) -> MultiDict:
