@@ -149,7 +149,9 @@ def test_missing_dependency_of_the_module_shows_where(tmp_path: Path) -> None:
     code, _, errors = command("serve", "needy", "--port", "0", cwd=tmp_path)
     assert code == 2
     assert 'needy.py", line 1' in errors
-    assert errors.splitlines()[-1].endswith("No module named 'not_installed_at_all'")
+    assert errors.splitlines()[-1].endswith(
+        f"No module named 'not_installed_at_all' (Bolide runs in {sys.prefix}; install it there)"
+    )
 
 
 def test_syntax_error_shows_the_line(tmp_path: Path) -> None:

@@ -148,6 +148,13 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
         "",
         "BOLIDE_TIMEOUT: no such option; use BOLIDE_HANDLER_TIMEOUT_MS, in milliseconds",
     ),
+    (
+        {"body_bytes_max": "16M"},
+        {},
+        "",
+        "body_bytes_max=: '16M' is not a whole number; give 1 to 1099511627776 in bytes, for "
+        "example 16777216",
+    ),
     ({"log_level": "trace"}, {}, "", "log_level=: 'trace' is not one of the choices; give debug "),
 ]
 

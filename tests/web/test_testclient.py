@@ -45,6 +45,12 @@ def test_paths_and_queries_are_encoded() -> None:
     assert shown["query"] == [["a", "1"], ["b", "2 3"], ["b", "&"]]
 
 
+@pytest.mark.parametrize("path", ["", "items/1", "?page=2"])
+def test_a_path_without_a_slash_is_refused(path: str) -> None:
+    with TestClient(App()) as client, pytest.raises(ValueError, match="must begin with a slash"):
+        client.get(path)
+
+
 def test_headers_and_cookies_are_sent() -> None:
     with TestClient(mirror()) as client:
         headers = [("X-A", "1"), ("x-a", "2"), ("Host", "example.org")]

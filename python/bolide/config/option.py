@@ -40,6 +40,7 @@ class Number:
     maximum: int | None = None
     note: str = ""
     metavar: str = "N"
+    unit: str = ""
 
     def parse(self, value: object) -> int:
         """Parse a whole number."""
@@ -47,7 +48,8 @@ class Number:
         if isinstance(value, str):
             number = int(value) if _is_whole(value) else None
         if number is None:
-            raise ValueError(f"is not a whole number; give {self._range()}")
+            example = " in bytes, for example 16777216" if self.unit == "bytes" else ""
+            raise ValueError(f"is not a whole number; give {self._range()}{example}")
         if number < self.minimum or (self.maximum is not None and number > self.maximum):
             raise ValueError(f"is out of range; give {self._range()}")
         return number

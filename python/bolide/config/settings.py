@@ -354,5 +354,5 @@ def _described(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def _core_option(name: str, kind: str, default: int, unit: str, help: str) -> Option:
     """Create the row of a number that the core enforces; only a timeout can be switched off."""
     least, note = (0, "0 = off") if kind == "timeout" else (1, "")
-    number = Number(least, CORE_NUMBER_MAX, note)
+    number = Number(least, CORE_NUMBER_MAX, note, unit=unit)
     return Option(name, number, default, CORE_GROUPS[kind], help, unit)

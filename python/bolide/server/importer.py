@@ -173,8 +173,14 @@ def _failed(what: str, error: BaseException) -> LoadError:
     """Create the error, with the application's part of the traceback, without the import's."""
     frames = _without_import_frames(error.__traceback__)
     details = "".join(traceback.format_exception(type(error), error, frames))
-    hint = _relative_import_hint(error, frames)
+    hint = _relative_import_hint(error, frames) or _missing_package_hint(error)
     return LoadError(f"{what} failed: {type(error).__name__}: {error}{hint}", details)
+
+
+def _missing_package_hint(error: BaseException) -> str:
+    """Say in which environment a package is missing, which may not be the one of the shell."""
+    is_missing = isinstance(error, ModuleNotFoundError) and error.name and "." not in error.name
+    return f" (Bolide runs in {sys.prefix}; install it there)" if is_missing else ""
 
 
 def _relative_import_hint(error: BaseException, frames: TracebackType | None) -> str:

@@ -118,6 +118,7 @@ class TestClient:
         Raises:
             RuntimeError: outside of `with`.
             TypeError: both json and content are given.
+            ValueError: the path does not begin with a slash.
             TimeoutError: the server did not respond in time.
             http.client.HTTPException: the response is not valid, for example cut short.
         """
@@ -309,6 +310,8 @@ def _request_fields(headers: Pairs | None, cookies: Mapping[str, str] | None) ->
 
 
 def _target(path: str, params: Pairs | None) -> str:
+    if not path.startswith("/") and path != "*" and "://" not in path:  # RFC 9112 section 3.2
+        raise ValueError(f"the path must begin with a slash: {path!r}")
     target = quote(path, safe="/%?&=:@!$'()*+,;~-._[]")
     if params:
         pairs = list(params.items()) if isinstance(params, Mapping) else list(params)
