@@ -208,7 +208,8 @@ def test_tables_of_pyproject(text: str, says: str, tmp_path: Path) -> None:
 
 
 def test_a_variable_that_resembles_no_option_is_the_applications_own() -> None:
-    assert settle({}, BOLIDE_RELEASE="7", BOLIDE_CONFIG="") == settle({})
+    own = {"BOLIDE_RELEASE": "7", "BOLIDE_USER": "ada", "BOLIDE_DEBUG": "1", "BOLIDE_CONFIG": ""}
+    assert settle({}, **own) == settle({})
 
 
 def test_timeout_may_be_switched_off() -> None:

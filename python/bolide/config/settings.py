@@ -38,6 +38,8 @@ from bolide.errors import ConfigError
 PREFIX = "BOLIDE_"
 APPLICATION, LISTENING, PROCESSES = "Application", "Listening", "Processes"
 LOGGING, RESPONDING = "Logging", "Responding"
+OF_APPLICATIONS = ("daemon", "debug", "group", "name", "pid", "umask", "user")
+"""Options of other servers whose variables are more likely an application's own: BOLIDE_USER."""
 CORE_NUMBER_MAX = 2**40
 """A tebibyte, or 35 years in milliseconds: more than anyone needs, and sums fit into 64 bits."""
 CORE_GROUPS = {"limit": "Limits", "timeout": "Timeouts"}
@@ -301,7 +303,7 @@ def _addresses(layers: list[Any]) -> dict[str, Any]:
 
 
 def _refuse_mistyped(environ: Mapping[str, str]) -> None:
-    """Reject a variable named nearly like one of ours, or like an option of another server.
+    """Reject a variable named nearly like one of ours, or clearly like another server's option.
 
     Others may be the application's own.
     """
@@ -309,6 +311,8 @@ def _refuse_mistyped(environ: Mapping[str, str]) -> None:
     for variable in environ:
         if variable.startswith(PREFIX) and variable not in ours:
             name = variable.removeprefix(PREFIX).lower()
+            if name in OF_APPLICATIONS or len(name) == 1:
+                continue
             remedy = _remedy(name, lambda option: PREFIX + option.upper(), cutoff=0.8)
             if remedy:
                 raise ConfigError(f"{variable}: no such option" + remedy)

@@ -205,7 +205,7 @@ class Supervisor:
         for line in capacity.shortfalls(self._settings):
             logger.warning(line)
         logger.info(
-            "one connection can make a worker hold at most %s (set by its limits)",
+            "a connection can use at most %s of its worker's memory",
             in_units(connection_bytes_max),
         )
         # Last: when this line appears, everything else has been logged.
