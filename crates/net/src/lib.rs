@@ -18,6 +18,7 @@ mod siblings;
 mod sigpipe;
 mod sys;
 mod timer;
+mod tls;
 mod transport;
 mod waker;
 
