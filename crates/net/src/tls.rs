@@ -2,6 +2,7 @@
 //!
 //! | phase | until |
 //! | --- | --- |
+//! | `Waiting` | the first byte arrives, which shows whether the peer speaks TLS |
 //! | `Handshaking` | both sides have finished the handshake |
 //! | `Open` | the peer ends its side, or either side fails |
 //! | `Ended` | the peer sends no more; what it is sent still arrives |
@@ -42,6 +43,7 @@ thread_local! {
 /// What a session does now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
+    Waiting,
     Handshaking,
     Open,
     Ended,
@@ -52,6 +54,8 @@ enum Phase {
 pub(crate) struct Session {
     connection: UnbufferedServerConnection,
     phase: Phase,
+    /// Why it failed.
+    error: Option<rustls::Error>,
     /// The start of a record that has not arrived as a whole.
     incoming: Vec<u8>,
     /// Content whose reader had no room for it, from `read` on.
@@ -81,7 +85,8 @@ impl Session {
         let connection = UnbufferedServerConnection::new(config).map_err(io::Error::other)?;
         Ok(Session {
             connection,
-            phase: Phase::Handshaking,
+            phase: Phase::Waiting,
+            error: None,
             incoming: Vec::new(),
             content: Vec::new(),
             read: 0,
@@ -101,8 +106,8 @@ impl Session {
         for _ in 0..READS_MAX {
             match self.phase {
                 Phase::Ended => return Received::End,
-                Phase::Failed => return Received::Broken(io::ErrorKind::InvalidData.into()),
-                Phase::Handshaking | Phase::Open => {}
+                Phase::Failed => return Received::Broken(self.failure()),
+                Phase::Waiting | Phase::Handshaking | Phase::Open => {}
             }
             match self.receive_records(socket, buffer) {
                 Ok(0) => {}
@@ -139,9 +144,12 @@ impl Session {
             };
             self.is_unread = count == asked;
             let arrived = records.get_mut(..kept + count).unwrap_or_default();
-            if self.phase == Phase::Handshaking && kept == 0 && arrived.first() != Some(&HANDSHAKE) {
-                self.phase = Phase::Failed;
-                return Err(Received::Broken(not_tls()));
+            if self.phase == Phase::Waiting {
+                self.phase = Phase::Handshaking;
+                if arrived.first() != Some(&HANDSHAKE) {
+                    self.phase = Phase::Failed;
+                    return Err(Received::Broken(not_tls()));
+                }
             }
             let pass = self.process(arrived, buffer);
             let rest = arrived.get(pass.used..).unwrap_or_default();
@@ -157,9 +165,16 @@ impl Session {
         })
     }
 
+    fn failure(&self) -> io::Error {
+        match &self.error {
+            Some(error) => io::Error::new(io::ErrorKind::InvalidData, error.clone()),
+            None => not_tls(),
+        }
+    }
+
     /// The peer ended the connection without a close_notify. HTTP does not need one: a message says where it ends (RFC 9112 9.8).
     fn truncated(&mut self) -> Received {
-        let was_handshaking = self.phase == Phase::Handshaking;
+        let was_handshaking = matches!(self.phase, Phase::Waiting | Phase::Handshaking);
         self.phase = Phase::Ended;
         match was_handshaking {
             true => Received::Broken(io::ErrorKind::UnexpectedEof.into()),
@@ -172,8 +187,7 @@ impl Session {
         let mut pass = Pass { copied: 0, used: 0 };
         loop {
             let rest = records.get_mut(pass.used..).unwrap_or_default();
-            let UnbufferedStatus { mut discard, state } =
-                self.connection.process_tls_records(rest);
+            let UnbufferedStatus { mut discard, state } = self.connection.process_tls_records(rest);
             let is_finished = match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     while let Some(Ok(record)) = traffic.next_record() {
@@ -201,12 +215,7 @@ impl Session {
                     data.done();
                     false
                 }
-                Ok(ConnectionState::WriteTraffic(_)) => {
-                    if self.phase == Phase::Handshaking {
-                        self.phase = Phase::Open;
-                    }
-                    true
-                }
+                Ok(ConnectionState::WriteTraffic(_)) => true,
                 Ok(ConnectionState::PeerClosed) => {
                     self.phase = Phase::Ended;
                     false
@@ -214,12 +223,20 @@ impl Session {
                 Ok(ConnectionState::BlockedHandshake | ConnectionState::Closed) => true,
                 // Early data is not offered.
                 Ok(_) => true,
-                Err(_) => {
-                    // The next state is the alert, and then this error again.
-                    std::mem::replace(&mut self.phase, Phase::Failed) == Phase::Failed
+                Err(error) => {
+                    self.error = Some(error);
+                    let is_second = self.phase == Phase::Failed;
+                    self.phase = Phase::Failed;
+                    // Nothing else is processed. What is left to do is to send the alert.
+                    pass.used = records.len();
+                    discard = 0;
+                    is_second
                 }
             };
             pass.used += discard;
+            if self.phase == Phase::Handshaking && !self.connection.is_handshaking() {
+                self.phase = Phase::Open;
+            }
             if is_finished {
                 return pass;
             }
@@ -230,7 +247,12 @@ impl Session {
     /// [`Session::owes`].
     ///
     /// Cost: one system call for up to [`ENCRYPTED_BYTES_MAX`] bytes.
-    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, content: &[u8], flags: SendFlags) -> Sent {
+    pub(crate) fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        content: &[u8],
+        flags: SendFlags,
+    ) -> Sent {
         let mut accepted = 0;
         while accepted < content.len() {
             if self.owes() {
@@ -255,7 +277,10 @@ impl Session {
 
     /// Appends the records of `content` to what is owed. Returns false if nothing may be sent.
     fn encrypt(&mut self, content: &[u8]) -> bool {
-        self.write(|traffic, room| traffic.encrypt(content, room), content.len())
+        self.write(
+            |traffic, room| traffic.encrypt(content, room),
+            content.len(),
+        )
     }
 
     /// Announces that nothing more is sent.
@@ -274,7 +299,10 @@ impl Session {
         ) -> Result<usize, EncryptError>,
         content_bytes: usize,
     ) -> bool {
-        if matches!(self.phase, Phase::Handshaking | Phase::Failed) {
+        if matches!(
+            self.phase,
+            Phase::Waiting | Phase::Handshaking | Phase::Failed
+        ) {
             return false;
         }
         loop {
@@ -340,6 +368,11 @@ impl Session {
         self.read < self.content.len()
     }
 
+    /// Bytes of content that its reader has not taken.
+    pub(crate) fn content_bytes(&self) -> usize {
+        self.content.len() - self.read
+    }
+
     /// Whether the socket may have input that was not received, although the last read of it brought less than there was room for.
     pub(crate) fn is_unread(&self) -> bool {
         self.is_unread
@@ -385,5 +418,8 @@ fn encode(out: &mut Vec<u8>, mut write: impl FnMut(&mut [u8]) -> Result<usize, u
 }
 
 fn not_tls() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the first byte is not one of TLS")
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "the first byte is not one of TLS",
+    )
 }

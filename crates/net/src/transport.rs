@@ -1,4 +1,4 @@
-//! A connected socket, with the functions that TLS will need too: receive, send, buffered bytes, and a close in two steps.
+//! A connected socket, plain or with TLS: receive, send, buffered bytes, and a close in two steps.
 
 use std::fs::File;
 use std::io;
@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::sendfile;
@@ -14,11 +15,14 @@ use rustix::net::{
     RecvFlags, SendFlags, Shutdown, SocketAddrAny, getpeername, getsockname, recv, send, shutdown,
 };
 
+use crate::tls::Session;
 use crate::{sigpipe, sys};
 
 /// A connected stream socket in non-blocking mode. Dropping it closes it.
 pub struct Transport {
     socket: OwnedFd,
+    /// The TLS session, whose lock is never contended: one thread at a time uses a transport.
+    tls: Option<Box<Mutex<Session>>>,
 }
 
 /// The address of one end of a connection.
@@ -68,13 +72,31 @@ pub enum FileSent {
     Broken(io::Error),
 }
 
+/// Content of a TLS connection that is received at once: two records.
+const CONTENT_BYTES_MAX: usize = 32_768;
 /// Bytes of a file that are read at once, if the kernel cannot send from the file itself.
 const FILE_READ_BYTES: u64 = 65_536;
 
 impl Transport {
     /// Takes over a connected socket that is non-blocking.
     pub fn new(socket: OwnedFd) -> Transport {
-        Transport { socket }
+        Transport { socket, tls: None }
+    }
+
+    /// Uses TLS from now on, as the server of the handshake.
+    ///
+    /// # Errors
+    /// If the configuration does not allow any handshake.
+    pub fn with_tls(mut self, config: Arc<rustls::ServerConfig>) -> io::Result<Transport> {
+        self.tls = Some(Box::new(Mutex::new(Session::new(config)?)));
+        Ok(self)
+    }
+
+    /// The TLS session, if there is one.
+    #[inline]
+    fn session(&self) -> Option<MutexGuard<'_, Session>> {
+        let session = self.tls.as_ref()?;
+        Some(session.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Takes over a connected socket that may be blocking.
@@ -83,13 +105,16 @@ impl Transport {
     /// If it cannot be made non-blocking.
     pub fn from_blocking(socket: OwnedFd) -> io::Result<Transport> {
         rustix::io::ioctl_fionbio(&socket, true)?;
-        Ok(Transport { socket })
+        Ok(Transport::new(socket))
     }
 
     /// Reads available bytes, up to `buffer`'s length.
     ///
     /// Cost: one system call: recv, whose path to the socket is shorter than that of read.
     pub fn receive(&self, buffer: &mut [u8]) -> Received {
+        if let Some(mut session) = self.session() {
+            return session.receive(self.socket.as_fd(), buffer);
+        }
         received(retry_on_intr(|| {
             let received = recv(&self.socket, &mut *buffer, RecvFlags::empty());
             received.map(|(_, count)| count)
@@ -100,6 +125,16 @@ impl Transport {
     ///
     /// Cost: one system call.
     pub fn receive_into(&self, room: &mut [MaybeUninit<u8>]) -> Received {
+        if let Some(mut session) = self.session() {
+            let mut content = vec![0; room.len().min(CONTENT_BYTES_MAX)];
+            let received = session.receive(self.socket.as_fd(), &mut content);
+            if let Received::Bytes(count) = received {
+                for (place, byte) in room.iter_mut().zip(content.iter().take(count)) {
+                    place.write(*byte);
+                }
+            }
+            return received;
+        }
         received(retry_on_intr(|| {
             let received = recv(&self.socket, &mut *room, RecvFlags::empty());
             received.map(|(_, count)| count)
@@ -122,6 +157,9 @@ impl Transport {
     }
 
     fn send_with(&self, bytes: &[u8], flags: SendFlags) -> Sent {
+        if let Some(mut session) = self.session() {
+            return session.send(self.socket.as_fd(), bytes, flags);
+        }
         match retry_on_intr(|| send(&self.socket, bytes, flags)) {
             Ok(count) => Sent::Bytes(count),
             Err(Errno::AGAIN) => Sent::Bytes(0),
@@ -137,7 +175,7 @@ impl Transport {
     ///
     /// Cost: two system calls, one of them to check the signal.
     pub fn send_file(&self, file: &File, offset: u64, length: u64) -> FileSent {
-        if !sigpipe::is_ignored() {
+        if self.tls.is_some() || !sigpipe::is_ignored() {
             return self.send_file_by_reading(file, offset, length);
         }
         let count = usize::try_from(length).unwrap_or(usize::MAX);
@@ -168,23 +206,53 @@ impl Transport {
         }
     }
 
-    /// Bytes that were read from the socket and not yet returned by [`Transport::receive`]: no event reports them. A plain socket has none.
+    /// Whether content was read from the socket and not yet returned by [`Transport::receive`]: no event reports it. A plain socket has none.
     #[inline]
     pub fn has_buffered(&self) -> bool {
-        false
+        self.session().is_some_and(|session| session.has_content())
+    }
+
+    /// Whether the socket may have input that was reported already, after a read of `count` bytes into `room_bytes` of memory.
+    #[inline]
+    pub fn may_be_unread(&self, count: usize, room_bytes: usize) -> bool {
+        match self.session() {
+            Some(session) => session.is_unread(),
+            None => count == room_bytes,
+        }
     }
 
     /// Whether bytes that [`Transport::send`] accepted still wait for the socket. A plain socket has none.
     #[inline]
     pub fn owes(&self) -> bool {
-        false
+        self.session().is_some_and(|session| session.owes())
+    }
+
+    /// Sends bytes that wait for the socket. Returns false if the connection is broken.
+    ///
+    /// Cost: one system call, if there are any.
+    pub fn flush(&self) -> bool {
+        let session = self.session().filter(|session| session.owes());
+        session.is_none_or(|mut session| session.flush(self.socket.as_fd()).is_ok())
+    }
+
+    /// Bytes that the transport holds in memory.
+    pub fn held_bytes(&self) -> usize {
+        self.session().map_or(0, |session| session.held_bytes())
+    }
+
+    /// The protocol that both sides agreed on in the TLS handshake (RFC 7301).
+    pub fn protocol(&self) -> Option<Vec<u8>> {
+        self.session()?.protocol().map(<[u8]>::to_vec)
     }
 
     /// Bytes that arrived and were not received.
     ///
     /// Cost: one system call.
     pub fn unread_bytes(&self) -> u64 {
-        rustix::io::ioctl_fionread(&self.socket).unwrap_or(0)
+        let buffered = self
+            .session()
+            .map_or(0, |session| session.content_bytes() as u64);
+        buffered + rustix::io::ioctl_fionread(&self.socket).unwrap_or(0)
     }
 
     /// Bytes that were sent and that the peer's kernel has not acknowledged. On a UNIX socket: that its program has not read, with the
@@ -192,12 +260,18 @@ impl Transport {
     ///
     /// Cost: one system call.
     pub fn unacknowledged_bytes(&self) -> u64 {
-        sys::unacknowledged_bytes(&self.socket)
+        let owed = self
+            .session()
+            .map_or(0, |session| session.owed_bytes() as u64);
+        owed + sys::unacknowledged_bytes(&self.socket)
     }
 
     /// Closing, first step: shuts down the sending side; the peer reads everything that was sent and then the end. The second step is to
     /// drop the transport.
     pub fn shutdown_send(&self) {
+        if let Some(mut session) = self.session() {
+            session.close(self.socket.as_fd());
+        }
         // A failure means that the connection is gone, which the next read reports.
         let _ = shutdown(&self.socket, Shutdown::Write);
     }
