@@ -2,16 +2,19 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, SocketFlags, acceptfrom_with, getsockname};
 
+use crate::tls::TlsConfig;
 use crate::{Peer, Transport};
 
 /// A listening socket, TCP or UNIX, in non-blocking mode.
 pub struct Listener {
     socket: OwnedFd,
+    /// What its connections use for TLS, if they do.
+    tls: Option<Arc<TlsConfig>>,
 }
 
 /// The result of one attempt to accept.
@@ -35,7 +38,14 @@ impl Listener {
         rustix::io::ioctl_fionbio(&socket, true)?;
         // Fails on a UNIX socket, which has no such option.
         let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
-        Ok(Listener { socket })
+        Ok(Listener { socket, tls: None })
+    }
+
+    /// Has its connections use TLS from their first byte on.
+    #[must_use]
+    pub fn with_tls(mut self, config: Arc<TlsConfig>) -> Listener {
+        self.tls = Some(config);
+        self
     }
 
     /// Accepts one connection, with its peer's address.
@@ -45,7 +55,14 @@ impl Listener {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         match acceptfrom_with(&self.socket, flags) {
             Ok((socket, address)) => {
-                Accepted::Connection(Transport::new(socket), Peer::from(address))
+                let transport = Transport::new(socket);
+                match &self.tls {
+                    None => Accepted::Connection(transport, Peer::from(address)),
+                    Some(config) => match transport.with_tls(config) {
+                        Ok(transport) => Accepted::Connection(transport, Peer::from(address)),
+                        Err(_) => Accepted::Lost,
+                    },
+                }
             }
             Err(error) => refused(error),
         }

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::sendfile;
@@ -15,7 +15,7 @@ use rustix::net::{
     RecvFlags, SendFlags, Shutdown, SocketAddrAny, getpeername, getsockname, recv, send, shutdown,
 };
 
-use crate::tls::Session;
+use crate::tls::{Session, TlsConfig};
 use crate::{sigpipe, sys};
 
 /// A connected stream socket in non-blocking mode. Dropping it closes it.
@@ -87,9 +87,15 @@ impl Transport {
     ///
     /// # Errors
     /// If the configuration does not allow any handshake.
-    pub fn with_tls(mut self, config: Arc<rustls::ServerConfig>) -> io::Result<Transport> {
+    pub fn with_tls(mut self, config: &TlsConfig) -> io::Result<Transport> {
         self.tls = Some(Box::new(Mutex::new(Session::new(config)?)));
         Ok(self)
+    }
+
+    /// Whether it uses TLS.
+    #[inline]
+    pub fn is_secure(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// The TLS session, if there is one.

@@ -4,9 +4,9 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use net::{Received, Sent, Transport};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
+use net::{Received, Sent, TlsConfig, Transport};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 /// Both ends of a connection, whose sockets do not block.
 struct Pair {
@@ -19,12 +19,12 @@ impl Pair {
     fn new(protocols: &[&[u8]]) -> Pair {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let certificate: CertificateDer<'static> = made.cert.der().clone();
-        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
-        let mut server_config = ServerConfig::builder()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.clone()], key)
-            .unwrap();
-        server_config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let (certificates, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let pair = net::Pair {
+            certificates: certificates.as_bytes(),
+            key: key.as_bytes(),
+        };
+        let config = TlsConfig::new(pair, &[b"h2", b"http/1.1"]).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(certificate).unwrap();
         let mut client_config = ClientConfig::builder()
@@ -39,7 +39,7 @@ impl Pair {
             socket,
             server: Transport::from_blocking(theirs.into())
                 .unwrap()
-                .with_tls(Arc::new(server_config))
+                .with_tls(&config)
                 .unwrap(),
         }
     }

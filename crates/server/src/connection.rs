@@ -216,6 +216,9 @@ impl Connection {
 
     /// The socket accepts bytes again.
     pub(crate) fn writable<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
+        if !self.link.send_owed() {
+            return self.abandon(context, app);
+        }
         self.serve(context, app, |h1, turn| h1.writable(turn))
     }
 
@@ -257,8 +260,16 @@ impl Connection {
     }
 
     /// Runs the turn that it requested with [`Fate::Again`].
-    pub(crate) fn proceed<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
+    pub(crate) fn proceed<A: App>(
+        &mut self,
+        context: &mut Context,
+        app: &mut A,
+        buffer: &mut [u8],
+    ) -> Fate {
         self.has_turn = false;
+        if self.link.has_buffered() && self.takes_input(context) {
+            return self.readable(context, app, buffer, false);
+        }
         self.serve(context, app, |h1, turn| h1.proceed(turn))
     }
 
@@ -390,6 +401,7 @@ impl Connection {
         match fate {
             Fate::End { has_unread } => self.end(context, has_unread),
             Fate::Cut => self.cut(context),
+            Fate::Open if self.link.has_buffered() && self.takes_input(context) => Fate::Again,
             fate => fate,
         }
     }

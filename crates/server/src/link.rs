@@ -163,7 +163,7 @@ impl Link {
     ) {
         match received {
             Received::Bytes(count) => {
-                if has_ended || *count == room_bytes || self.transport.has_buffered() {
+                if has_ended || self.transport.may_be_unread(*count, room_bytes) {
                     self.note_unread();
                 }
             }
@@ -171,8 +171,22 @@ impl Link {
                 self.note_peer_end(now_ms);
                 self.receiving = Receiving::Ended;
             }
+            // Records without content were read, and there may be more.
+            Received::Blocked if self.transport.may_be_unread(0, room_bytes) => self.note_unread(),
             Received::Blocked | Received::Broken(_) => {}
         }
+    }
+
+    /// Whether input was read from the socket that [`Link::receive`] has not returned: no event reports it.
+    #[inline]
+    pub(crate) fn has_buffered(&self) -> bool {
+        self.transport.has_buffered()
+    }
+
+    /// Sends bytes that the transport accepted and the socket did not. Returns false if the connection is broken.
+    #[inline]
+    pub(crate) fn send_owed(&self) -> bool {
+        self.transport.flush()
     }
 
     /// The socket may have input that was reported already.
@@ -252,10 +266,11 @@ impl Link {
 
     /// Bytes of responses that are held here.
     pub(crate) fn held_bytes(&self) -> usize {
-        match &self.sending {
+        let unsent = match &self.sending {
             Sending::Open => 0,
             Sending::Full(backlog) | Sending::Arriving(backlog) => backlog.held_bytes(),
-        }
+        };
+        unsent + self.transport.held_bytes()
     }
 
     /// Sends the context's send buffer and keeps what the socket does not accept. With `is_followed`, a file or the end of the connection

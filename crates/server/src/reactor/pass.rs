@@ -143,8 +143,9 @@ impl<A: App> Worker<A> {
         for _ in 0..self.turns.len() {
             let next = self.turns.pop_front();
             if let Some(key) = next.and_then(|id| self.find(id)) {
-                self.with_connection(key, |connection, context, app, _| {
-                    connection.proceed(context, app)
+                self.with_connection(key, |connection, context, app, receive| {
+                    let buffer = receive.get_mut(..RECEIVE_BYTES).unwrap_or_default();
+                    connection.proceed(context, app, buffer)
                 });
             }
             self.send_before_next();
