@@ -99,7 +99,7 @@ impl Asgi {
             app: own.app.clone_ref(py),
             as_coroutine: own.as_coroutine.clone_ref(py),
             run_in_task: own.run_in_task.clone_ref(py),
-            scopes: Scopes::new(py, &own.root_path, state, own.offered)?,
+            scopes: Scopes::new(py, (exchanges.scheme, &own.root_path), state, own.offered)?,
             spare: SpareArguments::new(own.offered),
             runner: Runner::new(exchanges),
         })

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use net::Poller;
+use net::{Pair, Poller, TlsConfig};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -36,6 +36,8 @@ pub(crate) struct Server {
     pub(crate) exchanges: Arc<Exchanges>,
     pub(crate) poller: Arc<Poller>,
     open: Arc<AtomicUsize>,
+    /// What its listeners offer, if they use TLS.
+    tls: Option<Arc<TlsConfig>>,
     limits: Limits,
     /// Whether requests share a task in their first step.
     eager_tasks: bool,
@@ -72,10 +74,22 @@ impl Server {
         // The mailbox belongs to the worker, and the application needs it before the worker is created.
         let mailbox = Arc::default();
         let handler_timeout_ms = config.timeouts.handler_timeout_ms;
-        let exchanges = Exchanges::new(Arc::clone(&mailbox), disconnected, handler_timeout_ms);
+        let pair = options.get_item("tls")?.filter(|pair| !pair.is_none());
+        let tls = pair.map(|pair| tls_of(&pair)).transpose()?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let exchanges = Exchanges::new(
+            Arc::clone(&mailbox),
+            disconnected,
+            handler_timeout_ms,
+            scheme,
+        );
         let exchanges = Arc::new(exchanges);
-        let interface =
-            Interface::of(app, Arc::clone(&exchanges), placement_of(options)?, &config)?;
+        let interface = Interface::of(
+            app,
+            Arc::clone(&exchanges),
+            placement_of(options, scheme)?,
+            &config,
+        )?;
         forked::has_own_server();
         let worker = Worker::new(interface, config, log, mailbox)?;
         worker.app.watch(&worker.poller())?;
@@ -86,6 +100,7 @@ impl Server {
             flusher: Flusher::default(),
             memory,
             exchanges,
+            tls,
             limits: config.limits,
             eager_tasks: match options.get_item("eager_tasks")? {
                 Some(value) => value.is_truthy()?,
@@ -103,7 +118,8 @@ impl Server {
 
     /// Serves a listening socket with this `backlog`; the descriptor is duplicated.
     fn add_listener(&self, fd: i32, backlog: usize) -> PyResult<()> {
-        Ok(self.worker()?.add_listener(duplicate(fd)?, backlog)?)
+        let tls = self.tls.clone();
+        Ok(self.worker()?.add_listener(duplicate(fd)?, backlog, tls)?)
     }
 
     /// Serves a connection that has been accepted already; the descriptor is duplicated.
@@ -362,6 +378,7 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
                 | "access_log_format"
                 | "eager_tasks"
                 | "spool_directory"
+                | "tls"
                 | "threads"
                 | "workers"
         ) {
@@ -374,7 +391,7 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
 }
 
 /// Where a WSGI application runs. Does not apply to other interfaces.
-fn placement_of(options: &Bound<'_, PyDict>) -> PyResult<Placement> {
+fn placement_of(options: &Bound<'_, PyDict>, scheme: &'static str) -> PyResult<Placement> {
     let number = |name: &str| match options.get_item(name)? {
         Some(value) => value.extract(),
         None => Ok(1),
@@ -385,10 +402,24 @@ fn placement_of(options: &Bound<'_, PyDict>) -> PyResult<Placement> {
         None => None,
     };
     Ok(Placement {
+        scheme,
         spool_directory,
         threads: number("threads")?,
         is_multiprocess: workers > 1,
     })
+}
+
+/// What a pair of a certificate chain and a key, both in PEM, offers.
+fn tls_of(pair: &Bound<'_, PyAny>) -> PyResult<Arc<TlsConfig>> {
+    let (certificates, key): (Vec<u8>, Vec<u8>) = pair.extract()?;
+    let pair = Pair {
+        certificates: &certificates,
+        key: &key,
+    };
+    let config = TlsConfig::new(pair, &[b"http/1.1"]);
+    config
+        .map(Arc::new)
+        .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 fn access_log(fd: i32, format: LogFormat) -> PyResult<AccessLog> {

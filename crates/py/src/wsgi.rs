@@ -120,6 +120,8 @@ impl WsgiApp {
 /// Where an application runs, and in how many threads and processes.
 #[derive(Clone, Default)]
 pub(crate) struct Placement {
+    /// Of every request's URI.
+    pub(crate) scheme: &'static str,
     /// Number of threads that call it; if one, it is the reactor's.
     pub(crate) threads: usize,
     /// Other processes may call it too.
@@ -159,7 +161,13 @@ impl WsgiApp {
         let software = concat!("bolide/", env!("CARGO_PKG_VERSION"));
         set("SERVER_SOFTWARE", PyString::new(py, software).into_any())?;
         set("wsgi.version", (1, 0).into_pyobject(py)?.into_any())?;
-        set("wsgi.url_scheme", PyString::new(py, "http").into_any())?;
+        set(
+            "wsgi.url_scheme",
+            PyString::new(py, placement.scheme).into_any(),
+        )?;
+        if placement.scheme == "https" {
+            set("HTTPS", PyString::new(py, "on").into_any())?;
+        }
         set(
             "wsgi.input",
             Bound::new(py, Input::whole(Vec::new()))?.into_any(),

@@ -36,7 +36,7 @@ impl Workers {
         let seat = self.siblings.seat(index).expect("a seat for each");
         server.worker.join(seat).expect("an epoll set");
         let socket = self.listener.try_clone().expect("a descriptor");
-        let watched = server.worker.add_listener(socket.into(), 128);
+        let watched = server.worker.add_listener(socket.into(), 128, None);
         watched.expect("an epoll set");
         self.servers.push(server);
     }
@@ -222,7 +222,10 @@ fn a_worker_that_replaces_one_that_ended_is_asked_too() {
 fn a_drain_accepts_all_that_wait() {
     let mut server = Server::new();
     let (listener, address) = listen(2000);
-    server.worker.add_listener(listener.into(), 2000).unwrap();
+    server
+        .worker
+        .add_listener(listener.into(), 2000, None)
+        .unwrap();
     let mut clients: Vec<Client> = (0..1500).map(|_| connect(address)).collect();
     clients
         .iter()
@@ -241,7 +244,10 @@ fn a_drain_accepts_all_that_wait() {
 fn a_drain_of_a_full_worker_refuses_no_connection() {
     let mut server = Server::with(|config| config.limits.connections_max = 10);
     let (listener, address) = listen(200);
-    server.worker.add_listener(listener.into(), 200).unwrap();
+    server
+        .worker
+        .add_listener(listener.into(), 200, None)
+        .unwrap();
     let mut idle: Vec<Client> = (0..10).map(|_| server.connect()).collect();
     let mut clients: Vec<Client> = (0..100).map(|_| connect(address)).collect();
     clients
@@ -261,7 +267,7 @@ fn new_clients_do_not_delay_the_end_of_a_drain() {
     let (listener, address) = listen(4);
     server
         .worker
-        .add_listener(listener.try_clone().unwrap().into(), 4)
+        .add_listener(listener.try_clone().unwrap().into(), 4, None)
         .unwrap();
     let clients: Vec<Client> = (0..4).map(|_| connect(address)).collect();
     // Each accepted connection is followed by the next.

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 from bolide import _core
@@ -37,7 +38,7 @@ from bolide.errors import ConfigError
 
 PREFIX = "BOLIDE_"
 APPLICATION, LISTENING, PROCESSES = "Application", "Listening", "Processes"
-LOGGING, RESPONDING = "Logging", "Responding"
+LOGGING, RESPONDING, TLS = "Logging", "Responding", "TLS"
 OF_APPLICATIONS = ("daemon", "debug", "group", "name", "pid", "umask", "user")
 """Options of other servers whose variables are more likely an application's own: BOLIDE_USER."""
 CORE_NUMBER_MAX = 2**40
@@ -130,6 +131,19 @@ class Settings:
         LISTENING,
         "Addresses to listen on instead of host and port: HOST:PORT, [IPV6]:PORT or unix:PATH. "
         "The flag may be repeated; the variable separates them by commas.",
+    )
+    certificate: str = row(
+        "",
+        Text("PATH", may_be_empty=True),
+        TLS,
+        "File with the server's certificate and those that lead to its root, in PEM; every address "
+        "then speaks TLS 1.3 and 1.2.",
+    )
+    key: str = row(
+        "",
+        Text("PATH", may_be_empty=True),
+        TLS,
+        "File with the private key of the certificate, in PEM, without a password.",
     )
     backlog: int = row(
         2048,
@@ -235,7 +249,33 @@ class Settings:
             "spool_directory": self.spool_path,
             "threads": self.threads,
             "workers": self.workers,
+            "tls": self.tls_pair(),
         }
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of the URLs that are served."""
+        return "https" if self.certificate else "http"
+
+    def tls_pair(self) -> tuple[bytes, bytes] | None:
+        """Read the certificate and its key; None if TLS is not used.
+
+        Raises:
+            ConfigError: one of the two is missing, or cannot be read.
+        """
+        if not self.certificate and not self.key:
+            return None
+        if not self.certificate or not self.key:
+            there, missing = ("key", "certificate") if self.key else ("certificate", "key")
+            raise ConfigError(f"{there}: give its {missing} too (--{missing} PATH)")
+        return _content("certificate", self.certificate), _content("key", self.key)
+
+
+def _content(option: str, path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{option}: cannot read {path}: {error.strerror}") from None
 
 
 @cache

@@ -81,7 +81,7 @@ impl Keys {
 impl Scopes {
     pub(crate) fn new(
         py: Python<'_>,
-        root_path: &str,
+        (scheme, root_path): (&str, &str),
         state: Option<Py<PyDict>>,
         offered: Offered,
     ) -> PyResult<Scopes> {
@@ -94,7 +94,7 @@ impl Scopes {
             ("type", "http"),
             ("http_version", ""),
             ("method", "GET"),
-            ("scheme", "http"),
+            ("scheme", scheme),
             ("root_path", root_path),
         ];
         for (key, value) in constants {

@@ -226,8 +226,11 @@ impl Request {
     }
 
     #[getter]
-    fn scheme(&self) -> &'static str {
-        "http"
+    fn scheme(&self, py: Python<'_>) -> PyResult<&'static str> {
+        self.with(py, |state| {
+            let exchanges = state.exchanges.as_ref();
+            exchanges.map_or("http", |exchanges| exchanges.scheme)
+        })
     }
 
     #[getter]

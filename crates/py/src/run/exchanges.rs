@@ -131,6 +131,8 @@ pub(crate) struct Exchanges {
     /// How often the application has changed how its loop creates tasks.
     tasks_asked: AtomicU32,
     done: PyOnceLock<Py<PyAny>>,
+    /// Of every request's URI (RFC 9110 4.2).
+    pub(crate) scheme: &'static str,
     /// How long a handler may take to begin its response, for the log.
     pub(crate) handler_timeout_ms: u64,
     /// The responder of the call that is under way.
@@ -146,6 +148,7 @@ impl Exchanges {
         mailbox: Arc<Mailbox>,
         disconnected: Py<PyAny>,
         handler_timeout_ms: u64,
+        scheme: &'static str,
     ) -> Exchanges {
         Exchanges {
             mailbox,
@@ -159,6 +162,7 @@ impl Exchanges {
             is_reentered: AtomicBool::new(false),
             tasks_asked: AtomicU32::new(0),
             done: PyOnceLock::new(),
+            scheme,
             handler_timeout_ms,
             responder: LentResponder::default(),
             watch: Watch::default(),

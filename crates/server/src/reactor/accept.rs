@@ -6,9 +6,10 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use net::{Accepted, LATE_AFTER_MS, Listener, Peer, Poller, Seat, Token, Turn, memory};
+use net::{Accepted, LATE_AFTER_MS, Listener, Peer, Poller, Seat, TlsConfig, Token, Turn, memory};
 
 use super::rush::Rush;
 use super::{ASKED, LISTENER, Worker};
@@ -156,12 +157,21 @@ impl<A: App> Worker<A> {
         Ok(())
     }
 
-    /// Accepts connections from a listening socket with the given `backlog`.
+    /// Accepts connections from a listening socket with the given `backlog`, which use `tls` if it is given.
     ///
     /// # Errors
     /// If it cannot be watched.
-    pub fn add_listener(&mut self, socket: OwnedFd, backlog: usize) -> io::Result<()> {
+    pub fn add_listener(
+        &mut self,
+        socket: OwnedFd,
+        backlog: usize,
+        tls: Option<Arc<TlsConfig>>,
+    ) -> io::Result<()> {
         let listener = Listener::new(socket)?;
+        let listener = match tls {
+            Some(config) => listener.with_tls(config),
+            None => listener,
+        };
         let local = match listener.local() {
             Peer::Internet(address) if address.ip().is_unspecified() => None,
             local => Some(local),
@@ -415,7 +425,7 @@ mod tests {
     fn a_listener_that_cannot_be_watched_again_is_tried_until_it_can() {
         let mut worker = Worker::new(Nothing, Config::default(), None, Arc::default()).unwrap();
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-        worker.add_listener(socket.into(), 1).unwrap();
+        worker.add_listener(socket.into(), 1, None).unwrap();
         worker.rest(State::Resting, 0);
         // The kernel refuses to watch a descriptor twice.
         let poller = worker.poller();
