@@ -224,6 +224,7 @@ def test_options_of_the_server() -> None:
     assert options.pop("eager_tasks") is True
     assert (options.pop("threads"), options.pop("workers")) == (8, 1)
     options.pop("spool_directory")
+    assert options.pop("tls") is None
     assert options.keys() == {name for name, *_ in _core.settings()}
 
 

@@ -17,30 +17,30 @@ struct Pair {
 
 impl Pair {
     fn new(protocols: &[&[u8]]) -> Pair {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("works");
         let certificate: CertificateDer<'static> = made.cert.der().clone();
         let (certificates, key) = (made.cert.pem(), made.signing_key.serialize_pem());
         let pair = net::Pair {
             certificates: certificates.as_bytes(),
             key: key.as_bytes(),
         };
-        let config = TlsConfig::new(pair, &[b"h2", b"http/1.1"]).unwrap();
+        let config = TlsConfig::new(pair, &[b"h2", b"http/1.1"]).expect("works");
         let mut roots = RootCertStore::empty();
-        roots.add(certificate).unwrap();
+        roots.add(certificate).expect("works");
         let mut client_config = ClientConfig::builder()
             .with_root_certificates(roots)
             .with_no_client_auth();
         client_config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
-        let name = ServerName::try_from("localhost").unwrap();
-        let (socket, theirs) = UnixStream::pair().unwrap();
-        socket.set_nonblocking(true).unwrap();
+        let name = ServerName::try_from("localhost").expect("works");
+        let (socket, theirs) = UnixStream::pair().expect("works");
+        socket.set_nonblocking(true).expect("works");
         Pair {
-            client: ClientConnection::new(Arc::new(client_config), name).unwrap(),
+            client: ClientConnection::new(Arc::new(client_config), name).expect("works"),
             socket,
             server: Transport::from_blocking(theirs.into())
-                .unwrap()
+                .expect("works")
                 .with_tls(&config)
-                .unwrap(),
+                .expect("works"),
         }
     }
 
@@ -64,11 +64,11 @@ impl Pair {
     fn shake_hands(mut self) -> Pair {
         let mut buffer = [0; 100];
         while self.client.is_handshaking() {
-            self.turn_client().unwrap();
+            self.turn_client().expect("works");
             let received = self.server.receive(&mut buffer);
             assert!(matches!(received, Received::Blocked), "{received:?}");
         }
-        self.turn_client().unwrap();
+        self.turn_client().expect("works");
         let received = self.server.receive(&mut buffer);
         assert!(matches!(received, Received::Blocked), "{received:?}");
         self
@@ -81,7 +81,7 @@ impl Pair {
         while received.len() < length {
             match self.server.receive(&mut buffer) {
                 Received::Bytes(count) => received.extend_from_slice(&buffer[..count]),
-                Received::Blocked => self.turn_client().unwrap(),
+                Received::Blocked => self.turn_client().expect("works"),
                 other => panic!("{other:?}"),
             }
         }

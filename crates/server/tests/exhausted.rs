@@ -12,7 +12,10 @@ fn accepting_pauses_without_a_descriptor_and_continues_with_one() {
     let mut server = Server::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    server.worker.add_listener(listener.into(), 16).unwrap();
+    server
+        .worker
+        .add_listener(listener.into(), 16, None)
+        .unwrap();
     let mut served = server.connect();
 
     let mut waiting = Client::new(TcpStream::connect(address).unwrap().into());
