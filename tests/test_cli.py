@@ -17,9 +17,9 @@ pytestmark = pytest.mark.slow
 
 MISTAKES = [
     (["serve", "nothing_here"], "no module named 'nothing_here' in "),
-    (["serve", "basic:nothing"], "basic has no attribute 'nothing'; did you mean basic:app?"),
+    (["serve", "basic:nothing"], "basic has no attribute 'nothing'; it has 'app': `bolide ser"),
     (["serve", "shapes:holder.inner.none"], "shapes:holder.inner has no attribute 'none'"),
-    (["serve", "shapes"], "shapes has no attribute 'app'; did you mean shapes:api?"),
+    (["serve", "shapes"], "shapes has no attribute 'app'; it has 'api': `bolide serve s"),
     (["serve", "shapes:holder"], "shapes:holder is neither a bolide.App nor an ASGI or WSGI a"),
     (["serve", "shapes:App"], "shapes:App is the class App, not an application; name an insta"),
     (["serve", "shapes:create"], "shapes:create can be called without arguments, so it is not"),

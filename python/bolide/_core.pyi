@@ -13,7 +13,7 @@ from collections.abc import (
     Sequence,
 )
 from selectors import BaseSelector, SelectorKey
-from typing import Any, Protocol, Self, final, type_check_only
+from typing import Any, NoReturn, Protocol, Self, final, type_check_only
 
 __all__ = [
     "AsgiApp",
@@ -75,6 +75,7 @@ def complete_response(
     content_type_line: Callable[[str], bytes],
     text_type_line: Callable[[str], bytes],
     checked_status: Callable[[Any], int],
+    refuse_keywords: Callable[[dict[str, Any]], NoReturn],
 ) -> None:
     """Let the core construct `bolide.Response`, which `kind` is.
 

@@ -7,6 +7,7 @@ server and the micro-framework all depend on it.
 
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 __all__ = [
     "ClientDisconnected",
@@ -26,6 +27,14 @@ _RENAMED = {
     416: "Range Not Satisfiable",
     422: "Unprocessable Content",
 }
+
+_KEYWORDS_OF_OTHERS = {
+    "code": "status",
+    "description": "message",
+    "detail": "message",
+    "status_code": "status",
+}
+"""Of Flask's and Starlette's exceptions, and ours."""
 
 
 def reason_phrase(status: int) -> str:
@@ -83,6 +92,15 @@ class HTTPError(Error):
     status: int
     message: str
     headers: tuple[tuple[str, str], ...]
+
+    if not TYPE_CHECKING:  # a type checker reports an unknown keyword
+
+        def __new__(cls, *arguments, **named):  # noqa: D102 - as Exception's
+            if cls.__init__ is HTTPError.__init__:
+                for name in filter(_KEYWORDS_OF_OTHERS.__contains__, named):
+                    ours = _KEYWORDS_OF_OTHERS[name]
+                    raise TypeError(f"HTTPError takes no {name}=: use {ours}=")
+            return super().__new__(cls, *arguments, **named)
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """An application whose handlers do what a test of the protocol needs: stream, wait, misbehave."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
 from bolide import App, Request, Response
@@ -49,6 +50,13 @@ async def wait(request: Request, milliseconds: int) -> str:
     """Respond after a while."""
     await asyncio.sleep(milliseconds / 1000)
     return f"waited {milliseconds}"
+
+
+@app.route("/blocks/{milliseconds:int}", ["GET", "POST"])
+def block(request: Request, milliseconds: int) -> str:
+    """Respond after a while in which the worker does nothing else."""
+    time.sleep(milliseconds / 1000)
+    return "blocked"
 
 
 together: list[asyncio.Future[None]] = []

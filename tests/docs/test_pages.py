@@ -49,7 +49,7 @@ def test_the_tutorial_works(reader: Reader) -> None:
     for name in TUTORIAL:
         reader.follow(ROOT / f"docs/tutorial/{name}.md")
         counts.append(reader.commands)
-    assert counts == [5, 11, 12, 16]
+    assert counts == [7, 13, 14, 18]
 
 
 @pytest.mark.parametrize("name", GUIDES)

@@ -143,7 +143,7 @@ def test_mistake_says_what_it_is(found: Any, says: str) -> None:
 
 
 def served(found: Any, **options: Any) -> Any:
-    return application(found, "app", resolve(options, environ={}))
+    return application(found, "app", resolve(options, "flag", environ={}))
 
 
 @pytest.mark.parametrize("found", [wrapper, type, coroutine_function])
@@ -177,6 +177,35 @@ def test_interface_that_does_not_fit_is_refused(found: Any, interface: str, says
     with pytest.raises(ConfigError) as caught:
         served(found, interface=interface)
     assert str(caught.value).startswith(says)
+
+
+def test_what_python_passes_is_spelled_as_a_keyword() -> None:
+    for found, options, says in (
+        (App(), {"interface": "asgi"}, "not what interface= says; leave interface= out"),
+        (None, {"interface": "asgi"}, 'as interface="asgi" says; leave interface= out'),
+        (wrapper, {}, 'set the interface with interface="asgi" or interface="wsgi"'),
+        (App(), {"root_path": "/a"}, "takes no root_path=; leave it out"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            application(found, "app", resolve(options, environ={}))
+        assert str(caught.value).endswith(says)
+
+
+@pytest.mark.parametrize(
+    ("mounted", "says"),
+    [
+        (Asgi, "is the class Asgi, not an application; mount an instance of it"),
+        (create_app, "if it creates the application, mount what it returns"),
+        (wrapper, 'set the interface with interface="asgi" or interface="wsgi"'),
+    ],
+)
+def test_what_is_mounted_has_no_factory(mounted: Any, says: str) -> None:
+    app = App()
+    app.mount("/a", mounted)
+    with pytest.raises(ConfigError) as caught:
+        served(app)
+    assert str(caught.value).startswith("what is mounted at /a ")
+    assert str(caught.value).endswith(says)
 
 
 def test_native_application_takes_no_root_path() -> None:

@@ -137,6 +137,29 @@ def test_a_study_of_the_users_own(tmp_path: Path) -> None:
     assert all(each.failure is None for each in found), found
 
 
+def test_a_module_in_place_of_a_study_is_an_application(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(APPLICATION)
+    code, _, errors = command("race", "shop", cwd=tmp_path)
+    says = "no study 'shop'; did you mean `bolide race --app shop`?"
+    assert (code, errors) == (2, f"bolide: error: {says}\n")
+
+
+def test_the_help_says_where_the_options_of_a_race_are(tmp_path: Path) -> None:
+    code, output, _ = command("race", "--help", cwd=tmp_path)
+    assert code == 0
+    assert "`bolide race run --help` the options of a race" in " ".join(output.split())
+
+
+def test_a_contestant_outside_the_study_is_added_with_a_remark(tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(STUDY)
+    words = ("tiny.toml", "--only", "bolide-asgi,bolide-wsgi", "--cpus", f"server={CPU}")
+    code, _, errors = command("race", *words, f"load={CPU}", "--out", "out", cwd=tmp_path)
+    assert code == 0, errors
+    assert "added to the study tiny: bolide-asgi" in errors.splitlines()
+    found = [each for each in journal.read(tmp_path / "out") if isinstance(each, schema.Trial)]
+    assert {each.contestant for each in found} == {"bolide-asgi", "bolide-wsgi"}
+
+
 def test_an_application_of_the_users_own(tmp_path: Path) -> None:
     (tmp_path / "mysite.py").write_text(APPLICATION)
     words = ("--app", "mysite", "--only", "bolide-wsgi", "--quick", "--duration", "0.3")
@@ -181,6 +204,16 @@ def test_an_application_runs_in_the_users_folder_without_its_configuration(tmp_p
     ("words", "message"),
     [
         (("nonsense",), "no study 'nonsense'; there are aiohttp-uvloop, bench, bench-servers"),
+        (("reprot",), "no study 'reprot'; did you mean `bolide race report`?\n"),
+        (("run", "pipelinig"), "no study 'pipelinig'; did you mean `bolide race pipelining`?\n"),
+        (("main:app",), "no study 'main:app'; did you mean `bolide race --app main:app`?\n"),
+        (("main.py", "--quick"), "no study 'main.py'; did you mean `bolide race --app main.py`?\n"),
+        (
+            ("bench", "--only", "ceiling,uvicorn"),
+            "uvicorn is not in the study bench, whose workloads are for certain contestants; it "
+            "has ceiling, bolide-native, bolide-async, bolide-numbered, japronto, japronto-numbered"
+            ", nginx\n",
+        ),
         (("run",), "name a study (bolide race list) or an application"),
         (("--app", "not there"), "--app needs module:attribute"),
         (("--app", "nowhere.py:app"), "no file nowhere.py in "),

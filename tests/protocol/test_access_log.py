@@ -68,6 +68,38 @@ def test_json_lines(start: Start, tmp_path: Path) -> None:
     assert (second["status"], second["method"], second["target"]) == (400, "", "")
 
 
+def test_a_duration_includes_the_first_step_of_a_handler(start: Start, tmp_path: Path) -> None:
+    """Whether the response is complete at once, follows another, or comes after the content."""
+    log = tmp_path / "access.log"
+    server = start("protocol.py", "--access-log", str(log), "--access-log-format", "json")
+    with server.connect() as client:
+        client.get("/blocks/60")
+        client.send(b"GET /wait/1 HTTP/1.1\r\nHost: a\r\n\r\n" * 2)
+        client.send(b"GET /blocks/60 HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert [client.read().content for _ in range(3)] == [b"waited 1", b"waited 1", b"blocked"]
+        client.send(b"POST /blocks/60 HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n")
+        client.send(b"x")
+        assert client.read().content == b"blocked"
+    ended(server)
+    lines = [json.loads(line) for line in log.read_text("ascii").splitlines()]
+    durations = [each["duration_ms"] for each in lines if each["target"] == "/blocks/60"]
+    assert len(durations) == 3
+    assert min(durations) >= 50, durations  # the kernel's clock of milliseconds advances in steps
+
+
+def test_the_keys_of_a_line_are_those_of_the_documentation(start: Start, tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    server = start("protocol.py", "--access-log", str(log), "--access-log-format", "json")
+    with server.connect() as client:
+        client.get("/")
+    ended(server)
+    page = (Path(__file__).parents[2] / "docs/command.md").read_text()
+    rows = page.partition("\n### The access log\n")[2].splitlines()
+    firsts = [row.split("|")[1] for row in rows if row.startswith("| `")]
+    keys = [key for first in firsts for key in re.findall(r"`(\w+)`", first)]
+    assert {*json.loads(log.read_text("ascii"))} == {*keys}
+
+
 def test_the_log_may_go_to_standard_output(start: Start) -> None:
     server = start("protocol.py", "--access-log", "-")
     with server.connect() as client:

@@ -98,12 +98,16 @@ def test_a_context_serves_and_says_where() -> None:
     run(main())
 
 
-def test_every_address_is_said(tmp_path: Path) -> None:
+def test_every_address_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "bolide")
+
     async def main() -> None:
         binds = ["127.0.0.1:0", f"unix:{tmp_path}/socket"]
         async with bolide.Server(Shop().app, bind=binds) as server:
             assert [each.path for each in server.addresses] == ["", f"{tmp_path}/socket"]
             assert [(await ask(each))[-5:] for each in server.addresses] == [b"hello"] * 2
+            mode = f"{(tmp_path / 'socket').stat().st_mode & 0o7777:04o}"
+            assert caplog.messages[-1].endswith(f", unix:{tmp_path}/socket (socket mode {mode})")
 
     run(main())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bolide import App
-from bolide.config.settings import resolve
+from bolide.config.settings import Channel, resolve
 from bolide.errors import ConfigError
 from bolide.interface import Application
 from bolide.server.importer import LoadError
@@ -16,8 +16,8 @@ from bolide.server.importer import load as load_with
 APP = "from bolide import App\napp = App()\n"
 
 
-def load(target: str, **options: object) -> Application:
-    return load_with(target, resolve(options, environ={}))
+def load(target: str, channel: Channel = "flag", **options: object) -> Application:
+    return load_with(target, resolve(options, channel, environ={}))
 
 
 @pytest.fixture(autouse=True)
@@ -101,8 +101,8 @@ FACTORY_MISTAKES = [
     ("fails", True, "calling shop:fails failed: ZeroDivisionError: division by zero"),
     ("nothing", True, "the object that shop:nothing returns is neither a bolide.App nor an"),
     ("create_app", False, "shop:create_app can be called without arguments, so it is not an "),
-    ("create_app()", False, "'shop:create_app()' is a call; give shop:create_app --factory, wh"),
-    ("create_app('a')", True, "\"shop:create_app('a')\" is a call; give shop:create_app --fac"),
+    ("create_app()", False, "'shop:create_app()' is a call; give shop:create_app with --factory"),
+    ("create_app('a')", True, "\"shop:create_app('a')\" is a call; give shop:create_app with --f"),
     ("Holder", False, "shop:Holder is the class Holder, not an application; name an instance"),
 ]
 
@@ -130,14 +130,25 @@ class P:
     def __getattribute__(self, name): raise RuntimeError(name)
 """
 HINTS = [
-    ("from bolide import App\nweb = App()", "; did you mean shop:web?"),
-    ("async def application(scope, receive, send): ...", "; did you mean shop:application?"),
-    ("def wsgi(environ, start_response): ...", "; did you mean shop:wsgi?"),
-    ("def handler(scope, receive, send): ...", ""),
-    (f"{CALLABLE}c = C()", "; did you mean shop:c?"),
-    ("def create_app(): ...", "; did you mean shop:create_app --factory?"),
-    (f"{PROXY}p = P()", ""),
-    ("def _app(scope, receive, send): ...", ""),
+    ("from bolide import App\nweb = App()", "it has 'web': `bolide serve shop:web`"),
+    (
+        "async def application(scope, receive, send): ...",
+        "it has 'application': `bolide serve shop:application`",
+    ),
+    ("def wsgi(environ, start_response): ...", "it has 'wsgi': `bolide serve shop:wsgi`"),
+    ("def handler(scope, receive, send): ...", "name the application: shop:NAME"),
+    (f"{CALLABLE}c = C()", "it has 'c': `bolide serve shop:c`"),
+    (f"{CALLABLE}b = C()\na = C()", "it has 'b' and 'a': `bolide serve shop:b`"),
+    (
+        f"{CALLABLE}a = b = c = d = C()",
+        "it has 'a' and 'b' and 'c' and others: `bolide serve shop:a`",
+    ),
+    (
+        "def create_app(): ...",
+        "it has the factory 'create_app': `bolide serve shop:create_app --factory`",
+    ),
+    (f"{PROXY}p = P()", "name the application: shop:NAME"),
+    ("def _app(scope, receive, send): ...", "name the application: shop:NAME"),
 ]
 
 
@@ -146,7 +157,61 @@ def test_missing_attribute_hints_at_another(tmp_path: Path, source: str, hint: s
     (tmp_path / "shop.py").write_text(source)
     with pytest.raises(ConfigError) as caught:
         load("shop")
-    assert str(caught.value) == f"shop has no attribute 'app'{hint}"
+    assert str(caught.value) == f"shop has no attribute 'app'; {hint}"
+
+
+@pytest.mark.parametrize(
+    ("source", "factory", "says"),
+    [
+        (f"{APP}web = app\ndel app\n", False, "'app'; it has 'web': give 'shop.py:web'"),
+        (
+            "def make_app(): ...\n",
+            True,
+            "'create_app'; it has the factory 'make_app': give 'shop.py:make_app' and factory=True",
+        ),
+        (
+            f"{APP}def make_app(): ...\n",
+            True,
+            "'create_app'; it has the factory 'make_app': give 'shop.py:make_app' and factory=True",
+        ),
+    ],
+)
+def test_what_python_passes_is_spelled_as_a_keyword(
+    tmp_path: Path, source: str, factory: bool, says: str
+) -> None:
+    (tmp_path / "shop.py").write_text(source)
+    with pytest.raises(ConfigError) as caught:
+        load("shop.py", "keyword", factory=factory)
+    assert str(caught.value) == f"shop.py has no attribute {says}"
+
+
+def test_an_attribute_of_an_attribute_is_not_looked_for_there(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(f"{APP}class Holder: ...\n")
+    with pytest.raises(ConfigError) as caught:
+        load("shop:Holder.web")
+    assert str(caught.value) == (
+        "shop:Holder has no attribute 'web'; shop has 'app': `bolide serve shop:app`"
+    )
+
+
+KEYWORD_MISTAKES = [
+    ("app", True, "is a bolide.web.app.App, not a factory; leave factory=True out"),
+    ("create_app()", False, "is a call; give shop:create_app with factory=True, which calls it wi"),
+    ("create_app", False, "if it creates the application, use factory=True"),
+    ("Holder", False, "name an instance of it, or use factory=True to create one"),
+    ("needy", True, "leave factory=True out if it is an application"),
+]
+
+
+@pytest.mark.parametrize(("attribute", "factory", "says"), KEYWORD_MISTAKES)
+def test_a_mistake_in_python_is_spelled_as_a_keyword(
+    tmp_path: Path, attribute: str, factory: bool, says: str
+) -> None:
+    (tmp_path / "shop.py").write_text(FACTORIES)
+    with pytest.raises(ConfigError) as caught:
+        load(f"shop:{attribute}", "keyword", factory=factory)
+    assert says in str(caught.value)
+    assert "--" not in str(caught.value)
 
 
 def mistake(target: str) -> str:

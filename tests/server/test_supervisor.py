@@ -256,6 +256,17 @@ def test_unix_socket_is_removed_at_the_end(start: Start, tmp_path: Path) -> None
     assert not path.exists()
 
 
+def test_the_line_at_startup_has_the_mode_of_a_unix_socket(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    before = os.umask(0o007)
+    try:
+        server = start("basic.py", "--uds", str(path))
+    finally:
+        os.umask(before)
+    says = f"basic.py on unix:{path} (1 worker, pid {server.pid}, socket mode 0770)\n"
+    assert server.lines[-1].endswith(says)
+
+
 def test_stale_unix_socket_is_replaced(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "socket"
     server = start("basic.py", "--uds", str(path))

@@ -20,7 +20,7 @@ APPLICATIONS = Path(__file__).parents[1] / "applications"
 
 OF_THE_RUN = {"BOLIDE_REUSE", "BOLIDE_EAGER_TASKS"}
 """Let a run of the tests do without objects that are used again, or without eager tasks."""
-READY = re.compile(r"serving \S+ on (\S.*) \(\d+ workers?, pid (\d+)\)")
+READY = re.compile(r"serving \S+ on (\S.*) \(\d+ workers?, pid (\d+)[,)]")
 
 
 class Server:

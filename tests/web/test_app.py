@@ -297,7 +297,7 @@ def test_the_cores_side_is_one_object() -> None:
         ("users", "must begin with a slash"),
         ("/{id:uuid}", "unknown type"),
         ("/{id", "brace"),
-        ("/taken", "GET /taken is taken already"),
+        ("/taken", "GET /taken is taken already, by "),
     ],
 )
 def test_a_bad_route_is_refused_when_it_is_declared(path: str, reason: str) -> None:
@@ -306,6 +306,50 @@ def test_a_bad_route_is_refused_when_it_is_declared(path: str, reason: str) -> N
     with pytest.raises(RegistrationError, match=reason) as caught:
         app.get(path)(lambda request, **rest: "")
     assert "\n" not in str(caught.value)
+
+
+def line_of(function: Any) -> str:
+    """Return where a function is defined, as messages say it."""
+    code = function.__code__
+    return f"{__name__}.{function.__qualname__} ({__file__}:{code.co_firstlineno})"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "by"),
+    [("/items/{id:int}", ""), ("/items/{number:int}", "/items/{id:int} of ")],
+)
+def test_a_route_that_exists_is_refused_with_both_handlers(pattern: str, by: str) -> None:
+    def first(request: Request, **parameters: int) -> str:
+        return ""
+
+    @functools.wraps(first)
+    def second(request: Request, **parameters: int) -> str:
+        return ""
+
+    app = App()
+    app.route("/items/{id:int}", ["POST", "GET"])(first)
+    app.get("/items/{id}")(first)
+    app.put(pattern)(first)
+    with pytest.raises(RegistrationError) as caught:
+        app.get(pattern)(functools.partial(second))
+    assert str(caught.value) == (
+        f"{line_of(first)}: GET {pattern} is taken already, by {by}{line_of(first)}; "
+        "give one of them another path or method"
+    )
+
+
+def test_a_route_that_exists_is_refused_for_handlers_without_a_place() -> None:
+    class Handler:
+        def __call__(self, request: Request) -> str:
+            return ""
+
+        def __repr__(self) -> str:
+            return "<a handler>"
+
+    app = App()
+    app.get("/")(Handler())
+    with pytest.raises(RegistrationError, match="^<a handler>: GET / is taken .* by <a handler>; "):
+        app.get("/")(Handler())
 
 
 @pytest.mark.parametrize(

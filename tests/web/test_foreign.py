@@ -1,10 +1,12 @@
-"""Names of other frameworks get what to write instead."""
+"""Names and keywords of other frameworks get what to write instead."""
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from bolide import App, Request, TestClient
+from bolide import App, HTTPError, Request, Response, TestClient
 from bolide.web import foreign
 
 
@@ -56,3 +58,81 @@ def test_a_request_says_what_to_write_instead() -> None:
         found = client.get("/").json()
     assert found == [f"Request has no {name}: {text}" for name, text in foreign.REQUEST.items()]
     assert found[0] == "Request has no args: use request.query"
+
+
+def refused(function: Callable[..., Any], *arguments: Any, **named: Any) -> str:
+    """Return the text of the error that a call raises."""
+    with pytest.raises(TypeError) as caught:
+        function(*arguments, **named)
+    return str(caught.value)
+
+
+def test_an_app_takes_no_arguments() -> None:
+    assert refused(App, __name__) == "App takes no arguments: write App()"
+    assert refused(App, import_name="shop") == "App takes no import_name=: leave it out"
+    assert refused(App, lifespan=None) == f"App takes no lifespan=: {foreign.HOOKS}"
+    assert "unexpected keyword argument 'frob'" in refused(App, frob=1)
+    assert not inspect.signature(App).parameters
+
+
+def test_a_subclass_of_an_app_may_take_arguments() -> None:
+    class Shop(App):
+        def __init__(self, title: str) -> None:
+            super().__init__()
+            self.title = title
+
+    assert (Shop("a").title, Shop(title="b").title) == ("a", "b")
+
+
+@pytest.mark.parametrize("name", foreign.RESPONSE_KEYWORDS)
+def test_a_response_says_our_name_of_a_keyword(name: str) -> None:
+    class Page(Response):
+        def __init__(self, content: str, **named: Any) -> None:
+            super().__init__(content, **named)
+
+    says = f"Response takes no {name}=: {foreign.RESPONSE_KEYWORDS[name]}"
+    assert refused(Response, **{name: 1}) == says
+    assert refused(Response, b"a", 201, **{name: 1}) == says
+    if name != "content":
+        assert refused(Page, "a", **{name: 1}) == says
+
+
+def test_a_response_says_which_keyword_is_unknown() -> None:
+    says = "Response.__init__() got an unexpected keyword argument 'frob'"
+    assert refused(Response, frob=1, status=200) == says
+    assert refused(Response, "a", media_type="text/html").endswith("use content_type=")
+    assert Response("a", content_type="text/html").status == 200
+
+
+def test_a_cookie_says_our_name_of_a_keyword() -> None:
+    response = Response()
+    says = "set_cookie takes no httponly=: use http_only="
+    assert refused(response.set_cookie, "a", "1", httponly=True) == says
+    says = "delete_cookie takes no samesite=: use same_site="
+    assert refused(response.delete_cookie, "a", samesite="lax") == says
+    assert not response.headers
+
+
+def test_an_error_says_our_name_of_a_keyword() -> None:
+    says = "HTTPError takes no status_code=: use status="
+    assert refused(HTTPError, status_code=404, detail="no") == says
+    assert refused(HTTPError, 404, detail="no") == "HTTPError takes no detail=: use message="
+    assert "'frob'" in refused(HTTPError, 404, frob="no")
+
+    class MissingError(HTTPError):
+        def __init__(self, detail: str) -> None:
+            super().__init__(404, detail)
+
+    assert str(MissingError(detail="no such item")) == "404 Not Found: no such item"
+
+
+def test_the_test_client_says_our_names() -> None:
+    app = App()
+    app.post("/")(lambda request: "ok")
+    with TestClient(app) as client:
+        result = client.post("/", content="a")
+        says = "a call of TestClient takes no query_string=: use params="
+        assert refused(client.post, "/", query_string="a=1") == says
+    assert advised(result, "status_code") == "Result has no status_code: use status"
+    assert advised(result, "get_json") == "Result has no get_json: use json()"
+    assert result.status == 200

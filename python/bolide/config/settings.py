@@ -223,6 +223,8 @@ class Settings:
     )
     core: Mapping[str, int] = field(default_factory=dict)
     """The limits and timeouts by name, for the Rust core."""
+    channel: Channel = "keyword"
+    """How the caller gives options, and how messages spell them."""
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -325,7 +327,7 @@ def resolve(
     values |= {name: _checked(options[name], *given) for name, given in winning.items()}
     values |= _addresses(layers)
     core = {name: values.pop(name) for name, *_ in _core.settings()}
-    return Settings(core=core, **values)
+    return Settings(core=core, channel=channel, **values)
 
 
 def _addresses(layers: list[Any]) -> dict[str, Any]:

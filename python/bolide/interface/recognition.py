@@ -11,7 +11,7 @@ import functools
 import inspect
 from collections.abc import Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 from bolide.errors import ConfigError
 from bolide.interface.asgi import AsgiApplication
@@ -27,8 +27,22 @@ Mountable: TypeAlias = AsgiApplication | WsgiApplication
 Application: TypeAlias = App | MountedApplication | Mountable
 Interface = Literal["native", "asgi", "wsgi"]
 ARGUMENTS = {"asgi": 3, "wsgi": 2}
-OPTION, ARGUMENT = "--interface {}", 'interface="{}"'
-"""How an interface is set: for the command, and for `App.mount`."""
+
+
+class Spelling(NamedTuple):
+    """How options are written where the application was named."""
+
+    interface: str
+    interface_set: str
+    """The same with a placeholder for the value."""
+    factory: str
+    """"" if there is no such option."""
+
+
+FLAG = Spelling("--interface", "--interface {}", "--factory")
+KEYWORD = Spelling("interface=", 'interface="{}"', "factory=True")
+MOUNT = KEYWORD._replace(factory="")
+
 LIKELY_NAMES = ("application", "api", "asgi", "wsgi", "asgi_app", "wsgi_app")
 """Typical names of functions that are applications; other callables may have any name."""
 
@@ -40,13 +54,15 @@ def application(found: Any, name: str, settings: Settings) -> Application:
         ConfigError: it is not such an application, or an option does not apply to it.
     """
     interface = settings.interface
+    spelling = FLAG if settings.channel == "flag" else KEYWORD
     if interface == "auto":
-        interface = recognize(found, name)
+        interface = recognize(found, name, spelling)
     else:
-        _refuse_unfit(found, name, interface)
+        _refuse_unfit(found, name, interface, spelling)
     if interface == "native":
         if settings.root_path:
-            raise ConfigError(f"{name} is a bolide.App, which takes no --root-path; leave it out")
+            option = "--root-path" if spelling is FLAG else "root_path="
+            raise ConfigError(f"{name} is a bolide.App, which takes no {option}; leave it out")
         native: App = found
         return _with_mounts(native, settings.asgi_extensions) if native.mounts else native
     if interface == "wsgi":
@@ -65,16 +81,16 @@ def _mounted(mount: Mount, extensions: Sequence[str]) -> Mountable:
     found, name = mount.application, f"what is mounted at {mount.prefix}"
     interface: Interface | str = mount.interface
     if interface == "auto":
-        interface = recognize(found, name, ARGUMENT)
+        interface = recognize(found, name, MOUNT)
     else:
-        _refuse_unfit(found, name, interface, ARGUMENT)
+        _refuse_unfit(found, name, interface, MOUNT)
     root_path = mount.prefix.rstrip("/")
     if interface == "wsgi":
         return WsgiApplication(found, root_path=root_path)
     return AsgiApplication(found, root_path=root_path, extensions=extensions)
 
 
-def recognize(found: Any, name: str, spelling: str = OPTION) -> Interface:
+def recognize(found: Any, name: str, spelling: Spelling = FLAG) -> Interface:
     """Detect the interface of an object.
 
     Raises:
@@ -141,35 +157,36 @@ def is_callable_without_arguments(found: Any) -> bool:
     return signature is None or _can_be_called(signature, 0)
 
 
-def _either(spelling: str) -> str:
-    return f"{spelling.format('asgi')} or {spelling.format('wsgi')}"
+def _either(spelling: Spelling) -> str:
+    return " or ".join(spelling.interface_set.format(kind) for kind in ARGUMENTS)
 
 
-def _refuse_unfit(found: Any, name: str, interface: str, spelling: str = OPTION) -> None:
+def _refuse_unfit(found: Any, name: str, interface: str, spelling: Spelling) -> None:
     """Reject what cannot have the interface that is set."""
     if isinstance(found, App) != (interface == "native"):
-        remedy = "leave --interface out"
-        raise ConfigError(f"{name} is {described(found)}, not what --interface says; {remedy}")
+        option = spelling.interface
+        raise ConfigError(
+            f"{name} is {described(found)}, not what {option} says; leave {option} out"
+        )
     count = ARGUMENTS.get(interface)
     if count is None:
         return
     signature = _signature(found) if callable(found) else None
     if not callable(found) or (signature and not _can_be_called(signature, count)):
-        option = "--interface" if spelling == OPTION else "interface="
         raise ConfigError(
             f"{name} is {described(found)}, which cannot be called with {count} arguments "
-            f"as {spelling.format(interface)} says; leave {option} out"
+            f"as {spelling.interface_set.format(interface)} says; leave {spelling.interface} out"
         )
 
 
-def _refuse_wrong_class(found: Any, name: str, spelling: str, method: str) -> None:
+def _refuse_wrong_class(found: Any, name: str, spelling: Spelling, method: str) -> None:
     """Reject a class unless its instances are what calling an application returns."""
     if isinstance(found, type) and not hasattr(found, method):
         _refuse(found, name, spelling)
 
 
 def _refuse(
-    found: Any, name: str, spelling: str, signature: inspect.Signature | None = None
+    found: Any, name: str, spelling: Spelling, signature: inspect.Signature | None = None
 ) -> NoReturn:
     """Reject what is not an application, with a hint at what was probably meant."""
     if signature is not None and _takes_any_number(signature):
@@ -177,7 +194,8 @@ def _refuse(
             f"{name} takes any number of arguments; set the interface with {_either(spelling)}"
         )
     if isinstance(found, type) and not _is_asgi_2(found, signature):
-        remedy = "name an instance of it, or use --factory to create one"
+        remedy = f"name an instance of it, or use {spelling.factory} to create one"
+        remedy = remedy if spelling.factory else "mount an instance of it"
         raise ConfigError(f"{name} is {described(found)}, not an application; {remedy}")
     if signature is not None and _is_asgi_2(found, signature):
         raise ConfigError(
@@ -185,9 +203,10 @@ def _refuse(
             "wrap it with asgiref.compatibility.guarantee_single_callable"
         )
     if inspect.isroutine(found) and signature is not None and _can_be_called(signature, 0):
-        remedy = "if it creates the application, use --factory"
+        remedy = f"use {spelling.factory}" if spelling.factory else "mount what it returns"
         raise ConfigError(
-            f"{name} can be called without arguments, so it is not an application; {remedy}"
+            f"{name} can be called without arguments, so it is not an application; "
+            f"if it creates the application, {remedy}"
         )
     raise ConfigError(
         f"{name} is neither a bolide.App nor an ASGI or WSGI application but {described(found)}"

@@ -55,7 +55,8 @@ def race() -> None:
     """Measure HTTP servers side by side: bolide race STUDY, or --app module:app.
 
     The responses of every server are verified before it is measured. Servers are restarted for each
-    trial, and rounds run them in shuffled order. `bolide race list` shows servers and studies.
+    trial, and rounds run them in shuffled order. `bolide race list` shows servers and studies,
+    `bolide race run --help` the options of a race.
     """
     for package, distribution in OF_THE_EXTRA.items():
         if importlib.util.find_spec(package) is None:
@@ -194,6 +195,8 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
         raise ConfigError("--interface and --target apply to --app only; a study has its own")
     if given["resume"] and given["out"] is None:
         raise ConfigError("--resume needs the folder of the race; name it with --out")
+    if study is not None:
+        _refuse_word(study)
     server_cpus, load_cpus = cpus_of(given["cpus"], processors_of(study))
     planned = _planned(study, app, len(load_cpus), given)
     plan = planned.study
@@ -231,6 +234,25 @@ def run_race(study: str | None, app: str | None, **given: Any) -> None:
         sys.exit(EXIT_INTERRUPTED)
     _refuse_without_figures(records, trials)
     _report_below(gathered)
+
+
+def _refuse_word(word: str) -> None:
+    """Reject a word that names no study, but is an application or nearly a command or a study.
+
+    Raises:
+        ConfigError: it is.
+    """
+    from difflib import get_close_matches
+
+    from bolide.lab.plan import study
+
+    if word in study.names():
+        return
+    if ":" in word or word.endswith(".py") or os.path.isfile(f"{word}.py"):
+        raise ConfigError(f"no study {word!r}; did you mean `bolide race --app {word}`?")
+    known = [*race.commands, *LAZY, *study.names()]
+    if near := get_close_matches(word, known, n=1):
+        raise ConfigError(f"no study {word!r}; did you mean `bolide race {near[0]}`?")
 
 
 def _report_below(gathered: RaceResults) -> None:

@@ -91,7 +91,7 @@ def run(
         ConfigError: nothing of it can run here, its folder has another race, or cannot be written.
     """
     known = dict(contestants.own()) if among is None else among
-    field = _chosen(names, options, known)
+    field = _chosen(study, names, options, known, display)
     copies: dict[str, str] = {}
     if options.is_doubled:
         study, field, copies = _doubled(study, field)
@@ -332,7 +332,11 @@ def _beyond_limit(slot: Slot, conditions: trial.Conditions) -> Trial | None:
 
 
 def _chosen(
-    names: Sequence[str], options: Options, known: dict[str, Contestant]
+    study: Study,
+    names: Sequence[str],
+    options: Options,
+    known: dict[str, Contestant],
+    display: Display,
 ) -> list[Contestant]:
     if options.application is not None:
         interface = options.application.interface
@@ -345,12 +349,27 @@ def _chosen(
     wanted = {each.name for each in contestants.chosen(options.only, known)}
     kept = [each for each in field if each.name in wanted]
     missing = wanted - {each.name for each in kept}
-    # A contestant named by --only runs even if it is not part of the study.
-    if options.application is None:
+    if options.application is None and missing:
+        _check_added(study, sorted(missing), [each.name for each in field])
+        display.note(f"added to the study {study.name}: {', '.join(sorted(missing))}")
         kept += [known[name] for name in sorted(missing)]
     if not kept:
         raise ConfigError(f"{', '.join(sorted(wanted))} cannot run this application")
     return kept
+
+
+def _check_added(study: Study, names: Sequence[str], own: Sequence[str]) -> None:
+    """Check that contestants outside the study, which --only names, have a workload to run.
+
+    Raises:
+        ConfigError: every workload is for certain contestants, and one of these is not among them.
+    """
+    for name in names:
+        if all(each.contestants and name not in each.contestants for each in study.workloads):
+            raise ConfigError(
+                f"{name} is not in the study {study.name}, whose workloads are for certain"
+                f" contestants; it has {', '.join(own)}"
+            )
 
 
 def _with_tools(

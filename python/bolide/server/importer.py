@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 ATTRIBUTE, FACTORY = "app", "create_app"
 FACTORIES = (FACTORY, "make_app", "get_app", "create_application")
 """Names of functions that an error message suggests as factories."""
+NAMED_MAX = 3
+"""Applications of a module that an error message names at most."""
 MAIN_MODULES = ("main", "app", "asgi", "wsgi")
 """Names of modules that an error message suggests if a package has no application."""
 
@@ -56,7 +58,7 @@ def load(target: str, settings: Settings) -> Application:
         missing = "application" if place else "module"
         raise ConfigError(f"{target!r} names no {missing}; give MODULE:APP or FILE.py:APP")
     if attributes.endswith(")"):
-        remedy = f"give {target.partition('(')[0]} --factory"
+        remedy = f"give {target.partition('(')[0]} with {_factory_option(settings)}"
         raise ConfigError(f"{target!r} is a call; {remedy}, which calls it without arguments")
     _put_first(os.getcwd())
     if os.path.isdir(place) and (os.sep in place or place in (os.curdir, os.pardir)):
@@ -64,10 +66,10 @@ def load(target: str, settings: Settings) -> Application:
     is_file = place.endswith(".py") or os.sep in place
     module = _import_file(place) if is_file else _import_module(place)
     attributes = attributes or (FACTORY if settings.factory else ATTRIBUTE)
-    return check(_attribute(module, place, attributes), f"{place}:{attributes}", settings)
+    return check(_attribute(module, place, attributes, settings), f"{place}:{attributes}", settings)
 
 
-def _attribute(module: ModuleType, place: str, attributes: str) -> object:
+def _attribute(module: ModuleType, place: str, attributes: str, settings: Settings) -> object:
     """Follow a dotted path from the module."""
     found: object = module
     names = attributes.split(".")
@@ -76,7 +78,7 @@ def _attribute(module: ModuleType, place: str, attributes: str) -> object:
             found = getattr(found, name)
         except AttributeError:
             reached = f"{place}:{'.'.join(names[:count])}".rstrip(":")
-            hint = _hint(place, module)
+            hint = _hint(place, module, settings, place if count else "it")
             raise ConfigError(f"{reached} has no attribute {name!r}{hint}") from None
     return found
 
@@ -89,20 +91,21 @@ def check(found: Any, name: str, settings: Settings) -> Application:
         ConfigError: it is not an application.
     """
     if settings.factory:
-        found, name = _made(found, name), f"the object that {name} returns"
+        found, name = _made(found, name, settings), f"the object that {name} returns"
     return application(found, name, settings)
 
 
-def _made(factory: Any, name: str) -> object:
+def _made(factory: Any, name: str, settings: Settings) -> object:
     """Call a factory."""
+    option = _factory_option(settings)
     if not callable(factory) or isinstance(factory, App):
-        raise ConfigError(f"{name} is {described(factory)}, not a factory; leave --factory out")
+        raise ConfigError(f"{name} is {described(factory)}, not a factory; leave {option} out")
     if is_coroutine_function(factory):
         remedy = "create the application in a plain function, and await in its startup"
         raise ConfigError(f"{name} is a coroutine function, which cannot be a factory; {remedy}")
     if not is_callable_without_arguments(factory):
         remedy = (
-            "leave --factory out if it is an application, or else wrap it in a function without any"
+            f"leave {option} out if it is an application, or else wrap it in a function without any"
         )
         raise ConfigError(f"{name} needs arguments; a factory must take no arguments: {remedy}")
     try:
@@ -212,22 +215,39 @@ def _without_import_frames(frames: TracebackType | None) -> TracebackType | None
     return frames
 
 
-def _hint(place: str, module: ModuleType) -> str:
-    """Suggest an application that the module has, or a factory of one."""
+def _factory_option(settings: Settings) -> str:
+    return "--factory" if settings.channel == "flag" else "factory=True"
+
+
+def _served(target: str, settings: Settings, option: str = "") -> str:
+    """Return how a target is served by a caller who gives options in this way."""
+    if settings.channel == "flag":
+        return f"`{' '.join(['bolide serve', target, option]).rstrip()}`"
+    return f"give {target!r}" + (f" and {option}" if option else "")
+
+
+def _hint(place: str, module: ModuleType, settings: Settings, owner: str) -> str:
+    """Name the applications that the module has, or a factory of one, and how to serve the first.
+
+    `owner` is the module in the sentence. A factory comes first if one was wanted.
+    """
     own = [(name, value) for name, value in vars(module).items() if not name.startswith("_")]
-    for name, value in own:
-        if is_likely_application(value, name):
-            return f"; did you mean {place}:{name}?"
-    for name, value in own:
-        if name in FACTORIES and callable(value):
-            return f"; did you mean {place}:{name} --factory?"
+    found = [name for name, value in own if is_likely_application(value, name)]
+    factories = [name for name, value in own if name in FACTORIES and callable(value)]
+    if factories and (settings.factory or not found):
+        served = _served(f"{place}:{factories[0]}", settings, _factory_option(settings))
+        return f"; {owner} has the factory {factories[0]!r}: {served}"
+    if found:
+        names = " and ".join(map(repr, found[:NAMED_MAX]))
+        more = " and others" if len(found) > NAMED_MAX else ""
+        return f"; {owner} has {names}{more}: {_served(f'{place}:{found[0]}', settings)}"
     for folder in getattr(module, "__path__", ()):
         for name in MAIN_MODULES:
             if not place.endswith(".py") and os.path.isfile(os.path.join(folder, f"{name}.py")):
                 return f"; did you mean {place}.{name}?"
     if hasattr(module, "__path__"):
         return f"; it is a package, so give a module in it, such as {place}.main:{ATTRIBUTE}"
-    return ""
+    return f"; name the application: {place}:NAME"
 
 
 def _colon_hint(name: str) -> str:

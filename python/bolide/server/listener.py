@@ -50,6 +50,14 @@ class Listener:
         except OSError as error:
             raise ConfigError(f"cannot listen on {self.address}: {_reason(error)}") from None
 
+    @property
+    def mode(self) -> str:
+        """The permissions of a UNIX socket's file, such as 0755; "" for TCP or without a file."""
+        try:
+            return f"{stat.S_IMODE(os.stat(self.address.path).st_mode):04o}" if self.inode else ""
+        except OSError:
+            return ""
+
     def close(self) -> None:
         """Close this process's descriptor; the socket listens on while another process has one."""
         self.socket.close()
@@ -91,8 +99,12 @@ def close_all(listeners: list[Listener]) -> None:
 
 def announce(name: str, listeners: Iterable[Listener], processes: str = "") -> None:
     """Log in one line what is served where; scripts may wait for this line."""
-    addresses = ", ".join(each.address.url for each in listeners)
-    by = f" ({processes})" if processes else ""
+    opened = list(listeners)
+    addresses = ", ".join(each.address.url for each in opened)
+    modes = sorted({each.mode for each in opened} - {""})
+    details = [processes] if processes else []
+    details += [f"socket mode {' and '.join(modes)}"] if modes else []
+    by = f" ({', '.join(details)})" if details else ""
     logger.info("Bolide %s serving %s on %s%s", _core.__version__, name, addresses, by)
 
 

@@ -19,7 +19,7 @@ from bolide.web import foreign
 from bolide.web.failure import ErrorHandler, ErrorKey, FailureTable
 from bolide.web.mounting import Mount, MountInterface, checked
 from bolide.web.request import Request
-from bolide.web.routing import bind, describe
+from bolide.web.routing import bind, describe, described_at, shape
 from bolide.web.stream import stream_async
 
 __all__ = ["App"]
@@ -41,12 +41,14 @@ class App:
 
     state: SimpleNamespace
 
+    @foreign.advising("App", foreign.APP_KEYWORDS, "write App()")
     def __init__(self) -> None:
         self.state = SimpleNamespace()
         self._startup: list[Callable[..., Any]] = []
         self._shutdown: list[Callable[..., Any]] = []
         self._failures = FailureTable()
         self._mounts: dict[str, Mount] = {}
+        self._routes: dict[tuple[str, str], tuple[str, Callable[..., Any]]] = {}
         self._is_started = False
         self._native = _core.NativeApp(
             app=self,
@@ -90,7 +92,21 @@ class App:
                     binding.is_async,
                 )
             except ValueError as error:
-                raise RegistrationError(f"{describe(handler)}: {error}") from None
+                raise self._refusal(handler, method, path, error) from None
+            self._routes[method, shape(path)] = (path, handler)
+
+    def _refusal(
+        self, handler: Callable[..., Any], method: str, path: str, error: ValueError
+    ) -> RegistrationError:
+        """Name both handlers if the route exists, since the other one may be in another file."""
+        if (method, shape(path)) not in self._routes:
+            return RegistrationError(f"{describe(handler)}: {error}")
+        taken, first = self._routes[method, shape(path)]
+        by = described_at(first) if taken == path else f"{taken} of {described_at(first)}"
+        return RegistrationError(
+            f"{described_at(handler)}: {method} {path} is taken already, by {by}; "
+            "give one of them another path or method"
+        )
 
     def route(self, path: str, methods: Iterable[str] = ("GET",)) -> Callable[[H], H]:
         """Decorate a handler, as `add_route` registers it.

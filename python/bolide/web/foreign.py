@@ -1,13 +1,21 @@
-"""What to write instead of names that `App` and `Request` of other frameworks have and ours lack.
+"""What to write instead of names and keywords that other frameworks have and ours lack.
 
-Flask, Starlette and FastAPI. An `AttributeError` has the advice as its text, so `hasattr` is false.
+Flask, Starlette, FastAPI and Django. An `AttributeError` has the advice as its text, so `hasattr`
+is false; a keyword is a `TypeError`, as any unknown one.
 """
 
-from typing import Any, NoReturn
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 HOOKS = "use @app.on_startup and @app.on_shutdown"
 MIDDLEWARE = "there is no middleware; wrap the handlers, or use a framework that has it"
 ROUTE = "use @app.get, @app.post and so on, or @app.route"
+FILES = "there are no static files; nginx serves them, or an application that is mounted"
+OPENAPI = "there is no OpenAPI document; FastAPI has one"
 
 APP = {
     "add_api_route": "use app.add_route(path, handler, methods)",
@@ -42,6 +50,75 @@ REQUEST = {
 }
 """By attribute of a request."""
 
+RESULT = {
+    "body": "use content",
+    "data": "use content",
+    "get_json": "use json()",
+    "is_success": "compare its status",
+    "ok": "compare its status",
+    "status_code": "use status",
+}
+"""By attribute of what a call of the test client returns."""
+
+APP_KEYWORDS = {
+    "debug": "leave it out: tracebacks are in the log",
+    "description": OPENAPI,
+    "docs_url": OPENAPI,
+    "exception_handlers": "use @app.error_handler",
+    "import_name": "leave it out",
+    "lifespan": HOOKS,
+    "middleware": MIDDLEWARE,
+    "on_shutdown": "use @app.on_shutdown",
+    "on_startup": "use @app.on_startup",
+    "openapi_url": OPENAPI,
+    "redoc_url": OPENAPI,
+    "root_path": "leave it out",
+    "routes": ROUTE,
+    "static_folder": FILES,
+    "static_url_path": FILES,
+    "template_folder": "there are no templates; return what a template engine renders",
+    "title": OPENAPI,
+    "version": OPENAPI,
+}
+"""By keyword of the constructor."""
+
+RESPONSE_KEYWORDS = {
+    "background": "start a task with asyncio.create_task",
+    "charset": "text is sent as UTF-8; encode other charsets into body=",
+    "code": "use status=",
+    "content": "use body=, or json= for a value",
+    "data": "use json=",
+    "direct_passthrough": "leave it out",
+    "encoder": "leave it out: msgspec encodes json=",
+    "html": 'use text=, and content_type="text/html"',
+    "json_dumps_params": "leave it out: msgspec encodes json=",
+    "media_type": "use content_type=",
+    "mimetype": "use content_type=",
+    "reason": "leave it out: the status determines the reason phrase",
+    "response": "use body=",
+    "safe": "leave it out: json= takes any value",
+    "status_code": "use status=",
+    "streaming_content": "use body=",
+}
+"""By keyword of the constructor."""
+
+COOKIE_KEYWORDS = {
+    "httponly": "use http_only=",
+    "key": "use name=",
+    "partitioned": "use add_header()",
+    "salt": "there are no signed cookies",
+    "samesite": "use same_site=",
+}
+"""By keyword of `Response.set_cookie` and `delete_cookie`."""
+
+CALL_KEYWORDS = {
+    "data": "use content=; urllib.parse.urlencode renders a form",
+    "files": "use content=",
+    "follow_redirects": "redirects are not followed",
+    "query_string": "use params=",
+}
+"""By keyword of a call of the test client."""
+
 
 class Missing:
     """An attribute that always raises `AttributeError`; unlike `__getattr__`, it slows no other."""
@@ -66,3 +143,32 @@ def missing(owner: Any, name: str, names: dict[str, str]) -> AttributeError:
     if name in names:
         text = f"{kind} has no {name}: {names[name]}"
     return AttributeError(text, name=name, obj=owner)
+
+
+def refuse_keywords(owner: str, names: Mapping[str, str], given: Iterable[str]) -> None:
+    """Say what to write instead of a keyword.
+
+    Raises:
+        TypeError: there is an advice for one of those that are given.
+    """
+    for name in given:
+        if name in names:
+            raise TypeError(f"{owner} takes no {name}=: {names[name]}")
+
+
+def advising(
+    owner: str, names: Mapping[str, str], alone: str = ""
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a method say what to write instead of keywords, and `alone` if it takes no argument."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def advised(*arguments: P.args, **named: P.kwargs) -> R:
+            refuse_keywords(owner, names, named)
+            if alone and len(arguments) > 1:
+                raise TypeError(f"{owner} takes no arguments: {alone}")
+            return function(*arguments, **named)
+
+        return advised
+
+    return decorate

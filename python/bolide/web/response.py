@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from bolide import _core
+from bolide.web import foreign
 from bolide.web.cookie import SameSite, cookie_value
 from bolide.web.field import FieldLines, content_type_line, header_pairs, text_type_line
 from bolide.web.multidict import Headers
@@ -65,6 +66,7 @@ class Response(_core.Response):
         pairs = (line.partition(": ") for line in lines)
         return Headers((name, value) for name, _, value in pairs)
 
+    @foreign.advising("set_cookie", foreign.COOKIE_KEYWORDS)
     def set_cookie(
         self,
         name: str,
@@ -99,6 +101,7 @@ class Response(_core.Response):
         )
         self.add_header("Set-Cookie", line)
 
+    @foreign.advising("delete_cookie", foreign.COOKIE_KEYWORDS)
     def delete_cookie(
         self,
         name: str,
@@ -179,6 +182,18 @@ def _checked_status(status: Any) -> int:
     return int(status)
 
 
+def _refuse_keywords(others: dict[str, Any]) -> NoReturn:
+    """Reject what the constructor does not take.
+
+    Raises:
+        TypeError: always.
+    """
+    foreign.refuse_keywords("Response", foreign.RESPONSE_KEYWORDS, others)
+    raise TypeError(
+        f"Response.__init__() got an unexpected keyword argument {next(iter(others))!r}"
+    )
+
+
 _core.complete_response(
     Response,
     json_encode=msgspec.json.Encoder(enc_hook=_refuse).encode,
@@ -187,4 +202,5 @@ _core.complete_response(
     content_type_line=content_type_line,
     text_type_line=text_type_line,
     checked_status=_checked_status,
+    refuse_keywords=_refuse_keywords,
 )

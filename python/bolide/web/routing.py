@@ -13,11 +13,19 @@ from typing import Any
 
 from bolide.errors import RegistrationError, SignatureError
 
-__all__ = ["Binding", "bind", "describe", "is_async_callable", "parameter_names"]
+__all__ = [
+    "Binding",
+    "bind",
+    "describe",
+    "described_at",
+    "is_async_callable",
+    "parameter_names",
+    "shape",
+]
 
 Parameters = list[inspect.Parameter]
 
-_SEGMENT = re.compile(r"\{([^{}:]*)(?::[^{}]*)?\}")
+_SEGMENT = re.compile(r"\{([^{}:]*)(?::([^{}]*))?\}")
 _FOREIGN = re.compile(r"<(?:(\w+)(?:\([^)]*\))?:)?(\w+)>")
 """A parameter as Flask and Django write it: <name>, <int:name>."""
 _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -51,7 +59,7 @@ def parameter_names(pattern: str) -> list[str]:
         raise RegistrationError(f"the pattern {pattern!r}: {remedy}")
     if {"{", "}"} & set(_SEGMENT.sub("", pattern)):
         raise RegistrationError(f"the pattern {pattern!r} has a brace without a parameter")
-    names = _SEGMENT.findall(pattern)
+    names = [found[1] for found in _SEGMENT.finditer(pattern)]
     for name in names:
         if not name.isidentifier():
             raise RegistrationError(
@@ -101,6 +109,22 @@ def describe(function: Any) -> str:
         target = target.func
     name = getattr(target, "__qualname__", None)
     return f"{target.__module__}.{name}" if name else repr(function)
+
+
+def described_at(function: Any) -> str:
+    """Return a function's name with the file and line of its definition, if these are known."""
+    target = function
+    while isinstance(target, functools.partial):
+        target = target.func
+    code = getattr(inspect.unwrap(target), "__code__", None)
+    if code is None:
+        return describe(function)
+    return f"{describe(function)} ({code.co_filename}:{code.co_firstlineno})"
+
+
+def shape(pattern: str) -> str:
+    """Return a pattern without the names of its parameters: two of one shape are one route."""
+    return _SEGMENT.sub(lambda found: f"{{:{found[2] or 'str'}}}", pattern)
 
 
 def _is_async_generator(function: Any) -> bool:

@@ -22,6 +22,7 @@ from urllib.parse import quote, urlencode
 
 from bolide import _core
 from bolide.errors import ClientDisconnected
+from bolide.web import foreign
 from bolide.web.app import App
 from bolide.web.field import charset_of
 from bolide.web.multidict import Headers
@@ -53,6 +54,9 @@ class Result:
             ValueError: the content is not JSON.
         """
         return json_module.loads(self.content)
+
+
+foreign.refuse(Result, foreign.RESULT)
 
 
 class TestClient:
@@ -98,6 +102,7 @@ class TestClient:
         if worker is not None:
             worker.stop()
 
+    @foreign.advising("a call of TestClient", foreign.CALL_KEYWORDS)
     def request(
         self,
         method: str,

@@ -271,7 +271,8 @@ impl H1 {
             && let Some((head, _)) = incoming.inbound.take_call()
             && let Some(head) = head.read()
         {
-            let record = self.record(turn, Some(head.parsed()), CLIENT_CLOSED_REQUEST, 0);
+            let missing = (CLIENT_CLOSED_REQUEST, 0);
+            let record = self.record(turn, turn.now_ms(), Some(head.parsed()), missing);
             turn.context.log(record.as_deref());
         }
     }

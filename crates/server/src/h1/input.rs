@@ -286,6 +286,8 @@ impl H1 {
             self.since_ms = context.clock.now_ms();
             return;
         }
+        // Nothing has read the clock during the call.
+        let began_ms = context.clock.now_ms();
         let framing = context.responder.framing;
         let (status, is_open) = (context.responder.status, context.responder.is_open);
         let (content_bytes, delimiter) =
@@ -298,7 +300,7 @@ impl H1 {
         let is_whole = matches!(outcome, Outcome::Responded | Outcome::RespondedEarly) && !is_open;
         let is_plain = is_whole && status != 0 && content != Content::Later;
         if is_plain && self.queue.is_empty() {
-            self.responded(turn, (head, status, content_bytes));
+            self.responded(turn, began_ms, (head, status, content_bytes));
             if outcome == Outcome::RespondedEarly {
                 self.send_now(turn);
                 turn.context.responder.batch.send_now();
@@ -318,7 +320,7 @@ impl H1 {
         let queued = Queued {
             exchange: Exchange {
                 out: Output::new(taken.unwrap_or_default()),
-                record: self.record(turn, Some(head), status, content_bytes),
+                record: self.record(turn, began_ms, Some(head), (status, content_bytes)),
                 ..Exchange::new(id, turn.now_ms())
             },
             encoding: Encoding { framing, delimiter },
@@ -355,12 +357,15 @@ impl H1 {
     fn responded<A: App>(
         &mut self,
         turn: &mut Turn<'_, A>,
+        began_ms: u64,
         (head, status, content_bytes): (&RequestHead<'_>, u16, u64),
     ) {
         self.since_ms = turn.now_ms();
         if turn.context.log.is_some() {
-            let mut record = LogRecord::new(turn.link.client, Some(Head::of(head)), self.since_ms);
+            let mut record = LogRecord::new(turn.link.client, Some(Head::of(head)), began_ms);
             (record.status, record.content_bytes) = (status, content_bytes);
+            // A call may take any time.
+            turn.context.clock.tick();
             turn.context.log(Some(&record));
         }
     }
@@ -369,12 +374,12 @@ impl H1 {
     pub(super) fn record<A: App>(
         &self,
         turn: &Turn<'_, A>,
+        began_ms: u64,
         head: Option<&RequestHead<'_>>,
-        status: u16,
-        content_bytes: u64,
+        (status, content_bytes): (u16, u64),
     ) -> Option<Box<LogRecord>> {
         turn.context.log.as_ref()?;
-        let mut record = LogRecord::new(turn.link.client, head.map(Head::of), turn.now_ms());
+        let mut record = LogRecord::new(turn.link.client, head.map(Head::of), began_ms);
         (record.status, record.content_bytes) = (status, content_bytes);
         Some(Box::new(record))
     }
@@ -474,7 +479,7 @@ impl H1 {
         };
         let mut queued = Queued {
             exchange: Exchange {
-                record: self.record(turn, head, 0, 0),
+                record: self.record(turn, turn.now_ms(), head, (0, 0)),
                 ..Exchange::new(id, turn.now_ms())
             },
             encoding: Encoding::of_refusal(is_head),

@@ -47,6 +47,7 @@ pub(super) struct Helpers {
     content_type_line: Py<PyAny>,
     text_type_line: Py<PyAny>,
     checked_status: Py<PyAny>,
+    refuse_keywords: Py<PyAny>,
 }
 
 static HELPERS: PyOnceLock<Helpers> = PyOnceLock::new();
@@ -75,7 +76,11 @@ impl<'py> FromPyObject<'_, 'py> for Passed<'py> {
 
 /// Sets the public class, which is then constructed directly, and its helper functions; those of the first call are kept.
 #[pyfunction]
-#[pyo3(signature = (kind, *, json_encode, sendable, header_pairs, content_type_line, text_type_line, checked_status))]
+#[pyo3(signature = (kind, *, json_encode, sendable, header_pairs, content_type_line, text_type_line, checked_status, refuse_keywords))]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "keywords of one call, named on both sides"
+)]
 pub(crate) fn complete_response(
     kind: &Bound<'_, PyType>,
     json_encode: Py<PyAny>,
@@ -84,6 +89,7 @@ pub(crate) fn complete_response(
     content_type_line: Py<PyAny>,
     text_type_line: Py<PyAny>,
     checked_status: Py<PyAny>,
+    refuse_keywords: Py<PyAny>,
 ) -> PyResult<()> {
     ffi::construct_directly::<Response>(kind)?;
     HELPERS.get_or_init(kind.py(), || Helpers {
@@ -94,6 +100,7 @@ pub(crate) fn complete_response(
         content_type_line,
         text_type_line,
         checked_status,
+        refuse_keywords,
     });
     Ok(())
 }
@@ -311,8 +318,12 @@ impl Response {
         }
     }
 
-    /// The arguments are documented on `bolide.Response`.
-    #[pyo3(signature = (body = None, status = Passed(None), headers = None, content_type = None, *, text = None, json = Passed(None)))]
+    /// The arguments are documented on `bolide.Response`. `others` are always a mistake.
+    #[pyo3(signature = (body = None, status = Passed(None), headers = None, content_type = None, *, text = None, json = Passed(None), **others))]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the same arguments as the stub names"
+    )]
     fn __init__<'py>(
         response: &Bound<'py, Self>,
         body: Option<Bound<'py, PyAny>>,
@@ -321,7 +332,15 @@ impl Response {
         content_type: Option<Bound<'py, PyAny>>,
         text: Option<Bound<'py, PyAny>>,
         json: Passed<'py>,
+        others: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<()> {
+        if let Some(others) = others {
+            ffi::call(
+                response.py(),
+                &Helpers::get(response.py())?.refuse_keywords,
+                [others.as_any()],
+            )?;
+        }
         let given = Given {
             body: body.as_ref(),
             status: status.0.as_ref(),
