@@ -32,6 +32,6 @@ pub use poller::{Events, Interest, Interrupted, Poller, Readiness, Token};
 pub use rest::Rest;
 pub use siblings::{LATE_AFTER_MS, Seat, Siblings, Turn};
 pub use timer::{TICK_MS, TimerWheel};
-pub use tls::{Pair, TlsConfig, TlsError};
+pub use tls::{Pair, SESSION_BYTES_MAX, TlsConfig, TlsError};
 pub use transport::{FileSent, Peer, Received, Sent, Transport};
 pub use waker::Waker;

@@ -56,13 +56,11 @@ impl Listener {
         match acceptfrom_with(&self.socket, flags) {
             Ok((socket, address)) => {
                 let transport = Transport::new(socket);
-                match &self.tls {
-                    None => Accepted::Connection(transport, Peer::from(address)),
-                    Some(config) => match transport.with_tls(config) {
-                        Ok(transport) => Accepted::Connection(transport, Peer::from(address)),
-                        Err(_) => Accepted::Lost,
-                    },
-                }
+                let transport = match &self.tls {
+                    None => transport,
+                    Some(config) => transport.with_tls(config),
+                };
+                Accepted::Connection(transport, Peer::from(address))
             }
             Err(error) => refused(error),
         }

@@ -1,12 +1,12 @@
 //! A connected socket, plain or with TLS: receive, send, buffered bytes, and a close in two steps.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::sendfile;
@@ -15,14 +15,13 @@ use rustix::net::{
     RecvFlags, SendFlags, Shutdown, SocketAddrAny, getpeername, getsockname, recv, send, shutdown,
 };
 
-use crate::tls::{Session, TlsConfig};
+use crate::tls::{Tls, TlsConfig};
 use crate::{sigpipe, sys};
 
 /// A connected stream socket in non-blocking mode. Dropping it closes it.
 pub struct Transport {
     socket: OwnedFd,
-    /// The TLS session, whose lock is never contended: one thread at a time uses a transport.
-    tls: Option<Box<Mutex<Session>>>,
+    tls: Option<Box<Tls>>,
 }
 
 /// The address of one end of a connection.
@@ -72,10 +71,12 @@ pub enum FileSent {
     Broken(io::Error),
 }
 
-/// Content of a TLS connection that is received at once: two records.
-const CONTENT_BYTES_MAX: usize = 32_768;
 /// Bytes of a file that are read at once, if the kernel cannot send from the file itself.
-const FILE_READ_BYTES: u64 = 65_536;
+const FILE_READ_BYTES: usize = 65_536;
+
+thread_local! {
+    static FILE_CONTENT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 impl Transport {
     /// Takes over a connected socket that is non-blocking.
@@ -84,12 +85,10 @@ impl Transport {
     }
 
     /// Uses TLS from now on, as the server of the handshake.
-    ///
-    /// # Errors
-    /// If the configuration does not allow any handshake.
-    pub fn with_tls(mut self, config: &TlsConfig) -> io::Result<Transport> {
-        self.tls = Some(Box::new(Mutex::new(Session::new(config)?)));
-        Ok(self)
+    #[must_use]
+    pub fn with_tls(mut self, config: &TlsConfig) -> Transport {
+        self.tls = Some(Box::new(Tls::new(config)));
+        self
     }
 
     /// Whether it uses TLS.
@@ -98,11 +97,15 @@ impl Transport {
         self.tls.is_some()
     }
 
-    /// The TLS session, if there is one.
+    /// Whether its TLS handshake is not complete. It goes on with each [`Transport::receive`].
     #[inline]
-    fn session(&self) -> Option<MutexGuard<'_, Session>> {
-        let session = self.tls.as_ref()?;
-        Some(session.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
+    /// Whether the peer sends text where TLS was expected. Bytes pass unchanged in both directions then.
+    pub fn lacks_tls(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_plain())
     }
 
     /// Takes over a connected socket that may be blocking.
@@ -118,8 +121,8 @@ impl Transport {
     ///
     /// Cost: one system call: recv, whose path to the socket is shorter than that of read.
     pub fn receive(&self, buffer: &mut [u8]) -> Received {
-        if let Some(mut session) = self.session() {
-            return session.receive(self.socket.as_fd(), buffer);
+        if let Some(tls) = &self.tls {
+            return tls.with(|session| session.receive(self.socket.as_fd(), buffer));
         }
         received(retry_on_intr(|| {
             let received = recv(&self.socket, &mut *buffer, RecvFlags::empty());
@@ -131,15 +134,8 @@ impl Transport {
     ///
     /// Cost: one system call.
     pub fn receive_into(&self, room: &mut [MaybeUninit<u8>]) -> Received {
-        if let Some(mut session) = self.session() {
-            let mut content = vec![0; room.len().min(CONTENT_BYTES_MAX)];
-            let received = session.receive(self.socket.as_fd(), &mut content);
-            if let Received::Bytes(count) = received {
-                for (place, byte) in room.iter_mut().zip(content.iter().take(count)) {
-                    place.write(*byte);
-                }
-            }
-            return received;
+        if let Some(tls) = &self.tls {
+            return tls.with(|session| session.receive(self.socket.as_fd(), room));
         }
         received(retry_on_intr(|| {
             let received = recv(&self.socket, &mut *room, RecvFlags::empty());
@@ -163,8 +159,8 @@ impl Transport {
     }
 
     fn send_with(&self, bytes: &[u8], flags: SendFlags) -> Sent {
-        if let Some(mut session) = self.session() {
-            return session.send(self.socket.as_fd(), bytes, flags);
+        if let Some(tls) = &self.tls {
+            return tls.with(|session| session.send(self.socket.as_fd(), bytes, flags));
         }
         match retry_on_intr(|| send(&self.socket, bytes, flags)) {
             Ok(count) => Sent::Bytes(count),
@@ -201,28 +197,41 @@ impl Transport {
     /// As [`Transport::send_file`], for files that the kernel cannot send from, and for bytes that have to be transformed.
     #[cold]
     fn send_file_by_reading(&self, file: &File, offset: u64, length: u64) -> FileSent {
-        let mut content = vec![0; length.min(FILE_READ_BYTES) as usize];
-        let Ok(count @ 1..) = retry_on_interruption(|| file.read_at(&mut content, offset)) else {
-            return FileSent::Unreadable;
-        };
-        match self.send(content.get(..count).unwrap_or_default()) {
-            Sent::Bytes(0) => FileSent::Blocked,
-            Sent::Bytes(count) => FileSent::Bytes(count as u64),
-            Sent::Broken(error) => FileSent::Broken(error),
+        if !self.flush() {
+            return FileSent::Broken(io::ErrorKind::BrokenPipe.into());
         }
+        if self.owes() {
+            return FileSent::Blocked;
+        }
+        FILE_CONTENT.with_borrow_mut(|content| {
+            content.resize(FILE_READ_BYTES, 0);
+            let wanted = usize::try_from(length).unwrap_or(usize::MAX);
+            let room = content
+                .get_mut(..wanted.min(FILE_READ_BYTES))
+                .unwrap_or_default();
+            let Ok(count @ 1..) = retry_on_interruption(|| file.read_at(room, offset)) else {
+                return FileSent::Unreadable;
+            };
+            match self.send(room.get(..count).unwrap_or_default()) {
+                Sent::Bytes(0) => FileSent::Blocked,
+                Sent::Bytes(count) => FileSent::Bytes(count as u64),
+                Sent::Broken(error) => FileSent::Broken(error),
+            }
+        })
     }
 
-    /// Whether content was read from the socket and not yet returned by [`Transport::receive`]: no event reports it. A plain socket has none.
+    /// Whether [`Transport::receive`] has something to return that was read from the socket before, so that no event reports it. A plain
+    /// socket has nothing.
     #[inline]
     pub fn has_buffered(&self) -> bool {
-        self.session().is_some_and(|session| session.has_content())
+        self.tls.as_ref().is_some_and(|tls| tls.has_buffered())
     }
 
     /// Whether the socket may have input that was reported already, after a read of `count` bytes into `room_bytes` of memory.
     #[inline]
     pub fn may_be_unread(&self, count: usize, room_bytes: usize) -> bool {
-        match self.session() {
-            Some(session) => session.is_unread(),
+        match &self.tls {
+            Some(tls) => tls.is_unread(),
             None => count == room_bytes,
         }
     }
@@ -230,34 +239,51 @@ impl Transport {
     /// Whether bytes that [`Transport::send`] accepted still wait for the socket. A plain socket has none.
     #[inline]
     pub fn owes(&self) -> bool {
-        self.session().is_some_and(|session| session.owes())
+        self.tls.as_ref().is_some_and(|tls| tls.owes())
     }
 
     /// Sends bytes that wait for the socket. Returns false if the connection is broken.
     ///
     /// Cost: one system call, if there are any.
+    #[inline]
     pub fn flush(&self) -> bool {
-        let session = self.session().filter(|session| session.owes());
-        session.is_none_or(|mut session| session.flush(self.socket.as_fd()).is_ok())
+        match &self.tls {
+            Some(tls) if tls.owes() => self.flush_records(tls),
+            _ => true,
+        }
+    }
+
+    fn flush_records(&self, tls: &Tls) -> bool {
+        let (flushed, is_shutdown_due) = tls.with(|session| {
+            let flushed = session.flush(self.socket.as_fd());
+            (flushed.is_ok(), session.is_shutdown_due())
+        });
+        if is_shutdown_due {
+            let _ = shutdown(&self.socket, Shutdown::Write);
+        }
+        flushed
     }
 
     /// Bytes that the transport holds in memory.
+    #[inline]
     pub fn held_bytes(&self) -> usize {
-        self.session().map_or(0, |session| session.held_bytes())
+        self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
     }
 
     /// The protocol that both sides agreed on in the TLS handshake (RFC 7301).
     pub fn protocol(&self) -> Option<Vec<u8>> {
-        self.session()?.protocol().map(<[u8]>::to_vec)
+        let tls = self.tls.as_ref()?;
+        tls.with(|session| session.protocol().map(<[u8]>::to_vec))
     }
 
     /// Bytes that arrived and were not received.
     ///
     /// Cost: one system call.
     pub fn unread_bytes(&self) -> u64 {
-        let buffered = self
-            .session()
-            .map_or(0, |session| session.content_bytes() as u64);
+        let buffered = match &self.tls {
+            Some(tls) => tls.with(|session| session.content_bytes() as u64),
+            None => 0,
+        };
         buffered + rustix::io::ioctl_fionread(&self.socket).unwrap_or(0)
     }
 
@@ -266,17 +292,30 @@ impl Transport {
     ///
     /// Cost: one system call.
     pub fn unacknowledged_bytes(&self) -> u64 {
-        let owed = self
-            .session()
-            .map_or(0, |session| session.owed_bytes() as u64);
+        let owed = match &self.tls {
+            Some(tls) if tls.owes() => tls.with(|session| session.owed_bytes() as u64),
+            _ => 0,
+        };
         owed + sys::unacknowledged_bytes(&self.socket)
     }
 
+    /// Announces that nothing more is sent, with TLS; the end of the connection, or of its sending side, follows at once and shares the
+    /// packet. Returns true unless the announcement waits for the socket.
+    ///
+    /// Cost: one system call with TLS, the first time.
+    pub fn announce_end(&self) -> bool {
+        let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
+        let announced = |tls: &Tls| tls.with(|session| session.close(self.socket.as_fd(), flags));
+        self.tls.as_deref().is_none_or(announced)
+    }
+
     /// Closing, first step: shuts down the sending side; the peer reads everything that was sent and then the end. The second step is to
-    /// drop the transport.
+    /// drop the transport. If bytes wait for the socket, [`Transport::flush`] completes the first step.
     pub fn shutdown_send(&self) {
-        if let Some(mut session) = self.session() {
-            session.close(self.socket.as_fd());
+        if !self.announce_end()
+            && let Some(tls) = &self.tls
+        {
+            return tls.with(|session| session.shut_down_later());
         }
         // A failure means that the connection is gone, which the next read reports.
         let _ = shutdown(&self.socket, Shutdown::Write);

@@ -264,7 +264,8 @@ impl Server {
     /// Maximum bytes that one connection can make the server hold.
     #[getter]
     fn connection_bytes_max(&self) -> u64 {
-        self.limits.connection_bytes_max()
+        let tls_bytes = self.tls.as_ref().map_or(0, |_| net::SESSION_BYTES_MAX);
+        self.limits.connection_bytes_max() + tls_bytes
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! | phase | until | then |
 //! | --- | --- | --- |
+//! | `Handshake` | the TLS handshake is complete; `tls_handshake_timeout_ms` | `Preface`; closed |
 //! | `Preface` | the first bytes arrive, which select the protocol; `header_timeout_ms` | the protocol; closed |
 //! | `H1` | the protocol has finished ([`Fate::End`]) or was truncated ([`Fate::Cut`]) | `Lingering`, `Cutting`, or closed |
 //! | `Lingering` | the peer ends its side, or has received everything and is silent for `linger_timeout_ms`; it is stuck, or sends too much or too long | closed |
@@ -10,10 +11,13 @@
 //! Two invariants hold. Every open connection has a deadline, an application that owes a response, or a turn that is due. When all
 //! applications have responded and all peers have ended, nothing is left (`tests/model/main.rs`).
 
+mod handshake;
+
 use std::sync::Arc;
 
 use net::{Peer, Poller, Received, Transport};
 
+use self::handshake::{Handshake, wrong_scheme};
 use crate::app::{Abort, App};
 use crate::context::Context;
 use crate::h1::{DRAINING_IDLE_MS, H1, Unfinished};
@@ -30,6 +34,7 @@ const LINGERS_MAX: u64 = 15;
 const LINGER_BYTES: u64 = 1 << 20;
 
 enum Phase {
+    Handshake(Handshake),
     Preface {
         since_ms: u64,
     },
@@ -73,9 +78,13 @@ impl Connection {
         peers: (Peer, Peer),
         now_ms: u64,
     ) -> Connection {
+        let phase = match transport.is_handshaking() {
+            true => Phase::Handshake(Handshake::new(now_ms)),
+            false => Phase::Preface { since_ms: now_ms },
+        };
         Connection {
             link: Link::new(transport, id, peers, now_ms),
-            phase: Phase::Preface { since_ms: now_ms },
+            phase,
             is_turned_away: false,
             has_turn: false,
             accounted_bytes: 0,
@@ -160,11 +169,25 @@ impl Connection {
         received: Received,
         buffer: &[u8],
     ) -> Fate {
+        if matches!(self.phase, Phase::Handshake(_)) {
+            if let Received::End | Received::Broken(_) = received {
+                self.leave_handshake(context);
+                // An alert may have been sent, which unread input must not destroy.
+                return self.end(context, false);
+            }
+            if self.link.is_handshaking() {
+                return Fate::Open;
+            }
+            self.leave_handshake(context);
+        }
         match (&mut self.phase, received) {
             (_, Received::Blocked) => Fate::Open,
             (_, Received::End | Received::Broken(_)) => Fate::Close,
             (Phase::Preface { .. }, Received::Bytes(count)) => {
                 let first = buffer.get(..count).unwrap_or_default();
+                if let Some(reason) = wrong_scheme(first, &self.link) {
+                    return self.refuse_scheme(context, app, reason);
+                }
                 self.phase = protocol_of(first, context.clock.now_ms());
                 let link = &mut self.link;
                 match &mut self.phase {
@@ -193,7 +216,7 @@ impl Connection {
                     false => Fate::Open,
                 }
             }
-            (Phase::Cutting | Phase::H1(_), Received::Bytes(_)) => Fate::Open,
+            (Phase::Handshake(_) | Phase::Cutting | Phase::H1(_), Received::Bytes(_)) => Fate::Open,
         }
     }
 
@@ -202,7 +225,7 @@ impl Connection {
         let link = &mut self.link;
         match &mut self.phase {
             Phase::H1(h1) => h1.peer_ended(&mut Turn { link, context, app }),
-            Phase::Preface { .. } | Phase::Lingering { .. } => {
+            Phase::Handshake(_) | Phase::Preface { .. } | Phase::Lingering { .. } => {
                 link.note_peer_end(context.clock.now_ms());
             }
             Phase::Cutting => {
@@ -218,6 +241,10 @@ impl Connection {
     pub(crate) fn writable<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
         if !self.link.send_owed() {
             return self.abandon(context, app);
+        }
+        let is_lingering = matches!(self.phase, Phase::Lingering { .. });
+        if is_lingering && self.link.has_ended() && !self.link.owes() {
+            return Fate::End { has_unread: false };
         }
         self.serve(context, app, |h1, turn| h1.writable(turn))
     }
@@ -279,6 +306,10 @@ impl Connection {
         match &mut self.phase {
             Phase::H1(_) => self.serve(context, app, |h1, turn| h1.expire(turn)),
             Phase::Preface { .. } => Fate::Close,
+            Phase::Handshake(handshake) => match handshake.is_late(self.has_turn, context) {
+                true => Fate::Close,
+                false => Fate::Open,
+            },
             Phase::Cutting => match self.link.check_delivery(context) {
                 Delivery::UnderWay if self.link.delivery_check_ms() < u64::MAX => Fate::Open,
                 _ => Fate::Reset,
@@ -322,7 +353,7 @@ impl Connection {
         match &mut self.phase {
             Phase::H1(h1) => h1.abandon(&mut Turn { link, context, app }, Abort::Disconnected),
             Phase::Cutting => Fate::Reset,
-            Phase::Preface { .. } | Phase::Lingering { .. } => Fate::Close,
+            Phase::Handshake(_) | Phase::Preface { .. } | Phase::Lingering { .. } => Fate::Close,
         }
     }
 
@@ -442,6 +473,7 @@ impl Connection {
     pub(crate) fn deadline_ms(&self, context: &Context) -> u64 {
         match &self.phase {
             Phase::H1(h1) => h1.deadline_ms(&self.link, context),
+            Phase::Handshake(handshake) => handshake.deadline_ms(context),
             Phase::Preface { since_ms } => {
                 let end_ms = Timeouts::end_ms(*since_ms, context.timeouts.header_timeout_ms);
                 match context.draining_since_ms {
@@ -484,7 +516,7 @@ impl Connection {
     fn takes_input(&self, context: &Context) -> bool {
         match &self.phase {
             Phase::H1(h1) => h1.takes_input(&self.link, context),
-            Phase::Preface { .. } | Phase::Lingering { .. } => true,
+            Phase::Handshake(_) | Phase::Preface { .. } | Phase::Lingering { .. } => true,
             Phase::Cutting => false,
         }
     }
@@ -519,7 +551,8 @@ impl Connection {
     }
 
     /// Closes the socket.
-    pub(crate) fn close(self, poller: &Poller, context: &mut Context, fate: Fate) {
+    pub(crate) fn close(mut self, poller: &Poller, context: &mut Context, fate: Fate) {
+        self.leave_handshake(context);
         context.held_bytes -= self.accounted_bytes as u64;
         self.link.close(poller, fate);
     }

@@ -25,6 +25,13 @@ pub(crate) const MOVED_BYTES_MIN: usize = 16 * 1024;
 /// A connection may have at most one request in work for so many descriptors of the process.
 const DESCRIPTORS_PER_EXCHANGE: u64 = 64;
 
+/// How many TLS handshakes are under way, and whether others wait.
+#[derive(Debug, Default)]
+pub(crate) struct HandshakePlaces {
+    pub(crate) taken: u64,
+    pub(crate) are_awaited: bool,
+}
+
 /// Limits, time, and the buffers of the pass.
 pub(crate) struct Context {
     pub(crate) limits: Limits,
@@ -47,6 +54,8 @@ pub(crate) struct Context {
     pub(crate) held_bytes: u64,
     /// Expected length of a response with unknown length: that of a recent long one. Short ones are not recorded.
     pub(crate) long_response_bytes: u64,
+    /// Of TLS handshakes.
+    pub(crate) handshakes: HandshakePlaces,
     pub(crate) shortages: Shortages,
     pub(crate) refusals: Refusals,
     sequence: u64,
@@ -77,6 +86,7 @@ impl Context {
             content_bytes: 0,
             held_bytes: 0,
             long_response_bytes: 0,
+            handshakes: HandshakePlaces::default(),
             shortages: Shortages::default(),
             refusals: Refusals::default(),
             sequence: 0,

@@ -29,6 +29,8 @@ settings! {
             "All such files of one worker together; beyond it threads wait for their clients. Sixteen of the largest.";
         connections_max: 16384, "count",
             "Maximum open connections of one worker. One more waits for a worker that has room; if all are full, it gets 503 and is closed.";
+        tls_handshakes_max: 1024, "count",
+            "Maximum TLS handshakes of one worker that are under way. Further clients wait for a place, within tls_handshake_timeout_ms; while they do, a client that is silent for 2 s loses its place. Each takes about 20 KiB (64 KiB at most) and less than a millisecond of processor time; with 1024 places a round trip of 300 ms still allows 3,000 per second.";
     }
 }
 

@@ -4,7 +4,7 @@
 //! | sending | means | who moves next |
 //! | --- | --- | --- |
 //! | `Open` | the socket accepts bytes | the protocol |
-//! | `Full` | the socket did not accept bytes (possibly a file's), and some may wait here | the peer, at its [`Pace`] |
+//! | `Full` | the socket did not accept bytes (possibly a file's, or a TLS record's), and some may wait here | the peer, at its [`Pace`] |
 //! | `Arriving` | everything is sent, but was not acknowledged at the last check | the peer, at its pace |
 //!
 //! | receiving | means |
@@ -189,6 +189,27 @@ impl Link {
         self.transport.flush()
     }
 
+    /// Whether such bytes are left.
+    pub(crate) fn owes(&self) -> bool {
+        self.transport.owes()
+    }
+
+    /// Whether the TLS handshake is not complete.
+    #[inline]
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.transport.is_handshaking()
+    }
+
+    /// Whether the peer does not use TLS, although it has to.
+    pub(crate) fn lacks_tls(&self) -> bool {
+        self.transport.lacks_tls()
+    }
+
+    /// Whether TLS is used, or has to be.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.transport.is_secure()
+    }
+
     /// The socket may have input that was reported already.
     pub(crate) fn note_unread(&mut self) {
         if let Watch::For(interest) = self.watch {
@@ -332,6 +353,9 @@ impl Link {
         if count > LARGE_BYTES && matches!(self.sending, Sending::Open) {
             self.sending = Sending::Arriving(Box::new(self.backlog(context)));
         }
+        if self.transport.owes() {
+            self.sending = Sending::Full(self.blocked(context));
+        }
     }
 
     /// Creates the backlog of a socket that has just become full.
@@ -381,17 +405,24 @@ impl Link {
             self.sending = Sending::Full(backlog);
             return Err(Broken);
         }
-        if !backlog.is_empty() {
+        if self.transport.owes() {
+            if !self.transport.flush() {
+                return Err(Broken);
+            }
+            self.moved_ms = context.clock.now_ms();
+        }
+        let mut is_sent = true;
+        if !backlog.is_empty() && !self.transport.owes() {
             let Sent::Bytes(count) = self.transmit(backlog.unsent(), is_followed) else {
                 return Err(Broken);
             };
             self.took(context, count);
-            if !backlog.sent(count) {
-                self.sending = Sending::Full(backlog);
-                return Ok(());
-            }
+            is_sent = backlog.sent(count);
         }
-        self.sending = Sending::Arriving(backlog);
+        self.sending = match is_sent && backlog.is_empty() && !self.transport.owes() {
+            true => Sending::Arriving(backlog),
+            false => Sending::Full(backlog),
+        };
         Ok(())
     }
 
@@ -419,6 +450,7 @@ impl Link {
         if let Sending::Full(backlog) = &self.sending
             && backlog.is_empty()
             && !backlog.is_lost()
+            && !self.transport.owes()
         {
             self.sending = Sending::Open;
         }
@@ -520,6 +552,8 @@ impl Link {
             may_be && self.transport.unacknowledged_bytes() > PROMPT_BYTES
         };
         let waits = !self.has_ended() && (has_unread() || is_on_its_way());
+        // The end of the sending side follows an announcement only after that was sent.
+        let waits = !self.transport.announce_end() || waits;
         if waits || net::has_forked() {
             self.transport.shutdown_send();
         }
@@ -532,6 +566,9 @@ impl Link {
         let is_copied = net::has_forked();
         if is_copied && self.watch != Watch::None {
             let _ = poller.remove(self.transport.as_fd());
+        }
+        if fate != Fate::Reset {
+            self.transport.announce_end();
         }
         match fate {
             Fate::Reset => self.transport.reset(),

@@ -8,6 +8,7 @@
 //! timers, signals and the event loop are not delayed.
 
 mod accept;
+mod handshakes;
 mod interlude;
 mod mail;
 mod pass;
@@ -22,12 +23,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use net::{
-    Clock, Events, Interest, Interrupted, Peer, Poller, TimerWheel, Token, Transport,
+    Clock, Events, Interest, Interrupted, Peer, Poller, TimerWheel, TlsConfig, Token, Transport,
     descriptors_max, memory,
 };
 use slab::Slab;
 
 use self::accept::Accepting;
+use self::handshakes::Handshakes;
 use self::interlude::Postponed;
 use crate::access_log::AccessLog;
 use crate::app::App;
@@ -107,6 +109,7 @@ pub struct Worker<A> {
     postponed: Postponed,
     /// Connections that have more to do, in the order of their turns.
     turns: VecDeque<ConnectionId>,
+    handshakes: Handshakes,
     timers: TimerWheel,
     /// The earliest reminder set for each connection key, of whichever connection.
     reminders: Vec<u64>,
@@ -163,6 +166,7 @@ impl<A: App> Worker<A> {
             unsent: Vec::new(),
             postponed: Postponed::default(),
             turns: VecDeque::new(),
+            handshakes: Handshakes::default(),
             timers: TimerWheel::new(now_ms),
             reminders: Vec::new(),
             due: Vec::new(),
@@ -205,11 +209,23 @@ impl<A: App> Worker<A> {
     /// # Errors
     /// If it cannot be made non-blocking.
     pub fn adopt(&mut self, socket: OwnedFd) -> io::Result<()> {
-        let transport = Transport::from_blocking(socket)?;
+        self.adopt_transport(Transport::from_blocking(socket)?);
+        Ok(())
+    }
+
+    /// As [`Worker::adopt`], for a client that uses TLS from its first byte on.
+    ///
+    /// # Errors
+    /// As [`Worker::adopt`].
+    pub fn adopt_with_tls(&mut self, socket: OwnedFd, tls: &TlsConfig) -> io::Result<()> {
+        self.adopt_transport(Transport::from_blocking(socket)?.with_tls(tls));
+        Ok(())
+    }
+
+    fn adopt_transport(&mut self, transport: Transport) {
         transport.set_no_delay();
         let (client, server) = (transport.peer(), transport.local());
         self.open(transport, client, server);
-        Ok(())
     }
 
     /// Stops accepting, and ends every connection after its next response, an idle one soon.
@@ -268,7 +284,7 @@ impl<A: App> Worker<A> {
             Some(0) => self.report(now_ms),
             _ => reports_in_ms,
         };
-        if has_mail || !self.turns.is_empty() || self.has_events() {
+        if has_mail || !self.turns.is_empty() || self.has_events() || self.has_handshakes() {
             return Some(0);
         }
         let waits_ms = [
@@ -319,7 +335,7 @@ impl<A: App> Worker<A> {
         self.poller.wait(&mut self.events, timeout_ms)
     }
 
-    /// Adds a connection and reads at once: a new client has usually sent its request already.
+    /// Adds a connection and reads at once, unless it uses TLS: a new client has usually sent its request already.
     fn open(&mut self, transport: Transport, client: Peer, server: Peer) {
         let is_short = self.is_short();
         let is_surplus = is_short || self.admitted() >= self.connections_max();
@@ -329,6 +345,8 @@ impl<A: App> Worker<A> {
                 false => self.context.refusals.add_connection(),
             }
             let has_place = !is_short || self.connections.len() < self.connections.capacity();
+            // A response would need a handshake.
+            let has_place = has_place && !transport.is_secure();
             if self.turned_away >= self.turned_away_max || !has_place {
                 return;
             }
@@ -355,6 +373,9 @@ impl<A: App> Worker<A> {
         self.with_connection(key, |connection, context, app, receive| {
             if is_surplus {
                 connection.turn_away(context, app, is_short)
+            } else if connection.handshake().is_some() {
+                // An event follows, and then its turn among the handshakes.
+                Fate::Open
             } else {
                 let buffer = receive.get_mut(..RECEIVE_BYTES).unwrap_or_default();
                 connection.readable(context, app, buffer, false)

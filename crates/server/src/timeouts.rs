@@ -6,6 +6,8 @@ use crate::setting::{Setting, settings};
 settings! {
     /// Timeouts of one worker. All are on by default; 0 switches one off.
     Timeouts, "timeout", {
+        tls_handshake_timeout_ms: 10000, "milliseconds",
+            "Maximum time from a connection's start to the end of its TLS handshake, including the wait for a place (tls_handshakes_max); later ones are closed. Four round trips and a retransmission on a very slow network.";
         header_timeout_ms: 15000, "milliseconds",
             "Maximum time from a request's first byte (or the connection's start) to the end of its header section; later ones get 408. Single bytes do not extend it.";
         body_grace_ms: 5000, "milliseconds",

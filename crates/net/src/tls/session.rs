@@ -7,38 +7,40 @@
 //! | `Open` | the peer ends its side, or either side fails |
 //! | `Ended` | the peer sends no more; what it is sent still arrives |
 //! | `Failed` | nothing more is received or sent, except the alert |
+//! | `Plain` | the peer sends text instead of TLS: bytes pass as they are, so that it can be refused |
 //!
 //! A session holds only what cannot be avoided: a record that has arrived in part, content that its reader had no room for, and records that
-//! the socket has not accepted. Whole records pass through memory that all sessions of a thread share.
+//! the socket has not accepted. Whole records pass through memory that all sessions of a thread share ([`super::shared`]).
 
-use std::cell::RefCell;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::ServerConfig;
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::unbuffered::{ConnectionState, UnbufferedStatus, WriteTraffic};
 
 use super::TlsConfig;
+use super::pacing::Pacing;
+use super::shared::{self, Output, Room, written};
 use crate::transport::{Received, Sent};
 
-/// Content of at most this length is encrypted at once: four records.
+/// Content of at most this length is encrypted and sent at once: four records.
 const ENCRYPTED_BYTES_MAX: usize = 65_536;
-/// Received at once: a little more than the longest record (RFC 8446 5.2).
-const RECEIVED_BYTES_MAX: usize = 32_768;
-/// The header of a record, the type of its content, and the longest tag or padding of the supported cipher suites.
-const OVERHEAD_BYTES: usize = 5 + 1 + 32;
-/// The longest fragment of a record (RFC 8446 5.1).
-const FRAGMENT_BYTES: usize = 16_384;
-/// Reads of one [`Session::receive`], so that a peer whose records have no content keeps no one waiting.
+/// The longest fragment of a record (RFC 8446 section 5.1).
+pub(super) const FRAGMENT_BYTES: usize = 16_384;
+/// Maximum bytes received at once, and the minimum if the reader has less room than a record needs.
+const RECEIVED_BYTES_MAX: usize = 65_536;
+const RECEIVED_BYTES_MIN: usize = 17 * 1024;
+/// Reads of one [`Session::receive`], so that a peer whose records have no content does not delay other peers.
 const READS_MAX: usize = 4;
-/// The first byte of a TLS connection: a record of type handshake (RFC 8446 5.1).
-const HANDSHAKE: u8 = 22;
-
-thread_local! {
-    static RECORDS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
+/// Maximum bytes of an incomplete record, or of an incomplete message of the handshake in several records. The longest such message is a
+/// client's chain of certificates.
+const INCOMPLETE_BYTES_MAX: usize = 65_536;
+/// What rustls holds for a connection after its handshake, in bytes.
+const ESTABLISHED_BYTES: usize = 6 * 1024;
 
 /// What a session does now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,14 +50,19 @@ enum Phase {
     Open,
     Ended,
     Failed,
+    Plain,
 }
 
 /// The server's side of one TLS connection.
 pub(crate) struct Session {
-    connection: UnbufferedServerConnection,
+    config: Arc<ServerConfig>,
+    /// Created when the first bytes have arrived.
+    connection: Option<Box<UnbufferedServerConnection>>,
     phase: Phase,
-    /// Why it failed.
-    error: Option<rustls::Error>,
+    /// Why it failed, until that is reported.
+    failure: Option<io::Error>,
+    /// The end or the failure was reported to the reader.
+    is_over_reported: bool,
     /// The start of a record that has not arrived as a whole.
     incoming: Vec<u8>,
     /// Content whose reader had no room for it, from `read` on.
@@ -64,8 +71,11 @@ pub(crate) struct Session {
     /// Records that the socket has not accepted, from `sent` on.
     outgoing: Vec<u8>,
     sent: usize,
-    /// The socket may have input that was not received.
+    /// The socket may have input that was not received, although an event reported it.
     is_unread: bool,
+    /// The sending side is to be shut down once nothing is owed.
+    is_shutting_down: bool,
+    pacing: Pacing,
 }
 
 /// What a pass over received records found.
@@ -77,172 +87,280 @@ struct Pass {
 }
 
 impl Session {
-    /// Starts the server's side of a handshake.
-    ///
-    /// # Errors
-    /// If the configuration does not allow any.
-    pub(crate) fn new(config: &TlsConfig) -> io::Result<Session> {
-        let connection =
-            UnbufferedServerConnection::new(config.rustls()).map_err(io::Error::other)?;
-        Ok(Session {
-            connection,
+    /// A session that waits for the peer's first byte.
+    pub(crate) fn new(config: &TlsConfig) -> Session {
+        Session {
+            config: config.rustls(),
+            connection: None,
             phase: Phase::Waiting,
-            error: None,
+            failure: None,
+            is_over_reported: false,
             incoming: Vec::new(),
             content: Vec::new(),
             read: 0,
             outgoing: Vec::new(),
             sent: 0,
             is_unread: false,
-        })
+            is_shutting_down: false,
+            pacing: Pacing::default(),
+        }
     }
+
+    // Receiving.
 
     /// Receives content, and does whatever else the received records ask for.
     ///
-    /// Cost: a system call for up to [`RECEIVED_BYTES_MAX`] bytes, and one to send if the handshake has to go on.
-    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Received {
-        if self.has_content() {
-            return Received::Bytes(self.take_content(buffer));
-        }
-        for _ in 0..READS_MAX {
-            match self.phase {
-                Phase::Ended => return Received::End,
-                Phase::Failed => return Received::Broken(self.failure()),
-                Phase::Waiting | Phase::Handshaking | Phase::Open => {}
-            }
-            match self.receive_records(socket, buffer) {
-                Ok(0) => {}
-                Ok(copied) => return Received::Bytes(copied),
-                Err(received) => return received,
-            }
-        }
-        self.is_unread = true;
-        Received::Blocked
-    }
-
-    /// Receives once; gives the number of bytes of content.
-    fn receive_records(
+    /// Cost: a system call for each [`RECEIVED_BYTES_MAX`] bytes, and one to send if records need a response.
+    pub(crate) fn receive<R: Room + ?Sized>(
         &mut self,
         socket: BorrowedFd<'_>,
-        buffer: &mut [u8],
-    ) -> Result<usize, Received> {
-        RECORDS.with_borrow_mut(|records| {
-            let kept = self.incoming.len();
-            records.resize(RECEIVED_BYTES_MAX.max(kept + FRAGMENT_BYTES), 0);
-            if let Some(start) = records.get_mut(..kept) {
-                start.copy_from_slice(&self.incoming);
+        room: &mut R,
+    ) -> Received {
+        if self.has_content() {
+            // The event that led here may have reported other input.
+            self.is_unread = true;
+            return Received::Bytes(self.take_content(room));
+        }
+        let mut copied = 0;
+        for _ in 0..READS_MAX {
+            match self.phase {
+                Phase::Waiting | Phase::Handshaking | Phase::Open | Phase::Plain => {}
+                Phase::Ended | Phase::Failed if copied > 0 => break,
+                Phase::Ended => return self.report_end(),
+                Phase::Failed => return self.report_failure(socket, room),
             }
-            let room = records.get_mut(kept..).unwrap_or_default();
-            let asked = room.len();
-            let count = match retry_on_intr(|| recv(socket, &mut *room, RecvFlags::empty())) {
-                Ok((_, 0)) => return Err(self.truncated()),
-                Ok((_, count)) => count,
+            match self.receive_records(socket, room, &mut copied) {
+                Ok(()) => {}
+                Err(Errno::AGAIN) => self.is_unread = false,
+                Err(error) => self.fail(error.into()),
+            }
+            let is_done = copied > 0 && room.room_bytes() - copied < FRAGMENT_BYTES;
+            if self.is_alive() && (is_done || !self.is_unread) {
+                break;
+            }
+        }
+        match copied {
+            0 => match self.phase {
+                Phase::Ended => self.report_end(),
+                Phase::Failed => self.report_failure(socket, room),
+                _ => Received::Blocked,
+            },
+            _ => Received::Bytes(copied),
+        }
+    }
+
+    fn is_alive(&self) -> bool {
+        !matches!(self.phase, Phase::Ended | Phase::Failed)
+    }
+
+    fn report_end(&mut self) -> Received {
+        self.is_over_reported = true;
+        Received::End
+    }
+
+    /// Reports the failure once. After that input is discarded, so that the alert is not lost because of it (RFC 9112 section 9.6).
+    fn report_failure<R: Room + ?Sized>(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        room: &mut R,
+    ) -> Received {
+        self.is_over_reported = true;
+        if let Some(error) = self.failure.take() {
+            return Received::Broken(error);
+        }
+        shared::with_records(RECEIVED_BYTES_MIN, |records| {
+            match retry_on_intr(|| recv(socket, &mut *records, RecvFlags::empty())) {
+                Ok((_, 0)) => Received::End,
+                Ok((_, count)) => {
+                    self.is_unread = count == records.len();
+                    let count = count.min(room.room_bytes());
+                    records.fill(0);
+                    room.put(0, records.get(..count).unwrap_or_default());
+                    Received::Bytes(count)
+                }
                 Err(Errno::AGAIN) => {
                     self.is_unread = false;
-                    return Err(Received::Blocked);
+                    Received::Blocked
                 }
-                Err(error) => return Err(Received::Broken(error.into())),
-            };
-            self.is_unread = count == asked;
-            let arrived = records.get_mut(..kept + count).unwrap_or_default();
-            if self.phase == Phase::Waiting {
-                self.phase = Phase::Handshaking;
-                if arrived.first() != Some(&HANDSHAKE) {
-                    self.phase = Phase::Failed;
-                    return Err(Received::Broken(not_tls()));
-                }
+                Err(error) => Received::Broken(error.into()),
             }
-            let pass = self.process(arrived, buffer);
-            let rest = arrived.get(pass.used..).unwrap_or_default();
-            self.incoming.clear();
-            self.incoming.extend_from_slice(rest);
-            if rest.is_empty() {
-                self.incoming = Vec::new();
-            }
-            if self.owes() && self.flush(socket).is_err() {
-                return Err(Received::Broken(io::ErrorKind::BrokenPipe.into()));
-            }
-            Ok(pass.copied)
         })
     }
 
-    fn failure(&self) -> io::Error {
-        match &self.error {
-            Some(error) => io::Error::new(io::ErrorKind::InvalidData, error.clone()),
-            None => not_tls(),
+    fn fail(&mut self, error: io::Error) {
+        if self.phase != Phase::Failed {
+            (self.phase, self.failure) = (Phase::Failed, Some(error));
         }
     }
 
-    /// The peer ended the connection without a close_notify. HTTP does not need one: a message says where it ends (RFC 9112 9.8).
-    fn truncated(&mut self) -> Received {
-        let was_handshaking = matches!(self.phase, Phase::Waiting | Phase::Handshaking);
-        self.phase = Phase::Ended;
-        match was_handshaking {
-            true => Received::Broken(io::ErrorKind::UnexpectedEof.into()),
-            false => Received::End,
+    /// Receives once, and adds the number of bytes of content to `copied`.
+    fn receive_records<R: Room + ?Sized>(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        room: &mut R,
+        copied: &mut usize,
+    ) -> rustix::io::Result<()> {
+        let kept = self.incoming.len();
+        let left = room.room_bytes().saturating_sub(*copied);
+        let asked = left.clamp(RECEIVED_BYTES_MIN, RECEIVED_BYTES_MAX);
+        shared::with_records(kept + asked, |records| {
+            let place = records.get_mut(kept..).unwrap_or_default();
+            let count = match retry_on_intr(|| recv(socket, &mut *place, RecvFlags::empty()))? {
+                (_, 0) => {
+                    self.peer_closed();
+                    return Ok(());
+                }
+                (_, count) => count,
+            };
+            self.is_unread = count == asked;
+            let arrived = records.get_mut(..kept + count).unwrap_or_default();
+            if let Some(kept) = arrived.get_mut(..kept) {
+                kept.copy_from_slice(&self.incoming);
+            }
+            if self.phase == Phase::Waiting {
+                self.begin(arrived);
+            }
+            if self.phase == Phase::Plain {
+                *copied += self.hand_over(room, *copied, arrived);
+                return Ok(());
+            }
+            shared::with_output(|output| {
+                let pass = self.process(arrived, room, *copied, output);
+                *copied = pass.copied;
+                self.keep(arrived.get(pass.used..).unwrap_or_default());
+                if !output.is_empty() && self.dispatch(socket, output, SendFlags::NOSIGNAL).is_err()
+                {
+                    self.fail(io::ErrorKind::BrokenPipe.into());
+                }
+            });
+            Ok(())
+        })
+    }
+
+    /// Decides by the first bytes whether the peer speaks TLS.
+    fn begin(&mut self, arrived: &[u8]) {
+        // What is neither is refused with an alert.
+        if arrived.first().is_some_and(u8::is_ascii_uppercase) {
+            self.phase = Phase::Plain;
+            return;
+        }
+        match UnbufferedServerConnection::new(Arc::clone(&self.config)) {
+            Ok(connection) => {
+                self.connection = Some(Box::new(connection));
+                self.phase = Phase::Handshaking;
+            }
+            Err(error) => self.fail(io::Error::other(error)),
         }
     }
 
-    /// Processes all whole records; content goes to `buffer`, and to `self.content` what it has no room for.
-    fn process(&mut self, records: &mut [u8], buffer: &mut [u8]) -> Pass {
-        let mut pass = Pass { copied: 0, used: 0 };
+    /// The peer ended the connection without a close_notify. HTTP does not need one after the handshake: a message says where it ends
+    /// (RFC 9112 section 9.8).
+    fn peer_closed(&mut self) {
+        match self.phase {
+            Phase::Handshaking => self.fail(io::ErrorKind::UnexpectedEof.into()),
+            _ => self.phase = Phase::Ended,
+        }
+    }
+
+    /// Keeps the start of a record.
+    fn keep(&mut self, rest: &[u8]) {
+        if rest.is_empty() || !self.is_alive() {
+            self.incoming = Vec::new();
+            return;
+        }
+        if rest.len() > INCOMPLETE_BYTES_MAX {
+            self.incoming = Vec::new();
+            return self.fail(io::ErrorKind::InvalidData.into());
+        }
+        self.incoming.clear();
+        self.incoming.shrink_to(rest.len());
+        self.incoming.reserve_exact(rest.len());
+        self.incoming.extend_from_slice(rest);
+    }
+
+    /// Processes all whole records. Content goes to `room` from `copied` on, and to `self.content` what it has no room for; records to send
+    /// go to `output`.
+    fn process<R: Room + ?Sized>(
+        &mut self,
+        records: &mut [u8],
+        room: &mut R,
+        copied: usize,
+        output: &mut Output,
+    ) -> Pass {
+        let mut pass = Pass { copied, used: 0 };
+        let Some(mut connection) = self.connection.take() else {
+            return pass;
+        };
         loop {
             let rest = records.get_mut(pass.used..).unwrap_or_default();
-            let UnbufferedStatus { mut discard, state } = self.connection.process_tls_records(rest);
-            let is_finished = match state {
+            let UnbufferedStatus { discard, state } = connection.process_tls_records(rest);
+            let (mut is_content, mut is_blocked) = (false, false);
+            match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    is_content = true;
                     while let Some(Ok(record)) = traffic.next_record() {
-                        discard += record.discard;
-                        let room = buffer.get_mut(pass.copied..).unwrap_or_default();
-                        let count = room.len().min(record.payload.len());
-                        let (now, later) = record.payload.split_at(count);
-                        if let Some(room) = room.get_mut(..count) {
-                            room.copy_from_slice(now);
-                        }
-                        pass.copied += count;
-                        self.content.extend_from_slice(later);
+                        pass.copied += self.hand_over(room, pass.copied, record.payload);
                     }
-                    false
                 }
-                Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                    encode(&mut self.outgoing, |room| match data.encode(room) {
-                        Err(EncodeError::InsufficientSize(error)) => Err(error.required_size),
-                        Err(EncodeError::AlreadyEncoded) => Ok(0),
-                        Ok(count) => Ok(count),
-                    });
-                    false
-                }
-                Ok(ConnectionState::TransmitTlsData(data)) => {
-                    data.done();
-                    false
-                }
-                Ok(ConnectionState::WriteTraffic(_)) => true,
-                Ok(ConnectionState::PeerClosed) => {
-                    self.phase = Phase::Ended;
-                    false
-                }
-                Ok(ConnectionState::BlockedHandshake | ConnectionState::Closed) => true,
+                Ok(ConnectionState::EncodeTlsData(mut data)) => output.encode(&mut data),
+                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+                Ok(ConnectionState::PeerClosed) => self.phase = Phase::Ended,
                 // Early data is not offered.
-                Ok(_) => true,
+                Ok(_) => is_blocked = true,
                 Err(error) => {
-                    self.error = Some(error);
-                    let is_second = self.phase == Phase::Failed;
-                    self.phase = Phase::Failed;
-                    // Nothing else is processed. What is left to do is to send the alert.
-                    pass.used = records.len();
-                    discard = 0;
-                    is_second
+                    self.fail(io::Error::new(io::ErrorKind::InvalidData, error));
+                    is_blocked = true;
                 }
-            };
+            }
             pass.used += discard;
-            if self.phase == Phase::Handshaking && !self.connection.is_handshaking() {
+            if self.phase == Phase::Handshaking && !connection.is_handshaking() {
                 self.phase = Phase::Open;
             }
-            if is_finished {
-                return pass;
+            // Processing again would find the same error again: only the alert is taken.
+            let is_failed = self.phase == Phase::Failed;
+            let is_used_up = is_content && pass.used == records.len();
+            if (is_blocked || is_failed || is_used_up) && !connection.wants_write() {
+                break;
             }
         }
+        self.connection = Some(connection);
+        pass
     }
+
+    /// Copies content to the reader, and keeps what it has no room for. Returns how much it took.
+    fn hand_over<R: Room + ?Sized>(
+        &mut self,
+        room: &mut R,
+        copied: usize,
+        content: &[u8],
+    ) -> usize {
+        // Nothing overtakes what is kept.
+        let room_bytes = match self.has_content() {
+            true => 0,
+            false => room.room_bytes().saturating_sub(copied),
+        };
+        let (now, later) = content.split_at(content.len().min(room_bytes));
+        room.put(copied, now);
+        if !later.is_empty() {
+            self.content.reserve_exact(later.len());
+            self.content.extend_from_slice(later);
+        }
+        now.len()
+    }
+
+    fn take_content<R: Room + ?Sized>(&mut self, room: &mut R) -> usize {
+        let content = self.content.get(self.read..).unwrap_or_default();
+        let count = content.len().min(room.room_bytes());
+        room.put(0, content.get(..count).unwrap_or_default());
+        self.read += count;
+        if !self.has_content() {
+            self.content = Vec::new();
+            self.read = 0;
+        }
+        count
+    }
+
+    // Sending.
 
     /// Sends as much of `content` as can be encrypted and sent. What it accepts is owed to the socket, not to the caller: see
     /// [`Session::owes`].
@@ -254,78 +372,75 @@ impl Session {
         content: &[u8],
         flags: SendFlags,
     ) -> Sent {
+        if self.phase == Phase::Plain {
+            return sent(retry_on_intr(|| send(socket, content, flags)));
+        }
+        match self.flush(socket) {
+            Ok(true) => {}
+            Ok(false) => return Sent::Bytes(0),
+            Err(error) => return Sent::Broken(error),
+        }
         let mut accepted = 0;
-        while accepted < content.len() {
-            if self.owes() {
-                match self.flush_with(socket, flags) {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(error) => return Sent::Broken(error),
-                }
-            }
+        while accepted < content.len() && !self.owes() {
             let rest = content.get(accepted..).unwrap_or_default();
             let part = rest.get(..ENCRYPTED_BYTES_MAX).unwrap_or(rest);
-            if !self.encrypt(part) {
-                return Sent::Broken(io::ErrorKind::NotConnected.into());
+            let record_bytes = self.pacing.record_bytes(content.len(), part.len());
+            let flags = match part.len() < rest.len() {
+                true => flags | SendFlags::MORE,
+                false => flags,
+            };
+            let sent = shared::with_output(|output| {
+                let is_encrypted = self.write(output, |traffic, output| {
+                    let mut records = part.chunks(record_bytes);
+                    records.all(|record| output.encrypt(traffic, record))
+                });
+                match is_encrypted {
+                    true => self.dispatch(socket, output, flags),
+                    false => Err(io::ErrorKind::NotConnected.into()),
+                }
+            });
+            if let Err(error) = sent {
+                return Sent::Broken(error);
             }
             accepted += part.len();
         }
-        match self.flush_with(socket, flags) {
-            Ok(_) => Sent::Bytes(accepted),
-            Err(error) => Sent::Broken(error),
-        }
+        Sent::Bytes(accepted)
     }
 
-    /// Appends the records of `content` to what is owed. Returns false if nothing may be sent.
-    fn encrypt(&mut self, content: &[u8]) -> bool {
-        self.write(
-            |traffic, room| traffic.encrypt(content, room),
-            content.len(),
-        )
+    /// Announces that nothing more is sent. Returns true once that has been sent, or cannot be.
+    pub(crate) fn close(&mut self, socket: BorrowedFd<'_>, flags: SendFlags) -> bool {
+        shared::with_output(|output| {
+            let is_written = self.write(output, |traffic, output| {
+                output.write(|room| written(traffic.queue_close_notify(room)))
+            });
+            if is_written && !output.is_empty() && self.dispatch(socket, output, flags).is_err() {
+                self.outgoing = Vec::new();
+                self.sent = 0;
+            }
+        });
+        !self.owes()
     }
 
-    /// Announces that nothing more is sent.
-    pub(crate) fn close(&mut self, socket: BorrowedFd<'_>) {
-        if self.write(|traffic, room| traffic.queue_close_notify(room), 2) {
-            // If the socket does not accept it, the end of the connection remains.
-            let _ = self.flush(socket);
-        }
-    }
-
+    /// Writes records to `output`. Returns false if nothing may be sent.
     fn write(
         &mut self,
-        mut write: impl FnMut(
-            &mut rustls::unbuffered::WriteTraffic<'_, rustls::server::ServerConnectionData>,
-            &mut [u8],
-        ) -> Result<usize, EncryptError>,
-        content_bytes: usize,
+        output: &mut Output,
+        write: impl FnOnce(&mut WriteTraffic<'_, ServerConnectionData>, &mut Output) -> bool,
     ) -> bool {
-        if matches!(
-            self.phase,
-            Phase::Waiting | Phase::Handshaking | Phase::Failed
-        ) {
+        if !matches!(self.phase, Phase::Open | Phase::Ended) {
             return false;
         }
+        let Some(connection) = &mut self.connection else {
+            return false;
+        };
         loop {
-            match self.connection.process_tls_records(&mut []).state {
+            // A message of the handshake may have arrived in part, and rustls knows where in the buffer.
+            match connection.process_tls_records(&mut self.incoming).state {
                 Ok(ConnectionState::WriteTraffic(mut traffic)) => {
-                    let records = content_bytes.div_ceil(FRAGMENT_BYTES).max(1);
-                    self.outgoing
-                        .reserve(content_bytes + records * OVERHEAD_BYTES);
-                    return encode(&mut self.outgoing, |room| match write(&mut traffic, room) {
-                        Err(EncryptError::InsufficientSize(error)) => Err(error.required_size),
-                        Err(EncryptError::EncryptExhausted) => Ok(0),
-                        Ok(count) => Ok(count),
-                    });
+                    return write(&mut traffic, output);
                 }
                 // Records of our own, such as an update of keys, go first.
-                Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                    encode(&mut self.outgoing, |room| match data.encode(room) {
-                        Err(EncodeError::InsufficientSize(error)) => Err(error.required_size),
-                        Err(EncodeError::AlreadyEncoded) => Ok(0),
-                        Ok(count) => Ok(count),
-                    });
-                }
+                Ok(ConnectionState::EncodeTlsData(mut data)) => output.encode(&mut data),
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
                 Ok(ConnectionState::PeerClosed) => self.phase = Phase::Ended,
                 _ => return false,
@@ -333,25 +448,71 @@ impl Session {
         }
     }
 
+    /// Sends what was written after what is owed, and keeps what the socket does not accept.
+    ///
+    /// # Errors
+    /// If the connection is broken.
+    fn dispatch(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        output: &Output,
+        flags: SendFlags,
+    ) -> io::Result<()> {
+        let count = match self.flush(socket)? {
+            false => 0,
+            true => match retry_on_intr(|| send(socket, output.bytes(), flags)) {
+                Ok(count) => count,
+                Err(Errno::AGAIN) => 0,
+                Err(error) => return Err(error.into()),
+            },
+        };
+        let unsent = output.bytes().get(count..).unwrap_or_default();
+        if !unsent.is_empty() {
+            self.outgoing.reserve_exact(unsent.len());
+            self.outgoing.extend_from_slice(unsent);
+        }
+        Ok(())
+    }
+
     /// Sends what is owed. Returns whether nothing is left.
     ///
     /// # Errors
     /// If the connection is broken.
     pub(crate) fn flush(&mut self, socket: BorrowedFd<'_>) -> io::Result<bool> {
-        self.flush_with(socket, SendFlags::NOSIGNAL)
-    }
-
-    fn flush_with(&mut self, socket: BorrowedFd<'_>, flags: SendFlags) -> io::Result<bool> {
         while let Some(unsent @ [_, ..]) = self.outgoing.get(self.sent..) {
-            match retry_on_intr(|| send(socket, unsent, flags)) {
+            match retry_on_intr(|| send(socket, unsent, SendFlags::NOSIGNAL)) {
                 Ok(count) => self.sent += count,
                 Err(Errno::AGAIN) => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
         }
-        self.outgoing = Vec::new();
-        self.sent = 0;
+        if self.sent > 0 {
+            self.outgoing = Vec::new();
+            self.sent = 0;
+        }
         Ok(true)
+    }
+
+    /// The sending side is to be shut down when nothing is owed any more.
+    pub(crate) fn shut_down_later(&mut self) {
+        self.is_shutting_down = true;
+    }
+
+    // State.
+
+    /// Whether the sending side is to be shut down now.
+    pub(crate) fn is_shutdown_due(&self) -> bool {
+        self.is_shutting_down && !self.owes()
+    }
+
+    /// Whether the peer has still to complete the handshake.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        matches!(self.phase, Phase::Waiting | Phase::Handshaking)
+    }
+
+    /// Whether the peer does not speak TLS.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.phase == Phase::Plain
     }
 
     /// Whether records wait for the socket.
@@ -365,8 +526,13 @@ impl Session {
     }
 
     /// Whether content was received that its reader has not taken.
-    pub(crate) fn has_content(&self) -> bool {
+    fn has_content(&self) -> bool {
         self.read < self.content.len()
+    }
+
+    /// Whether [`Session::receive`] has something to report that no event announces.
+    pub(crate) fn has_buffered(&self) -> bool {
+        self.has_content() || !self.is_alive() && !self.is_over_reported
     }
 
     /// Bytes of content that its reader has not taken.
@@ -374,53 +540,27 @@ impl Session {
         self.content.len() - self.read
     }
 
-    /// Whether the socket may have input that was not received, although the last read of it brought less than there was room for.
+    /// Whether the socket may have input that an event reported, although the last read of it brought less than there was room for.
     pub(crate) fn is_unread(&self) -> bool {
         self.is_unread
     }
 
     /// The protocol that both sides have agreed on (RFC 7301).
     pub(crate) fn protocol(&self) -> Option<&[u8]> {
-        self.connection.alpn_protocol()
+        self.connection.as_ref()?.alpn_protocol()
     }
 
-    /// Bytes that this session holds in memory of its own, without those of rustls.
+    /// Bytes that this session holds in memory, with what rustls holds for it.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.incoming.capacity() + self.content.capacity() + self.outgoing.capacity()
-    }
-
-    fn take_content(&mut self, buffer: &mut [u8]) -> usize {
-        let content = self.content.get(self.read..).unwrap_or_default();
-        let count = content.len().min(buffer.len());
-        if let (Some(room), Some(taken)) = (buffer.get_mut(..count), content.get(..count)) {
-            room.copy_from_slice(taken);
-        }
-        self.read += count;
-        if !self.has_content() {
-            self.content = Vec::new();
-            self.read = 0;
-        }
-        count
+        let established = usize::from(self.connection.is_some()) * ESTABLISHED_BYTES;
+        established + self.incoming.capacity() + self.content.capacity() + self.outgoing.capacity()
     }
 }
 
-/// Appends to `out` what `write` puts into the room it is given, which may have to grow once. Returns whether it wrote anything.
-fn encode(out: &mut Vec<u8>, mut write: impl FnMut(&mut [u8]) -> Result<usize, usize>) -> bool {
-    let start = out.len();
-    out.resize(out.capacity(), 0);
-    let mut written = write(out.get_mut(start..).unwrap_or_default());
-    if let Err(required) = written {
-        out.resize(start + required, 0);
-        written = write(out.get_mut(start..).unwrap_or_default());
+fn sent(count: rustix::io::Result<usize>) -> Sent {
+    match count {
+        Ok(count) => Sent::Bytes(count),
+        Err(Errno::AGAIN) => Sent::Bytes(0),
+        Err(error) => Sent::Broken(error.into()),
     }
-    let count = written.unwrap_or(0);
-    out.truncate(start + count);
-    count > 0
-}
-
-fn not_tls() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        "the first byte is not one of TLS",
-    )
 }

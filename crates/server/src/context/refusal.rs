@@ -10,6 +10,16 @@ const PAUSE_MS: u64 = 5000;
 /// its own report.
 const REPORTED: [u16; 6] = [400, 413, 414, 431, 501, 505];
 
+/// What a client gets that uses TLS on a port without it. Go's clients recognize such a response, and OpenSSL calls it a wrong version
+/// number, which most users know; an alert or an end would look like a broken server.
+pub(crate) const EXPECTS_NO_TLS: &str =
+    "This port does not use TLS; use http:// instead of https://.";
+
+/// Stands for connections that use TLS on a port without it.
+const TLS: u16 = 1;
+/// Minimum time between two reports of them: such clients try again and again.
+const TLS_PAUSE_MS: u64 = 60_000;
+
 /// The status of connections over the limit, even of those that are closed without a response.
 const SURPLUS: u16 = 503;
 
@@ -29,13 +39,16 @@ struct Refusal {
 pub(crate) struct Refusals {
     since: Vec<Refusal>,
     reported_ms: Option<u64>,
+    tls_reported_ms: Option<u64>,
 }
 
 impl Refusals {
     /// Counts a refused request.
     #[cold]
     pub(crate) fn add(&mut self, status: u16, reason: &str) {
-        if REPORTED.contains(&status) {
+        if reason == EXPECTS_NO_TLS {
+            self.count(TLS, "");
+        } else if REPORTED.contains(&status) {
             self.count(status, reason);
         }
     }
@@ -71,18 +84,36 @@ impl Refusals {
     /// How long the next wait may last until a report is due.
     #[inline]
     pub(crate) fn wait_ms(&self, now_ms: u64) -> Option<u64> {
-        if self.since.is_empty() {
-            return None;
+        let (mut wait_ms, mut is_any) = (u64::MAX, false);
+        for refusal in &self.since {
+            is_any = true;
+            wait_ms = wait_ms.min(self.pause_ms(refusal.status, now_ms));
         }
-        let passed_ms = self.reported_ms.map(|at_ms| now_ms.saturating_sub(at_ms));
-        Some(passed_ms.map_or(0, |passed_ms| PAUSE_MS.saturating_sub(passed_ms)))
+        is_any.then_some(wait_ms)
+    }
+
+    /// How long a report of refusals with this status has to wait.
+    fn pause_ms(&self, status: u16, now_ms: u64) -> u64 {
+        let left_ms = |reported_ms: Option<u64>, pause_ms: u64| {
+            let passed_ms = reported_ms.map(|at_ms| now_ms.saturating_sub(at_ms));
+            passed_ms.map_or(0, |passed_ms| pause_ms.saturating_sub(passed_ms))
+        };
+        match status {
+            TLS => left_ms(self.tls_reported_ms, TLS_PAUSE_MS),
+            _ => left_ms(self.reported_ms, PAUSE_MS),
+        }
     }
 
     /// Takes the lines that are to be reported now.
     #[cold]
     pub(crate) fn take(&mut self, now_ms: u64, limits: &Limits) -> Vec<String> {
+        let is_tls_due = self.pause_ms(TLS, now_ms) == 0;
+        let is_due = |refusal: &mut Refusal| refusal.status != TLS || is_tls_due;
+        let taken: Vec<Refusal> = self.since.extract_if(.., is_due).collect();
+        if taken.iter().any(|refusal| refusal.status == TLS) {
+            self.tls_reported_ms = Some(now_ms);
+        }
         self.reported_ms = Some(now_ms);
-        let taken = std::mem::take(&mut self.since);
         taken.iter().map(|refusal| refusal.line(limits)).collect()
     }
 }
@@ -95,6 +126,11 @@ impl Refusal {
         } else {
             ("s", "were")
         };
+        if status == TLS {
+            return format!(
+                "refused {count} connection{plural} with TLS on a port without it (see --certificate)"
+            );
+        }
         if status == UPGRADE {
             return format!(
                 "{count} request{plural} asked for WebSocket, which Bolide does not serve yet, and {were} served as plain HTTP"
@@ -186,6 +222,26 @@ mod tests {
                 "2 requests asked for WebSocket, which Bolide does not serve yet, and were served as plain HTTP"
             ]
         );
+    }
+
+    #[test]
+    fn tls_on_a_plain_port_is_one_line_per_minute() {
+        let limits = Limits::default();
+        let mut refusals = Refusals::default();
+        refusals.add(400, EXPECTS_NO_TLS);
+        assert_eq!(refusals.wait_ms(0), Some(0));
+        let line = "refused 1 connection with TLS on a port without it (see --certificate)";
+        assert_eq!(refusals.take(0, &limits), [line]);
+        refusals.add(400, EXPECTS_NO_TLS);
+        refusals.add(400, EXPECTS_NO_TLS);
+        refusals.add(413, "too long");
+        assert_eq!(refusals.wait_ms(1000), Some(PAUSE_MS - 1000));
+        let line = "refused 1 request with 413: content over body_bytes_max (16777216)";
+        assert_eq!(refusals.take(PAUSE_MS, &limits), [line]);
+        assert_eq!(refusals.wait_ms(PAUSE_MS), Some(TLS_PAUSE_MS - PAUSE_MS));
+        let line = "refused 2 connections with TLS on a port without it (see --certificate)";
+        assert_eq!(refusals.take(TLS_PAUSE_MS, &limits), [line]);
+        assert_eq!(refusals.wait_ms(TLS_PAUSE_MS), None);
     }
 
     #[test]

@@ -57,6 +57,9 @@ impl<A: App> Worker<A> {
             self.serve_turns();
         }
         self.send_batch();
+        if self.has_handshakes() {
+            self.serve_handshakes();
+        }
         self.take_mail();
         if self.timers.is_due(waited_ms) && self.has_read_all() {
             self.expire(waited_ms);
@@ -208,6 +211,14 @@ impl<A: App> Worker<A> {
             // The connection is closed, and another one may have its slot.
             return;
         };
+        if let Some(connection) = self.connections.get_mut(key)
+            && connection.handshake().is_some()
+        {
+            if connection.asks_turn() {
+                self.handshakes.add(connection.id());
+            }
+            return;
+        }
         self.with_connection(key, |connection, context, app, receive| {
             if event.has_ended() && !event.is_readable() {
                 let fate = connection.peer_ended(context, app);

@@ -7,6 +7,7 @@
 
 mod app;
 mod client;
+pub(crate) mod tls;
 
 pub(crate) use app::TestApp;
 pub(crate) use client::{Client, ClientResponse};
@@ -15,6 +16,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -45,6 +47,19 @@ impl Server {
         let app = TestApp::new(Arc::clone(&mailbox));
         let worker = Worker::new(app, config, log, Arc::clone(&mailbox)).expect("an epoll set");
         Server { worker, mailbox }
+    }
+
+    /// A server whose time is what the returned number says, in milliseconds.
+    pub(crate) fn with_manual_clock(set: impl FnOnce(&mut Config)) -> (Server, Arc<AtomicU64>) {
+        let mut config = Config::default();
+        set(&mut config);
+        let now_ms = Arc::new(AtomicU64::new(1_000_000));
+        let mailbox = Arc::new(Mailbox::default());
+        let app = TestApp::new(Arc::clone(&mailbox));
+        let clock = net::Clock::manual(Arc::clone(&now_ms));
+        let worker = Worker::with_clock(app, config, None, Arc::clone(&mailbox), clock);
+        let worker = worker.expect("an epoll set");
+        (Server { worker, mailbox }, now_ms)
     }
 
     /// A connection that the server has adopted.

@@ -1,0 +1,139 @@
+//! Memory through which the records of all sessions of a thread pass.
+
+use std::cell::RefCell;
+use std::mem::MaybeUninit;
+
+use rustls::server::ServerConnectionData;
+use rustls::unbuffered::{EncodeError, EncodeTlsData, EncryptError, WriteTraffic};
+
+/// Room for the records of the longest part of a content that is encrypted at once, however short they are.
+const OUTPUT_BYTES: usize = 72 * 1024;
+/// More memory than this is freed after use.
+const KEPT_BYTES_MAX: usize = 160 * 1024;
+
+thread_local! {
+    static RECORDS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static OUTPUT: RefCell<Output> = const { RefCell::new(Output { bytes: Vec::new(), used: 0 }) };
+}
+
+/// Memory that content is copied to.
+pub(crate) trait Room {
+    /// Its length.
+    fn room_bytes(&self) -> usize;
+    /// Copies `bytes`, which fit, to `at`.
+    fn put(&mut self, at: usize, bytes: &[u8]);
+}
+
+impl Room for [u8] {
+    #[inline]
+    fn room_bytes(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        if let Some(place) = self.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
+}
+
+impl Room for [MaybeUninit<u8>] {
+    fn room_bytes(&self) -> usize {
+        self.len()
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        if let Some(places) = self.get_mut(at..at + bytes.len()) {
+            for (place, byte) in places.iter_mut().zip(bytes) {
+                place.write(*byte);
+            }
+        }
+    }
+}
+
+/// Records to be sent. Its memory is initialized once and then reused.
+pub(super) struct Output {
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+impl Output {
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.used).unwrap_or_default()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Appends what `write` puts into the room that it is given, which has to grow if it returns the length that it needs. Returns whether
+    /// it wrote anything.
+    pub(super) fn write(
+        &mut self,
+        mut write: impl FnMut(&mut [u8]) -> Result<usize, usize>,
+    ) -> bool {
+        let mut result = write(self.bytes.get_mut(self.used..).unwrap_or_default());
+        if let Err(required) = result {
+            self.bytes.resize(OUTPUT_BYTES.max(self.used + required), 0);
+            result = write(self.bytes.get_mut(self.used..).unwrap_or_default());
+        }
+        let count = result.unwrap_or(0);
+        self.used += count;
+        count > 0
+    }
+
+    /// Appends one record with `content`.
+    pub(super) fn encrypt(
+        &mut self,
+        traffic: &mut WriteTraffic<'_, ServerConnectionData>,
+        content: &[u8],
+    ) -> bool {
+        self.write(|room| written(traffic.encrypt(content, room)))
+    }
+
+    /// Appends a record of rustls' own.
+    pub(super) fn encode(&mut self, data: &mut EncodeTlsData<'_, ServerConnectionData>) {
+        self.write(|room| encoded(data.encode(room)));
+    }
+}
+
+/// Lends memory for received records.
+pub(super) fn with_records<T>(bytes: usize, read: impl FnOnce(&mut [u8]) -> T) -> T {
+    RECORDS.with_borrow_mut(|records| {
+        if records.len() < bytes {
+            records.resize(bytes, 0);
+        }
+        read(records.get_mut(..bytes).unwrap_or_default())
+    })
+}
+
+/// Lends memory for records to be sent.
+pub(super) fn with_output<T>(write: impl FnOnce(&mut Output) -> T) -> T {
+    OUTPUT.with_borrow_mut(|output| {
+        output.used = 0;
+        let written = write(output);
+        if output.bytes.len() > KEPT_BYTES_MAX {
+            output.bytes = Vec::new();
+        }
+        written
+    })
+}
+
+/// The result of a write of rustls: the length, or the room that it needs.
+pub(super) fn written(result: Result<usize, EncryptError>) -> Result<usize, usize> {
+    match result {
+        Err(EncryptError::InsufficientSize(error)) => Err(error.required_size),
+        Err(EncryptError::EncryptExhausted) => Ok(0),
+        Ok(count) => Ok(count),
+    }
+}
+
+/// As [`written`], for records of rustls' own.
+fn encoded(result: Result<usize, EncodeError>) -> Result<usize, usize> {
+    match result {
+        Err(EncodeError::InsufficientSize(error)) => Err(error.required_size),
+        Err(EncodeError::AlreadyEncoded) => Ok(0),
+        Ok(count) => Ok(count),
+    }
+}
