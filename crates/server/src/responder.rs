@@ -284,8 +284,8 @@ impl Responder {
         }
         self.delimiter = match (length, self.framing.version) {
             (Some(length), _) => Delimiter::Length(length),
-            (None, Version::Http11) => Delimiter::Chunks,
             (None, Version::Http10) => Delimiter::End,
+            (None, _) => Delimiter::Chunks,
         };
         self.framing.persistent &= self.delimiter != Delimiter::End;
         self.push_head(status, fields);
@@ -356,8 +356,8 @@ impl Responder {
         }
         self.out.extend_from_slice(fields.lines);
         match (self.framing.persistent, self.framing.version) {
-            (true, Version::Http11) => {}
             (true, Version::Http10) => self.out.extend_from_slice(b"Connection: keep-alive\r\n"),
+            (true, _) => {}
             (false, _) => self.out.extend_from_slice(b"Connection: close\r\n"),
         }
     }

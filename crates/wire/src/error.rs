@@ -72,6 +72,8 @@ pub enum ErrorKind {
     InvalidContentLength,
     /// More than one Content-Length, even if equal (RFC 9112 6.3 rule 5).
     DuplicateContentLength,
+    /// Content-Length announces content, but a stream of HTTP/2 ended with its header section (RFC 9113 8.1.1).
+    ContentLengthWithoutContent,
     /// Transfer-Encoding is not a list of codings (RFC 9112 6.1).
     InvalidTransferEncoding,
     /// More than one Transfer-Encoding line (RFC 9112 6.1).
@@ -149,6 +151,9 @@ impl ErrorKind {
             ErrorKind::EmptyHost => (400, "Host is empty although the target has an authority."),
             ErrorKind::InvalidContentLength => (400, "Content-Length is not a decimal number."),
             ErrorKind::DuplicateContentLength => (400, "Content-Length is given more than once."),
+            ErrorKind::ContentLengthWithoutContent => {
+                (400, "Content-Length announces content that is missing.")
+            }
             ErrorKind::InvalidTransferEncoding => (400, "Transfer-Encoding is malformed."),
             ErrorKind::DuplicateTransferEncoding => {
                 (400, "Transfer-Encoding is given more than once.")

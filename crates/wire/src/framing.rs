@@ -11,7 +11,7 @@ pub enum BodyLength {
     None,
     /// This many bytes: rule 6.
     Known(u64),
-    /// The chunked coding delimits itself: rule 4.
+    /// The chunked coding delimits itself: rule 4. In HTTP/2, the end of the stream (RFC 9113 8.1).
     Chunked,
 }
 

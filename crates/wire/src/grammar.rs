@@ -119,6 +119,12 @@ pub(crate) fn is_tchar(byte: u8) -> bool {
     CLASSES[usize::from(byte)] & TCHAR != 0
 }
 
+/// Whether the byte is allowed in a field name of HTTP/2, which has no upper case (RFC 9113 8.2.1).
+#[inline]
+pub(crate) fn is_lower_tchar(byte: u8) -> bool {
+    is_tchar(byte) && !byte.is_ascii_uppercase()
+}
+
 /// Whether the byte is allowed in a field value.
 #[inline]
 pub(crate) fn is_field_value_byte(byte: u8) -> bool {

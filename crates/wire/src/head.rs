@@ -3,6 +3,9 @@
 //! The parser reads each byte once and in order. If a prefix of the input is refused, the whole
 //! input is refused for the same reason, so it does not matter how the network splits it.
 
+mod request_line;
+mod target;
+
 use crate::error::{ErrorKind, ProtocolError, Stop};
 use crate::field::{list_members, parse_section};
 use crate::framing::{self, BodyLength};
@@ -12,9 +15,8 @@ use crate::host;
 use crate::limits::{HeadLimits, METHOD_BYTES_MAX, window};
 use crate::memo::SectionMemo;
 use crate::method::{Method, Version};
-use crate::request_line;
 use crate::scan;
-use crate::target;
+use request_line::RequestLine;
 
 /// The head of one request, borrowed from the input.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +85,7 @@ pub fn parse_request<'a>(
 ) -> Result<Progress<'a>, ProtocolError> {
     match input {
         [CR, ..] => after_empty_line(input, limits),
-        _ => request_head(input, limits, None),
+        _ => request_head(input, limits, None, &Http1),
     }
 }
 
@@ -99,7 +101,75 @@ pub fn parse_request_with<'a>(
 ) -> Result<Progress<'a>, ProtocolError> {
     match input {
         [CR, ..] => after_empty_line(input, limits),
-        _ => request_head(input, limits, Some(memo)),
+        _ => request_head(input, limits, Some(memo), &Http1),
+    }
+}
+
+/// Parses a head that [`crate::h2::Decoder::request`] has written, or a copy of it; `has_content` says that the stream did not end with
+/// it. Nothing else must be passed to this function: the limits have been applied.
+///
+/// The content has no length, or a known one: then the stream must contain as many bytes (RFC 9113 8.1.1). A length of 0 is no content.
+///
+/// # Errors
+/// The request must be refused. With status 400, it is malformed (RFC 9113 8.1.1); other statuses are the response to it.
+pub fn parse_decoded_request<'a>(
+    head: &'a [u8],
+    has_content: bool,
+    memo: Option<&mut SectionMemo>,
+) -> Result<RequestHead<'a>, ProtocolError> {
+    const DECODED: HeadLimits = HeadLimits {
+        request_line_bytes_max: usize::MAX,
+        header_section_bytes_max: usize::MAX,
+        field_lines_max: usize::MAX,
+    };
+    match request_head(head, &DECODED, memo, &Decoded { has_content })? {
+        Progress::Complete(head) => Ok(head),
+        Progress::Incomplete => Err(ProtocolError {
+            kind: ErrorKind::InvalidVersion,
+            at: 0,
+        }),
+    }
+}
+
+/// The protocol that a head is of.
+trait Protocol {
+    fn request_line(&self, window: &[u8]) -> Result<RequestLine, Stop>;
+    fn body_length(&self, control: &Control<'_>) -> Result<BodyLength, ErrorKind>;
+}
+
+/// Bytes from the network.
+struct Http1;
+
+impl Protocol for Http1 {
+    #[inline]
+    fn request_line(&self, window: &[u8]) -> Result<RequestLine, Stop> {
+        request_line::parse(window)
+    }
+
+    #[inline]
+    fn body_length(&self, control: &Control<'_>) -> Result<BodyLength, ErrorKind> {
+        Ok(control.body_length())
+    }
+}
+
+/// The text of a decoded header block.
+struct Decoded {
+    has_content: bool,
+}
+
+impl Protocol for Decoded {
+    #[inline]
+    fn request_line(&self, window: &[u8]) -> Result<RequestLine, Stop> {
+        request_line::parse_decoded(window)
+    }
+
+    #[inline]
+    fn body_length(&self, control: &Control<'_>) -> Result<BodyLength, ErrorKind> {
+        match control.content_length {
+            None if self.has_content => Ok(BodyLength::Chunked),
+            Some(1..) if !self.has_content => Err(ErrorKind::ContentLengthWithoutContent),
+            _ => Ok(control.body_length()),
+        }
     }
 }
 
@@ -153,13 +223,14 @@ pub fn within_limits(partial_head: &[u8], limits: &HeadLimits) -> Result<(), Pro
 
 /// Parses a head without an empty line before it.
 #[inline]
-fn request_head<'a>(
+fn request_head<'a, P: Protocol>(
     input: &'a [u8],
     limits: &HeadLimits,
     mut memo: Option<&mut SectionMemo>,
+    protocol: &P,
 ) -> Result<Progress<'a>, ProtocolError> {
     let line_window = window(input, limits.request_line_bytes_max);
-    let line = match request_line::parse(line_window) {
+    let line = match protocol.request_line(line_window) {
         Ok(line) => line,
         Err(stop) => return request_line_stop(stop, line_window, limits),
     };
@@ -189,7 +260,10 @@ fn request_head<'a>(
     if let Err(kind) = control.check(parts.authority.is_some()) {
         return Err(ProtocolError { kind, at: 0 });
     }
-    let body_length = control.body_length();
+    let body_length = match protocol.body_length(&control) {
+        Ok(body_length) => body_length,
+        Err(kind) => return Err(ProtocolError { kind, at: 0 }),
+    };
     let consumed = line.len + section_len + CRLF.len();
     Ok(Progress::Complete(RequestHead {
         bytes: &input[..consumed],
@@ -407,7 +481,7 @@ impl<'a> Control<'a> {
     #[inline]
     fn check(&self, target_has_authority: bool) -> Result<(), ErrorKind> {
         match self.host {
-            None if self.version == Version::Http11 => Err(ErrorKind::MissingHost),
+            None if self.version != Version::Http10 => Err(ErrorKind::MissingHost),
             Some([]) if target_has_authority => Err(ErrorKind::EmptyHost),
             _ => Ok(()),
         }
@@ -425,7 +499,7 @@ impl<'a> Control<'a> {
     /// RFC 9112 9.3: "close" ends the connection, HTTP/1.1 keeps it, HTTP/1.0 keeps it on request.
     #[inline]
     fn persistent(&self) -> bool {
-        !self.close && (self.version == Version::Http11 || self.keep_alive)
+        !self.close && (self.version != Version::Http10 || self.keep_alive)
     }
 }
 
@@ -445,7 +519,7 @@ fn after_empty_line<'a>(
             });
         }
     };
-    match request_head(rest, limits, None) {
+    match request_head(rest, limits, None, &Http1) {
         Ok(Progress::Complete(mut head)) => {
             head.consumed += CRLF.len();
             Ok(Progress::Complete(head))

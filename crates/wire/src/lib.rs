@@ -1,4 +1,4 @@
-//! HTTP/1 without I/O: bytes to events and back.
+//! HTTP/1 and HTTP/2 without I/O: bytes to events and back.
 //!
 //! Parsing has three outcomes. [`parse_request`] takes the bytes received so far and returns *complete* (one head, borrowed from those
 //! bytes), *incomplete* (valid so far, more is needed) or *refused* (a [`ProtocolError`]; the connection must end). It keeps no state, so
@@ -10,9 +10,9 @@
 //!
 //! Not here: sockets, clocks, threads, timeouts, and any notion of an application.
 //!
-//! Where to read: [`head`] parses a request; `request_line`, `target`, `host` and [`field`] are its parts, `grammar` the byte classes and
+//! Where to read: [`head`] parses a request; `head/request_line`, `head/target`, `host` and [`field`] are its parts, `grammar` the byte classes and
 //! `scan` the loops that find their ends. [`framing`] decides where content ends and [`chunked`] decodes it. The table in [`error`] lists
-//! what is refused, with the status. Every rule has a case in `vectors/`.
+//! what is refused, with the status. [`h2`] is HTTP/2, whose requests become heads of the same form. Every rule has a case in `vectors/`.
 
 pub mod chunked;
 pub mod connection_field;
@@ -22,16 +22,15 @@ pub mod error;
 pub mod field;
 pub mod framing;
 mod grammar;
+pub mod h2;
 pub mod harmless;
 pub mod head;
 mod host;
 pub mod limits;
 pub mod memo;
 pub mod method;
-mod request_line;
 pub mod response;
 mod scan;
-mod target;
 mod trailer;
 
 pub use chunked::ChunkedDecoder;
@@ -46,7 +45,8 @@ pub use field::{FieldLine, FieldLines, field_lines, is_field_name, is_field_valu
 pub use framing::{BodyDecoder, BodyLength, Decoded};
 pub use grammar::trim_ows;
 pub use head::{
-    Progress, RequestHead, parse_request, parse_request_with, within_limits, worth_parsing,
+    Progress, RequestHead, parse_decoded_request, parse_request, parse_request_with, within_limits,
+    worth_parsing,
 };
 pub use host::effective_field_section;
 pub use limits::HeadLimits;

@@ -62,22 +62,27 @@ pub enum Version {
     /// HTTP/1.1, and any higher minor version, which a recipient treats the same (RFC 9110 2.5).
     #[default]
     Http11,
+    /// HTTP/2 (RFC 9113).
+    Http2,
 }
 
 impl Version {
-    /// The version as a protocol's name and number (RFC 9110 2.5), as in a status line.
+    /// The version as a protocol's name and number (RFC 9110 2.5), as in a status line; HTTP/2 is `HTTP/2.0`, as gateways and logs of other
+    /// servers write it.
     pub fn name(self) -> &'static str {
         match self {
             Version::Http10 => "HTTP/1.0",
             Version::Http11 => "HTTP/1.1",
+            Version::Http2 => "HTTP/2.0",
         }
     }
 
-    /// The number alone.
+    /// The number alone; that of HTTP/2 has no minor version (RFC 9113 1).
     pub fn number(self) -> &'static str {
         match self {
             Version::Http10 => "1.0",
             Version::Http11 => "1.1",
+            Version::Http2 => "2",
         }
     }
 }

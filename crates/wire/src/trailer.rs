@@ -75,6 +75,13 @@ pub fn may_be_trailer(field_name: &[u8]) -> bool {
         && !FORBIDDEN_IN_RESPONSES.iter().any(is_same)
 }
 
+/// Whether a trailer section is refused for a field of this name.
+pub(crate) fn is_forbidden_trailer(field_name: &[u8]) -> bool {
+    FORBIDDEN
+        .iter()
+        .any(|forbidden| forbidden.eq_ignore_ascii_case(field_name))
+}
+
 /// A field name of which more bytes may arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TrailerName {

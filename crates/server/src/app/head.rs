@@ -1,7 +1,7 @@
 //! The head of a request, independent of the protocol: method, target, authority and fields.
 //!
-//! Nothing is copied or decoded before it is needed. It wraps what the HTTP/1 parser found; only this file and `h1` know that. [`Head`] is
-//! borrowed from the receive buffer, [`OwnedHead`] is a copy that is parsed as a whole later, and [`LazyHead`] is a copy of which only
+//! Nothing is copied or decoded before it is needed. It wraps what the parser found, in a head of HTTP/1 or in the text of a decoded one of
+//! HTTP/2; only this file and the protocols know that. [`Head`] is borrowed from the receive buffer, [`OwnedHead`] is a copy that is parsed as a whole later, and [`LazyHead`] is a copy of which only
 //! single parts are read, or none.
 
 use std::borrow::Cow;
@@ -156,9 +156,49 @@ fn span_of(head: &RequestHead<'_>, part: &[u8]) -> Span {
     }
 }
 
+/// How a copy is parsed.
+#[derive(Clone, Copy, Debug, Default)]
+enum Origin {
+    /// The bytes as received.
+    #[default]
+    Http1,
+    /// The text of a decoded header block. It does not say by itself whether content follows.
+    Http2 { has_content: bool },
+}
+
+impl Origin {
+    #[inline]
+    fn of(head: &RequestHead<'_>) -> Origin {
+        match head.version {
+            Version::Http2 => Origin::Http2 {
+                has_content: head.body_length != BodyLength::None,
+            },
+            _ => Origin::Http1,
+        }
+    }
+
+    /// Parses a copy. It always is valid.
+    fn parse<'a>(self, bytes: &'a [u8], memo: Option<&mut SectionMemo>) -> Option<RequestHead<'a>> {
+        let parsed = match (self, memo) {
+            (Origin::Http2 { has_content }, memo) => {
+                return wire::parse_decoded_request(bytes, has_content, memo).ok();
+            }
+            (Origin::Http1, None) => wire::parse_request(bytes, &ANY_HEAD),
+            (Origin::Http1, Some(memo)) => wire::parse_request_with(bytes, &ANY_HEAD, memo),
+        };
+        match parsed {
+            Ok(Progress::Complete(head)) => Some(head),
+            _ => None,
+        }
+    }
+}
+
 /// A copy of a head, to be read later. Its clones share the bytes.
 #[derive(Clone, Debug)]
-pub struct OwnedHead(Arc<[u8]>);
+pub struct OwnedHead {
+    bytes: Arc<[u8]>,
+    origin: Origin,
+}
 
 /// What a reader of copies remembers of the previous one.
 #[derive(Debug, Default)]
@@ -171,28 +211,26 @@ pub struct ReadHead<'a>(RequestHead<'a>);
 impl OwnedHead {
     /// Copies a head.
     pub fn of(head: Head<'_>) -> OwnedHead {
-        OwnedHead(head.0.bytes.into())
+        OwnedHead {
+            bytes: head.0.bytes.into(),
+            origin: Origin::of(head.0),
+        }
     }
 
     /// Parses the head again. It always is valid.
     pub(crate) fn read(&self) -> Option<ReadHead<'_>> {
-        match wire::parse_request(&self.0, &ANY_HEAD) {
-            Ok(Progress::Complete(head)) => Some(ReadHead(head)),
-            _ => None,
-        }
+        self.origin.parse(&self.bytes, None).map(ReadHead)
     }
 
     /// Parses the head again; it always is valid. `memo` keeps what the next head may share with it.
     pub fn read_with(&self, memo: &mut HeadMemo) -> Option<ReadHead<'_>> {
-        match wire::parse_request_with(&self.0, &ANY_HEAD, &mut memo.0) {
-            Ok(Progress::Complete(head)) => Some(ReadHead(head)),
-            _ => None,
-        }
+        let parsed = self.origin.parse(&self.bytes, Some(&mut memo.0));
+        parsed.map(ReadHead)
     }
 
     /// Memory held, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.0.len()
+        self.bytes.len()
     }
 }
 
@@ -212,6 +250,7 @@ impl<'a> ReadHead<'a> {
 #[derive(Debug, Default)]
 pub struct LazyHead {
     bytes: Vec<u8>,
+    origin: Origin,
     spans: Option<Spans>,
 }
 
@@ -253,6 +292,7 @@ impl LazyHead {
     pub fn copy(&mut self, head: Head<'_>) {
         self.bytes.clear();
         self.bytes.extend_from_slice(head.0.bytes);
+        self.origin = Origin::of(head.0);
         self.spans = None;
     }
 
@@ -312,13 +352,11 @@ impl LazyHead {
     }
 
     fn spans(&mut self) -> Spans {
-        let bytes = &self.bytes;
-        *self
-            .spans
-            .get_or_insert_with(|| match wire::parse_request(bytes, &ANY_HEAD) {
-                Ok(Progress::Complete(head)) => Spans::of(&head),
-                _ => Spans::default(),
-            })
+        let (bytes, origin) = (&self.bytes, self.origin);
+        *self.spans.get_or_insert_with(|| {
+            let head = origin.parse(bytes, None);
+            head.as_ref().map(Spans::of).unwrap_or_default()
+        })
     }
 }
 
@@ -361,6 +399,37 @@ mod tests {
             assert_eq!(lazy.version(), head.version());
             let lines = lazy.field_section().lines().rest().to_vec();
             assert_eq!(lines, head.field_section().lines().rest());
+        }
+    }
+
+    #[test]
+    fn a_copy_of_a_decoded_head_keeps_whether_it_has_content() {
+        let (mut lazy, mut memo) = (LazyHead::default(), HeadMemo::default());
+        for (field, has_content, length) in [
+            ("a: b", false, Some(0)),
+            ("a: b", true, None),
+            ("content-length: 0", false, Some(0)),
+            ("content-length: 0", true, Some(0)),
+            ("content-length: 7", true, Some(7)),
+        ] {
+            let text = format!("PUT /a?b HTTP/2.0\r\nHost: c\r\n{field}\r\n\r\n");
+            let parsed = wire::parse_decoded_request(text.as_bytes(), has_content, None);
+            let parsed = parsed.expect("a head");
+            let head = Head::of(&parsed);
+            assert_eq!(head.content_length(), length, "{field}");
+            assert_eq!(head.version(), Version::Http2);
+            let owned = OwnedHead::of(head);
+            for read in [owned.read(), owned.read_with(&mut memo)] {
+                let read = read.expect("a head");
+                assert_eq!(read.head().content_length(), length, "{field}");
+                assert_eq!(read.head().has_content(), head.has_content());
+                assert_eq!(read.head().version(), Version::Http2);
+            }
+            lazy.copy(head);
+            assert_eq!(lazy.version(), Version::Http2);
+            assert_eq!(lazy.query(), b"b");
+            let lines = lazy.field_section().lines().rest().to_vec();
+            assert_eq!(lines, format!("Host: c\r\n{field}\r\n").as_bytes());
         }
     }
 

@@ -6,12 +6,12 @@
 //!
 //! Bytes are checked in the order of arrival, so a prefix of a line never gets another verdict than the whole line.
 
+use super::target;
 use crate::error::{ErrorKind, Stop};
 use crate::grammar::{CR, LF, SP, is_tchar};
 use crate::limits::METHOD_BYTES_MAX;
 use crate::method::{Method, Version};
 use crate::scan;
-use crate::target;
 
 /// A parsed request line: the lengths of its parts.
 pub(crate) struct RequestLine {
@@ -29,6 +29,24 @@ pub(crate) struct RequestLine {
 /// Parses the request line at the start of `window`.
 #[inline]
 pub(crate) fn parse(window: &[u8]) -> Result<RequestLine, Stop> {
+    parse_with(window, version)
+}
+
+/// Parses the request line of a decoded head of HTTP/2. No client can send such a line: [`parse`] refuses its version.
+pub(crate) fn parse_decoded(window: &[u8]) -> Result<RequestLine, Stop> {
+    parse_with(window, |window, from_version| {
+        match from_version.split_first_chunk() {
+            Some((b"HTTP/2.0\r\n", rest)) => Ok((Version::Http2, window.len() - rest.len())),
+            _ => Err(Stop::Refused(ErrorKind::InvalidVersion, 0)),
+        }
+    })
+}
+
+#[inline]
+fn parse_with(
+    window: &[u8],
+    version: impl Fn(&[u8], &[u8]) -> Result<(Version, usize), Stop>,
+) -> Result<RequestLine, Stop> {
     let (method, from_target) = method(window)?;
     let method_len = window.len() - from_target.len() - 1;
     let mut rest = scan::skip_path(from_target);

@@ -1,0 +1,268 @@
+//! Decodes header blocks (RFC 7541 3, 6), in both roles.
+
+use super::block::{BlockError, BlockLimits};
+use super::hpack::table::Table;
+use super::hpack::{Line, TABLE_BYTES_DEFAULT, huffman, integer, static_table};
+use super::kind::Kind;
+use super::section::request::Request;
+use super::section::response::Response;
+use super::section::trailer::Trailer;
+use super::section::{Role, Section};
+
+/// Size updates at the start of a block: the smallest size since the last block, and the final one (RFC 7541 4.2).
+const SIZE_UPDATES_MAX: usize = 2;
+
+/// What the table keeps of a line besides its text.
+#[derive(Clone, Copy, Debug)]
+struct Tag {
+    name_len: u32,
+    kind: Kind,
+}
+
+/// The decoder of one connection; allocates nothing before the peer's first block that inserts into the table.
+#[derive(Debug)]
+pub struct Decoder {
+    table: Table<Tag>,
+    /// What SETTINGS_HEADER_TABLE_SIZE announces.
+    announced: usize,
+    /// The largest size that the peer may choose now.
+    allowed: usize,
+    /// The next block must start with a size update.
+    needs_size_update: bool,
+}
+
+/// A block that cannot be decoded.
+struct Undecodable;
+
+impl From<Undecodable> for BlockError {
+    fn from(_: Undecodable) -> BlockError {
+        BlockError::Compression
+    }
+}
+
+impl Decoder {
+    /// A decoder for a peer to which SETTINGS_HEADER_TABLE_SIZE is announced with this value, in bytes.
+    ///
+    /// The peer may use the default of 4096 until it has acknowledged a smaller one: see [`Decoder::settings_acknowledged`].
+    pub fn new(table_bytes_max: usize) -> Decoder {
+        Decoder {
+            table: Table::new(TABLE_BYTES_DEFAULT),
+            announced: table_bytes_max,
+            allowed: table_bytes_max.max(TABLE_BYTES_DEFAULT),
+            needs_size_update: false,
+        }
+    }
+
+    /// The peer has acknowledged our settings, so a table size below the default applies now (RFC 7541 4.2, RFC 9113 4.3.1).
+    pub fn settings_acknowledged(&mut self) {
+        self.allowed = self.announced;
+        self.needs_size_update = self.table.size_max() > self.allowed;
+    }
+
+    /// Allocated memory in bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.table.held_bytes()
+    }
+
+    /// Decodes a request's header block into the text of a head, which replaces what `head` contains:
+    /// `GET /path?query HTTP/2.0`, `Host: authority`, the other fields, and the empty line.
+    ///
+    /// The order of the fields is the client's. Host comes first if it is that of `:authority`; a Host that repeats it is left out.
+    /// Cookie crumbs are one line. [`crate::parse_decoded_request`] reads it.
+    ///
+    /// # Errors
+    /// Why the request, or the connection, must be refused. `head` has no meaning then.
+    pub fn request(
+        &mut self,
+        block: &[u8],
+        limits: &BlockLimits,
+        head: &mut Vec<u8>,
+    ) -> Result<(), BlockError> {
+        let mut section = Section::new(Request::default(), limits, head);
+        self.decode(block, &mut section)?;
+        section.end().map(|_| ())
+    }
+
+    /// Decodes a trailer section into field lines, which replace what `section` contains. It ends without an empty line.
+    ///
+    /// # Errors
+    /// Why the message, or the connection, must be refused. `section` has no meaning then.
+    pub fn trailers(
+        &mut self,
+        block: &[u8],
+        limits: &BlockLimits,
+        section: &mut Vec<u8>,
+    ) -> Result<(), BlockError> {
+        let mut section = Section::new(Trailer, limits, section);
+        self.decode(block, &mut section)?;
+        section.end().map(|_| ())
+    }
+
+    /// Decodes a response's header block, as a client: returns the status, from 100 to 999 and not 101; the field lines replace what
+    /// `section` contains. It ends without an empty line.
+    ///
+    /// # Errors
+    /// Why the response, or the connection, must be refused. `section` has no meaning then.
+    pub fn response(
+        &mut self,
+        block: &[u8],
+        limits: &BlockLimits,
+        section: &mut Vec<u8>,
+    ) -> Result<u16, BlockError> {
+        let mut section = Section::new(Response::default(), limits, section);
+        self.decode(block, &mut section)?;
+        section.end().map(|response| response.status)
+    }
+
+    /// Decodes a block of which only the changes of the table matter.
+    ///
+    /// # Errors
+    /// [`BlockError::Compression`] only.
+    pub fn skip(&mut self, block: &[u8]) -> Result<(), BlockError> {
+        const NONE: BlockLimits = BlockLimits {
+            section_bytes_max: 0,
+            lines_max: 0,
+            target_bytes_max: 0,
+        };
+        let mut text = Vec::new();
+        let mut section = Section::new(Trailer, &NONE, &mut text);
+        section.refuse(BlockError::TooLarge);
+        self.decode(block, &mut section)?;
+        Ok(())
+    }
+
+    fn decode<R: Role>(
+        &mut self,
+        block: &[u8],
+        section: &mut Section<'_, R>,
+    ) -> Result<(), Undecodable> {
+        let mut rest = block;
+        self.size_updates(&mut rest)?;
+        while let [first, tail @ ..] = rest {
+            rest = tail;
+            if first & 0x80 != 0 {
+                let index = integer::read(*first, 0x7f, &mut rest).ok_or(Undecodable)?;
+                section.add(self.line(index)?);
+            } else {
+                self.literal(*first, &mut rest, section)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// RFC 7541 6.3; anywhere else in the block an update is an error (4.2).
+    #[inline]
+    fn size_updates(&mut self, rest: &mut &[u8]) -> Result<(), Undecodable> {
+        match rest.first() {
+            Some(0x20..=0x3f) => self.update_size(rest),
+            _ if self.needs_size_update => Err(Undecodable),
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn update_size(&mut self, rest: &mut &[u8]) -> Result<(), Undecodable> {
+        for _ in 0..SIZE_UPDATES_MAX {
+            let [first @ 0x20..=0x3f, tail @ ..] = *rest else {
+                break;
+            };
+            *rest = tail;
+            let size = integer::read(*first, 0x1f, rest).ok_or(Undecodable)? as usize;
+            if size > self.allowed {
+                return Err(Undecodable);
+            }
+            self.table.set_size_max(size);
+        }
+        self.needs_size_update = false;
+        Ok(())
+    }
+
+    /// The line of an index (RFC 7541 2.3.3).
+    #[inline]
+    fn line(&self, index: u32) -> Result<Line<'_>, Undecodable> {
+        let index = (index as usize).checked_sub(1).ok_or(Undecodable)?;
+        if let Some(entry) = static_table::TABLE.get(index) {
+            return Ok(entry.line());
+        }
+        let age = index - static_table::TABLE.len();
+        let (bytes, tag) = self.table.get(age).ok_or(Undecodable)?;
+        Ok(Line {
+            bytes,
+            name_len: tag.name_len as usize,
+            kind: tag.kind,
+        })
+    }
+
+    /// A literal field (RFC 7541 6.2): decoded to the end of the text, and from there inserted.
+    fn literal<R: Role>(
+        &mut self,
+        first: u8,
+        rest: &mut &[u8],
+        section: &mut Section<'_, R>,
+    ) -> Result<(), Undecodable> {
+        let (is_inserted, mask) = match first {
+            0x40.. => (true, 0x3f),
+            0x20..0x40 => return Err(Undecodable),
+            _ => (false, 0x0f),
+        };
+        let index = integer::read(first, mask, rest).ok_or(Undecodable)?;
+        let named = match index {
+            0 => None,
+            _ => Some(self.line(index)?),
+        };
+        section.before(match named {
+            Some(line) => line.bytes.first() == Some(&b':'),
+            None => starts_with_colon(rest),
+        });
+        let text = section.text();
+        let start = text.len();
+        match named {
+            Some(line) => {
+                text.extend_from_slice(line.bytes.get(..line.name_len).unwrap_or_default())
+            }
+            None => push_string(rest, text)?,
+        }
+        let name_len = text.len() - start;
+        text.extend_from_slice(b": ");
+        let value_at = text.len();
+        push_string(rest, text)?;
+        let name = text.get(start..start + name_len).unwrap_or_default();
+        let kind = Kind::of(name, text.get(value_at..).unwrap_or_default());
+        text.extend_from_slice(b"\r\n");
+        if is_inserted {
+            let name_len = name_len as u32;
+            let line = text.get(start..).unwrap_or_default();
+            self.table.insert(line, Tag { name_len, kind });
+        }
+        section.take(start, name_len, kind);
+        Ok(())
+    }
+}
+
+/// Whether the string at the start of `rest` starts with a colon. A string of 127 octets or more is no pseudo-header field.
+#[inline]
+fn starts_with_colon(rest: &[u8]) -> bool {
+    match rest {
+        [0x01..=0x7e, first, ..] => *first == b':',
+        // The code of the colon has seven bits.
+        [0x81..=0xfe, first, ..] => first >> 1 == 0x5c,
+        _ => false,
+    }
+}
+
+/// Appends the string literal at the start of `rest` (RFC 7541 5.2).
+#[inline]
+fn push_string(rest: &mut &[u8], text: &mut Vec<u8>) -> Result<(), Undecodable> {
+    let [first, tail @ ..] = *rest else {
+        return Err(Undecodable);
+    };
+    *rest = tail;
+    let len = integer::read(*first, 0x7f, rest).ok_or(Undecodable)?;
+    let (string, after) = rest.split_at_checked(len as usize).ok_or(Undecodable)?;
+    *rest = after;
+    if first & 0x80 == 0 {
+        text.extend_from_slice(string);
+        return Ok(());
+    }
+    huffman::decode(string, text).ok_or(Undecodable)
+}

@@ -1,0 +1,183 @@
+//! Checks the fields of one block and writes them as the lines of a section (RFC 9113 8.1 to 8.3).
+//!
+//! A refused block is decoded to its end, so that the table stays in step, and what it still contains is dropped.
+
+pub(super) mod request;
+pub(super) mod response;
+pub(super) mod trailer;
+
+use super::block::{BlockError, BlockLimits};
+use super::hpack::{Line, size_of_line};
+use super::kind::Kind;
+
+/// Where something is in the text.
+pub(super) type Part = (usize, usize);
+
+/// What differs between requests, responses and trailers.
+pub(super) trait Role {
+    /// Takes a pseudo-header field whose value is `part` of the text.
+    fn pseudo(
+        &mut self,
+        kind: Kind,
+        part: Part,
+        text: &[u8],
+        limits: &BlockLimits,
+    ) -> Result<(), BlockError>;
+
+    /// All pseudo-header fields are known; what replaces them in the text is written.
+    fn begin(&mut self, text: &mut Vec<u8>) -> Result<(), BlockError>;
+
+    /// Takes the field line at the end of the text.
+    fn field(&mut self, kind: Kind, line: FieldAt, text: &mut Vec<u8>) -> Result<(), BlockError>;
+
+    /// All fields are known.
+    fn end(&mut self, text: &mut Vec<u8>) -> Result<(), BlockError>;
+}
+
+/// A line at the end of the text.
+#[derive(Clone, Copy)]
+pub(super) struct FieldAt {
+    pub(super) start: usize,
+    pub(super) name_len: usize,
+}
+
+impl FieldAt {
+    /// The value, between the colon with its space and the line end.
+    #[inline]
+    pub(super) fn value(self, text: &[u8]) -> Part {
+        let from = self.start + self.name_len + ": ".len();
+        (from, text.len().saturating_sub("\r\n".len()))
+    }
+}
+
+/// The section of one block.
+pub(super) struct Section<'a, R> {
+    role: R,
+    text: &'a mut Vec<u8>,
+    limits: &'a BlockLimits,
+    size_left: usize,
+    lines_left: usize,
+    /// A field that is not a pseudo-header field has been reached.
+    has_begun: bool,
+    refused: Option<BlockError>,
+}
+
+/// A malformed message.
+#[cold]
+pub(super) fn malformed(reason: &'static str) -> BlockError {
+    BlockError::Malformed(reason)
+}
+
+impl<'a, R: Role> Section<'a, R> {
+    /// An empty section.
+    pub(super) fn new(role: R, limits: &'a BlockLimits, text: &'a mut Vec<u8>) -> Section<'a, R> {
+        text.clear();
+        Section {
+            role,
+            text,
+            limits,
+            size_left: limits.section_bytes_max,
+            lines_left: limits.lines_max,
+            has_begun: false,
+            refused: None,
+        }
+    }
+
+    /// Drops everything: the block is only decoded.
+    pub(super) fn refuse(&mut self, why: BlockError) {
+        self.refused.get_or_insert(why);
+        self.text.clear();
+    }
+
+    /// Where literals are decoded to.
+    #[inline]
+    pub(super) fn text(&mut self) -> &mut Vec<u8> {
+        self.text
+    }
+
+    /// Called before each field.
+    #[inline]
+    pub(super) fn before(&mut self, is_pseudo: bool) {
+        if self.has_begun != is_pseudo {
+            return;
+        }
+        if is_pseudo {
+            self.refuse(malformed("A pseudo-header field follows a field."));
+            return;
+        }
+        self.has_begun = true;
+        if self.refused.is_none()
+            && let Err(why) = self.role.begin(self.text)
+        {
+            self.refuse(why);
+        }
+    }
+
+    /// Adds a line of a table.
+    #[inline]
+    pub(super) fn add(&mut self, line: Line<'_>) {
+        if line.kind == Kind::Plain && self.has_begun && self.refused.is_none() {
+            let size = size_of_line(line.bytes.len());
+            if self.lines_left > 0 && size <= self.size_left {
+                self.lines_left -= 1;
+                self.size_left -= size;
+                self.text.extend_from_slice(line.bytes);
+                return;
+            }
+        }
+        self.add_special(line);
+    }
+
+    fn add_special(&mut self, line: Line<'_>) {
+        self.before(line.kind.is_pseudo());
+        if self.refused.is_none() {
+            let start = self.text.len();
+            self.text.extend_from_slice(line.bytes);
+            self.take(start, line.name_len, line.kind);
+        }
+    }
+
+    /// Takes the line that has been appended to the text at `start`.
+    #[inline]
+    pub(super) fn take(&mut self, start: usize, name_len: usize, kind: Kind) {
+        let line = FieldAt { start, name_len };
+        if self.refused.is_some() {
+            self.text.clear();
+        } else if let Err(why) = self.check(kind, line) {
+            self.refuse(why);
+        }
+    }
+
+    fn check(&mut self, kind: Kind, line: FieldAt) -> Result<(), BlockError> {
+        if let Kind::Malformed(flaw) = kind {
+            return Err(malformed(flaw.reason()));
+        }
+        let size = size_of_line(self.text.len() - line.start);
+        let size_left = self.size_left.checked_sub(size);
+        if kind.is_pseudo() {
+            let value = line.value(self.text);
+            self.role.pseudo(kind, value, self.text, self.limits)?;
+        } else {
+            self.lines_left = self.lines_left.checked_sub(1).ok_or(BlockError::TooLarge)?;
+        }
+        self.size_left = size_left.ok_or(BlockError::TooLarge)?;
+        if !kind.is_pseudo() {
+            self.role.field(kind, line, self.text)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the section.
+    pub(super) fn end(mut self) -> Result<R, BlockError> {
+        self.before(false);
+        if self.refused.is_none()
+            && let Err(why) = self.role.end(self.text)
+        {
+            self.refuse(why);
+        }
+        match self.refused {
+            None => Ok(self.role),
+            Some(why) => Err(why),
+        }
+    }
+}
