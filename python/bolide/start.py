@@ -16,9 +16,10 @@ from bolide.errors import ConfigError
 def run(app: Any, *, config: str | None = None, **settings: Any) -> None:
     """Serve an application until a signal stops it.
 
-    `app` is an application object or a target such as "module:app". This starts the same supervisor
-    and workers as `bolide serve`, and accepts the same options as keywords. With an application
-    object, each worker gets a copy of what this process has imported.
+    `app` is an application object or a target such as "module:app"; with `factory=True`, a function
+    that returns the application, or a target that names one. This starts the same supervisor and
+    workers as `bolide serve`, and accepts the same options as keywords. With an application object,
+    each worker gets a copy of what this process has imported.
 
     Raises:
         ConfigError: an option is not valid, an address is in use, or a server cannot be started
