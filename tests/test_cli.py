@@ -83,6 +83,11 @@ MISTAKES = [
         "--host: '127.0.0.1:80' includes a port; give the host 127.0.0.1 and the port 80\n",
     ),
     (["serve", "basic", "-p", "8000"], "No such option '-p': use --port; there is no pid file\n"),
+    (
+        ["serve", "basic", "8001"],
+        "Got unexpected extra argument (8001). The address is given by --port 8001, --host, --bind"
+        " or --uds.\n",
+    ),
     (["serve", "."], "'.' is a folder; give the application's file in it, such as main.py:app\n"),
     (
         ["serve", "basic", "--host", "192.0.2.1"],

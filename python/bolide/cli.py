@@ -183,16 +183,8 @@ def main(arguments: Sequence[str] | None = None, *, handles_interrupt: bool = Fa
         instead = advice(error.option_name) if is_serve else ""
         message = f"No such option {error.option_name!r}: {instead}" if instead else ""
         _fail(message or error.format_message().replace("\n", " "))
-    except click.MissingParameter as error:
-        is_target = error.param is not None and error.param.name == "target"
-        hint = f" Give one: {TARGET_EXAMPLE}." if is_target else ""
-        _fail(error.format_message().replace("\n", " ") + hint)
-    except click.BadOptionUsage as error:
-        is_log = error.option_name == "--access-log"
-        hint = " Give a file, or - for standard output." if is_log else ""
-        _fail(error.format_message().replace("\n", " ") + hint)
     except click.ClickException as error:
-        _fail(error.format_message().replace("\n", " "))
+        _fail(error.format_message().replace("\n", " ") + _remedy(error))
     except ConfigError as error:
         _fail(str(error))
     except Error as error:
@@ -200,6 +192,20 @@ def main(arguments: Sequence[str] | None = None, *, handles_interrupt: bool = Fa
     except (click.Abort, KeyboardInterrupt):
         sys.exit(EXIT_INTERRUPTED)
     sys.exit(0)
+
+
+def _remedy(error: click.ClickException) -> str:
+    """Return a sentence that follows the message about a wrong command line; "" if none helps."""
+    if isinstance(error, click.MissingParameter):
+        is_target = error.param is not None and error.param.name == "target"
+        return f" Give one: {TARGET_EXAMPLE}." if is_target else ""
+    if isinstance(error, click.BadOptionUsage):
+        is_log = error.option_name == "--access-log"
+        return " Give a file, or - for standard output." if is_log else ""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    is_serve = context is not None and context.info_name == "serve"
+    is_extra = is_serve and "unexpected extra argument" in error.message
+    return ". The address is given by --port 8001, --host, --bind or --uds." if is_extra else ""
 
 
 def _fail(message: str, code: int = EXIT_MISTAKE) -> NoReturn:

@@ -164,6 +164,7 @@ def test_missing_attribute_hints_at_another(tmp_path: Path, source: str, hint: s
     ("source", "factory", "says"),
     [
         (f"{APP}web = app\ndel app\n", False, "'app'; it has 'web': give 'shop.py:web'"),
+        (APP, True, "'create_app'; it has 'app': give 'shop.py:app' without factory=True"),
         (
             "def make_app(): ...\n",
             True,

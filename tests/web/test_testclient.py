@@ -176,3 +176,11 @@ def test_an_error_in_a_test_still_ends_the_server() -> None:
     with pytest.raises(KeyError, match="ours"), TestClient(app):
         raise KeyError("ours")
     assert steps == ["down"]
+
+
+def test_another_frameworks_application_is_refused() -> None:
+    with pytest.raises(TypeError) as caught:
+        TestClient(dict())  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "TestClient calls a bolide.App, not a builtins.dict; use the test client of its framework"
+    )

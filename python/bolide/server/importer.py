@@ -240,7 +240,9 @@ def _hint(place: str, module: ModuleType, settings: Settings, owner: str) -> str
     if found:
         names = " and ".join(map(repr, found[:NAMED_MAX]))
         more = " and others" if len(found) > NAMED_MAX else ""
-        return f"; {owner} has {names}{more}: {_served(f'{place}:{found[0]}', settings)}"
+        served = _served(f"{place}:{found[0]}", settings)
+        leave_out = f" without {_factory_option(settings)}" if settings.factory else ""
+        return f"; {owner} has {names}{more}: {served}{leave_out}"
     for folder in getattr(module, "__path__", ()):
         for name in MAIN_MODULES:
             if not place.endswith(".py") and os.path.isfile(os.path.join(folder, f"{name}.py")):

@@ -65,6 +65,9 @@ class TestClient:
     Entering runs the startup hooks, and leaving the shutdown hooks. Calls work only in between,
     from any thread. `options` are settings of the server by name (docs/settings.md), with the
     defaults of `bolide serve`. `timeout_s` limits each wait for the server, in seconds.
+
+    Raises:
+        TypeError: the application is not an `App`.
     """
 
     __test__ = False  # pytest: this class is not a test itself
@@ -72,6 +75,11 @@ class TestClient:
     def __init__(
         self, app: App, *, options: Mapping[str, Any] | None = None, timeout_s: float = 10.0
     ) -> None:
+        given: object = app
+        if not isinstance(given, App):
+            kind = f"{type(given).__module__}.{type(given).__qualname__}"
+            remedy = "use the test client of its framework"
+            raise TypeError(f"TestClient calls a bolide.App, not a {kind}; {remedy}")
         self._app = app
         self._options = options or {}
         self._timeout_s = timeout_s
