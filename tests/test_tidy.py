@@ -54,14 +54,14 @@ LAYERS = {
     "server": (
         {"reactor"},
         {"connection"},
-        {"h1"},
+        {"h1", "h2"},
         {"exchange", "link"},
         {"context"},
         {"access_log", "mailbox"},
         {"app", "timeouts", "limits"},
         {"responder"},
         {"batch"},
-        {"id", "pace", "response", "router", "setting", "share"},
+        {"id", "pace", "response", "router", "setting"},
     ),
     "py": (
         {"selector"},

@@ -419,9 +419,9 @@ class Server:
     ) -> Self:
         """Create a server without listeners.
 
-        `options` may contain every name of `settings()`, `server_header` (bool), `access_log` (a
-        descriptor or None), `access_log_format` ("combined" or "json"), `eager_tasks` (bool), and
-        for WSGI `threads` and `workers` (counts).
+        `options` may contain every name of `settings()`, `server_header` (bool), `h2c` (bool),
+        `access_log` (a descriptor or None), `access_log_format` ("combined" or "json"),
+        `eager_tasks` (bool), and for WSGI `threads` and `workers` (counts).
         """
 
     def join(self, siblings: Siblings, index: int) -> None:

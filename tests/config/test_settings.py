@@ -225,6 +225,7 @@ def test_options_of_the_server() -> None:
     assert (options.pop("threads"), options.pop("workers")) == (8, 1)
     options.pop("spool_directory")
     assert options.pop("tls") is None
+    assert options.pop("h2c") is False
     assert options.keys() == {name for name, *_ in _core.settings()}
 
 

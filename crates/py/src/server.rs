@@ -367,6 +367,8 @@ fn config_of(options: &Bound<'_, PyDict>) -> PyResult<Config> {
         let name: String = key.extract()?;
         if name == "server_header" {
             config.omits_server_field = !value.is_truthy()?;
+        } else if name == "h2c" {
+            config.accepts_prior_knowledge = value.is_truthy()?;
         } else if let Some(number) = config
             .limits
             .get_mut(&name)
@@ -417,7 +419,7 @@ fn tls_of(pair: &Bound<'_, PyAny>) -> PyResult<Arc<TlsConfig>> {
         certificates: &certificates,
         key: &key,
     };
-    let config = TlsConfig::new(pair, &[b"http/1.1"]);
+    let config = TlsConfig::new(pair, &[b"h2", b"http/1.1"]);
     config
         .map(Arc::new)
         .map_err(|error| PyValueError::new_err(error.to_string()))

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `Handshake` | the TLS handshake is complete; `tls_handshake_timeout_ms` | `Preface`; closed |
 //! | `Preface` | the first bytes arrive, which select the protocol; `header_timeout_ms` | the protocol; closed |
-//! | `H1` | the protocol has finished ([`Fate::End`]) or was truncated ([`Fate::Cut`]) | `Lingering`, `Cutting`, or closed |
+//! | `H1`, `H2` | the protocol has finished ([`Fate::End`]) or was truncated ([`Fate::Cut`]) | `Lingering`, `Cutting`, or closed |
 //! | `Lingering` | the peer ends its side, or has received everything and is silent for `linger_timeout_ms`; it is stuck, or sends too much or too long | closed |
 //! | `Cutting` | the peer has received what was sent; it is stuck | reset |
 //!
@@ -12,20 +12,23 @@
 //! applications have responded and all peers have ended, nothing is left (`tests/model/main.rs`).
 
 mod handshake;
+mod preface;
 
 use std::sync::Arc;
 
 use net::{Peer, Poller, Received, Transport};
 
-use self::handshake::{Handshake, wrong_scheme};
+use self::handshake::Handshake;
 use crate::app::{Abort, App};
 use crate::context::Context;
-use crate::h1::{DRAINING_IDLE_MS, H1, Unfinished};
+use crate::exchange::Unfinished;
+use crate::h1::H1;
+use crate::h2::H2;
 use crate::id::{ConnectionId, ExchangeId};
 use crate::link::{Delivery, Fate, Link, Turn};
 use crate::mailbox::Command;
 use crate::response::NO_MEMORY;
-use crate::timeouts::Timeouts;
+use crate::timeouts::{DRAINING_IDLE_MS, Timeouts};
 
 /// Multiple of `linger_timeout_ms` during which input is discarded from a peer that keeps sending. It covers a moderate upload whose sender
 /// reads the response only after the upload, as proxies do.
@@ -37,8 +40,11 @@ enum Phase {
     Handshake(Handshake),
     Preface {
         since_ms: u64,
+        /// Bytes that do not select a protocol yet.
+        first: Vec<u8>,
     },
     H1(H1),
+    H2(Box<H2>),
     Lingering {
         discarded_bytes: u64,
         /// When to check whether everything has arrived, or the last time the peer sent anything after it had.
@@ -66,9 +72,18 @@ pub(crate) struct Connection {
     accounted_bytes: usize,
 }
 
-/// Selects the protocol by the first bytes of a connection. Currently always HTTP/1.
-fn protocol_of(_first: &[u8], now_ms: u64) -> Phase {
-    Phase::H1(H1::new(now_ms))
+/// Runs `$serve` for the protocol of a connection, whichever it is.
+macro_rules! with_protocol {
+    ($phase:expr, $protocol:ident => $serve:expr, _ => $otherwise:expr) => {
+        match $phase {
+            Phase::H1($protocol) => $serve,
+            Phase::H2($protocol) => $serve,
+            Phase::Handshake(_)
+            | Phase::Preface { .. }
+            | Phase::Lingering { .. }
+            | Phase::Cutting => $otherwise,
+        }
+    };
 }
 
 impl Connection {
@@ -80,7 +95,7 @@ impl Connection {
     ) -> Connection {
         let phase = match transport.is_handshaking() {
             true => Phase::Handshake(Handshake::new(now_ms)),
-            false => Phase::Preface { since_ms: now_ms },
+            false => Phase::preface(now_ms),
         };
         Connection {
             link: Link::new(transport, id, peers, now_ms),
@@ -105,7 +120,7 @@ impl Connection {
     /// Whether the next input starts a request or continues its head.
     #[inline]
     pub(crate) fn waits_for_request(&self) -> bool {
-        matches!(&self.phase, Phase::H1(h1) if h1.waits_for_request())
+        with_protocol!(&self.phase, protocol => protocol.waits_for_request(), _ => false)
     }
 
     /// Reads once and serves what was read.
@@ -180,24 +195,17 @@ impl Connection {
             }
             self.leave_handshake(context);
         }
+        let link = &mut self.link;
         match (&mut self.phase, received) {
+            (Phase::H2(h2), received) => {
+                let fate = h2.received(&mut Turn { link, context, app }, &received, buffer);
+                self.conclude(context, fate)
+            }
             (_, Received::Blocked) => Fate::Open,
             (_, Received::End | Received::Broken(_)) => Fate::Close,
             (Phase::Preface { .. }, Received::Bytes(count)) => {
-                let first = buffer.get(..count).unwrap_or_default();
-                if let Some(reason) = wrong_scheme(first, &self.link) {
-                    return self.refuse_scheme(context, app, reason);
-                }
-                self.phase = protocol_of(first, context.clock.now_ms());
-                let link = &mut self.link;
-                match &mut self.phase {
-                    Phase::H1(h1) => {
-                        let received = Received::Bytes(count);
-                        let fate = h1.received(&mut Turn { link, context, app }, &received, buffer);
-                        self.conclude(context, fate)
-                    }
-                    _ => Fate::Close,
-                }
+                let bytes = buffer.get(..count).unwrap_or_default();
+                self.start(context, app, bytes)
             }
             (
                 Phase::Lingering {
@@ -225,6 +233,7 @@ impl Connection {
         let link = &mut self.link;
         match &mut self.phase {
             Phase::H1(h1) => h1.peer_ended(&mut Turn { link, context, app }),
+            Phase::H2(h2) => h2.peer_ended(&mut Turn { link, context, app }),
             Phase::Handshake(_) | Phase::Preface { .. } | Phase::Lingering { .. } => {
                 link.note_peer_end(context.clock.now_ms());
             }
@@ -246,13 +255,21 @@ impl Connection {
         if is_lingering && self.link.has_ended() && !self.link.owes() {
             return Fate::End { has_unread: false };
         }
-        self.serve(context, app, |h1, turn| h1.writable(turn))
+        let link = &mut self.link;
+        let turn = &mut Turn { link, context, app };
+        let fate = with_protocol!(&mut self.phase,
+            protocol => protocol.writable(turn), _ => Fate::Open);
+        self.conclude(context, fate)
     }
 
     /// Sends and continues as far as possible.
     #[inline]
     pub(crate) fn settle<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
-        self.serve(context, app, |h1, turn| h1.settle(turn))
+        let link = &mut self.link;
+        let turn = &mut Turn { link, context, app };
+        let fate = with_protocol!(&mut self.phase,
+            protocol => protocol.settle(turn), _ => Fate::Open);
+        self.conclude(context, fate)
     }
 
     /// `bytes` of its unsent bytes were sent while another connection had its turn.
@@ -263,17 +280,22 @@ impl Connection {
 
     /// Whether the socket has not accepted everything that was written.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.link.is_full() || matches!(&self.phase, Phase::H1(h1) if h1.has_file())
+        let has_file = with_protocol!(&self.phase, protocol => protocol.has_file(), _ => false);
+        self.link.is_full() || has_file
     }
 
     /// Whether it has read more than it could use, so that a request may start in its turn.
     pub(crate) fn has_unused_input(&self) -> bool {
-        matches!(&self.phase, Phase::H1(h1) if h1.has_unused_input())
+        with_protocol!(&self.phase, protocol => protocol.has_unused_input(), _ => false)
     }
 
     /// Sends what has been written, and requests another turn.
     pub(crate) fn send_written<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
-        self.serve(context, app, |h1, turn| h1.send_written(turn))
+        let link = &mut self.link;
+        let turn = &mut Turn { link, context, app };
+        let fate = with_protocol!(&mut self.phase,
+            protocol => protocol.send_written(turn), _ => Fate::Open);
+        self.conclude(context, fate)
     }
 
     #[inline]
@@ -297,14 +319,24 @@ impl Connection {
         if self.link.has_buffered() && self.takes_input(context) {
             return self.readable(context, app, buffer, false);
         }
-        self.serve(context, app, |h1, turn| h1.proceed(turn))
+        let link = &mut self.link;
+        let turn = &mut Turn { link, context, app };
+        let fate = with_protocol!(&mut self.phase,
+            protocol => protocol.proceed(turn), _ => Fate::Open);
+        self.conclude(context, fate)
     }
 
     /// Acts on a deadline that has passed.
     #[cold]
     pub(crate) fn expire<A: App>(&mut self, context: &mut Context, app: &mut A) -> Fate {
         match &mut self.phase {
-            Phase::H1(_) => self.serve(context, app, |h1, turn| h1.expire(turn)),
+            Phase::H1(_) | Phase::H2(_) => {
+                let link = &mut self.link;
+                let turn = &mut Turn { link, context, app };
+                let fate = with_protocol!(&mut self.phase,
+                    protocol => protocol.expire(turn), _ => Fate::Open);
+                self.conclude(context, fate)
+            }
             Phase::Preface { .. } => Fate::Close,
             Phase::Handshake(handshake) => match handshake.is_late(self.has_turn, context) {
                 true => Fate::Close,
@@ -341,10 +373,9 @@ impl Connection {
         id: ExchangeId,
         command: Command,
     ) {
-        if let Phase::H1(h1) = &mut self.phase {
-            let link = &mut self.link;
-            h1.obey(&mut Turn { link, context, app }, id, command);
-        }
+        let link = &mut self.link;
+        let turn = &mut Turn { link, context, app };
+        with_protocol!(&mut self.phase, protocol => protocol.obey(turn, id, command), _ => ());
     }
 
     /// Notifies every handler still working for this connection that it has ended.
@@ -352,6 +383,7 @@ impl Connection {
         let link = &mut self.link;
         match &mut self.phase {
             Phase::H1(h1) => h1.abandon(&mut Turn { link, context, app }, Abort::Disconnected),
+            Phase::H2(h2) => h2.abandon(&mut Turn { link, context, app }, Abort::Disconnected),
             Phase::Cutting => Fate::Reset,
             Phase::Handshake(_) | Phase::Preface { .. } | Phase::Lingering { .. } => Fate::Close,
         }
@@ -365,12 +397,11 @@ impl Connection {
         buffer: &mut [u8],
         unfinished: &mut Unfinished,
     ) -> Fate {
-        let link = &mut self.link;
-        let Phase::H1(h1) = &mut self.phase else {
-            return self.abandon(context, app);
-        };
         let before = unfinished.refused;
-        let fate = h1.stop(&mut Turn { link, context, app }, unfinished);
+        let link = &mut self.link;
+        let turn = &mut Turn { link, context, app };
+        let fate = with_protocol!(&mut self.phase,
+            protocol => protocol.stop(turn, unfinished), _ => return self.abandon(context, app));
         if unfinished.refused > before && self.link.shut(true) {
             // Unread input would make the kernel reset the connection and discard the response.
             let mut left = LINGER_BYTES;
@@ -409,21 +440,6 @@ impl Connection {
         );
         self.phase = Phase::H1(h1);
         self.settle(context, app)
-    }
-
-    #[inline]
-    fn serve<A: App>(
-        &mut self,
-        context: &mut Context,
-        app: &mut A,
-        serve: impl FnOnce(&mut H1, &mut Turn<'_, A>) -> Fate,
-    ) -> Fate {
-        let link = &mut self.link;
-        let Phase::H1(h1) = &mut self.phase else {
-            return Fate::Open;
-        };
-        let fate = serve(h1, &mut Turn { link, context, app });
-        self.conclude(context, fate)
     }
 
     /// Takes the first step of closing a connection that has finished.
@@ -473,8 +489,9 @@ impl Connection {
     pub(crate) fn deadline_ms(&self, context: &Context) -> u64 {
         match &self.phase {
             Phase::H1(h1) => h1.deadline_ms(&self.link, context),
+            Phase::H2(h2) => h2.deadline_ms(&self.link, context),
             Phase::Handshake(handshake) => handshake.deadline_ms(context),
-            Phase::Preface { since_ms } => {
+            Phase::Preface { since_ms, .. } => {
                 let end_ms = Timeouts::end_ms(*since_ms, context.timeouts.header_timeout_ms);
                 match context.draining_since_ms {
                     Some(drain_ms) => end_ms.min(drain_ms.max(*since_ms) + DRAINING_IDLE_MS),
@@ -507,7 +524,8 @@ impl Connection {
         self.link.exclude_turn(from_ms, to_ms, context);
         match &mut self.phase {
             Phase::H1(h1) => h1.exclude_turn(from_ms, to_ms),
-            Phase::Preface { since_ms } if *since_ms >= from_ms => *since_ms = to_ms,
+            Phase::H2(h2) => h2.exclude_turn(from_ms, to_ms),
+            Phase::Preface { since_ms, .. } if *since_ms >= from_ms => *since_ms = to_ms,
             _ => {}
         }
     }
@@ -516,6 +534,7 @@ impl Connection {
     fn takes_input(&self, context: &Context) -> bool {
         match &self.phase {
             Phase::H1(h1) => h1.takes_input(&self.link, context),
+            Phase::H2(h2) => h2.takes_input(&self.link),
             Phase::Handshake(_) | Phase::Preface { .. } | Phase::Lingering { .. } => true,
             Phase::Cutting => false,
         }
@@ -541,7 +560,9 @@ impl Connection {
         let held = self.link.held_bytes()
             + match &self.phase {
                 Phase::H1(h1) => h1.held_bytes(),
-                _ => 0,
+                Phase::H2(h2) => h2.held_bytes(),
+                Phase::Preface { first, .. } => first.capacity(),
+                Phase::Handshake(_) | Phase::Lingering { .. } | Phase::Cutting => 0,
             };
         if held != self.accounted_bytes {
             context.held_bytes -= self.accounted_bytes as u64;

@@ -1,6 +1,7 @@
 //! What all connections of a worker share while they are served, apart from the application.
 
 pub(crate) mod refusal;
+pub(crate) mod share;
 
 use std::sync::Arc;
 
@@ -12,10 +13,11 @@ use crate::app::shortage::Shortages;
 use crate::limits::Limits;
 use crate::mailbox::Mailbox;
 use crate::responder::{Responder, Stamp};
-use crate::share::Share;
+
 use crate::timeouts::Timeouts;
 
 use self::refusal::Refusals;
+use self::share::Share;
 
 /// A send buffer that grew beyond this is freed after use.
 const OUT_KEPT_BYTES: usize = 1 << 20;
@@ -56,6 +58,10 @@ pub(crate) struct Context {
     pub(crate) long_response_bytes: u64,
     /// Of TLS handshakes.
     pub(crate) handshakes: HandshakePlaces,
+    /// The decoded head of the HTTP/2 request that is being started.
+    pub(crate) decoded_head: Vec<u8>,
+    /// HTTP/2 without TLS is accepted from clients that start with its preface.
+    pub(crate) accepts_prior_knowledge: bool,
     pub(crate) shortages: Shortages,
     pub(crate) refusals: Refusals,
     sequence: u64,
@@ -87,6 +93,8 @@ impl Context {
             held_bytes: 0,
             long_response_bytes: 0,
             handshakes: HandshakePlaces::default(),
+            decoded_head: Vec::new(),
+            accepts_prior_knowledge: false,
             shortages: Shortages::default(),
             refusals: Refusals::default(),
             sequence: 0,

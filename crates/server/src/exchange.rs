@@ -37,6 +37,15 @@ pub(crate) enum Progress {
     Cut,
 }
 
+/// Requests that a stopping server has not finished.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Unfinished {
+    /// Nothing of their responses had been sent: they got 503.
+    pub refused: u64,
+    /// Their responses had started, or had to wait for another one: the connection ended before they were complete.
+    pub cut: u64,
+}
+
 /// How a protocol writes the parts of a response.
 pub(crate) trait Encoder {
     /// Writes an interim response, if the recipient supports them.

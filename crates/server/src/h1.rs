@@ -35,10 +35,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use net::Received;
 
 use self::content::Incoming;
-pub(crate) use self::deadlines::DRAINING_IDLE_MS;
 use self::input::Refused;
 use self::queue::{Queued, Window};
-pub use self::stopping::Unfinished;
 use crate::app::{Abort, App};
 use crate::context::Context;
 use crate::exchange::{Exchange, Progress};

@@ -27,6 +27,14 @@ settings! {
             "The part of one WSGI response that is written to a temporary file if its client does not read it and another request needs its thread; beyond it the thread waits for the client. 64 MiB holds most downloads.";
         spool_total_bytes_max: 1073741824, "bytes",
             "All such files of one worker together; beyond it threads wait for their clients. Sixteen of the largest.";
+        h2_streams_max: 100, "count",
+            "Maximum concurrent streams of an HTTP/2 connection; one more is refused with REFUSED_STREAM. RFC 9113 section 6.5.2 recommends at least 100.";
+        h2_table_bytes_max: 4096, "bytes",
+            "Maximum size of the table for the compression of an HTTP/2 connection's requests (RFC 7541 section 4.2). The default of the protocol holds the fields of a browser.";
+        h2_idle_frames_max: 10000, "count",
+            "Maximum HTTP/2 frames of a connection that are not progress (PING, SETTINGS, PRIORITY, empty DATA and the like) in 10 s; more end it with ENHANCE_YOUR_CALM. Each request and each part of content pays for four.";
+        h2_resets_max: 200, "count",
+            "Maximum HTTP/2 streams of a connection that end before their responses in 10 s, reset by the client or because of its errors; more end it with ENHANCE_YOUR_CALM if they are more than half of its requests. A page that is left resets some tens.";
         connections_max: 16384, "count",
             "Maximum open connections of one worker. One more waits for a worker that has room; if all are full, it gets 503 and is closed.";
         tls_handshakes_max: 1024, "count",

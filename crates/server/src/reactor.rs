@@ -3,7 +3,7 @@
 //! A pass is [`Worker::before_wait`] (commands that handlers posted), [`Worker::wait`] and [`Worker::dispatch`]. The parts are separate so
 //! that the owner can release its locks while it waits, and can handle its own descriptors in the same set.
 //!
-//! Passes are bounded. A connection has a turn of about 10 ms ([`crate::share`]); if it has more to do, it goes to the end of the queue of
+//! Passes are bounded. A connection has a turn of about 10 ms ([`crate::context::share`]); if it has more to do, it goes to the end of the queue of
 //! turns. A pass ends after about 20 ms, or 10 if callbacks of the owner's event loop wait, and leaves the rest to the next, so that
 //! timers, signals and the event loop are not delayed.
 
@@ -36,7 +36,7 @@ use crate::app::App;
 use crate::batch;
 use crate::connection::Connection;
 use crate::context::Context;
-use crate::h1::Unfinished;
+use crate::exchange::Unfinished;
 use crate::id::{ConnectionId, ExchangeId};
 use crate::limits::{Limits, RECEIVE_BYTES};
 use crate::link::Fate;
@@ -78,6 +78,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Leave the `Server` field out.
     pub omits_server_field: bool,
+    /// Accept HTTP/2 without TLS from clients that start with its preface (RFC 9113 section 3.3).
+    pub accepts_prior_knowledge: bool,
 }
 
 /// A server that runs when its owner calls it, without a thread of its own.
@@ -146,9 +148,12 @@ impl<A: App> Worker<A> {
         let stamp = Stamp::new(!config.omits_server_field, clock.unix_s());
         let now_ms = clock.now_ms();
         let turned_away_max = (descriptors_max() / DESCRIPTORS_PER_TURNED_AWAY) as usize;
+        let settings = (config.limits, config.timeouts);
+        let mut context = Context::new(settings, stamp, log, clock, mailbox);
+        context.accepts_prior_knowledge = config.accepts_prior_knowledge;
         Ok(Worker {
             app,
-            context: Context::new((config.limits, config.timeouts), stamp, log, clock, mailbox),
+            context,
             poller: Arc::new(Poller::new()?),
             events: Events::default(),
             next_event: 0,

@@ -2,6 +2,7 @@
 
 mod delimiter;
 mod fields;
+mod frames;
 mod stamp;
 
 use net::Sent;
@@ -14,6 +15,7 @@ use crate::response::{NO_MEMORY, Response};
 
 pub(crate) use self::delimiter::Delimiter;
 pub use self::fields::Fields;
+pub(crate) use self::frames::FrameWriter;
 pub(crate) use self::stamp::Stamp;
 
 /// For content of at least this length, there may not be enough memory left.
@@ -50,6 +52,8 @@ pub struct Responder {
     /// Responses of other connections that wait to be sent together.
     pub(crate) batch: Batch,
     pub(crate) stamp: Stamp,
+    /// For a request in HTTP/2.
+    pub(crate) frames: FrameWriter,
     pub(crate) framing: Framing,
     pub(crate) status: u16,
     pub(crate) content_bytes: u64,
@@ -78,6 +82,7 @@ impl Responder {
             out: Vec::new(),
             batch: Batch::default(),
             stamp,
+            frames: FrameWriter::default(),
             framing: Framing {
                 is_head: false,
                 version: Version::Http11,
@@ -95,6 +100,13 @@ impl Responder {
             is_broken: false,
             lacked_bytes: 0,
         }
+    }
+
+    /// Another second has begun.
+    #[cold]
+    pub(crate) fn refresh(&mut self, unix_s: u64) {
+        self.stamp.refresh(unix_s);
+        self.frames.forget_last();
     }
 
     /// Prepares for a call of the application.
@@ -121,6 +133,7 @@ impl Responder {
     #[cold]
     pub(crate) fn give_up(&mut self) {
         self.out.clear();
+        self.frames = FrameWriter::default();
         self.lacked_bytes = 0;
         self.forget_sent();
     }
@@ -194,7 +207,7 @@ impl Responder {
 
     /// Unsent bytes of this call and earlier ones.
     pub fn unsent_bytes(&self) -> usize {
-        self.out.len()
+        self.out.len() + self.frames.content.len()
     }
 
     /// Whether a final response, or the head of one, has been written.
@@ -213,7 +226,7 @@ impl Responder {
             return self.respond_without_memory();
         }
         let is_plain = status == 200 && !fields.replaces_ours() && self.framing.persistent;
-        if !is_plain || self.framing.version == Version::Http10 || self.framing.is_head {
+        if !is_plain || self.framing.version != Version::Http11 || self.framing.is_head {
             return self.respond_otherwise(status, fields, content);
         }
         if !self.stamp.is_as_before(fields, content.len()) {
@@ -229,7 +242,11 @@ impl Responder {
     /// Whether there is memory for `content_bytes` and the bytes around them. If not, that is recorded.
     #[cold]
     fn has_room(&mut self, content_bytes: usize) -> bool {
-        let is_there = reserve(&mut self.out, content_bytes + FRAMING_BYTES).is_ok();
+        let out = match self.framing.version {
+            Version::Http2 => &mut self.frames.content,
+            Version::Http10 | Version::Http11 => &mut self.out,
+        };
+        let is_there = reserve(out, content_bytes + FRAMING_BYTES).is_ok();
         if !is_there {
             self.lacked_bytes = content_bytes;
         }
@@ -259,6 +276,9 @@ impl Responder {
     }
 
     fn respond_otherwise(&mut self, status: u16, fields: Fields<'_>, content: &[u8]) {
+        if self.framing.version == Version::Http2 {
+            return self.respond_in_frames(status, fields, content);
+        }
         self.push_head(status, fields);
         let may_have = wire::may_generate_content(status);
         if wire::has_content(status) {
@@ -285,8 +305,12 @@ impl Responder {
         self.delimiter = match (length, self.framing.version) {
             (Some(length), _) => Delimiter::Length(length),
             (None, Version::Http10) => Delimiter::End,
-            (None, _) => Delimiter::Chunks,
+            (None, Version::Http11) => Delimiter::Chunks,
+            (None, Version::Http2) => Delimiter::Frames,
         };
+        if self.framing.version == Version::Http2 {
+            return self.begin_in_frames(status, fields, length);
+        }
         self.framing.persistent &= self.delimiter != Delimiter::End;
         self.push_head(status, fields);
         match self.delimiter {
@@ -294,7 +318,7 @@ impl Responder {
                 .out
                 .extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
             Delimiter::Length(length) => self.push_content_length(length),
-            Delimiter::End => {}
+            Delimiter::End | Delimiter::Frames => {}
         }
         self.out.extend_from_slice(b"\r\n");
         self.is_open = has_content && !self.framing.is_head;
@@ -318,7 +342,11 @@ impl Responder {
             return;
         }
         self.content_bytes += part.len() as u64;
-        self.delimiter.push_part(&mut self.out, part);
+        let out = match self.framing.version {
+            Version::Http2 => &mut self.frames.content,
+            Version::Http10 | Version::Http11 => &mut self.out,
+        };
+        self.delimiter.push_part(out, part);
     }
 
     /// Ends a content that was written in parts. Returns false if it is shorter than announced; it stays open then.
@@ -329,7 +357,7 @@ impl Responder {
         match self.delimiter {
             Delimiter::Chunks => wire::push_last_chunk(&mut self.out, b""),
             Delimiter::Length(1..) => return false,
-            Delimiter::Length(0) | Delimiter::End => {}
+            Delimiter::Length(0) | Delimiter::End | Delimiter::Frames => {}
         }
         self.is_open = false;
         true
@@ -356,8 +384,8 @@ impl Responder {
         }
         self.out.extend_from_slice(fields.lines);
         match (self.framing.persistent, self.framing.version) {
+            (true, Version::Http11) | (_, Version::Http2) => {}
             (true, Version::Http10) => self.out.extend_from_slice(b"Connection: keep-alive\r\n"),
-            (true, _) => {}
             (false, _) => self.out.extend_from_slice(b"Connection: close\r\n"),
         }
     }

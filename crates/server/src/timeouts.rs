@@ -31,6 +31,10 @@ settings! {
     }
 }
 
+/// How long a draining server waits for a request on an idle connection, since its client may be sending one. Longer than the pause between
+/// a busy client's requests, and too short to delay a shutdown noticeably.
+pub(crate) const DRAINING_IDLE_MS: u64 = 500;
+
 impl Timeouts {
     /// The end of a wait of `length_ms` that started at `since_ms`; never, if it is switched off.
     pub(crate) fn end_ms(since_ms: u64, length_ms: u64) -> u64 {

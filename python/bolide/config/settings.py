@@ -153,6 +153,13 @@ class Settings:
         "kernel limits it to net.core.somaxconn.",
         unit="count",
     )
+    h2c: bool = row(
+        False,
+        Switch(),
+        LISTENING,
+        "Accept HTTP/2 without TLS from clients that start with its preface (RFC 9113 section "
+        "3.3), such as a proxy. Clients that start with an HTTP/1.1 request are served as before.",
+    )
     workers: int = row(
         1, Count(), PROCESSES, 'Worker processes; "auto" for one per usable processor.'
     )
@@ -245,6 +252,7 @@ class Settings:
         return {
             **self.core,
             "server_header": self.server_header,
+            "h2c": self.h2c,
             "access_log": access_log_fd,
             "access_log_format": self.access_log_format,
             "eager_tasks": self.eager_tasks,

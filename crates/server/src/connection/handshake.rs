@@ -9,9 +9,9 @@ use super::{Connection, Phase};
 use crate::app::App;
 use crate::context::refusal::EXPECTS_NO_TLS;
 use crate::context::{Context, HandshakePlaces};
-use crate::h1::{DRAINING_IDLE_MS, H1};
+use crate::h1::H1;
 use crate::link::{Fate, Link, Turn};
-use crate::timeouts::Timeouts;
+use crate::timeouts::{DRAINING_IDLE_MS, Timeouts};
 
 /// How long a peer may be silent while others wait for its place. Longer than one retransmission, after which a slow network goes on.
 const SILENCE_MS_MAX: u64 = 2000;
@@ -120,7 +120,7 @@ impl Connection {
         if let Phase::Handshake(handshake) = &mut self.phase {
             handshake.leave(&mut context.handshakes);
             let since_ms = context.clock.now_ms();
-            self.phase = Phase::Preface { since_ms };
+            self.phase = Phase::preface(since_ms);
         }
     }
 

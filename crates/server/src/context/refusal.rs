@@ -26,6 +26,9 @@ const SURPLUS: u16 = 503;
 /// The status that requests for WebSocket did not get.
 const UPGRADE: u16 = 101;
 
+/// Stands for HTTP/2 connections that were ended because of an error of their clients.
+const HTTP2: u16 = 2;
+
 /// Refusals with one status since the last report.
 struct Refusal {
     status: u16,
@@ -63,6 +66,12 @@ impl Refusals {
     #[cold]
     pub(crate) fn add_websocket(&mut self) {
         self.count(UPGRADE, "");
+    }
+
+    /// Counts an HTTP/2 connection that is ended because of an error of its client.
+    #[cold]
+    pub(crate) fn add_h2(&mut self, reason: &str) {
+        self.count(HTTP2, reason);
     }
 
     fn count(&mut self, status: u16, reason: &str) {
@@ -135,6 +144,13 @@ impl Refusal {
             return format!(
                 "{count} request{plural} asked for WebSocket, which Bolide does not serve yet, and {were} served as plain HTTP"
             );
+        }
+        if status == HTTP2 {
+            let reason = &self.reason;
+            return match count {
+                1 => format!("ended 1 HTTP/2 connection: {reason}"),
+                _ => format!("ended {count} HTTP/2 connections, the last: {reason}"),
+            };
         }
         let what = if status == SURPLUS {
             "connection"

@@ -311,6 +311,11 @@ impl Inbound {
         }
     }
 
+    /// Number of bytes that are held for its taker.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.held.len()
+    }
+
     /// Whether decoded content is held for its taker.
     pub(crate) fn holds_some(&self) -> bool {
         !self.held.is_empty()

@@ -57,6 +57,10 @@ impl Output {
         self.files.iter().fold(0, bytes)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.files.is_empty()
+    }
+
     pub(crate) fn has_file(&self) -> bool {
         !self.files.is_empty()
     }

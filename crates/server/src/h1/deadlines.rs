@@ -23,11 +23,7 @@ use crate::context::Context;
 use crate::exchange::{Exchange, Progress};
 use crate::link::{Delivery, Fate, Link, Turn};
 use crate::response::Response;
-use crate::timeouts::Timeouts;
-
-/// How long a draining server waits for a request on an idle connection, since its client may be sending one. Longer than the pause between
-/// a busy client's requests, and too short to delay a shutdown noticeably.
-pub(crate) const DRAINING_IDLE_MS: u64 = 500;
+use crate::timeouts::{DRAINING_IDLE_MS, Timeouts};
 
 /// What was late.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

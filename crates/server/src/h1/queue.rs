@@ -147,7 +147,7 @@ impl Encoding {
         let is_bare = match self.delimiter {
             Delimiter::Chunks => false,
             Delimiter::Length(owed) => bytes as u64 <= owed,
-            Delimiter::End => true,
+            Delimiter::End | Delimiter::Frames => true,
         };
         is_bare && is_first && bytes >= MOVED_BYTES_MIN
     }

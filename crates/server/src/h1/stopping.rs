@@ -4,20 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{H1, Queued, Reading};
 use crate::app::{Abort, App};
-use crate::exchange::Progress;
+use crate::exchange::{Progress, Unfinished};
 use crate::link::{Fate, Turn};
 use crate::response::Response;
 
 const REASON: &str = "The server is stopping; try again.";
-
-/// Requests that a stopping server has not finished.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Unfinished {
-    /// Nothing of their responses had been sent: they got 503.
-    pub refused: u64,
-    /// Their responses had started, or had to wait for another one: the connection ended before they were complete.
-    pub cut: u64,
-}
 
 impl H1 {
     /// Responds with 503 to the request whose response is next, if nothing of it has been sent. Everything after it is given up.

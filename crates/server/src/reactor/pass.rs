@@ -7,12 +7,12 @@ use net::{Readiness, Received, Token, memory};
 
 use super::{AHEAD_BYTES, AHEAD_MAX, ASKED, FOREIGN, LISTENER, Worker};
 use crate::app::App;
+use crate::context::share::TURN_MS;
 use crate::exchange::content::ROOM_BYTES_MAX;
 use crate::id::ConnectionId;
 use crate::limits::RECEIVE_BYTES;
 use crate::link::Fate;
 use crate::responder::Responder;
-use crate::share::TURN_MS;
 
 /// More than this is a batch of requests, or content: it is served before the next connection is read.
 const SINGLE_BYTES_MAX: usize = 768;
@@ -41,7 +41,7 @@ impl<A: App> Worker<A> {
     pub fn dispatch(&mut self) -> bool {
         if self.context.clock.refresh() {
             let unix_s = self.context.clock.unix_s();
-            self.context.responder.stamp.refresh(unix_s);
+            self.context.responder.refresh(unix_s);
             memory::notice_limit();
         }
         let waited_ms = self.context.clock.now_ms();

@@ -1,4 +1,4 @@
-//! How the content of an HTTP/1 response ends.
+//! How the content of a response ends.
 
 /// What marks the end of a streamed content (RFC 9112 section 6.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -9,6 +9,8 @@ pub(crate) enum Delimiter {
     Length(u64),
     /// The end of the connection.
     End,
+    /// The end of an HTTP/2 stream (RFC 9113 section 8.1).
+    Frames,
 }
 
 impl Delimiter {
@@ -16,7 +18,7 @@ impl Delimiter {
     pub(crate) fn push_part(&mut self, out: &mut Vec<u8>, part: &[u8]) {
         match self {
             Delimiter::Chunks => wire::push_chunk(out, part),
-            Delimiter::End => out.extend_from_slice(part),
+            Delimiter::End | Delimiter::Frames => out.extend_from_slice(part),
             Delimiter::Length(_) => {
                 let admitted = self.admit(part.len() as u64) as usize;
                 out.extend_from_slice(part.get(..admitted).unwrap_or(part));

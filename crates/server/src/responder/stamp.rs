@@ -48,6 +48,13 @@ impl Stamp {
         self.remember(Fields::constant(b""), 0);
     }
 
+    /// The field lines of a response: the server's own, then those of the application.
+    pub(crate) fn sections<'a>(&'a self, fields: Fields<'a>) -> [&'a [u8]; 3] {
+        let server = if fields.has_server { b"" } else { self.server };
+        let date = if fields.has_date { b"" } else { &self.date[..] };
+        [server, date, fields.lines]
+    }
+
     /// Whether the whole head equals the remembered one.
     #[inline]
     pub(super) fn is_as_before(&self, fields: Fields<'_>, length: usize) -> bool {

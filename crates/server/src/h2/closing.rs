@@ -1,0 +1,232 @@
+//! The ends of streams before their time, and the end of the connection.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use wire::h2::{ErrorCode, Scope, Violation, frame};
+
+use super::{Ending, H2, Leaving, RESET_REMEMBERED, Reading};
+use crate::app::{Abort, App};
+use crate::exchange::{Progress, Unfinished};
+use crate::link::{Fate, Turn};
+use crate::mailbox::Command;
+use crate::response::Response;
+
+/// The access log's status for a request whose client disconnected before the response. It is not an HTTP status; nginx uses it.
+const CLIENT_CLOSED_REQUEST: u16 = 499;
+const STOPPING: &str = "The server is stopping; try again.";
+/// The payload of the PING that follows the announcement of the end.
+const LEAVING_PING: [u8; 8] = *b"leaving.";
+
+impl H2 {
+    /// Ends what a violation concerns.
+    #[cold]
+    pub(super) fn violated<A: App>(&mut self, turn: &mut Turn<'_, A>, violation: Violation) {
+        match violation.scope {
+            Scope::Stream(stream) => self.reset_stream(turn, stream, violation),
+            Scope::Connection => self.fail(turn, violation),
+        }
+    }
+
+    /// Ends a stream because its peer violated the protocol, or it is one too many.
+    fn reset_stream<A: App>(&mut self, turn: &mut Turn<'_, A>, id: u32, violation: Violation) {
+        if violation.code == ErrorCode::PROTOCOL_ERROR {
+            turn.context.refusals.add(400, violation.reason);
+        }
+        frame::push_reset(self.out(turn), id, violation.code);
+        match self.index_of(id) {
+            Some(index) => {
+                self.remember_reset(index);
+                self.drop_stream(turn, index, Abort::Disconnected);
+            }
+            None => self.remember(id),
+        }
+        self.count_reset(turn);
+    }
+
+    /// The client resets a stream: its handler is cancelled.
+    pub(super) fn client_reset<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        id: u32,
+    ) -> Result<(), Violation> {
+        if let Some(index) = self.index_of(id) {
+            self.drop_stream(turn, index, Abort::Disconnected);
+        }
+        // A stream whose response was complete before the reset was served in vain too.
+        self.count_reset(turn);
+        Ok(())
+    }
+
+    fn count_reset<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        let (limits, now_ms) = (&turn.context.limits, turn.now_ms());
+        if !self.flood.reset(limits, now_ms) && !matches!(self.reading, Reading::Closing(_)) {
+            let reason = "too many streams end before their responses";
+            self.fail(
+                turn,
+                Violation::of_connection(ErrorCode::ENHANCE_YOUR_CALM, reason),
+            );
+        }
+    }
+
+    /// Ends the connection because of an error.
+    #[cold]
+    pub(super) fn fail<A: App>(&mut self, turn: &mut Turn<'_, A>, violation: Violation) {
+        if matches!(self.reading, Reading::Closing(_)) {
+            return;
+        }
+        turn.context.refusals.add_h2(violation.reason);
+        self.abandon_streams(turn, Abort::Disconnected);
+        let last = self.opened.last();
+        frame::push_goaway(self.out(turn), last, violation.code, violation.reason);
+        self.stop_reading(Ending::Unread);
+        self.leaving = Leaving::Final;
+    }
+
+    fn stop_reading(&mut self, ending: Ending) {
+        self.reading = Reading::Closing(ending);
+        self.input = Vec::new();
+        self.waits_for_turn = false;
+    }
+
+    /// Notifies every handler still working for this connection that it has ended.
+    pub(crate) fn abandon<A: App>(&mut self, turn: &mut Turn<'_, A>, why: Abort) -> Fate {
+        let is_owed = turn.link.is_full() || !self.streams.is_empty();
+        self.abandon_streams(turn, why);
+        match is_owed {
+            true => Fate::Reset,
+            false => Fate::Close,
+        }
+    }
+
+    fn abandon_streams<A: App>(&mut self, turn: &mut Turn<'_, A>, why: Abort) {
+        while !self.streams.is_empty() {
+            self.drop_stream(turn, 0, why);
+        }
+    }
+
+    /// Drops a stream, whose handler is notified if it is running.
+    pub(super) fn drop_stream<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize, why: Abort) {
+        if index >= self.streams.len() {
+            return;
+        }
+        let mut stream = self.streams.remove(index);
+        self.remove(turn, usize::MAX);
+        let exchange = &mut stream.exchange;
+        let is_called = !stream
+            .inbound
+            .as_ref()
+            .is_some_and(|inbound| inbound.is_for_call());
+        if !exchange.is_ended() && is_called {
+            // If the application panics, the other handlers must still be notified.
+            let _ = catch_unwind(AssertUnwindSafe(|| turn.app.abort(exchange.id, why)));
+        }
+        if let Some(record) = &mut exchange.record {
+            if record.status == 0 {
+                (record.status, record.content_bytes) = (CLIENT_CLOSED_REQUEST, 0);
+            }
+            turn.context.log(Some(record));
+        }
+    }
+
+    /// Drops the record of a stream that was truncated, whose end is written.
+    pub(super) fn forget<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
+        self.remember_reset(index);
+        self.drop_stream(turn, index, Abort::Disconnected);
+    }
+
+    /// Remembers a stream that is reset while its client may still send to it.
+    pub(super) fn remember_reset(&mut self, index: usize) {
+        if let Some(stream) = self.streams.get(index)
+            && stream.state.takes_content()
+        {
+            let id = stream.id;
+            self.remember(id);
+        }
+    }
+
+    fn remember(&mut self, id: u32) {
+        if self.reset.len() >= RESET_REMEMBERED {
+            self.reset.remove(0);
+        }
+        self.reset.push(id);
+    }
+
+    /// The client opens no more streams, and waits for those that it has.
+    pub(super) fn client_leaves<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        if self.leaving != Leaving::Final {
+            self.say_last(turn);
+        }
+    }
+
+    /// Announces that no more streams are accepted soon (RFC 9113 section 6.8).
+    pub(super) fn announce_leaving<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        let out = self.out(turn);
+        frame::push_goaway(out, frame::STREAM_MAX, ErrorCode::NO_ERROR, "");
+        frame::push_ping(out, LEAVING_PING);
+        self.leaving = Leaving::Announced {
+            since_ms: turn.now_ms(),
+        };
+    }
+
+    /// The client has seen the announcement.
+    pub(super) fn pong<A: App>(&mut self, turn: &mut Turn<'_, A>, data: [u8; 8]) {
+        if data == LEAVING_PING && matches!(self.leaving, Leaving::Announced { .. }) {
+            self.say_last(turn);
+        }
+    }
+
+    /// Accepts no further stream.
+    pub(super) fn say_last<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        let last = self.opened.last();
+        frame::push_goaway(self.out(turn), last, ErrorCode::NO_ERROR, "");
+        self.leaving = Leaving::Final;
+    }
+
+    /// Responds with 503 to every request whose response has not started. Everything else is given up.
+    pub(crate) fn stop<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        unfinished: &mut Unfinished,
+    ) -> Fate {
+        let ids: Vec<u32> = self.streams.iter().map(|stream| stream.id).collect();
+        for id in ids {
+            let Some(index) = self.index_of(id) else {
+                continue;
+            };
+            let Some(stream) = self.streams.get_mut(index) else {
+                continue;
+            };
+            if stream.exchange.is_ended() {
+                continue;
+            }
+            if stream.exchange.progress != Progress::Waiting {
+                unfinished.cut += 1;
+                continue;
+            }
+            unfinished.refused += 1;
+            let id = stream.exchange.id;
+            let is_for_call =
+                |it: &super::stream::Stream| it.inbound.as_ref().is_some_and(|it| it.is_for_call());
+            if !is_for_call(stream) {
+                // If the application panics, the client must still get its response.
+                let _ = catch_unwind(AssertUnwindSafe(|| {
+                    turn.app.abort(id, Abort::Disconnected);
+                }));
+            }
+            self.respond(
+                turn,
+                index,
+                Command::Respond(Response::error(503, STOPPING)),
+            );
+        }
+        if self.leaving != Leaving::Final {
+            self.say_last(turn);
+        }
+        self.emit(turn);
+        if !turn.context.responder.out.is_empty() {
+            // Does not wait until it arrives.
+            let _ = turn.link.flush(turn.context, false);
+        }
+        self.abandon(turn, Abort::Disconnected)
+    }
+}

@@ -1,0 +1,258 @@
+//! The content of requests: windows, takers, and the end.
+
+use wire::h2::{ErrorCode, Violation, frame};
+
+use super::H2;
+use super::request::malformed;
+use crate::app::{Abort, App};
+use crate::exchange::Progress;
+use crate::exchange::content::{Handed, Held, Part, Taker};
+use crate::link::Turn;
+use crate::mailbox::Command;
+use crate::response::{NO_MEMORY, Response};
+
+const CONTENT_TOO_LONG: &str = "The content is longer than this server accepts.";
+
+impl H2 {
+    /// A part of a content arrives.
+    pub(super) fn data<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        id: u32,
+        content: &[u8],
+        (window_bytes, is_last): (u32, bool),
+    ) -> Result<(), Violation> {
+        self.opened.check(id)?;
+        if !self.receive_window.receive(window_bytes) {
+            let reason = "more content than the connection's window allows";
+            return Err(Violation::of_connection(
+                ErrorCode::FLOW_CONTROL_ERROR,
+                reason,
+            ));
+        }
+        self.give_connection_window(turn, window_bytes);
+        let Some(index) = self.index_of(id) else {
+            return match self.reset.contains(&id) {
+                true => Ok(()),
+                false => Err(closed(id)),
+            };
+        };
+        let Some(stream) = self.streams.get_mut(index) else {
+            return Ok(());
+        };
+        if !stream.state.takes_content() {
+            return Err(closed(id));
+        }
+        if !stream.receive_window.receive(window_bytes) {
+            let reason = "more content than the stream's window allows";
+            return Err(Violation::of_stream(
+                id,
+                ErrorCode::FLOW_CONTROL_ERROR,
+                reason,
+            ));
+        }
+        if let Some(owed) = &mut stream.owed_bytes {
+            *owed = owed
+                .checked_sub(content.len() as u64)
+                .ok_or(malformed(id, "the content is longer than announced"))?;
+        }
+        if !content.is_empty() {
+            self.flood.progress();
+        }
+        let padding_bytes = window_bytes.saturating_sub(content.len() as u32);
+        if padding_bytes > 0 {
+            self.give_stream_window(turn, index, padding_bytes);
+        }
+        self.take_content(turn, index, content);
+        match (is_last, self.index_of(id)) {
+            (true, Some(index)) => self.content_ended(turn, index),
+            _ => Ok(()),
+        }
+    }
+
+    /// Holds a part, passes it to its handler, or discards it.
+    fn take_content<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize, content: &[u8]) {
+        let Some(stream) = self.streams.get_mut(index) else {
+            return;
+        };
+        let Some(inbound) = &mut stream.inbound else {
+            return;
+        };
+        let is_direct = inbound.goes_directly(content.len() as u64, turn.context)
+            && inbound.has_reader_waiting();
+        if is_direct {
+            inbound.count_passed(content.len(), false, turn.context);
+            return self.hand_over(turn, index, Part::Received(content));
+        }
+        let is_discarded = matches!(inbound.taker, Taker::Nobody);
+        match inbound.hold(content, turn.context) {
+            Held::Yes if is_discarded => {}
+            Held::Yes => {
+                if inbound.is_for_call() {
+                    self.give_stream_window(turn, index, content.len() as u32);
+                }
+                self.hand_over(turn, index, Part::Held);
+            }
+            Held::TooLong => self.refuse_content(turn, index, (413, CONTENT_TOO_LONG)),
+            Held::NoMemory => {
+                turn.context.note_shortage(content.len());
+                self.refuse_content(turn, index, (503, NO_MEMORY));
+            }
+        }
+    }
+
+    /// Passes content to its taker.
+    fn hand_over<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize, part: Part<'_>) {
+        let Some(stream) = self.streams.get_mut(index) else {
+            return;
+        };
+        let Some(inbound) = &mut stream.inbound else {
+            return;
+        };
+        let bytes = match part {
+            Part::Held => inbound.waiting_bytes(),
+            Part::Received(part) => part.len(),
+            Part::InRoom(bytes) => bytes,
+        };
+        let handed = inbound.hand_over(part, turn.context, turn.app);
+        let is_over = inbound.is_over(handed);
+        match handed {
+            Handed::Refused => {
+                turn.context.note_shortage(bytes);
+                return self.refuse_content(turn, index, (503, NO_MEMORY));
+            }
+            Handed::ToReader | Handed::Ahead => {
+                stream.exchange.started_ms = turn.context.clock.now_ms();
+                self.give_stream_window(turn, index, bytes as u32);
+            }
+            Handed::Kept => {}
+        }
+        if is_over {
+            self.content_is_over(turn, index);
+        }
+    }
+
+    /// The peer has sent the whole content.
+    pub(super) fn content_ended<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        index: usize,
+    ) -> Result<(), Violation> {
+        let Some(stream) = self.streams.get_mut(index) else {
+            return Ok(());
+        };
+        if stream.owed_bytes.is_some_and(|owed| owed > 0) {
+            return Err(malformed(
+                stream.id,
+                "the content is shorter than announced",
+            ));
+        }
+        stream.state.peer_ends();
+        if let Some(inbound) = &mut stream.inbound {
+            inbound.is_complete = true;
+            self.hand_over(turn, index, Part::Held);
+        }
+        Ok(())
+    }
+
+    /// The content is complete and taken.
+    fn content_is_over<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
+        let Some(stream) = self.streams.get_mut(index) else {
+            return;
+        };
+        let Some(mut inbound) = stream.inbound.take() else {
+            return;
+        };
+        if let Some((head, content)) = inbound.take_call() {
+            self.call_with_content(turn, index, &head, &content);
+        }
+    }
+
+    /// A handler asks for the next part of its content.
+    pub(super) fn read_more<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) {
+        let Some(stream) = self.streams.get_mut(index) else {
+            return;
+        };
+        let (id, asker) = (stream.id, stream.exchange.id);
+        let is_waiting = stream.exchange.progress == Progress::Waiting;
+        let Some(inbound) = &mut stream.inbound else {
+            return;
+        };
+        if !inbound.ask(asker, turn.context) {
+            return;
+        }
+        let owes_continue = std::mem::take(&mut inbound.owes_continue);
+        if owes_continue && !inbound.holds_some() && is_waiting {
+            self.push_continue(id);
+        }
+        self.hand_over(turn, index, Part::Held);
+    }
+
+    /// Ends the exchange whose content cannot be read, with a response if it has none.
+    #[cold]
+    pub(super) fn refuse_content<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        index: usize,
+        (status, reason): (u16, &str),
+    ) {
+        let Some(stream) = self.streams.get_mut(index) else {
+            return;
+        };
+        let id = stream.exchange.id;
+        turn.context.refusals.add(status, reason);
+        let mut is_called = true;
+        if let Some(inbound) = &mut stream.inbound {
+            is_called = !inbound.is_for_call();
+            inbound.release(turn.context);
+        }
+        match stream.exchange.progress {
+            Progress::Waiting => {
+                if is_called {
+                    turn.app.abort(id, Abort::Refused);
+                }
+                let response = Response::error(status, reason);
+                self.respond(turn, index, Command::Respond(response));
+            }
+            Progress::Pushed | Progress::Pulled => {
+                turn.app.abort(id, Abort::Refused);
+                stream.exchange.cut();
+            }
+            Progress::Done | Progress::Cut => {}
+        }
+    }
+
+    /// Content of the connection is not held any more, as far as its window is concerned: streams have windows of their own.
+    fn give_connection_window<A: App>(&mut self, turn: &mut Turn<'_, A>, bytes: u32) {
+        if let Some(increment) = self.receive_window.take(bytes) {
+            frame::push_window_update(self.out(turn), 0, increment);
+        }
+    }
+
+    /// As [`H2::give_connection_window`], for content that was received with its request.
+    pub(super) fn take_connection_window<A: App>(&mut self, turn: &mut Turn<'_, A>, bytes: u32) {
+        // It is smaller than the window.
+        let _ = self.receive_window.receive(bytes);
+        self.give_connection_window(turn, bytes);
+    }
+
+    /// Content of a stream is not held any more.
+    fn give_stream_window<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize, bytes: u32) {
+        let Some(stream) = self.streams.get_mut(index) else {
+            return;
+        };
+        if !stream.state.takes_content() {
+            return;
+        }
+        if let Some(increment) = stream.receive_window.take(bytes) {
+            frame::push_window_update(&mut self.frames, stream.id, increment);
+        }
+        let _ = turn;
+    }
+}
+
+#[cold]
+fn closed(stream: u32) -> Violation {
+    let reason = "DATA after the end of the stream";
+    Violation::of_stream(stream, ErrorCode::STREAM_CLOSED, reason)
+}

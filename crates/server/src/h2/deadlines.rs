@@ -1,0 +1,216 @@
+//! Who owes the next move on an HTTP/2 connection, until when, and what happens if it is late.
+//!
+//! | state | owes | until | then |
+//! | --- | --- | --- | --- |
+//! | link full, or its bytes under way | peer | its pace (`write_timeout_ms`, `response_rate_bytes_per_s_min`) | reset |
+//! | no stream, no part of a frame | peer | `keep_alive_timeout_ms` | GOAWAY, closed |
+//! | preface, part of a frame, part of a header block | peer | `header_timeout_ms` | GOAWAY, closed |
+//! | content that is waited for | peer | its pace (`body_grace_ms`, `body_rate_bytes_per_s_min`, `body_pause_ms_max`) | 408, or the stream is reset |
+//! | content of a response, and a window is closed | peer | its pace (`write_timeout_ms`) | the stream is reset |
+//! | an exchange `Waiting`, its handler not waiting for the peer | application | `handler_timeout_ms` | 503, unless the application reports that it has started |
+//! | an exchange `Pushed`, `Pulled`, or `Waiting` and started | application | no limit | |
+//! | draining, GOAWAY not sent or announced | this side | now; [`DRAINING_IDLE_MS`] | the next step of leaving |
+//! | `waits_for_turn` | the reactor | its next pass | |
+
+use wire::h2::{ErrorCode, Violation, frame};
+
+use super::stream::Stream;
+use super::{Ending, H2, Leaving, Reading};
+use crate::app::{Abort, App};
+use crate::context::Context;
+use crate::exchange::Progress;
+use crate::link::{Delivery, Fate, Link, Turn};
+use crate::mailbox::Command;
+use crate::response::Response;
+use crate::timeouts::{DRAINING_IDLE_MS, Timeouts};
+
+/// What was late.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Late {
+    /// What was sent may not have arrived: it is time to check.
+    Delivery,
+    /// The next step of leaving.
+    Leaving,
+    /// A request.
+    Request,
+    /// The rest of the preface, a frame or a header block.
+    Frame,
+    /// Content of a request.
+    Content,
+    /// A response, or its start.
+    Handler,
+    /// Room in a window.
+    Window,
+}
+
+impl H2 {
+    /// When the connection has to act; `u64::MAX` for never.
+    pub(crate) fn deadline_ms(&self, link: &Link, context: &Context) -> u64 {
+        self.next(link, context).0
+    }
+
+    /// The earliest deadline and what it is for.
+    fn next(&self, link: &Link, context: &Context) -> (u64, Late) {
+        let timeouts = &context.timeouts;
+        let is_idle = self.streams.is_empty() && !link.is_full();
+        let is_partial = !self.input.is_empty() || !matches!(self.reading, Reading::Frames);
+        let (mut request_ms, mut frame_ms) = (u64::MAX, u64::MAX);
+        match self.reading {
+            Reading::Closing(_) => {}
+            _ if self.waits_for_turn || link.is_full() => {}
+            _ if is_partial => {
+                frame_ms = Timeouts::end_ms(self.since_ms, timeouts.header_timeout_ms)
+            }
+            _ if is_idle => {
+                request_ms = Timeouts::end_ms(self.since_ms, timeouts.keep_alive_timeout_ms)
+            }
+            _ => {}
+        }
+        let first = |deadline: fn(&Stream, &Context) -> u64| {
+            let deadlines = self.streams.iter().map(|stream| deadline(stream, context));
+            deadlines.min().unwrap_or(u64::MAX)
+        };
+        let all = [
+            (link.delivery_check_ms(), Late::Delivery),
+            (self.leaving_ms(context), Late::Leaving),
+            (request_ms, Late::Request),
+            (frame_ms, Late::Frame),
+            (first(content_deadline_ms), Late::Content),
+            (first(handler_deadline_ms), Late::Handler),
+            (first(window_deadline_ms), Late::Window),
+        ];
+        all.into_iter().min().unwrap_or((u64::MAX, Late::Delivery))
+    }
+
+    fn leaving_ms(&self, context: &Context) -> u64 {
+        if matches!(self.reading, Reading::Closing(_)) {
+            return u64::MAX;
+        }
+        match (context.draining_since_ms, self.leaving) {
+            (Some(since_ms), Leaving::No) => since_ms,
+            (_, Leaving::Announced { since_ms }) => since_ms.saturating_add(DRAINING_IDLE_MS),
+            (None, Leaving::No) | (_, Leaving::Final) => u64::MAX,
+        }
+    }
+
+    /// Acts on a deadline that has passed.
+    #[cold]
+    pub(crate) fn expire<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        match self.next(turn.link, turn.context).1 {
+            Late::Delivery => match turn.link.check_delivery(turn.context) {
+                Delivery::Stuck => return self.abandon(turn, Abort::Disconnected),
+                Delivery::Complete if self.streams.is_empty() => self.since_ms = turn.now_ms(),
+                Delivery::Complete | Delivery::UnderWay => {}
+            },
+            Late::Leaving => match self.leaving {
+                Leaving::No => self.announce_leaving(turn),
+                Leaving::Announced { .. } | Leaving::Final => self.say_last(turn),
+            },
+            Late::Request => self.end_idle(turn),
+            Late::Frame => self.fail(
+                turn,
+                Violation::of_connection(ErrorCode::NO_ERROR, "a frame took too long"),
+            ),
+            Late::Content => self.end_late_content(turn),
+            Late::Handler => self.end_late_handlers(turn),
+            Late::Window => self.end_blocked_streams(turn),
+        }
+        self.settle(turn)
+    }
+
+    /// No request arrived in time.
+    fn end_idle<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        self.say_last(turn);
+        self.reading = Reading::Closing(Ending::Read);
+    }
+
+    fn end_late_content<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        let now_ms = turn.now_ms();
+        for id in self.late(turn.context, now_ms, content_deadline_ms) {
+            let Some(index) = self.index_of(id) else {
+                continue;
+            };
+            let has_response = self
+                .streams
+                .get(index)
+                .is_some_and(|stream| stream.exchange.is_ended());
+            if has_response {
+                frame::push_reset(self.out(turn), id, ErrorCode::NO_ERROR);
+                self.remember_reset(index);
+                self.drop_stream(turn, index, Abort::Disconnected);
+            } else {
+                self.refuse_content(turn, index, (408, "The content arrived too slowly."));
+            }
+        }
+    }
+
+    /// Responds for every handler that has exceeded its time and has not started to respond.
+    fn end_late_handlers<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        let now_ms = turn.now_ms();
+        for id in self.late(turn.context, now_ms, handler_deadline_ms) {
+            let Some(index) = self.index_of(id) else {
+                continue;
+            };
+            let Some(stream) = self.streams.get_mut(index) else {
+                continue;
+            };
+            let exchange = &mut stream.exchange;
+            exchange.has_begun = turn.app.has_begun(exchange.id);
+            if exchange.has_begun {
+                continue;
+            }
+            turn.app.abort(exchange.id, Abort::HandlerTimeout);
+            let response = Response::error(503, "The request took too long.");
+            self.respond(turn, index, Command::Respond(response));
+        }
+    }
+
+    /// Ends streams whose client has kept a window closed for too long.
+    fn end_blocked_streams<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        let now_ms = turn.now_ms();
+        for id in self.late(turn.context, now_ms, window_deadline_ms) {
+            if let Some(index) = self.index_of(id) {
+                frame::push_reset(self.out(turn), id, ErrorCode::CANCEL);
+                self.remember_reset(index);
+                self.drop_stream(turn, index, Abort::Disconnected);
+            }
+        }
+    }
+
+    /// The streams that a deadline has passed for.
+    fn late(
+        &self,
+        context: &Context,
+        now_ms: u64,
+        deadline: fn(&Stream, &Context) -> u64,
+    ) -> Vec<u32> {
+        let is_late = |stream: &&Stream| deadline(stream, context) <= now_ms;
+        self.streams
+            .iter()
+            .filter(is_late)
+            .map(|it| it.id)
+            .collect()
+    }
+}
+
+fn content_deadline_ms(stream: &Stream, context: &Context) -> u64 {
+    let inbound = stream.inbound.as_ref();
+    inbound.map_or(u64::MAX, |inbound| inbound.deadline_ms(context))
+}
+
+fn handler_deadline_ms(stream: &Stream, context: &Context) -> u64 {
+    let exchange = &stream.exchange;
+    let waits_for_peer = stream
+        .inbound
+        .as_ref()
+        .is_some_and(|inbound| inbound.has_reader_waiting() || inbound.is_for_call());
+    match exchange.progress == Progress::Waiting && !exchange.has_begun && !waits_for_peer {
+        true => Timeouts::end_ms(exchange.started_ms, context.timeouts.handler_timeout_ms),
+        false => u64::MAX,
+    }
+}
+
+fn window_deadline_ms(stream: &Stream, _: &Context) -> u64 {
+    let pace = stream.pace.as_ref();
+    pace.map_or(u64::MAX, |pace| pace.end_ms(u64::MAX))
+}

@@ -1,0 +1,421 @@
+//! Sends what is ready: frames first, then content in turns, one frame of each stream at a time, as far as the windows allow it.
+
+use std::os::unix::fs::FileExt as _;
+
+use net::memory::NoMemory;
+use wire::h2::{ErrorCode, HEADER_BYTES, frame};
+
+use super::stream::{End, Stream};
+use super::{Ending, H2, Leaving, Reading};
+use crate::app::{Abort, App, Pulled};
+use crate::exchange::Progress;
+use crate::link::{Broken, Fate, Turn};
+
+/// Content that is put into frames before it is sent.
+const BATCH_BYTES: usize = 65_536;
+/// Content of one connection in one turn, before others have theirs.
+const TURN_BYTES: usize = 1 << 20;
+/// Bytes that an empty part counts as.
+const EMPTY_PART_BYTES: usize = 1024;
+
+/// What one stream could do in its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    /// It has nothing to send now.
+    Nothing,
+    /// It sent something.
+    Sent,
+}
+
+impl H2 {
+    /// Sends what is ready, continues with what that unblocks, and returns the fate of the connection.
+    #[inline]
+    pub(crate) fn settle<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        let is_plain = self.streams.is_empty()
+            && self.frames.is_empty()
+            && !self.waits_for_turn
+            && matches!(self.reading, Reading::Frames)
+            && !turn.link.is_full();
+        if !is_plain {
+            return self.settle_streams(turn);
+        }
+        let context = &mut *turn.context;
+        if context.responder.out.is_empty() {
+            return self.fate(turn);
+        }
+        let now_ms = context.clock.now_ms();
+        let (batch, out) = (&mut context.responder.batch, &mut context.responder.out);
+        if batch.takes(turn.link.id, out, now_ms) {
+            return Fate::Open;
+        }
+        match turn.link.flush(context, false) {
+            Ok(()) => Fate::Open,
+            Err(Broken) => Fate::Close,
+        }
+    }
+
+    fn settle_streams<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        let mut budget = TURN_BYTES;
+        loop {
+            let has_more = self.emit(turn);
+            let written = turn.context.responder.out.len();
+            if written > 0 && turn.link.flush(turn.context, false) == Err(Broken) {
+                return self.abandon(turn, Abort::Disconnected);
+            }
+            if turn.link.is_full() {
+                return Fate::Open;
+            }
+            budget = budget.saturating_sub(written);
+            self.notify_writers(turn);
+            let was_pulled = self.pull(turn, &mut budget);
+            if !has_more && !was_pulled && self.frames.is_empty() {
+                return self.fate(turn);
+            }
+            let context = &mut *turn.context;
+            if budget == 0 || context.share.is_used_by_request(&mut context.clock) {
+                return Fate::Again;
+            }
+        }
+    }
+
+    /// Sends what has been written as far as the socket accepts it. Everything else is left to the next turn.
+    pub(crate) fn send_written<A: App>(&mut self, turn: &mut Turn<'_, A>) -> Fate {
+        if turn.link.is_full() {
+            // What runs next detects a broken connection.
+            let _ = turn.link.resume(turn.context, true);
+        }
+        let mut budget = TURN_BYTES;
+        loop {
+            let has_more = self.emit(turn);
+            let written = turn.context.responder.out.len();
+            if written > 0 {
+                // What runs next detects a broken connection.
+                let _ = turn.link.flush(turn.context, false);
+            }
+            budget = budget.saturating_sub(written);
+            if !has_more || turn.link.is_full() || budget == 0 {
+                return Fate::Again;
+            }
+        }
+    }
+
+    /// Moves frames, and content of all streams in turns, to the send buffer. Returns true if more could be sent at once.
+    pub(super) fn emit<A: App>(&mut self, turn: &mut Turn<'_, A>) -> bool {
+        self.out(turn);
+        if turn.link.is_full() {
+            // The time of the connection runs now, not that of its streams.
+            self.streams
+                .iter_mut()
+                .for_each(|stream| stream.pace = None);
+            return false;
+        }
+        let mut idle = 0;
+        while idle < self.streams.len() {
+            if turn.context.responder.out.len() >= BATCH_BYTES {
+                return true;
+            }
+            if self.turn_of >= self.streams.len() {
+                self.turn_of = 0;
+            }
+            let index = self.turn_of;
+            let before = self.streams.len();
+            match self.emit_from(turn, index) {
+                Step::Nothing => idle += 1,
+                Step::Sent => idle = 0,
+            }
+            // The next one has moved to the place of a stream that is over.
+            if self.streams.len() == before {
+                self.turn_of += 1;
+            }
+        }
+        self.update_paces(turn);
+        false
+    }
+
+    /// Sends at most one frame of a stream's content, and its end.
+    fn emit_from<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) -> Step {
+        let bytes_max = self.client.payload_bytes_max;
+        let window = self.send_window.available();
+        let Some(stream) = self.streams.get_mut(index) else {
+            return Step::Nothing;
+        };
+        let mut step = Step::Nothing;
+        let room = window.min(stream.send_window.available()).min(bytes_max);
+        let has_file = stream.unsent().is_empty() && stream.exchange.out.has_file();
+        if has_file {
+            if room > 0 {
+                step = self.emit_file(turn, index, room);
+            }
+        } else {
+            let id = stream.id;
+            let unsent = stream.unsent();
+            let count = unsent.len().min(room);
+            if count > 0 {
+                let part = unsent.get(..count).unwrap_or_default();
+                let out = &mut turn.context.responder.out;
+                let start = out.len();
+                frame::push_data(out, id, part, false);
+                stream.note_sent(count);
+                stream.send_window.use_up(count);
+                self.send_window.use_up(count);
+                self.flood.progress();
+                stream.earn(count, &turn.context.timeouts, turn.context.clock.now_ms());
+                if !stream.has_unsent() && stream.end() == End::Content {
+                    set_last(out, start);
+                    stream.encoding.has_ended = true;
+                    stream.state.we_end();
+                }
+                step = Step::Sent;
+            }
+        }
+        let is_empty = self.streams.get(index).is_some_and(|it| !it.has_unsent());
+        match is_empty && self.emit_end(turn, index) {
+            true => Step::Sent,
+            false => step,
+        }
+    }
+
+    /// Writes what follows the content. Returns true if there was something, or the stream is over.
+    fn emit_end<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) -> bool {
+        let bytes_max = self.client.payload_bytes_max;
+        let Some(stream) = self.streams.get_mut(index) else {
+            return false;
+        };
+        let out = &mut turn.context.responder.out;
+        match stream.end() {
+            End::Open => return false,
+            End::Content => frame::push_data(out, stream.id, b"", true),
+            End::Trailers => stream.push_trailers(out, &mut self.encoder, bytes_max),
+            End::Reset => {
+                frame::push_reset(out, stream.id, ErrorCode::INTERNAL_ERROR);
+                self.forget(turn, index);
+                return true;
+            }
+            End::Sent if !stream.exchange.is_ended() => return false,
+            End::Sent => {}
+        }
+        stream.encoding.has_ended = true;
+        stream.state.we_end();
+        self.response_was_sent(turn, index)
+    }
+
+    /// The whole response is sent: the rest of the request's content is discarded. Returns true if the stream is over.
+    fn response_was_sent<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) -> bool {
+        let Some(stream) = self.streams.get_mut(index) else {
+            return false;
+        };
+        turn.context.log(stream.exchange.record.take().as_deref());
+        if let Some(inbound) = &mut stream.inbound {
+            if !matches!(inbound.taker, crate::exchange::content::Taker::Nobody) {
+                inbound.release(turn.context);
+            }
+            if !inbound.is_complete && stream.receive_window.is_open() {
+                return false;
+            }
+            if !inbound.is_complete {
+                // The client waits for a window that will not be opened (RFC 9113 section 8.1).
+                frame::push_reset(
+                    &mut turn.context.responder.out,
+                    stream.id,
+                    ErrorCode::NO_ERROR,
+                );
+                self.remember_reset(index);
+            }
+        }
+        self.remove(turn, index);
+        true
+    }
+
+    /// Reads a part of a file into a frame.
+    fn emit_file<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize, room: usize) -> Step {
+        let Some(stream) = self.streams.get_mut(index) else {
+            return Step::Nothing;
+        };
+        let Some(part) = stream.exchange.out.file() else {
+            return Step::Nothing;
+        };
+        let count = room.min(usize::try_from(part.length).unwrap_or(usize::MAX));
+        let out = &mut turn.context.responder.out;
+        let start = out.len();
+        frame::push_data_header(out, stream.id, count, false);
+        out.resize(start + HEADER_BYTES + count, 0);
+        let place = out.get_mut(start + HEADER_BYTES..).unwrap_or_default();
+        let (file, offset) = (&part.file, part.offset);
+        let is_read = turn
+            .app
+            .step_back(|| file.read_exact_at(place, offset))
+            .is_ok();
+        if !is_read {
+            out.truncate(start);
+            return self.cut_short_file(turn, index);
+        }
+        part.offset += count as u64;
+        part.length -= count as u64;
+        if part.length == 0 {
+            stream.exchange.out.end_file();
+        }
+        stream.send_window.use_up(count);
+        self.send_window.use_up(count);
+        self.flood.progress();
+        stream.earn(count, &turn.context.timeouts, turn.context.clock.now_ms());
+        if let Some(record) = &mut stream.exchange.record {
+            record.content_bytes += count as u64;
+        }
+        Step::Sent
+    }
+
+    #[cold]
+    fn cut_short_file<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize) -> Step {
+        let Some(stream) = self.streams.get_mut(index) else {
+            return Step::Nothing;
+        };
+        let exchange = &mut stream.exchange;
+        let is_ended = exchange.is_ended();
+        if let Some(part) = exchange.out.file() {
+            turn.app.file_was_short(exchange.id, part);
+        }
+        exchange.cut();
+        if !is_ended {
+            turn.app.abort(exchange.id, Abort::Disconnected);
+        }
+        Step::Sent
+    }
+
+    /// The time of a peer that keeps its windows closed runs.
+    fn update_paces<A: App>(&mut self, turn: &Turn<'_, A>) {
+        let (timeouts, now_ms) = (&turn.context.timeouts, turn.now_ms());
+        for stream in &mut self.streams {
+            let is_blocked = stream.has_unsent();
+            stream.update_pace(is_blocked, timeouts, now_ms);
+        }
+    }
+
+    /// Notifies handlers that everything they wrote has been sent.
+    fn notify_writers<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        for stream in &mut self.streams {
+            let is_writer = matches!(
+                stream.exchange.progress,
+                Progress::Waiting | Progress::Pushed
+            );
+            if is_writer
+                && !stream.has_unsent()
+                && std::mem::take(&mut stream.exchange.awaits_writable)
+            {
+                turn.app.writable(stream.exchange.id);
+            }
+        }
+    }
+
+    /// Asks the application for parts of responses that it streams, where there is room for them. Returns true if there was one.
+    fn pull<A: App>(&mut self, turn: &mut Turn<'_, A>, budget: &mut usize) -> bool {
+        let window = self.send_window.available();
+        let mut was_pulled = false;
+        for stream in &mut self.streams {
+            let is_next = stream.exchange.progress == Progress::Pulled && !stream.has_unsent();
+            if is_next && window > 0 && stream.send_window.available() > 0 && *budget > 0 {
+                was_pulled = true;
+                pull_from(stream, turn, budget);
+            }
+        }
+        was_pulled
+    }
+
+    /// The fate of a connection that can do no more now.
+    fn fate<A: App>(&mut self, turn: &Turn<'_, A>) -> Fate {
+        if turn.link.is_full() {
+            return Fate::Open;
+        }
+        if self.waits_for_turn {
+            return Fate::Again;
+        }
+        match self.reading {
+            Reading::Closing(Ending::Read) if self.streams.is_empty() => {
+                Fate::End { has_unread: false }
+            }
+            Reading::Closing(Ending::Unread) if self.streams.is_empty() => {
+                Fate::End { has_unread: true }
+            }
+            Reading::Frames if self.streams.is_empty() && self.leaving == Leaving::Final => {
+                Fate::End { has_unread: false }
+            }
+            _ => Fate::Open,
+        }
+    }
+
+    /// Removes the record of a stream that is over.
+    pub(super) fn remove<A: App>(&mut self, turn: &Turn<'_, A>, index: usize) {
+        if index < self.streams.len() {
+            self.streams.remove(index);
+        }
+        if self.streams.is_empty() {
+            // The time for the next request starts.
+            self.since_ms = turn.now_ms();
+            self.turn_of = 0;
+            if self.streams.capacity() > 4 {
+                self.streams = Vec::new();
+            }
+        }
+    }
+}
+
+/// Asks the application for the next part of one response.
+fn pull_from<A: App>(stream: &mut Stream, turn: &mut Turn<'_, A>, budget: &mut usize) {
+    // The application may take any amount of time.
+    turn.context.responder.batch.send_now();
+    let id = stream.exchange.id;
+    let mut part = Vec::new();
+    while part.is_empty() {
+        match turn.app.pull(id, &mut part) {
+            // Parts may be empty, but not without end while others wait for their turns.
+            Pulled::More if part.is_empty() => {
+                *budget = budget.saturating_sub(EMPTY_PART_BYTES);
+                if *budget == 0 {
+                    return;
+                }
+            }
+            Pulled::More => {}
+            Pulled::End => {
+                add_part(stream, turn, part);
+                stream.exchange.progress = match stream.encoding.delimiter {
+                    crate::responder::Delimiter::Length(1..) => Progress::Cut,
+                    _ => Progress::Done,
+                };
+                return;
+            }
+            Pulled::Failed => {
+                stream.exchange.cut();
+                return;
+            }
+        }
+    }
+    *budget = budget.saturating_sub(part.len());
+    add_part(stream, turn, part);
+}
+
+fn add_part<A: App>(stream: &mut Stream, turn: &mut Turn<'_, A>, part: Vec<u8>) {
+    if part.is_empty() {
+        return;
+    }
+    let tail = stream.exchange.out.tail();
+    if let Err(NoMemory(bytes)) = net::memory::reserve(tail, part.len()) {
+        turn.context.note_shortage(bytes);
+        turn.app.abort(stream.exchange.id, Abort::Refused);
+        stream.exchange.cut();
+        return;
+    }
+    let before = tail.len();
+    stream.encoding.delimiter.push_part(tail, &part);
+    let added = tail.len() - before;
+    if let Some(record) = &mut stream.exchange.record {
+        record.content_bytes += added as u64;
+    }
+}
+
+/// Marks the frame at `start` as the last of its stream.
+fn set_last(out: &mut [u8], start: usize) {
+    const FLAGS: usize = 4;
+    const END_STREAM: u8 = 1;
+    if let Some(flags) = out.get_mut(start + FLAGS) {
+        *flags |= END_STREAM;
+    }
+}

@@ -1,0 +1,530 @@
+//! Decodes requests and passes them to the application.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use net::memory::is_short;
+use wire::h2::{
+    BlockError, BlockLimits, ErrorCode, FRAME_BYTES_MAX, Frame, Parsed, ReceiveWindow, SendWindow,
+    State, Violation, frame,
+};
+use wire::{BodyLength, RequestHead};
+
+use super::input::compression;
+use super::stream::{Encoding, Stream};
+use super::{H2, Leaving, window_bytes};
+use crate::access_log::LogRecord;
+use crate::app::head::{Head, OwnedHead};
+use crate::app::{Abort, App, Content, Outcome, Request};
+use crate::context::Context;
+use crate::exchange::content::{Inbound, Taker};
+use crate::exchange::output::Output;
+use crate::exchange::{Exchange, Progress};
+use crate::id::ExchangeId;
+use crate::link::Turn;
+use crate::mailbox::Command;
+use crate::responder::{Framing, Responder};
+use crate::response::{NO_MEMORY, Response};
+
+const CONTENT_TOO_LONG: &str = "The content is longer than this server accepts.";
+const SECTION_TOO_LARGE: &str = "The header section is larger than this server accepts.";
+const TARGET_TOO_LONG: &str = "The request target is longer than this server accepts.";
+
+/// Without this much memory left, no request is started: it may have to wait, with copies of its head and its task.
+const SPARE_BYTES: usize = 1 << 20;
+
+/// A stream that is opened, before it has a record.
+#[derive(Clone, Copy)]
+struct New {
+    stream: u32,
+    /// The request has no content.
+    is_last: bool,
+}
+
+impl H2 {
+    /// A complete header block: a request, or the trailer section of one. Returns how much of `after` was used too.
+    #[inline]
+    pub(super) fn header_block<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        (stream, is_last): (u32, bool),
+        block: &[u8],
+        after: &[u8],
+    ) -> Result<usize, Violation> {
+        if stream > self.opened.last() {
+            return self.request(turn, New { stream, is_last }, block, after);
+        }
+        if let Some(index) = self.index_of(stream) {
+            return self.trailers(turn, index, is_last, block).map(|()| 0);
+        }
+        if self.reset.contains(&stream) {
+            // Sent before the client has seen the reset.
+            self.decoder.skip(block).map_err(compression)?;
+            return Ok(0);
+        }
+        self.opened.open(stream).map(|()| 0)
+    }
+
+    #[inline]
+    fn request<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        new: New,
+        block: &[u8],
+        after: &[u8],
+    ) -> Result<usize, Violation> {
+        self.opened.open(new.stream)?;
+        let is_refused = match self.leaving {
+            Leaving::Final => true,
+            Leaving::No | Leaving::Announced { .. } => {
+                self.streams.len() as u64 >= turn.context.limits.h2_streams_max
+            }
+        };
+        if is_refused {
+            return self.refuse_stream(turn, new.stream, block);
+        }
+        self.flood.request();
+        let limits = block_limits(turn.context);
+        let mut text = std::mem::take(&mut turn.context.decoded_head);
+        let decoded = self.decoder.request(block, &limits, &mut text);
+        let used = match decoded {
+            Ok(()) => self.decoded(turn, new, &text, after),
+            Err(BlockError::Compression) => Err(compression(())),
+            Err(BlockError::Malformed(reason)) => Err(malformed(new.stream, reason)),
+            Err(BlockError::TooLarge) => {
+                self.refuse(turn, new, None, (431, SECTION_TOO_LARGE));
+                Ok(0)
+            }
+            Err(BlockError::TargetTooLong) => {
+                self.refuse(turn, new, None, (414, TARGET_TOO_LONG));
+                Ok(0)
+            }
+        };
+        turn.context.decoded_head = text;
+        let context = &mut *turn.context;
+        let is_much = context.responder.out.len() as u64 >= context.limits.send_buffer_bytes_max;
+        if context.share.is_used_by_request(&mut context.clock) || is_much {
+            self.waits_for_turn = true;
+        }
+        used
+    }
+
+    #[cold]
+    fn refuse_stream<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        stream: u32,
+        block: &[u8],
+    ) -> Result<usize, Violation> {
+        self.decoder.skip(block).map_err(compression)?;
+        Err(Violation::of_stream(
+            stream,
+            ErrorCode::REFUSED_STREAM,
+            match turn.context.is_draining() {
+                true => "the server is stopping",
+                false => "too many concurrent streams",
+            },
+        ))
+    }
+
+    /// Serves a request whose head was decoded.
+    #[inline]
+    fn decoded<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        new: New,
+        text: &[u8],
+        after: &[u8],
+    ) -> Result<usize, Violation> {
+        let memo = Some(&mut turn.context.memo);
+        let head = match wire::parse_decoded_request(text, !new.is_last, memo) {
+            Ok(head) => head,
+            Err(error) => {
+                let refusal = (error.kind.status(), error.kind.reason());
+                self.refuse(turn, new, None, refusal);
+                return Ok(0);
+            }
+        };
+        if is_short(SPARE_BYTES) {
+            turn.context.note_shortage(SPARE_BYTES);
+            self.refuse(turn, new, Some(&head), (503, NO_MEMORY));
+            return Ok(0);
+        }
+        match head.body_length {
+            BodyLength::None if new.is_last => {
+                self.call(turn, new, &head, Content::Whole(b""));
+                Ok(0)
+            }
+            BodyLength::Known(1..) if new.is_last => Err(malformed(
+                new.stream,
+                "Content-Length announces content and there is none",
+            )),
+            BodyLength::Known(length) if length > turn.context.limits.body_bytes_max => {
+                self.refuse(turn, new, Some(&head), (413, CONTENT_TOO_LONG));
+                Ok(0)
+            }
+            _ => match self.whole_content(new.stream, &head, after) {
+                Some((content, used)) => {
+                    let whole = New {
+                        is_last: true,
+                        ..new
+                    };
+                    self.take_connection_window(turn, content.len() as u32);
+                    self.call(turn, whole, &head, Content::Whole(content));
+                    Ok(used)
+                }
+                None => {
+                    self.call(turn, new, &head, Content::Later);
+                    Ok(0)
+                }
+            },
+        }
+    }
+
+    /// The content, if the frame after HEADERS contains all of it, and the length of that frame.
+    fn whole_content<'a>(
+        &self,
+        id: u32,
+        head: &RequestHead<'_>,
+        after: &'a [u8],
+    ) -> Option<(&'a [u8], usize)> {
+        let Ok(Parsed::Frame(frame, used)) = wire::h2::parse(after, FRAME_BYTES_MAX) else {
+            return None;
+        };
+        match frame {
+            Frame::Data {
+                stream,
+                content,
+                window_bytes,
+                is_last: true,
+            } if stream == id && window_bytes as usize == content.len() => {
+                let is_announced = match head.body_length {
+                    BodyLength::Known(length) => length == content.len() as u64,
+                    BodyLength::Chunked => true,
+                    BodyLength::None => content.is_empty(),
+                };
+                is_announced.then_some((content, used))
+            }
+            _ => None,
+        }
+    }
+
+    /// Calls the application.
+    #[inline]
+    fn call<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        new: New,
+        head: &RequestHead<'_>,
+        content: Content<'_>,
+    ) {
+        let id = ExchangeId {
+            connection: turn.link.id.key,
+            sequence: turn.context.next_sequence(),
+        };
+        let send_window = SendWindow::new(self.client.window_bytes);
+        let outcome = self.call_application(turn, new, (head, content), id, send_window);
+        let context = &mut *turn.context;
+        let frames = &context.responder.frames;
+        self.send_window.use_up(frames.framed_bytes);
+        let is_over = outcome == Ok(Outcome::Responded) && frames.has_ended;
+        if is_over && new.is_last && context.responder.is_usual {
+            if context.log.is_some() {
+                let sent = (context.responder.status, context.responder.content_bytes);
+                let record = record(turn, Some(head), sent);
+                turn.context.log(record.as_deref());
+            }
+            return;
+        }
+        self.called(turn, new, (head, content), id, outcome);
+    }
+
+    /// The application's result, or an error if it has panicked.
+    #[inline]
+    fn call_application<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        new: New,
+        (head, content): (&RequestHead<'_>, Content<'_>),
+        id: ExchangeId,
+        send_window: SendWindow,
+    ) -> Result<Outcome, ()> {
+        self.out(turn);
+        let responder = &mut turn.context.responder;
+        let is_next = content != Content::Later && !turn.link.is_full();
+        responder.call_begins(Framing::of(head, true), is_next);
+        let frames = &mut responder.frames;
+        std::mem::swap(&mut frames.encoder, &mut self.encoder);
+        frames.stream = new.stream;
+        frames.window_bytes = match turn.link.is_full() || self.has_unsent_content() {
+            true => 0,
+            false => send_window.available().min(self.send_window.available()),
+        };
+        frames.payload_bytes_max = self.client.payload_bytes_max;
+        frames.framed_bytes = 0;
+        frames.has_ended = false;
+        let request = Request {
+            head: Head::of(head),
+            content,
+            id,
+            client: &turn.link.client,
+            server: &turn.link.server,
+        };
+        let app = &mut *turn.app;
+        let called = catch_unwind(AssertUnwindSafe(|| app.call(&request, responder)));
+        std::mem::swap(&mut responder.frames.encoder, &mut self.encoder);
+        called.map_err(|_| ())
+    }
+
+    /// Whether content of other streams waits for its turn: what is written now must not overtake it for ever.
+    fn has_unsent_content(&self) -> bool {
+        !self.streams.is_empty() && self.streams.iter().any(Stream::has_unsent)
+    }
+
+    /// Handles every outcome except a response that is complete at once: the stream gets a record.
+    fn called<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        new: New,
+        (head, content): (&RequestHead<'_>, Content<'_>),
+        id: ExchangeId,
+        outcome: Result<Outcome, ()>,
+    ) {
+        let context = &mut *turn.context;
+        if context.responder.sent_bytes > 0 {
+            turn.link.was_sent_in_call(context);
+        }
+        let lacks_memory = context.note_lacked_response();
+        if context.mailbox.has_output() {
+            // Posted output is sent before the next request is called.
+            self.waits_for_turn = true;
+        }
+        let Responder {
+            status,
+            is_open,
+            content_bytes,
+            delimiter,
+            frames,
+            ..
+        } = &mut context.responder;
+        let (status, is_open, sent_bytes) = (*status, *is_open, *content_bytes);
+        let mut encoding = Encoding::new(head.method == wire::Method::Head);
+        encoding.delimiter = *delimiter;
+        encoding.has_ended = frames.has_ended;
+        let mut send_window = SendWindow::new(self.client.window_bytes);
+        send_window.use_up(frames.framed_bytes);
+        let written = std::mem::take(&mut frames.content);
+        let mut exchange = Exchange {
+            out: Output::new(written),
+            record: record(turn, Some(head), (status, sent_bytes)),
+            ..Exchange::new(id, turn.context.clock.tick())
+        };
+        let is_failure = !settle_outcome(&mut exchange, outcome, (status, is_open, content));
+        let taker = match outcome {
+            Ok(Outcome::ReadContent) if content == Content::Later => {
+                Taker::Call(OwnedHead::of(Head::of(head)))
+            }
+            Ok(Outcome::Pending) => Taker::unasked(id),
+            _ => Taker::Nobody,
+        };
+        if lacks_memory && matches!(exchange.progress, Progress::Pushed | Progress::Pulled) {
+            turn.app.abort(id, Abort::Refused);
+            exchange.cut();
+        }
+        let windows = (
+            send_window,
+            ReceiveWindow::new(window_bytes(&turn.context.limits)),
+        );
+        let state = State::opened(new.is_last);
+        let mut stream = Stream::new(new.stream, state, exchange, encoding, windows);
+        if content == Content::Later {
+            let is_call = matches!(taker, Taker::Call(_));
+            let owes_continue = head.expects_continue && !is_call;
+            stream.inbound = Some(Box::new(Inbound::new(taker, owes_continue, turn.context)));
+            stream.owed_bytes = match head.body_length {
+                BodyLength::Known(length) => Some(length),
+                BodyLength::None => Some(0),
+                BodyLength::Chunked => None,
+            };
+            if head.expects_continue && is_call {
+                self.push_continue(new.stream);
+            }
+        }
+        self.streams.push(stream);
+        let index = self.streams.len() - 1;
+        if is_failure {
+            self.respond(turn, index, Command::Respond(Response::failure()));
+        }
+        if outcome == Ok(Outcome::RespondedEarly) {
+            self.send_early(turn);
+        }
+    }
+
+    /// Sends a response after which the application continues to work.
+    #[cold]
+    fn send_early<A: App>(&mut self, turn: &mut Turn<'_, A>) {
+        self.emit(turn);
+        // What runs next detects a broken connection.
+        let _ = turn.link.flush(turn.context, false);
+        turn.context.responder.batch.send_now();
+        turn.app.response_sent();
+    }
+
+    /// Asks the client for the content that it announced.
+    pub(super) fn push_continue(&mut self, stream: u32) {
+        let (encoder, bytes_max) = (&mut self.encoder, self.client.payload_bytes_max);
+        frame::push_headers(&mut self.frames, stream, false, bytes_max, |out| {
+            encoder.response(100, &[], None, out);
+        });
+    }
+
+    /// Sends an error response to a request that is not passed on. Its content is discarded.
+    #[cold]
+    fn refuse<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        new: New,
+        head: Option<&RequestHead<'_>>,
+        (status, reason): (u16, &str),
+    ) {
+        let id = ExchangeId {
+            connection: turn.link.id.key,
+            sequence: turn.context.next_sequence(),
+        };
+        turn.context.refusals.add(status, reason);
+        let exchange = Exchange {
+            record: record(turn, head, (0, 0)),
+            ..Exchange::new(id, turn.now_ms())
+        };
+        let is_head = head.is_some_and(|head| head.method == wire::Method::Head);
+        let windows = (
+            SendWindow::new(self.client.window_bytes),
+            ReceiveWindow::new(window_bytes(&turn.context.limits)),
+        );
+        let state = State::opened(new.is_last);
+        let encoding = Encoding::new(is_head);
+        let mut stream = Stream::new(new.stream, state, exchange, encoding, windows);
+        if !new.is_last {
+            let inbound = Inbound::new(Taker::Nobody, false, turn.context);
+            stream.inbound = Some(Box::new(inbound));
+        }
+        self.streams.push(stream);
+        let response = Response::error(status, reason);
+        self.respond(turn, self.streams.len() - 1, Command::Respond(response));
+    }
+
+    /// Calls the application with the content that it waited for.
+    pub(super) fn call_with_content<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        index: usize,
+        head: &OwnedHead,
+        content: &[u8],
+    ) {
+        if index >= self.streams.len() {
+            return;
+        }
+        let stream = self.streams.remove(index);
+        let new = New {
+            stream: stream.id,
+            is_last: true,
+        };
+        let Some(read) = head.read() else { return };
+        let head = read.parsed();
+        let id = stream.exchange.id;
+        let outcome = self.call_application(
+            turn,
+            new,
+            (head, Content::Whole(content)),
+            id,
+            stream.send_window,
+        );
+        self.send_window
+            .use_up(turn.context.responder.frames.framed_bytes);
+        self.called(turn, new, (head, Content::Whole(content)), id, outcome);
+        // Streams that were opened later come after it.
+        if let Some(called) = self.streams.pop() {
+            let place = self.streams.partition_point(|it| it.id < called.id);
+            self.streams.insert(place, called);
+        }
+    }
+
+    /// The trailer section of a request: it ends the content, and its fields are dropped.
+    fn trailers<A: App>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        index: usize,
+        is_last: bool,
+        block: &[u8],
+    ) -> Result<(), Violation> {
+        let limits = block_limits(turn.context);
+        let mut section = std::mem::take(&mut turn.context.decoded_head);
+        let decoded = self.decoder.trailers(block, &limits, &mut section);
+        turn.context.decoded_head = section;
+        let Some(stream) = self.streams.get(index) else {
+            return Ok(());
+        };
+        let id = stream.id;
+        let reason = match decoded {
+            Err(BlockError::Compression) => return Err(compression(())),
+            _ if !stream.state.takes_content() => {
+                let reason = "HEADERS after the end of the stream";
+                return Err(Violation::of_stream(id, ErrorCode::STREAM_CLOSED, reason));
+            }
+            Err(BlockError::Malformed(reason)) => reason,
+            Err(BlockError::TooLarge | BlockError::TargetTooLong) => {
+                "a trailer section is too large"
+            }
+            Ok(()) if !is_last => "a second header section that does not end the stream",
+            Ok(()) => return self.content_ended(turn, index),
+        };
+        Err(malformed(id, reason))
+    }
+}
+
+/// Records how far a response is after a call. Returns false if it is missing: the application broke its contract, or panicked.
+fn settle_outcome(
+    exchange: &mut Exchange,
+    outcome: Result<Outcome, ()>,
+    (status, is_open, content): (u16, bool, Content<'_>),
+) -> bool {
+    match outcome {
+        Ok(Outcome::ReadContent) if content == Content::Later => {}
+        Ok(Outcome::Pending) => {}
+        Ok(Outcome::Streaming) if status != 0 => exchange.progress = Progress::Pulled,
+        Ok(Outcome::Begun) if is_open && content != Content::Later => {
+            exchange.progress = Progress::Pushed;
+            exchange.awaits_writable = true;
+        }
+        Ok(Outcome::Responded | Outcome::RespondedEarly) if status != 0 && !is_open => {
+            exchange.progress = Progress::Done;
+        }
+        _ if status != 0 => exchange.cut(),
+        _ => return false,
+    }
+    true
+}
+
+#[cold]
+pub(super) fn malformed(stream: u32, reason: &'static str) -> Violation {
+    Violation::of_stream(stream, ErrorCode::PROTOCOL_ERROR, reason)
+}
+
+fn block_limits(context: &Context) -> BlockLimits {
+    BlockLimits {
+        section_bytes_max: context.limits.header_section_bytes_max as usize,
+        lines_max: context.limits.field_lines_max as usize,
+        target_bytes_max: context.limits.request_line_bytes_max as usize,
+    }
+}
+
+/// A line for the access log, if there is one.
+fn record<A: App>(
+    turn: &Turn<'_, A>,
+    head: Option<&RequestHead<'_>>,
+    (status, content_bytes): (u16, u64),
+) -> Option<Box<LogRecord>> {
+    turn.context.log.as_ref()?;
+    let mut record = LogRecord::new(turn.link.client, head.map(Head::of), turn.now_ms());
+    (record.status, record.content_bytes) = (status, content_bytes);
+    Some(Box::new(record))
+}

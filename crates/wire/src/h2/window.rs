@@ -1,0 +1,102 @@
+//! Flow control (RFC 9113 5.2, 6.9): how much content either side may send.
+
+use super::frame::STREAM_MAX;
+
+const WINDOW_MAX: i64 = STREAM_MAX as i64;
+
+/// How much may be sent. A change of settings can make it negative (RFC 9113 6.9.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SendWindow(i64);
+
+/// A window became larger than allowed: FLOW_CONTROL_ERROR.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WindowOverflow;
+
+impl SendWindow {
+    /// A window of `bytes`.
+    pub fn new(bytes: u32) -> SendWindow {
+        SendWindow(i64::from(bytes))
+    }
+
+    /// How many bytes may be sent now.
+    #[inline]
+    pub fn available(self) -> usize {
+        self.0.max(0) as usize
+    }
+
+    /// `bytes`, at most as many as are available, were sent.
+    #[inline]
+    pub fn use_up(&mut self, bytes: usize) {
+        self.0 -= bytes as i64;
+    }
+
+    /// The peer gave more room, or its settings changed the initial window by `bytes`.
+    ///
+    /// # Errors
+    /// If it is larger than 2^31-1 then.
+    #[inline]
+    pub fn change(&mut self, bytes: i64) -> Result<(), WindowOverflow> {
+        self.0 += bytes;
+        match self.0 > WINDOW_MAX {
+            true => Err(WindowOverflow),
+            false => Ok(()),
+        }
+    }
+}
+
+/// How much the peer may send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReceiveWindow {
+    /// What the peer may still send.
+    available: u32,
+    /// What was taken and not given back yet.
+    taken: u32,
+    /// The window when nothing is held.
+    size: u32,
+}
+
+impl ReceiveWindow {
+    /// A window of `size` bytes.
+    pub fn new(size: u32) -> ReceiveWindow {
+        ReceiveWindow {
+            available: size,
+            taken: 0,
+            size,
+        }
+    }
+
+    /// The peer sent `bytes`. Returns false if it was not allowed to: FLOW_CONTROL_ERROR.
+    #[inline]
+    #[must_use]
+    pub fn receive(&mut self, bytes: u32) -> bool {
+        match self.available.checked_sub(bytes) {
+            Some(left) => {
+                self.available = left;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether the peer may send anything.
+    pub fn is_open(&self) -> bool {
+        self.available > 0
+    }
+
+    /// `bytes` that arrived are not held any more. Returns the increment to send, once it is worth a frame: half of the window.
+    #[inline]
+    pub fn take(&mut self, bytes: u32) -> Option<u32> {
+        self.taken = self.taken.saturating_add(bytes);
+        if self.taken < self.size.div_ceil(2) {
+            return None;
+        }
+        self.give()
+    }
+
+    /// The increment for everything that was taken.
+    pub fn give(&mut self) -> Option<u32> {
+        let increment = std::mem::take(&mut self.taken);
+        self.available = self.available.saturating_add(increment);
+        (increment > 0).then_some(increment)
+    }
+}
