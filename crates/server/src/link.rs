@@ -171,9 +171,13 @@ impl Link {
                 self.note_peer_end(now_ms);
                 self.receiving = Receiving::Ended;
             }
-            // Records without content were read, and there may be more.
-            Received::Blocked if self.transport.may_be_unread(0, room_bytes) => self.note_unread(),
-            Received::Blocked | Received::Broken(_) => {}
+            // A record in part, or without content, was read, and there may be more.
+            Received::Blocked => {
+                if has_ended || self.transport.may_be_unread(0, room_bytes) {
+                    self.note_unread();
+                }
+            }
+            Received::Broken(_) => {}
         }
     }
 

@@ -135,6 +135,25 @@ fn responses_of_a_batch_share_one_record_and_one_send() {
 }
 
 #[test]
+fn responses_keep_the_order_of_requests_that_arrive_at_once() {
+    let mut server = Server::new();
+    let mut client = Client::ready(&mut server);
+    // More than one read takes; the first response would wait for the end of the pass, and the second is too long to wait.
+    client.send(&get(&format!("/{}", "a".repeat(700))));
+    client.send(&(get("/big/5000") + &get("/c")));
+    client.tls.offer_end();
+    client.tls.push(&client.socket);
+    assert_eq!(client.expect_end(&mut server), End::Announced);
+    let text = client.text();
+    let heads = text.matches("HTTP/1.1 200 OK\r\n").count();
+    assert!(heads == 3 && text.ends_with("/c"), "{text}");
+    let lengths = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("Content-Length: "));
+    assert_eq!(lengths.collect::<Vec<_>>(), ["701", "5000", "2"]);
+}
+
+#[test]
 fn a_long_response_waits_for_a_client_that_does_not_read() {
     let mut server = Server::new();
     let mut client = Client::ready(&mut server);

@@ -142,6 +142,8 @@ impl<A: App> Worker<A> {
     /// Runs the turns of connections that have more to do.
     #[cold]
     fn serve_turns(&mut self) {
+        // A connection whose response waits may have its turn, because its transport holds more input.
+        self.send_batch();
         let began_ms = self.context.clock.now_ms();
         for _ in 0..self.turns.len() {
             let next = self.turns.pop_front();

@@ -131,18 +131,26 @@ impl TlsClient {
         is_any
     }
 
-    /// Receives and responds to what is available. Returns whether there was anything.
+    /// Receives what is available, and sends what that asks for. Returns whether there was anything.
     pub(crate) fn pull(&mut self, socket: &OwnedFd) -> bool {
-        let mut is_any = false;
-        while self.end.is_none() {
-            match self.connection.read_tls(&mut Socket(socket)) {
+        self.pull_some(socket, usize::MAX) | self.push(socket)
+    }
+
+    /// Receives up to `most` bytes. Returns whether there was anything.
+    pub(crate) fn pull_some(&mut self, socket: &OwnedFd, most: usize) -> bool {
+        let mut left = most;
+        while self.end.is_none() && left > 0 {
+            let mut source = Socket(socket).take(left as u64);
+            match self.connection.read_tls(&mut source) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => self.end = Some(End::Reset),
-                Ok(_) => self.take_in(),
+                Ok(count) => {
+                    left = left.saturating_sub(count.max(1));
+                    self.take_in();
+                }
             }
-            is_any = true;
         }
-        is_any | self.push(socket)
+        left < most || self.end == Some(End::Reset)
     }
 
     fn take_in(&mut self) {

@@ -20,6 +20,8 @@ mod schedule;
 mod shown;
 mod strategy;
 mod subjects;
+#[path = "../harness/tls.rs"]
+mod tls;
 mod walk;
 mod world;
 
@@ -46,6 +48,7 @@ pub(crate) const PLAIN: Profile = Profile {
     narrow: 0,
     old: 1,
     is_tcp: false,
+    is_tls: false,
     failures: 0,
     suspends: 10,
     waits: 10,
@@ -189,6 +192,32 @@ fn old_clients_over_tcp_that_read_slowly() {
         ..PLAIN
     };
     hold(profile, 10);
+}
+
+/// Over TLS, with records in pieces.
+#[test]
+fn requests_over_tls() {
+    let profile = Profile {
+        contents: 8,
+        faults: 1,
+        failures: 1,
+        is_tls: true,
+        ..PLAIN
+    };
+    hold_about(profile, 1, |schedule| schedule.settings.is_crowded = false);
+}
+
+#[test]
+fn clients_over_tls_that_read_slowly() {
+    let profile = Profile {
+        conversations_max: 1,
+        contents: 5,
+        narrow: 20,
+        waits: 20,
+        is_tls: true,
+        ..PLAIN
+    };
+    hold_about(profile, 1, |schedule| schedule.settings.is_crowded = false);
 }
 
 #[test]

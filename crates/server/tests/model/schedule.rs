@@ -26,12 +26,24 @@ pub(crate) struct Conversation {
     pub(crate) requests: Vec<Request>,
     /// Over TCP, where a reset can be distinguished from an end.
     pub(crate) is_tcp: bool,
+    pub(crate) tls: Tls,
     /// The server's side is full after few bytes.
     pub(crate) is_narrow: bool,
     /// The client reads everything after each pass; otherwise only in steps.
     pub(crate) is_attentive: bool,
     /// It reads to the end once the steps are done.
     pub(crate) reads_at_end: bool,
+}
+
+/// Whether a connection uses TLS, and how its client sends records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tls {
+    None,
+    /// So many bytes at once, and the end with a close_notify or without.
+    Steps {
+        step_bytes: usize,
+        announces: bool,
+    },
 }
 
 /// One request, and what the application does with it.

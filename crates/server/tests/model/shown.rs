@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::schedule::{Act, Content, Conversation, Fault, First, PullEnd, Request, Schedule};
+use crate::schedule::{Act, Content, Conversation, Fault, First, PullEnd, Request, Schedule, Tls};
 
 impl Display for Schedule {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
@@ -30,6 +30,7 @@ fn manner(conversation: &Conversation) -> String {
     let mut text = String::new();
     for (is_so, what) in [
         (conversation.is_tcp, " over TCP"),
+        (conversation.tls != Tls::None, " over TLS"),
         (conversation.is_narrow, " narrow"),
         (!conversation.is_attentive, " reads on command"),
         (!conversation.reads_at_end, " never reads the rest"),

@@ -6,7 +6,7 @@ use proptest::strategy::Union;
 
 use crate::schedule::{
     Act, Amount, Content, Conversation, Ending, Fault, First, Handler, Method, Move, PeersEnd,
-    Persistence, PullEnd, Reply, Request, Schedule, Settings, Step,
+    Persistence, PullEnd, Reply, Request, Schedule, Settings, Step, Tls,
 };
 
 /// Weights, out of ten.
@@ -25,6 +25,8 @@ pub(crate) struct Profile {
     pub(crate) old: u32,
     /// TCP in place of UNIX sockets.
     pub(crate) is_tcp: bool,
+    /// All connections use TLS.
+    pub(crate) is_tls: bool,
     /// Panics, failures, forgotten responses.
     pub(crate) failures: u32,
     /// Handlers that suspend, and their moves.
@@ -84,13 +86,31 @@ fn conversation(profile: Profile) -> BoxedStrategy<Conversation> {
         vec(request(profile), 1..=profile.requests_max),
         rarely(profile.narrow),
         any::<bool>(),
+        tls(profile),
     )
-        .prop_map(move |(requests, is_narrow, reads_at_end)| Conversation {
-            requests,
-            is_tcp: profile.is_tcp,
-            is_narrow,
-            is_attentive: !is_narrow,
-            reads_at_end: reads_at_end || !is_narrow,
+        .prop_map(
+            move |(requests, is_narrow, reads_at_end, tls)| Conversation {
+                requests,
+                is_tcp: profile.is_tcp,
+                tls,
+                is_narrow,
+                is_attentive: !is_narrow,
+                reads_at_end: reads_at_end || !is_narrow,
+            },
+        )
+        .boxed()
+}
+
+fn tls(profile: Profile) -> BoxedStrategy<Tls> {
+    if !profile.is_tls {
+        return Just(Tls::None).boxed();
+    }
+    let steps = weighted(&[(1, 101), (2, 700), (4, usize::MAX)]);
+    let drawn = (steps, any::<bool>());
+    drawn
+        .prop_map(|(step_bytes, announces)| Tls::Steps {
+            step_bytes,
+            announces,
         })
         .boxed()
 }

@@ -16,7 +16,8 @@ use crate::judgement;
 use crate::panics;
 use crate::peer::Peer;
 use crate::render::{self, Stream};
-use crate::schedule::{Act, Amount, PeersEnd, Schedule, Step};
+use crate::schedule::{Act, Amount, PeersEnd, Schedule, Step, Tls};
+use crate::tls::configs;
 use crate::walk::{self, START_S};
 
 const START_MS: u64 = START_S * 1000 + 123;
@@ -119,14 +120,16 @@ impl<'a> World<'a> {
     fn open(&mut self) -> Result<(), String> {
         let now_ms = self.now_ms();
         for conversation in &self.schedule.conversations {
-            let (peer, theirs) = Peer::connect(conversation.is_tcp, conversation.is_narrow);
+            let (peer, theirs) = Peer::connect(conversation);
             let mut facts = Facts::new(conversation, now_ms);
             facts.is_surplus = self.schedule.settings.is_crowded && !self.peers.is_empty();
             self.worker.app.facts.push(facts);
             self.peers.push(peer);
-            self.worker
-                .adopt(theirs)
-                .map_err(|error| error.to_string())?;
+            let adopted = match conversation.tls {
+                Tls::None => self.worker.adopt(theirs),
+                Tls::Steps { .. } => self.worker.adopt_with_tls(theirs, &configs().0),
+            };
+            adopted.map_err(|error| error.to_string())?;
         }
         Ok(())
     }
@@ -238,6 +241,8 @@ impl<'a> World<'a> {
             if facts.is_attentive {
                 is_any |= peer.pull(usize::MAX, facts, now_ms);
             }
+            // The server may have made room.
+            is_any |= peer.has_records() && peer.push(&self.streams[index].bytes, facts, now_ms);
         }
         self.verify()?;
         Ok((wait_ms, is_any))
