@@ -98,6 +98,11 @@ MISTAKES = [
         "Missing argument 'TARGET'. Give one: name the application, for example `bolide serve "
         "main:app` for `app` in main.py.\n",
     ),
+    (
+        ["race", "report"],
+        "Missing argument 'DIR'. Give the folder of a race, which `bolide race` names at its end",
+    ),
+    (["race", "compare", "a"], "Missing argument 'B'. Give two: each is the folder of a race, whi"),
     (["swerve"], "No such command 'swerve'; did you mean `bolide serve`?\n"),
     (["dokter"], "No such command 'dokter'; did you mean `bolide doctor`?\n"),
     (["frob"], "No such command 'frob'; `bolide --help` lists them\n"),

@@ -42,6 +42,14 @@ LAZY = {
 SERVE_WORDS = ("run", "start", "dev", "server", "up")
 """First words by which other servers' commands serve an application."""
 TARGET_EXAMPLE = "name the application, for example `bolide serve main:app` for `app` in main.py"
+RACE_FOLDER = "the folder of a race, which `bolide race` names at its end (--out)"
+MISSING = {
+    "TARGET": f" Give one: {TARGET_EXAMPLE}.",
+    "DIR": f" Give {RACE_FOLDER}.",
+    "A": f" Give two: each is {RACE_FOLDER}.",
+    "B": f" Give two: each is {RACE_FOLDER}.",
+}
+"""What follows the message about a missing argument."""
 
 
 class Commands(LazyGroup):
@@ -197,8 +205,8 @@ def main(arguments: Sequence[str] | None = None, *, handles_interrupt: bool = Fa
 def _remedy(error: click.ClickException) -> str:
     """Return a sentence that follows the message about a wrong command line; "" if none helps."""
     if isinstance(error, click.MissingParameter):
-        is_target = error.param is not None and error.param.name == "target"
-        return f" Give one: {TARGET_EXAMPLE}." if is_target else ""
+        name = error.param.human_readable_name if error.param is not None else ""
+        return MISSING.get(name, "")
     if isinstance(error, click.BadOptionUsage):
         is_log = error.option_name == "--access-log"
         return " Give a file, or - for standard output." if is_log else ""

@@ -86,7 +86,8 @@ def test_what_is_said_counts(module: Path) -> None:
         (
             "mine:other",
             "",
-            "cannot import mine:other: AttributeError: module 'mine' has no attribute 'other'",
+            "cannot import mine:other: AttributeError: module 'mine' has no attribute 'other'; "
+            "name the application: --app mine:NAME",
         ),
         ("mine", "1 / 0", "cannot import mine:app: ZeroDivisionError: division by zero"),
         ("mine", "def", "cannot import mine:app: SyntaxError: invalid syntax"),
@@ -103,7 +104,8 @@ def test_what_is_said_counts(module: Path) -> None:
         (
             "./mine.py",
             "",
-            "cannot import mine:app: AttributeError: module 'mine' has no attribute 'app'",
+            "cannot import mine:app: AttributeError: module 'mine' has no attribute 'app'; "
+            "name the application: --app ./mine.py:NAME",
         ),
         ("", "", "--app needs module:attribute, such as mysite.wsgi:application; got ''"),
         ("-c:x", "", "--app needs module:attribute, such as mysite.wsgi:application; got '-c:x'"),

@@ -89,7 +89,9 @@ def find(text: str, interface: str | None) -> UserApplication:
     match = INTERFACE.search(done.stdout)
     if done.returncode or match is None:
         lines = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
-        raise ConfigError(f"cannot import {app}: {lines[-1].strip()[:200]}")
+        is_attribute = re.match(rf"AttributeError: module '{re.escape(module)}' has", lines[-1])
+        remedy = f"; name the application: --app {place}:NAME" if is_attribute else ""
+        raise ConfigError(f"cannot import {app}: {lines[-1].strip()[:200]}{remedy}")
     kind = interface or match[1]
     if not kind:
         raise ConfigError(f"{app} is not an application; if it is, give --interface asgi or wsgi")
