@@ -39,6 +39,7 @@ pub(crate) struct Server {
     /// What its listeners offer, if they use TLS.
     tls: Option<Arc<TlsConfig>>,
     limits: Limits,
+    accepts_prior_knowledge: bool,
     /// Whether requests share a task in their first step.
     eager_tasks: bool,
     drain_asked: AtomicBool,
@@ -102,6 +103,7 @@ impl Server {
             exchanges,
             tls,
             limits: config.limits,
+            accepts_prior_knowledge: config.accepts_prior_knowledge,
             eager_tasks: match options.get_item("eager_tasks")? {
                 Some(value) => value.is_truthy()?,
                 None => true,
@@ -265,7 +267,12 @@ impl Server {
     #[getter]
     fn connection_bytes_max(&self) -> u64 {
         let tls_bytes = self.tls.as_ref().map_or(0, |_| net::SESSION_BYTES_MAX);
-        self.limits.connection_bytes_max() + tls_bytes
+        let has_http2 = self.tls.is_some() || self.accepts_prior_knowledge;
+        let bytes = match has_http2 {
+            true => self.limits.http2_connection_bytes_max(),
+            false => self.limits.connection_bytes_max(),
+        };
+        bytes + tls_bytes
     }
 }
 

@@ -123,7 +123,7 @@ pub(crate) struct H2 {
 impl H2 {
     /// A connection whose preface is expected. The server's settings are the first thing that it sends.
     pub(crate) fn new(limits: &Limits, now_ms: u64) -> H2 {
-        let window_bytes = window_bytes(limits);
+        let window_bytes = limits.h2_window_bytes();
         let streams_max = limits.h2_streams_max as u32;
         let connection_bytes = connection_window_bytes(limits);
         let mut frames = Vec::new();
@@ -339,15 +339,9 @@ impl H2 {
     }
 }
 
-/// The window of a stream: as much content is held for a handler that has not asked for it.
-fn window_bytes(limits: &Limits) -> u32 {
-    let bytes = limits.content_buffer_bytes_max;
-    bytes.clamp(1, u64::from(frame::STREAM_MAX)) as u32
-}
-
 /// The window of the connection never stops a stream that may send: one whose handler does not read must not block the others.
 fn connection_window_bytes(limits: &Limits) -> u32 {
-    let bytes = u64::from(window_bytes(limits)).saturating_mul(limits.h2_streams_max);
+    let bytes = u64::from(limits.h2_window_bytes()).saturating_mul(limits.h2_streams_max);
     let least = u64::from(settings::WINDOW_BYTES);
     bytes.clamp(least, u64::from(frame::STREAM_MAX)) as u32
 }

@@ -45,6 +45,11 @@ settings! {
 /// Maximum bytes of one read: the size of the worker's shared receive buffer.
 pub(crate) const RECEIVE_BYTES: usize = 65_536;
 
+/// Content of several HTTP/2 streams that may be held for their calls at the same time, besides that of the oldest and what windows allow.
+pub(crate) const CALLS_BYTES_MAX: usize = 1 << 20;
+/// The largest window of flow control (RFC 9113 section 6.9.1).
+const MAX_WINDOW_BYTES: u64 = 0x7fff_ffff;
+
 impl Limits {
     /// Maximum bytes that one connection can make the server hold, apart from the length of its responses and what its handlers keep: an
     /// incomplete head and those of the running requests, content, the send buffer, and the result of one read.
@@ -57,6 +62,27 @@ impl Limits {
         [self.body_bytes_max, self.send_buffer_bytes_max, received]
             .into_iter()
             .fold(heads, u64::saturating_add)
+    }
+
+    /// The same for a connection that uses HTTP/2: the heads of its requests, one content of the greatest length, what the windows allow for
+    /// the others, the send buffer, and the tables of both sides.
+    pub fn http2_connection_bytes_max(&self) -> u64 {
+        let head = self
+            .request_line_bytes_max
+            .saturating_add(self.header_section_bytes_max);
+        let stream = head.saturating_add(u64::from(self.h2_window_bytes()));
+        let streams = stream.saturating_mul(self.h2_streams_max);
+        let content = self.body_bytes_max.saturating_add(CALLS_BYTES_MAX as u64);
+        let tables = self.h2_table_bytes_max.saturating_mul(2);
+        let received = 2 * RECEIVE_BYTES as u64 + self.header_section_bytes_max;
+        [content, tables, self.send_buffer_bytes_max, received]
+            .into_iter()
+            .fold(streams, u64::saturating_add)
+    }
+
+    /// The window of an HTTP/2 stream: as much content is held for a handler that has not asked for it.
+    pub(crate) fn h2_window_bytes(&self) -> u32 {
+        self.content_buffer_bytes_max.clamp(1, MAX_WINDOW_BYTES) as u32
     }
 
     pub(crate) fn head(&self) -> wire::HeadLimits {

@@ -37,6 +37,7 @@ impl H2 {
             Some(index) => {
                 self.remember_reset(index);
                 self.drop_stream(turn, index, Abort::Disconnected);
+                self.give_oldest_window();
             }
             None => self.remember(id),
         }
@@ -49,10 +50,11 @@ impl H2 {
         turn: &mut Turn<'_, A>,
         id: u32,
     ) -> Result<(), Violation> {
-        if let Some(index) = self.index_of(id) {
-            self.drop_stream(turn, index, Abort::Disconnected);
-        }
-        // A stream whose response was complete before the reset was served in vain too.
+        let Some(index) = self.index_of(id) else {
+            return self.count_idle(turn);
+        };
+        self.drop_stream(turn, index, Abort::Disconnected);
+        self.give_oldest_window();
         self.count_reset(turn);
         Ok(())
     }

@@ -4,9 +4,11 @@ use wire::h2::{ErrorCode, Violation, frame};
 
 use super::H2;
 use super::request::malformed;
+use super::stream::Stream;
 use crate::app::{Abort, App};
 use crate::exchange::Progress;
 use crate::exchange::content::{Handed, Held, Part, Taker};
+use crate::limits::CALLS_BYTES_MAX;
 use crate::link::Turn;
 use crate::mailbox::Command;
 use crate::response::{NO_MEMORY, Response};
@@ -61,7 +63,7 @@ impl H2 {
         }
         let padding_bytes = window_bytes.saturating_sub(content.len() as u32);
         if padding_bytes > 0 {
-            self.give_stream_window(turn, index, padding_bytes);
+            self.give_stream_window(index, padding_bytes);
         }
         self.take_content(turn, index, content);
         match (is_last, self.index_of(id)) {
@@ -89,7 +91,7 @@ impl H2 {
             Held::Yes if is_discarded => {}
             Held::Yes => {
                 if inbound.is_for_call() {
-                    self.give_stream_window(turn, index, content.len() as u32);
+                    self.give_window_of_call(index, content.len() as u32);
                 }
                 self.hand_over(turn, index, Part::Held);
             }
@@ -123,7 +125,7 @@ impl H2 {
             }
             Handed::ToReader | Handed::Ahead => {
                 stream.exchange.started_ms = turn.context.clock.now_ms();
-                self.give_stream_window(turn, index, bytes as u32);
+                self.give_stream_window(index, bytes as u32);
             }
             Handed::Kept => {}
         }
@@ -165,6 +167,7 @@ impl H2 {
         };
         if let Some((head, content)) = inbound.take_call() {
             self.call_with_content(turn, index, &head, &content);
+            self.give_oldest_window();
         }
     }
 
@@ -236,8 +239,39 @@ impl H2 {
         self.give_connection_window(turn, bytes);
     }
 
+    /// Content was added to what is held for a call. The oldest stream that waits for its content may send all of it. Others may as long as
+    /// little is held, so that together they do not hold more than one content of the greatest length.
+    fn give_window_of_call(&mut self, index: usize, bytes: u32) {
+        let is_for_call = |stream: &&Stream| {
+            let inbound = stream.inbound.as_ref();
+            inbound.is_some_and(|inbound| inbound.is_for_call())
+        };
+        let held = |stream: &Stream| stream.inbound.as_ref().map_or(0, |it| it.waiting_bytes());
+        let is_oldest = !self.streams.iter().take(index).any(|it| is_for_call(&it));
+        let held_bytes: usize = self.streams.iter().filter(is_for_call).map(held).sum();
+        if is_oldest || held_bytes <= CALLS_BYTES_MAX {
+            self.give_stream_window(index, bytes);
+        } else if let Some(stream) = self.streams.get_mut(index) {
+            stream.receive_window.withhold(bytes);
+        }
+    }
+
+    /// A stream whose content was held is gone: the oldest of those that wait may send.
+    pub(super) fn give_oldest_window(&mut self) {
+        let oldest = self.streams.iter_mut().find(|stream| {
+            let inbound = stream.inbound.as_ref();
+            inbound.is_some_and(|inbound| inbound.is_for_call())
+        });
+        if let Some(stream) = oldest
+            && stream.state.takes_content()
+            && let Some(increment) = stream.receive_window.give()
+        {
+            frame::push_window_update(&mut self.frames, stream.id, increment);
+        }
+    }
+
     /// Content of a stream is not held any more.
-    fn give_stream_window<A: App>(&mut self, turn: &mut Turn<'_, A>, index: usize, bytes: u32) {
+    fn give_stream_window(&mut self, index: usize, bytes: u32) {
         let Some(stream) = self.streams.get_mut(index) else {
             return;
         };
@@ -247,7 +281,6 @@ impl H2 {
         if let Some(increment) = stream.receive_window.take(bytes) {
             frame::push_window_update(&mut self.frames, stream.id, increment);
         }
-        let _ = turn;
     }
 }
 

@@ -229,7 +229,7 @@ impl H2 {
     }
 
     /// Counts a frame that is not progress.
-    fn count_idle<A: App>(&mut self, turn: &Turn<'_, A>) -> Result<(), Violation> {
+    pub(super) fn count_idle<A: App>(&mut self, turn: &Turn<'_, A>) -> Result<(), Violation> {
         let (limits, now_ms) = (&turn.context.limits, turn.now_ms());
         match self.flood.idle_frame(limits, now_ms) {
             true => Ok(()),

@@ -35,6 +35,7 @@ impl H2 {
             && self.frames.is_empty()
             && !self.waits_for_turn
             && matches!(self.reading, Reading::Frames)
+            && self.leaving != Leaving::Final
             && !turn.link.is_full();
         if !is_plain {
             return self.settle_streams(turn);

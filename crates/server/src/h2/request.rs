@@ -11,7 +11,7 @@ use wire::{BodyLength, RequestHead};
 
 use super::input::compression;
 use super::stream::{Encoding, Stream};
-use super::{H2, Leaving, window_bytes};
+use super::{H2, Leaving};
 use crate::access_log::LogRecord;
 use crate::app::head::{Head, OwnedHead};
 use crate::app::{Abort, App, Content, Outcome, Request};
@@ -332,7 +332,7 @@ impl H2 {
         }
         let windows = (
             send_window,
-            ReceiveWindow::new(window_bytes(&turn.context.limits)),
+            ReceiveWindow::new(turn.context.limits.h2_window_bytes()),
         );
         let state = State::opened(new.is_last);
         let mut stream = Stream::new(new.stream, state, exchange, encoding, windows);
@@ -398,7 +398,7 @@ impl H2 {
         let is_head = head.is_some_and(|head| head.method == wire::Method::Head);
         let windows = (
             SendWindow::new(self.client.window_bytes),
-            ReceiveWindow::new(window_bytes(&turn.context.limits)),
+            ReceiveWindow::new(turn.context.limits.h2_window_bytes()),
         );
         let state = State::opened(new.is_last);
         let encoding = Encoding::new(is_head);

@@ -93,6 +93,11 @@ impl ReceiveWindow {
         self.give()
     }
 
+    /// `bytes` that arrived are not held by the window any more, but the peer may not send more yet: see [`ReceiveWindow::give`].
+    pub fn withhold(&mut self, bytes: u32) {
+        self.taken = self.taken.saturating_add(bytes);
+    }
+
     /// The increment for everything that was taken.
     pub fn give(&mut self) -> Option<u32> {
         let increment = std::mem::take(&mut self.taken);
