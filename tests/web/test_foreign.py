@@ -97,6 +97,36 @@ def test_a_response_says_our_name_of_a_keyword(name: str) -> None:
         assert refused(Page, "a", **{name: 1}) == says
 
 
+@pytest.mark.parametrize("name", foreign.RESPONSE)
+def test_a_response_says_our_name_of_an_attribute(name: str) -> None:
+    says = f"Response has no {name}: {foreign.RESPONSE[name]}"
+    response: Any = Response("a")
+    assert advised(response, name) == says
+    with pytest.raises(AttributeError) as caught:
+        setattr(response, name, 1)
+    assert str(caught.value) == says
+
+
+def test_an_object_of_a_subclass_may_set_a_name() -> None:
+    class Page(Response):
+        def __init__(self, data: str) -> None:
+            super().__init__(data)
+            self.data = data
+
+    page = Page("a")
+    assert (page.data, page.body) == ("a", b"a")
+    assert advised(page, "status_code") == "Response has no status_code: use status"
+
+
+def test_headers_say_how_one_is_added() -> None:
+    response: Any = Response("a")
+    assert refused(response.headers.__setitem__, "X-A", "1") == (
+        "Headers cannot be changed: response.add_header(name, value) adds one"
+    )
+    with pytest.raises(TypeError, match="Headers cannot be changed"):
+        response.headers["X-A"] = "1"
+
+
 def test_a_response_says_which_keyword_is_unknown() -> None:
     says = "Response.__init__() got an unexpected keyword argument 'frob'"
     assert refused(Response, frob=1, status=200) == says

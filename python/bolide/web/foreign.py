@@ -6,7 +6,7 @@ is false; a keyword is a `TypeError`, as any unknown one.
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -49,6 +49,16 @@ REQUEST = {
     "query_params": "use request.query",
 }
 """By attribute of a request."""
+
+RESPONSE = {
+    "content": "use body",
+    "data": "use body",
+    "media_type": "pass content_type= to Response",
+    "mimetype": "pass content_type= to Response",
+    "set_data": "set body",
+    "status_code": "use status",
+}
+"""By attribute of a response."""
 
 RESULT = {
     "body": "use content",
@@ -121,19 +131,30 @@ CALL_KEYWORDS = {
 
 
 class Missing:
-    """An attribute that always raises `AttributeError`; unlike `__getattr__`, it slows no other."""
+    """An attribute that raises `AttributeError`; unlike `__getattr__`, it slows no other.
 
-    def __init__(self, text: str) -> None:
+    An instance that has a `__dict__`, as those of a subclass do, may set it.
+    """
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
         self.text = text
 
-    def __get__(self, instance: object, owner: type) -> NoReturn:
+    def __get__(self, instance: object, owner: type) -> Any:
+        if self.name in (own := getattr(instance, "__dict__", {})):
+            return own[self.name]
         raise AttributeError(self.text)
+
+    def __set__(self, instance: object, value: object) -> None:
+        if not hasattr(instance, "__dict__"):
+            raise AttributeError(self.text)
+        vars(instance)[self.name] = value
 
 
 def refuse(kind: type, names: dict[str, str]) -> None:
     """Let a class say what to write instead of each name; a subclass may define the name."""
     for name, advice in names.items():
-        setattr(kind, name, Missing(f"{kind.__name__} has no {name}: {advice}"))
+        setattr(kind, name, Missing(name, f"{kind.__name__} has no {name}: {advice}"))
 
 
 def missing(owner: Any, name: str, names: dict[str, str]) -> AttributeError:

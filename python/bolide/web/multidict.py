@@ -5,6 +5,7 @@ pairs in order. Iteration, `len` and `items()` include each name once, as with a
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 __all__ = ["Headers", "MultiDict"]
 
@@ -82,6 +83,17 @@ class Headers(MultiDict):
     def __contains__(self, name: object) -> bool:
         """Return whether there is a field line of this name."""
         return isinstance(name, str) and name.lower() in self._first
+
+    if not TYPE_CHECKING:  # a type checker reports an assignment
+
+        def __setitem__(self, name, value):
+            """Say how a response gets a field, since other frameworks assign one.
+
+            Raises:
+                TypeError: always.
+            """
+            remedy = "response.add_header(name, value) adds one"
+            raise TypeError(f"Headers cannot be changed: {remedy}")
 
     def getall(self, name: str) -> list[str]:
         """Return the value of each field line of this name in order; an empty list if none."""

@@ -194,6 +194,7 @@ def _refuse_keywords(others: dict[str, Any]) -> NoReturn:
     )
 
 
+foreign.refuse(Response, foreign.RESPONSE)
 _core.complete_response(
     Response,
     json_encode=msgspec.json.Encoder(enc_hook=_refuse).encode,
