@@ -1,4 +1,4 @@
-"""Runs the protocol cases of vectors/ against the real server, over a raw socket.
+"""Runs the protocol cases of HTTP/1 in vectors/ against the real server, over a raw socket.
 
 Each case is sent whole, and again cut in two at a few points that a seed chooses. What comes back
 is read by `reply.py`, which shares no code with the server; an echo application reports what the
@@ -22,6 +22,8 @@ from support.client import Connection, Reply
 from support.server import APPLICATIONS, Server
 
 VECTORS = Path(__file__).parents[1] / "vectors"
+HTTP_1 = ("rfc9110", "rfc9112")
+"""The folders whose cases are bytes of a connection; the others have header blocks of HTTP/2."""
 CUTS = 3
 GAP_S = 0.004
 """Between the two parts of a cut case: enough for the server to read them apart."""
@@ -64,7 +66,7 @@ def octets(pieces: str | list[Any]) -> bytes:
 def read_cases() -> list[Any]:
     """Read every case that concerns a live server."""
     found = []
-    for path in sorted(VECTORS.rglob("*.toml")):
+    for path in sorted(path for rfc in HTTP_1 for path in (VECTORS / rfc).glob("*.toml")):
         name = str(path.relative_to(VECTORS))
         for facts in tomllib.loads(path.read_text())["case"]:
             if facts.get("live", True):

@@ -1,4 +1,4 @@
-//! Runs `vectors/` three ways: whole, split (into single bytes, and in two at every byte), and
+//! Runs the cases of HTTP/1 in `vectors/` three ways: whole, split (into single bytes, and in two at every byte), and
 //! followed by another request. However the bytes arrive, the result must be the same.
 
 use std::collections::HashSet;
@@ -435,7 +435,9 @@ fn cases() -> Vec<Case> {
         let file: File = toml::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"));
         file.case
     };
-    files(&folder).iter().flat_map(read).collect()
+    let folders = ["rfc9110", "rfc9112"].map(|name| folder.join(name));
+    let paths = folders.iter().flat_map(|folder| files(folder));
+    paths.flat_map(|path| read(&path)).collect()
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Decodes header blocks (RFC 7541 3, 6), in both roles.
 
+mod control_data;
+
 use super::block::{BlockError, BlockLimits};
 use super::hpack::table::Table;
 use super::hpack::{Line, TABLE_BYTES_DEFAULT, huffman, integer, static_table};
@@ -11,6 +13,9 @@ use super::section::{Role, Section};
 
 /// Size updates at the start of a block: the smallest size since the last block, and the final one (RFC 7541 4.2).
 const SIZE_UPDATES_MAX: usize = 2;
+
+/// The octet of the newest entry's index.
+const FIRST_DYNAMIC: u8 = 0x80 + static_table::TABLE.len() as u8 + 1;
 
 /// What the table keeps of a line besides its text.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +84,8 @@ impl Decoder {
         head: &mut Vec<u8>,
     ) -> Result<(), BlockError> {
         let mut section = Section::new(Request::default(), limits, head);
-        self.decode(block, &mut section)?;
+        let rest = self.control_data(block, &mut section);
+        self.decode(rest, &mut section)?;
         section.end().map(|_| ())
     }
 
@@ -140,6 +146,9 @@ impl Decoder {
         self.size_updates(&mut rest)?;
         while let [first, tail @ ..] = rest {
             rest = tail;
+            if *first >= FIRST_DYNAMIC && self.run(*first, &mut rest, section) {
+                continue;
+            }
             if first & 0x80 != 0 {
                 let index = integer::read(*first, 0x7f, &mut rest).ok_or(Undecodable)?;
                 section.add(self.line(index)?);
@@ -175,6 +184,27 @@ impl Decoder {
         }
         self.needs_size_update = false;
         Ok(())
+    }
+
+    /// Adds plain fields that were inserted one after the other and are indexed in the same order: they are copied in one piece. `first` and
+    /// the start of `rest` are indices of one octet. Returns false if the first must be added otherwise.
+    #[inline]
+    fn run<R: Role>(&self, first: u8, rest: &mut &[u8], section: &mut Section<'_, R>) -> bool {
+        if first == u8::MAX {
+            return false;
+        }
+        // From older entries to newer ones, indices count down.
+        let expected = (0..first).rev();
+        let following = rest.iter().zip(expected);
+        let following = following.take_while(|(index, expected)| *index == expected);
+        let max = 1 + following.count();
+        let age = usize::from(first - FIRST_DYNAMIC);
+        let (lines, count) = self.table.run(age, max, |tag| tag.kind == Kind::Plain);
+        if count == 0 || !section.add_plain(lines, count) {
+            return false;
+        }
+        *rest = rest.get(count - 1..).unwrap_or_default();
+        true
     }
 
     /// The line of an index (RFC 7541 2.3.3).
@@ -217,9 +247,7 @@ impl Decoder {
         let text = section.text();
         let start = text.len();
         match named {
-            Some(line) => {
-                text.extend_from_slice(line.bytes.get(..line.name_len).unwrap_or_default())
-            }
+            Some(line) => text.extend_from_slice(line.name()),
             None => push_string(rest, text)?,
         }
         let name_len = text.len() - start;
@@ -227,7 +255,11 @@ impl Decoder {
         let value_at = text.len();
         push_string(rest, text)?;
         let name = text.get(start..start + name_len).unwrap_or_default();
-        let kind = Kind::of(name, text.get(value_at..).unwrap_or_default());
+        let value = text.get(value_at..).unwrap_or_default();
+        let kind = match named {
+            Some(line) => Kind::of_named(line.kind, name, value),
+            None => Kind::of(name, value),
+        };
         text.extend_from_slice(b"\r\n");
         if is_inserted {
             let name_len = name_len as u32;

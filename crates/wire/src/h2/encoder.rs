@@ -10,7 +10,7 @@ use super::hpack::{TABLE_BYTES_DEFAULT, huffman, integer, static_table};
 use crate::connection_field::connection_field;
 use crate::encode::push_decimal;
 use crate::field::{FieldLine, field_lines};
-use crate::grammar::{CR, LF};
+use crate::grammar::LF;
 use crate::scan;
 use policy::{Indexing, Seen};
 
@@ -185,9 +185,9 @@ impl Encoder {
     #[inline]
     fn section(&mut self, section: &[u8], out: &mut Vec<u8>) {
         let mut rest = section;
-        while let [CR, LF, after @ ..] = scan::skip_field_value(rest) {
-            let len = rest.len() - after.len();
-            self.line(rest.get(..len).unwrap_or_default(), out);
+        while let Some(end) = memchr::memchr(LF, rest) {
+            let (line, after) = rest.split_at(end + 1);
+            self.line(line, out);
             rest = after;
         }
     }

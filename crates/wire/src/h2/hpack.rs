@@ -17,7 +17,13 @@ pub(super) const TABLE_BYTES_DEFAULT: usize = 4096;
 /// The size of a field whose line has this many bytes, as a table and a limit count it.
 #[inline]
 pub(super) fn size_of_line(line_bytes: usize) -> usize {
-    line_bytes + ENTRY_OVERHEAD - LINE_OVERHEAD
+    size_of_lines(line_bytes, 1)
+}
+
+/// The size of some fields whose lines have together this many bytes.
+#[inline]
+pub(super) fn size_of_lines(bytes: usize, count: usize) -> usize {
+    bytes + count * (ENTRY_OVERHEAD - LINE_OVERHEAD)
 }
 
 /// A field as the text of a line: `name: value` and a line end.
@@ -26,4 +32,19 @@ pub(super) struct Line<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) name_len: usize,
     pub(super) kind: super::kind::Kind,
+}
+
+impl<'a> Line<'a> {
+    #[inline]
+    pub(super) fn name(self) -> &'a [u8] {
+        self.bytes.get(..self.name_len).unwrap_or_default()
+    }
+
+    /// The value; a line has one.
+    #[inline]
+    pub(super) fn value(self) -> &'a [u8] {
+        let from = self.name_len + ": ".len();
+        let to = self.bytes.len().saturating_sub("\r\n".len());
+        self.bytes.get(from..to).unwrap_or_default()
+    }
 }

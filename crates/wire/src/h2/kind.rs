@@ -92,6 +92,18 @@ impl Kind {
         )
     }
 
+    /// What the line of this name and value is; `named` is what an entry with this name is. A name that has been found to be one is not
+    /// examined again.
+    #[inline]
+    pub(crate) fn of_named(named: Kind, name: &[u8], value: &[u8]) -> Kind {
+        match named {
+            Kind::Plain | Kind::Cookie if name != b"te" => {
+                valid(named, Flaw::Value, is_value(value))
+            }
+            _ => Kind::of(name, value),
+        }
+    }
+
     /// What the line of this name and value is (RFC 9113 8.2, 8.3).
     pub(crate) fn of(name: &[u8], value: &[u8]) -> Kind {
         if let [b':', ..] = name {
@@ -159,7 +171,7 @@ fn is_value(value: &[u8]) -> bool {
 }
 
 /// The grammar of HTTP/1: `origin-form = absolute-path [ "?" query ]` (RFC 9112 3.2.1).
-fn is_origin_form(path: &[u8]) -> bool {
+pub(crate) fn is_origin_form(path: &[u8]) -> bool {
     let mut rest = scan::skip_path(path);
     if let [b'?', query @ ..] = rest {
         rest = scan::skip_query(query);

@@ -7,7 +7,7 @@ pub(super) mod response;
 pub(super) mod trailer;
 
 use super::block::{BlockError, BlockLimits};
-use super::hpack::{Line, size_of_line};
+use super::hpack::{Line, size_of_line, size_of_lines};
 use super::kind::Kind;
 
 /// Where something is in the text.
@@ -113,19 +113,26 @@ impl<'a, R: Role> Section<'a, R> {
         }
     }
 
+    /// Adds lines of plain fields; returns false if they must be added one by one.
+    #[inline]
+    pub(super) fn add_plain(&mut self, lines: &[u8], count: usize) -> bool {
+        let size = size_of_lines(lines.len(), count);
+        let fits = count <= self.lines_left && size <= self.size_left;
+        if !fits || !self.has_begun || self.refused.is_some() {
+            return false;
+        }
+        self.lines_left -= count;
+        self.size_left -= size;
+        self.text.extend_from_slice(lines);
+        true
+    }
+
     /// Adds a line of a table.
     #[inline]
     pub(super) fn add(&mut self, line: Line<'_>) {
-        if line.kind == Kind::Plain && self.has_begun && self.refused.is_none() {
-            let size = size_of_line(line.bytes.len());
-            if self.lines_left > 0 && size <= self.size_left {
-                self.lines_left -= 1;
-                self.size_left -= size;
-                self.text.extend_from_slice(line.bytes);
-                return;
-            }
+        if line.kind != Kind::Plain || !self.add_plain(line.bytes, 1) {
+            self.add_special(line);
         }
-        self.add_special(line);
     }
 
     fn add_special(&mut self, line: Line<'_>) {
@@ -165,6 +172,20 @@ impl<'a, R: Role> Section<'a, R> {
             self.role.field(kind, line, self.text)?;
         }
         Ok(())
+    }
+
+    /// Begins a section whose pseudo-header fields, of this size, have been written to the text together.
+    #[inline]
+    pub(super) fn begin_written(&mut self, size: usize) -> &mut R {
+        self.has_begun = true;
+        self.size_left -= size.min(self.size_left);
+        &mut self.role
+    }
+
+    /// The limits.
+    #[inline]
+    pub(super) fn limits(&self) -> &'a BlockLimits {
+        self.limits
     }
 
     /// Ends the section.

@@ -46,8 +46,20 @@ struct Start {
     symbols: [u8; 2],
     /// Bits of the first symbol; 0 if its code is longer than ten bits.
     first_bits: u8,
-    /// Bits of both.
-    bits: u8,
+    /// Bits of both, and in the high bits their number.
+    bits_and_count: u8,
+}
+
+impl Start {
+    #[inline]
+    fn bits(self) -> u32 {
+        u32::from(self.bits_and_count & 0x0f)
+    }
+
+    #[inline]
+    fn count(self) -> usize {
+        usize::from(self.bits_and_count >> 4)
+    }
 }
 
 /// How codes longer than [`FAST_BITS`] are decoded: those of one length are consecutive numbers.
@@ -84,7 +96,7 @@ const fn starts() -> [Start; FAST] {
     let mut starts = [Start {
         symbols: [0, 0],
         first_bits: 0,
-        bits: 0,
+        bits_and_count: 0,
     }; FAST];
     let mut symbol = 0;
     while symbol < SYMBOLS {
@@ -96,7 +108,7 @@ const fn starts() -> [Start; FAST] {
                 let start = &mut starts[codes[symbol] as usize * width + index];
                 start.symbols[0] = symbol as u8;
                 start.first_bits = length;
-                start.bits = length;
+                start.bits_and_count = length | 1 << 4;
                 index += 1;
             }
         }
@@ -110,7 +122,7 @@ const fn starts() -> [Start; FAST] {
             let second = starts[(index << length) % FAST];
             if second.first_bits > 0 && second.first_bits as u32 <= FAST_BITS - length {
                 starts[index].symbols[1] = second.symbols[0];
-                starts[index].bits = length as u8 + second.first_bits;
+                starts[index].bits_and_count = (length as u8 + second.first_bits) | 2 << 4;
             }
         }
         index += 1;
@@ -157,23 +169,29 @@ struct Window {
 }
 
 impl Window {
-    /// Reads until at least 32 bits are there, or the input ends.
+    /// Reads until more than 56 bits are there, or the input ends.
     #[inline]
     fn fill(&mut self, input: &mut &[u8]) {
-        if self.count > 32 {
+        if let Some(eight) = input.first_chunk() {
+            // Bits that are not counted yet are read again, and are the same.
+            self.bits |= u64::from_be_bytes(*eight) >> self.count;
+            let octets = (63 - self.count) / 8;
+            self.count += octets * 8;
+            *input = input.get(octets as usize..).unwrap_or_default();
             return;
         }
-        if let Some((four, rest)) = input.split_first_chunk() {
-            self.bits |= u64::from(u32::from_be_bytes(*four)) << (32 - self.count);
-            self.count += 32;
-            *input = rest;
-            return;
-        }
-        while let [byte, rest @ ..] = *input {
+        while self.count <= 56
+            && let [byte, rest @ ..] = *input
+        {
             self.bits |= u64::from(*byte) << (56 - self.count);
             self.count += 8;
             *input = rest;
         }
+    }
+
+    #[inline]
+    fn start(&self) -> Start {
+        STARTS[(self.bits >> (64 - FAST_BITS)) as usize]
     }
 
     #[inline]
@@ -231,6 +249,10 @@ enum Next {
 
 /// Decoded bytes are collected here before they are appended.
 const CHUNK: usize = 64;
+/// Look-ups without reading more: a full window has the bits for them.
+const STEPS: u32 = 56 / FAST_BITS;
+/// More than this in the chunk leaves no room for all steps.
+const FILLED_MAX: usize = CHUNK - 2 * STEPS as usize;
 
 /// Appends the string that `encoded` is; None if it contains EOS, or does not end in padding (RFC 7541 5.2).
 pub(in crate::h2) fn decode(encoded: &[u8], out: &mut Vec<u8>) -> Option<()> {
@@ -239,31 +261,39 @@ pub(in crate::h2) fn decode(encoded: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut chunk = [0; CHUNK];
     let mut filled = 0;
     loop {
-        if filled > CHUNK - 2 {
+        if filled > FILLED_MAX {
             out.extend_from_slice(&chunk[..filled]);
             filled = 0;
         }
         window.fill(&mut input);
-        let start = STARTS[(window.bits >> (64 - FAST_BITS)) as usize];
-        let bits = u32::from(start.bits);
-        if bits != 0 && bits <= window.count {
-            window.skip(bits);
-            chunk[filled] = start.symbols[0];
-            chunk[filled + 1] = start.symbols[1];
-            filled += 1 + usize::from(start.bits != start.first_bits);
-            continue;
-        }
-        match window.next(start) {
-            Next::Symbol(symbol) => {
-                chunk[filled] = symbol;
-                filled += 1;
+        // One after the other when there may be padding.
+        let steps = if window.count >= STEPS * FAST_BITS {
+            STEPS
+        } else {
+            1
+        };
+        for _ in 0..steps {
+            let start = window.start();
+            let bits = start.bits();
+            if bits == 0 || bits > window.count {
+                match window.next(start) {
+                    Next::Symbol(symbol) => {
+                        chunk[filled] = symbol;
+                        filled += 1;
+                        break;
+                    }
+                    Next::End => {
+                        out.extend_from_slice(&chunk[..filled]);
+                        return Some(());
+                    }
+                    Next::Invalid => return None,
+                }
             }
-            Next::End => break,
-            Next::Invalid => return None,
+            window.skip(bits);
+            chunk[filled..filled + 2].copy_from_slice(&start.symbols);
+            filled += start.count();
         }
     }
-    out.extend_from_slice(&chunk[..filled]);
-    Some(())
 }
 
 /// Bytes of the encoded string.

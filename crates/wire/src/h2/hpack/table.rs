@@ -61,6 +61,34 @@ impl<T: Copy> Table<T> {
         Some((text.get(..entry.len as usize)?, entry.tag))
     }
 
+    /// The lines of the entry of this age and of up to `max - 1` newer ones, as long as `goes_on`, in one piece; returns also their number.
+    #[inline]
+    pub(in crate::h2) fn run(
+        &self,
+        age: usize,
+        max: usize,
+        goes_on: impl Fn(T) -> bool,
+    ) -> (&[u8], usize) {
+        let Some(position) = self.entries.len().checked_sub(age + 1) else {
+            return (b"", 0);
+        };
+        let (front, back) = self.entries.as_slices();
+        let entries = match position.checked_sub(front.len()) {
+            None => front.get(position..),
+            Some(position) => back.get(position..),
+        };
+        let entries = entries.unwrap_or_default();
+        let count = entries.iter().take(max);
+        let count = count.take_while(|entry| goes_on(entry.tag)).count();
+        let text = match entries.get(..count) {
+            Some([first, .., last]) => first.start..last.start + last.len,
+            Some([only]) => only.start..only.start + only.len,
+            _ => 0..0,
+        };
+        let text = self.text.get(text.start as usize..text.end as usize);
+        (text.unwrap_or_default(), count)
+    }
+
     /// The tags, from the newest entry.
     pub(in crate::h2) fn tags(&self) -> impl Iterator<Item = T> {
         self.entries.iter().rev().map(|entry| entry.tag)

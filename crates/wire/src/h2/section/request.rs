@@ -115,7 +115,24 @@ impl Role for Request {
     }
 }
 
+const BEFORE_AUTHORITY: &[u8] = b" HTTP/2.0\r\nHost: ";
+
 impl Request {
+    /// Writes what follows the target, for a request whose pseudo-header fields are all known and valid.
+    #[inline]
+    pub(in crate::h2) fn written(is_https: bool, authority: &[u8], text: &mut Vec<u8>) -> Request {
+        text.extend_from_slice(BEFORE_AUTHORITY);
+        let from = text.len();
+        text.extend_from_slice(authority);
+        let to = text.len();
+        text.extend_from_slice(b"\r\n");
+        Request {
+            authority: Some((from, to)),
+            is_https,
+            ..Request::default()
+        }
+    }
+
     /// The request target (RFC 9113 8.3.1, 8.5).
     fn target(&self, method: &[u8]) -> Result<Part, BlockError> {
         if method == b"CONNECT" {
