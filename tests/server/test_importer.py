@@ -221,6 +221,20 @@ def mistake(target: str) -> str:
     return str(caught.value)
 
 
+def test_a_project_of_django(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    for name in ("__init__.py", "asgi.py", "wsgi.py"):
+        (tmp_path / "shop" / name).touch()
+    (tmp_path / "manage.py").write_text("def main(): ...\n")
+    assert mistake("shop") == "shop has no attribute 'app'; did you mean shop.wsgi:application?"
+    assert mistake("shop/") == "'shop/' is a folder; did you mean shop/wsgi.py:application?"
+    for target in ("manage.py", "manage"):
+        assert mistake(target) == (
+            f"{target} has no attribute 'app'; it is Django's command, so give its project, as in "
+            "mysite.wsgi:application"
+        )
+
+
 def test_folders(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "empty").mkdir()

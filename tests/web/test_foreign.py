@@ -33,6 +33,15 @@ def test_an_app_says_what_to_write_instead(name: str, text: str) -> None:
     assert advised(App(), name) == text
 
 
+def test_python_suggests_no_name_of_its_own() -> None:
+    with pytest.raises(AttributeError) as caught:
+        _ = App().run  # type: ignore[attr-defined]
+    assert caught.value.name is None
+    with pytest.raises(AttributeError) as caught:
+        _ = App().rout  # type: ignore[attr-defined]
+    assert caught.value.name == "rout"
+
+
 @pytest.mark.parametrize("name", foreign.APP)
 def test_no_name_of_an_app_is_ours(name: str) -> None:
     assert name not in dir(App)

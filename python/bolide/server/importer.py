@@ -34,8 +34,9 @@ FACTORIES = (FACTORY, "make_app", "get_app", "create_application")
 """Names of functions that an error message suggests as factories."""
 NAMED_MAX = 3
 """Applications of a module that an error message names at most."""
-MAIN_MODULES = ("main", "app", "asgi", "wsgi")
-"""Names of modules that an error message suggests if a package has no application."""
+MAIN_MODULES = {"main": "", "app": "", "wsgi": ":application", "asgi": ":application"}
+"""Modules that an error message suggests if a package has no application; the last are Django's."""
+DJANGO = "it is Django's command, so give its project, as in mysite.wsgi:application"
 
 
 class LoadError(ConfigError):
@@ -119,7 +120,7 @@ def _inside(folder: str) -> str:
     there = [name for name in MAIN_MODULES if os.path.isfile(os.path.join(folder, f"{name}.py"))]
     path = os.path.normpath(os.path.join(folder, f"{(*there, 'main')[0]}.py"))
     if there:
-        return f"did you mean {path}?"
+        return f"did you mean {path}{MAIN_MODULES[there[0]]}?"
     return f"give the application's file in it, such as {path}:{ATTRIBUTE}"
 
 
@@ -244,11 +245,13 @@ def _hint(place: str, module: ModuleType, settings: Settings, owner: str) -> str
         leave_out = f" without {_factory_option(settings)}" if settings.factory else ""
         return f"; {owner} has {names}{more}: {served}{leave_out}"
     for folder in getattr(module, "__path__", ()):
-        for name in MAIN_MODULES:
+        for name, attribute in MAIN_MODULES.items():
             if not place.endswith(".py") and os.path.isfile(os.path.join(folder, f"{name}.py")):
-                return f"; did you mean {place}.{name}?"
+                return f"; did you mean {place}.{name}{attribute}?"
     if hasattr(module, "__path__"):
         return f"; it is a package, so give a module in it, such as {place}.main:{ATTRIBUTE}"
+    if os.path.basename(place) in ("manage", "manage.py"):
+        return f"; {DJANGO}"
     return f"; name the application: {place}:NAME"
 
 

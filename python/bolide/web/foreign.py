@@ -143,7 +143,7 @@ class Missing:
     def __get__(self, instance: object, owner: type) -> Any:
         if self.name in (own := getattr(instance, "__dict__", {})):
             return own[self.name]
-        raise AttributeError(self.text)
+        raise AttributeError(self.text, obj=instance)
 
     def __set__(self, instance: object, value: object) -> None:
         if not hasattr(instance, "__dict__"):
@@ -160,10 +160,9 @@ def refuse(kind: type, names: dict[str, str]) -> None:
 def missing(owner: Any, name: str, names: dict[str, str]) -> AttributeError:
     """Create the error for an attribute that does not exist."""
     kind = type(owner).__name__
-    text = f"{kind!r} object has no attribute {name!r}"
-    if name in names:
-        text = f"{kind} has no {name}: {names[name]}"
-    return AttributeError(text, name=name, obj=owner)
+    if name in names:  # without the name, so that Python does not suggest a similar one
+        return AttributeError(f"{kind} has no {name}: {names[name]}", obj=owner)
+    return AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=owner)
 
 
 def refuse_keywords(owner: str, names: Mapping[str, str], given: Iterable[str]) -> None:
