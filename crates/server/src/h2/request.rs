@@ -38,6 +38,7 @@ struct New {
     stream: u32,
     /// The request has no content.
     is_last: bool,
+    send_window: SendWindow,
 }
 
 impl H2 {
@@ -51,7 +52,12 @@ impl H2 {
         after: &[u8],
     ) -> Result<usize, Violation> {
         if stream > self.opened.last() {
-            return self.request(turn, New { stream, is_last }, block, after);
+            let new = New {
+                stream,
+                is_last,
+                send_window: SendWindow::new(self.client.window_bytes),
+            };
+            return self.request(turn, new, block, after);
         }
         if let Some(index) = self.index_of(stream) {
             return self.trailers(turn, index, is_last, block).map(|()| 0);
@@ -221,8 +227,7 @@ impl H2 {
             connection: turn.link.id.key,
             sequence: turn.context.next_sequence(),
         };
-        let send_window = SendWindow::new(self.client.window_bytes);
-        let outcome = self.call_application(turn, new, (head, content), id, send_window);
+        let outcome = self.call_application(turn, new, (head, content), id);
         let context = &mut *turn.context;
         let frames = &context.responder.frames;
         self.send_window.use_up(frames.framed_bytes);
@@ -246,7 +251,6 @@ impl H2 {
         new: New,
         (head, content): (&RequestHead<'_>, Content<'_>),
         id: ExchangeId,
-        send_window: SendWindow,
     ) -> Result<Outcome, ()> {
         self.out(turn);
         let responder = &mut turn.context.responder;
@@ -257,7 +261,10 @@ impl H2 {
         frames.stream = new.stream;
         frames.window_bytes = match turn.link.is_full() || self.has_unsent_content() {
             true => 0,
-            false => send_window.available().min(self.send_window.available()),
+            false => new
+                .send_window
+                .available()
+                .min(self.send_window.available()),
         };
         frames.payload_bytes_max = self.client.payload_bytes_max;
         frames.framed_bytes = 0;
@@ -310,7 +317,7 @@ impl H2 {
         let mut encoding = Encoding::new(head.method == wire::Method::Head);
         encoding.delimiter = *delimiter;
         encoding.has_ended = frames.has_ended;
-        let mut send_window = SendWindow::new(self.client.window_bytes);
+        let mut send_window = new.send_window;
         send_window.use_up(frames.framed_bytes);
         let written = std::mem::take(&mut frames.content);
         let mut exchange = Exchange {
@@ -397,7 +404,7 @@ impl H2 {
         };
         let is_head = head.is_some_and(|head| head.method == wire::Method::Head);
         let windows = (
-            SendWindow::new(self.client.window_bytes),
+            new.send_window,
             ReceiveWindow::new(turn.context.limits.h2_window_bytes()),
         );
         let state = State::opened(new.is_last);
@@ -427,17 +434,12 @@ impl H2 {
         let new = New {
             stream: stream.id,
             is_last: true,
+            send_window: stream.send_window,
         };
         let Some(read) = head.read() else { return };
         let head = read.parsed();
         let id = stream.exchange.id;
-        let outcome = self.call_application(
-            turn,
-            new,
-            (head, Content::Whole(content)),
-            id,
-            stream.send_window,
-        );
+        let outcome = self.call_application(turn, new, (head, Content::Whole(content)), id);
         self.send_window
             .use_up(turn.context.responder.frames.framed_bytes);
         self.called(turn, new, (head, Content::Whole(content)), id, outcome);
