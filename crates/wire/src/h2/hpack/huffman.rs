@@ -276,6 +276,10 @@ pub(in crate::h2) fn decode(encoded: &[u8], out: &mut Vec<u8>) -> Option<()> {
             let start = window.start();
             let bits = start.bits();
             if bits == 0 || bits > window.count {
+                if window.count < LENGTH_MAX && !input.is_empty() {
+                    // The rest of a long code has not been read.
+                    break;
+                }
                 match window.next(start) {
                     Next::Symbol(symbol) => {
                         chunk[filled] = symbol;
@@ -423,6 +427,19 @@ mod tests {
                 decoded(&encoded(&text[len..])).as_deref(),
                 Some(&text[len..])
             );
+        }
+    }
+
+    #[test]
+    fn long_codes_are_decoded_after_any_number_of_short_ones() {
+        for symbol in 0..=255 {
+            for before in 0..40 {
+                for short in [b'a', b'w', b'X'] {
+                    let mut text = vec![short; before];
+                    text.extend([symbol, short, symbol]);
+                    assert_eq!(decoded(&encoded(&text)), Some(text));
+                }
+            }
         }
     }
 
