@@ -11,9 +11,6 @@ use super::section::response::Response;
 use super::section::trailer::Trailer;
 use super::section::{Role, Section};
 
-/// Size updates at the start of a block: the smallest size since the last block, and the final one (RFC 7541 4.2).
-const SIZE_UPDATES_MAX: usize = 2;
-
 /// The octet of the newest entry's index.
 const FIRST_DYNAMIC: u8 = 0x80 + static_table::TABLE.len() as u8 + 1;
 
@@ -171,10 +168,8 @@ impl Decoder {
 
     #[cold]
     fn update_size(&mut self, rest: &mut &[u8]) -> Result<(), Undecodable> {
-        for _ in 0..SIZE_UPDATES_MAX {
-            let [first @ 0x20..=0x3f, tail @ ..] = *rest else {
-                break;
-            };
+        // Two can be needed (RFC 7541 4.2), but some encoders send each change.
+        while let [first @ 0x20..=0x3f, tail @ ..] = *rest {
             *rest = tail;
             let size = integer::read(*first, 0x1f, rest).ok_or(Undecodable)? as usize;
             if size > self.allowed {
