@@ -67,7 +67,7 @@ MISTAKES = [
     (["serve", "basic", "-b:8000"], "No such option '-b': use --bind\n"),
     (
         ["serve", "basic", "--ssl-keyfile", "key"],
-        "No such option '--ssl-keyfile': no TLS yet; put nginx in front\n",
+        "No such option '--ssl-keyfile': use --key\n",
     ),
     (["serve", "basic", "--access-log", "/none/x"], "cannot write the access log /none/x: No such"),
     (

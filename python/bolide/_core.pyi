@@ -27,6 +27,9 @@ __all__ = [
     "Server",
     "Siblings",
     "Stream",
+    "TicketSecret",
+    "Tls",
+    "TlsConfig",
     "WsgiApp",
     "__version__",
     "ceiling",
@@ -34,6 +37,8 @@ __all__ = [
     "field_line",
     "follow",
     "is_release_build",
+    "memory_file",
+    "self_signed",
     "settings",
     "selector",
 ]
@@ -171,7 +176,11 @@ class Request:
 
     @property
     def scheme(self) -> str:
-        """The scheme, "http"."""
+        """The scheme, "http" or "https"."""
+
+    @property
+    def tls(self) -> Tls | None:
+        """What is known of the connection's TLS session; None without TLS."""
 
     @property
     def client(self) -> tuple[str, int] | None:
@@ -332,6 +341,22 @@ def follow(fd: int, grace_ms: int) -> None:
         ValueError: The descriptor is negative.
     """
 
+def memory_file(content: bytes) -> int:
+    """Write bytes to a file that is only in memory; return a descriptor, which the caller closes.
+
+    Raises:
+        OSError: No descriptor or memory is left.
+    """
+
+def self_signed(names: Sequence[str]) -> tuple[bytes, bytes]:
+    """Make a certificate for names and addresses that only its own key has signed, and the key.
+
+    Both are PEM.
+
+    Raises:
+        OSError: A name is not one, or the system has no random numbers.
+    """
+
 def selector(server: Server) -> BaseSelector:
     """Return the server's reactor as a selector for `asyncio.SelectorEventLoop`."""
 
@@ -411,6 +436,77 @@ class MountedApp:
         """Mount applications by prefix: "/" or decoded segments, without a slash at the end."""
 
 @final
+class Tls:
+    """The TLS session of a connection."""
+
+    @property
+    def version(self) -> str:
+        """The version, "TLSv1.3" or "TLSv1.2"."""
+
+    @property
+    def cipher(self) -> str:
+        """The cipher suite as OpenSSL and `ssl` name it: "TLS_AES_256_GCM_SHA384"."""
+
+    @property
+    def server_name(self) -> str | None:
+        """The name that the client asked for (SNI); None if it asked for none."""
+
+    @property
+    def client_name(self) -> str | None:
+        """The subject of the client's certificate (RFC 4514); None if it sent none."""
+
+    @property
+    def client_certificate(self) -> bytes | None:
+        """The client's certificate in DER, which was verified; None if it sent none."""
+
+    @property
+    def client_chain(self) -> tuple[str, ...]:
+        """The client's certificate in PEM, and those that it sent after it."""
+
+@final
+class TicketSecret:
+    """A secret, in memory only, by which forks of a process resume each other's TLS sessions."""
+
+    def __new__(cls) -> Self:
+        """Draw a secret.
+
+        Raises:
+            OSError: The system has no random numbers.
+        """
+
+    def advance(self) -> None:
+        """Forget the keys of tickets that are not accepted any more."""
+
+@final
+class TlsConfig:
+    """The certificates, keys and rules of a server that uses TLS."""
+
+    def __new__(
+        cls,
+        pairs: Sequence[tuple[bytes, bytes, bytes | None]],
+        *,
+        protocols: Sequence[str],
+        minimum: str = "1.2",
+        client_ca: bytes | None = None,
+        client_certificate: str = "none",
+        tickets: TicketSecret | None = None,
+    ) -> Self:
+        """Check certificate chains and their keys, in PEM, and the passwords of the keys.
+
+        `protocols` are names of ALPN, `minimum` is "1.2" or "1.3", and `client_certificate` is
+        "none", "optional" or "required". Sessions are resumed by `tickets`.
+
+        Raises:
+            ValueError: Something cannot be used. Its arguments are the name of the option at fault,
+                the index of its pair, the kind of error ("missing", "locked", "password",
+                "encryption", "mismatch" or "bad"), and a text without anything of a key.
+        """
+
+    @property
+    def certificates(self) -> list[tuple[list[str], int, int, str]]:
+        """The DNS names, first and last second of validity since 1970, and fingerprint of each."""
+
+@final
 class Server:
     """One worker's reactor, serving HTTP."""
 
@@ -421,7 +517,8 @@ class Server:
 
         `options` may contain every name of `settings()`, `server_header` (bool), `h2c` (bool),
         `access_log` (a descriptor or None), `access_log_format` ("combined" or "json"),
-        `eager_tasks` (bool), and for WSGI `threads` and `workers` (counts).
+        `eager_tasks` (bool), `tls` (a `TlsConfig` or None: its listeners then use TLS), and for
+        WSGI `threads` and `workers` (counts).
         """
 
     def join(self, siblings: Siblings, index: int) -> None:
@@ -430,6 +527,13 @@ class Server:
         Raises:
             IndexError: `index` is not below their count.
             OSError: The others cannot wake this one.
+        """
+
+    def renew_tls(self, tls: TlsConfig) -> None:
+        """Use other certificates, keys and rules for new connections, if it uses TLS.
+
+        Raises:
+            RuntimeError: It was called inside a handler.
         """
 
     def add_listener(self, fd: int, backlog: int) -> None:

@@ -20,7 +20,7 @@ import click
 from bolide import _core
 from bolide.config.address import Address
 from bolide.config.foreign import advice
-from bolide.config.option import Addresses, Switch
+from bolide.config.option import Addresses, Paths, Switch
 from bolide.config.reference import default_text
 from bolide.config.settings import Option, resolve, table
 from bolide.errors import ConfigError, Error
@@ -112,7 +112,7 @@ def _click_option(option: Option) -> click.Option:
     return click.Option(
         [option.flag, option.name],
         metavar=option.kind.metavar,
-        multiple=isinstance(option.kind, Addresses),
+        multiple=isinstance(option.kind, Addresses | Paths),
         help=help_text,
     )
 

@@ -139,7 +139,7 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
         "",
         "timeout_keep_alive=: no such option; use keep_alive_timeout_ms, in milliseconds",
     ),
-    ({}, {}, 'ssl_keyfile = "k"', "ssl_keyfile in bolide.toml: no such option; no TLS yet; put"),
+    ({}, {}, 'ssl_keyfile = "k"', "ssl_keyfile in bolide.toml: no such option; use key"),
     ({}, {}, "debug = true", "debug in bolide.toml: no such option; use log_level debug"),
     ({}, {"BOLIDE_RELOAD": "1"}, "", "BOLIDE_RELOAD: no such option; Bolide does not reload"),
     (
@@ -224,7 +224,6 @@ def test_options_of_the_server() -> None:
     assert options.pop("eager_tasks") is True
     assert (options.pop("threads"), options.pop("workers")) == (8, 1)
     options.pop("spool_directory")
-    assert options.pop("tls") is None
     assert options.pop("h2c") is False
     assert options.keys() == {name for name, *_ in _core.settings()}
 

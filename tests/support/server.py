@@ -167,7 +167,7 @@ def as_address(url: str) -> tuple[str, int] | str:
     """Turn an address as the server shows it into one that a socket connects to."""
     if url.startswith("unix:"):
         return url.removeprefix("unix:")
-    host, _, port = url.removeprefix("http://").rpartition(":")
+    host, _, port = url.removeprefix("https://").removeprefix("http://").rpartition(":")
     return host.strip("[]"), int(port)
 
 

@@ -1,11 +1,12 @@
 //! What the process may open, and files without a name.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Mode, OFlags, open, unlink};
+use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create, open, unlink};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
@@ -45,9 +46,19 @@ pub fn temporary_file(directory: &Path) -> io::Result<File> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
+/// A file that is only in memory and has no name, with this content.
+///
+/// # Errors
+/// When no descriptor or memory is free.
+pub fn memory_file(content: &[u8]) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create("bolide", MemfdFlags::CLOEXEC)?);
+    file.write_all(content)?;
+    Ok(file.into())
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, Seek as _, Write as _};
+    use std::io::{Read as _, Seek as _};
 
     use super::*;
 

@@ -23,7 +23,7 @@ mod transport;
 mod waker;
 
 pub use clock::{Clock, precise_ns};
-pub use files::{descriptors_max, temporary_file};
+pub use files::{descriptors_max, memory_file, temporary_file};
 pub use fork::{has_forked, watch_forks};
 pub use last_resort::{report, report_panics};
 pub use lifeline::follow;
@@ -32,6 +32,9 @@ pub use poller::{Events, Interest, Interrupted, Poller, Readiness, Token};
 pub use rest::Rest;
 pub use siblings::{LATE_AFTER_MS, Seat, Siblings, Turn};
 pub use timer::{TICK_MS, TimerWheel};
-pub use tls::{Pair, SESSION_BYTES_MAX, TlsConfig, TlsError};
+pub use tls::{
+    Certificate, Clients, Offer, Pair, SESSION_BYTES_MAX, ServerPair, TicketSecret, TlsConfig,
+    TlsDetails, TlsError, self_signed,
+};
 pub use transport::{FileSent, Peer, Received, Sent, Transport};
 pub use waker::Waker;

@@ -48,6 +48,13 @@ impl Listener {
         self
     }
 
+    /// Has its next connections use another configuration, if they use TLS.
+    pub fn renew_tls(&mut self, config: &Arc<TlsConfig>) {
+        if let Some(tls) = &mut self.tls {
+            *tls = Arc::clone(config);
+        }
+    }
+
     /// Accepts one connection, with its peer's address.
     ///
     /// Cost: one system call.

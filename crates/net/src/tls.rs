@@ -1,15 +1,28 @@
 //! TLS (RFC 8446, RFC 5246) by rustls: what a server offers, and the session of one connection.
 
+mod certificate;
 mod config;
+mod der;
+mod details;
+mod encrypted_key;
 mod pacing;
+mod pair;
+mod selection;
+mod self_signed;
 mod session;
 mod shared;
+mod tickets;
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-pub use self::config::{Pair, TlsConfig, TlsError};
+pub use self::certificate::Certificate;
+pub use self::config::{Clients, Offer, TlsConfig, TlsError};
+pub use self::details::TlsDetails;
+pub use self::pair::{Pair, ServerPair};
+pub use self::self_signed::self_signed;
 pub(crate) use self::session::Session;
+pub use self::tickets::TicketSecret;
 
 /// Maximum bytes that a session holds: an incomplete message, content that its reader has no room for, records that wait for the socket, and
 /// what rustls needs.

@@ -15,7 +15,7 @@ use rustix::net::{
     RecvFlags, SendFlags, Shutdown, SocketAddrAny, getpeername, getsockname, recv, send, shutdown,
 };
 
-use crate::tls::{Tls, TlsConfig};
+use crate::tls::{Tls, TlsConfig, TlsDetails};
 use crate::{sigpipe, sys};
 
 /// A connected stream socket in non-blocking mode. Dropping it closes it.
@@ -268,6 +268,11 @@ impl Transport {
     #[inline]
     pub fn held_bytes(&self) -> usize {
         self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
+    }
+
+    /// What applications may know of the TLS session; None on a plain connection, and before the handshake is complete.
+    pub fn tls_details(&self) -> Option<TlsDetails> {
+        self.tls.as_ref()?.with(|session| session.details())
     }
 
     /// The protocol that both sides agreed on in the TLS handshake (RFC 7301).

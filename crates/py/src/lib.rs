@@ -24,6 +24,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("is_release_build", !cfg!(debug_assertions))?;
     module.add_function(wrap_pyfunction!(server::settings, module)?)?;
     module.add_function(wrap_pyfunction!(server::follow, module)?)?;
+    module.add_function(wrap_pyfunction!(server::self_signed, module)?)?;
+    module.add_function(wrap_pyfunction!(server::memory_file, module)?)?;
     module.add_function(wrap_pyfunction!(native::response::field_line, module)?)?;
     module.add_function(wrap_pyfunction!(
         native::response::complete_response,
@@ -34,6 +36,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<native::response::Response>()?;
     module.add_class::<native::request::Request>()?;
     module.add_class::<native::stream::Stream>()?;
+    module.add_class::<native::tls::Tls>()?;
     module.add_class::<native::table::NativeApp>()?;
     module.add_class::<asgi::AsgiApp>()?;
     module.add_class::<wsgi::WsgiApp>()?;
@@ -41,6 +44,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<interface::MountedApp>()?;
     module.add_class::<server::Server>()?;
     module.add_class::<server::Siblings>()?;
+    module.add_class::<server::TicketSecret>()?;
+    module.add_class::<server::TlsConfig>()?;
     module.add_class::<selector::Selector>()?;
     module.add_function(wrap_pyfunction!(selector::selector, module)?)?;
     Ok(())

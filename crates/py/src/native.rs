@@ -8,3 +8,4 @@ pub(crate) mod response;
 pub(crate) mod stream;
 mod suspended;
 pub(crate) mod table;
+pub(crate) mod tls;

@@ -4,13 +4,14 @@ mod flusher;
 mod lifeline;
 mod memory;
 mod siblings;
+mod tls;
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use net::{Pair, Poller, TlsConfig};
+use net::Poller;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -25,6 +26,7 @@ use crate::run::exchanges::Exchanges;
 use crate::wsgi::Placement;
 
 pub(crate) use siblings::Siblings;
+pub(crate) use tls::{TicketSecret, TlsConfig, memory_file, self_signed};
 
 /// One worker's reactor with HTTP on it.
 #[pyclass(module = "bolide._core", frozen, weakref)]
@@ -37,7 +39,7 @@ pub(crate) struct Server {
     pub(crate) poller: Arc<Poller>,
     open: Arc<AtomicUsize>,
     /// What its listeners offer, if they use TLS.
-    tls: Option<Arc<TlsConfig>>,
+    tls: Mutex<Option<Arc<net::TlsConfig>>>,
     limits: Limits,
     accepts_prior_knowledge: bool,
     /// Whether requests share a task in their first step.
@@ -75,8 +77,7 @@ impl Server {
         // The mailbox belongs to the worker, and the application needs it before the worker is created.
         let mailbox = Arc::default();
         let handler_timeout_ms = config.timeouts.handler_timeout_ms;
-        let pair = options.get_item("tls")?.filter(|pair| !pair.is_none());
-        let tls = pair.map(|pair| tls_of(&pair)).transpose()?;
+        let tls = tls_of(options)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let exchanges = Exchanges::new(
             Arc::clone(&mailbox),
@@ -101,7 +102,7 @@ impl Server {
             flusher: Flusher::default(),
             memory,
             exchanges,
-            tls,
+            tls: Mutex::new(tls),
             limits: config.limits,
             accepts_prior_knowledge: config.accepts_prior_knowledge,
             eager_tasks: match options.get_item("eager_tasks")? {
@@ -120,8 +121,15 @@ impl Server {
 
     /// Serves a listening socket with this `backlog`; the descriptor is duplicated.
     fn add_listener(&self, fd: i32, backlog: usize) -> PyResult<()> {
-        let tls = self.tls.clone();
+        let tls = self.tls().clone();
         Ok(self.worker()?.add_listener(duplicate(fd)?, backlog, tls)?)
+    }
+
+    /// Uses other certificates, keys and rules for new connections, if it uses TLS.
+    fn renew_tls(&self, tls: &TlsConfig) -> PyResult<()> {
+        self.worker()?.renew_tls(&tls.config);
+        *self.tls() = Some(Arc::clone(&tls.config));
+        Ok(())
     }
 
     /// Serves a connection that has been accepted already; the descriptor is duplicated.
@@ -266,8 +274,9 @@ impl Server {
     /// Maximum bytes that one connection can make the server hold.
     #[getter]
     fn connection_bytes_max(&self) -> u64 {
-        let tls_bytes = self.tls.as_ref().map_or(0, |_| net::SESSION_BYTES_MAX);
-        let has_http2 = self.tls.is_some() || self.accepts_prior_knowledge;
+        let has_tls = self.tls().is_some();
+        let tls_bytes = if has_tls { net::SESSION_BYTES_MAX } else { 0 };
+        let has_http2 = has_tls || self.accepts_prior_knowledge;
         let bytes = match has_http2 {
             true => self.limits.http2_connection_bytes_max(),
             false => self.limits.connection_bytes_max(),
@@ -277,6 +286,10 @@ impl Server {
 }
 
 impl Server {
+    fn tls(&self) -> MutexGuard<'_, Option<Arc<net::TlsConfig>>> {
+        self.tls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn pass(&self, worker: &mut Worker<Interface>) -> PyResult<()> {
         self.before_pass(worker);
         worker.before_wait();
@@ -419,17 +432,15 @@ fn placement_of(options: &Bound<'_, PyDict>, scheme: &'static str) -> PyResult<P
     })
 }
 
-/// What a pair of a certificate chain and a key, both in PEM, offers.
-fn tls_of(pair: &Bound<'_, PyAny>) -> PyResult<Arc<TlsConfig>> {
-    let (certificates, key): (Vec<u8>, Vec<u8>) = pair.extract()?;
-    let pair = Pair {
-        certificates: &certificates,
-        key: &key,
-    };
-    let config = TlsConfig::new(pair, &[b"h2", b"http/1.1"]);
-    config
-        .map(Arc::new)
-        .map_err(|error| PyValueError::new_err(error.to_string()))
+/// What its listeners offer, if they use TLS.
+fn tls_of(options: &Bound<'_, PyDict>) -> PyResult<Option<Arc<net::TlsConfig>>> {
+    let given = options.get_item("tls")?.filter(|tls| !tls.is_none());
+    given
+        .map(|tls| {
+            let tls = tls.cast::<TlsConfig>()?.get();
+            Ok(Arc::clone(&tls.config))
+        })
+        .transpose()
 }
 
 fn access_log(fd: i32, format: LogFormat) -> PyResult<AccessLog> {

@@ -8,6 +8,7 @@ mod blocks;
 mod call;
 mod environ;
 mod environ_memo;
+mod environ_tls;
 mod file_wrapper;
 mod head;
 mod hidden_loop;

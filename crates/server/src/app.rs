@@ -4,8 +4,9 @@ pub(crate) mod head;
 pub(crate) mod shortage;
 
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 
-use net::Peer;
+use net::{Peer, TlsDetails};
 
 use crate::id::ExchangeId;
 use crate::responder::Responder;
@@ -26,6 +27,8 @@ pub struct Request<'a> {
     pub client: &'a Peer,
     /// The local address of the connection.
     pub server: &'a Peer,
+    /// The connection's TLS session, if it has one.
+    pub tls: Option<&'a Arc<TlsDetails>>,
 }
 
 /// Where a request's content is.

@@ -15,6 +15,7 @@
 
 mod backlog;
 mod departure;
+mod session;
 
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -114,6 +115,8 @@ pub(crate) struct Link {
     moved_ms: u64,
     /// Set once the peer has ended its side while something was owed to it.
     departure: Option<Box<Departure>>,
+    /// What applications may know of the TLS session, since the first request.
+    tls: session::KnownSession,
 }
 
 impl Link {
@@ -135,6 +138,7 @@ impl Link {
             sent_bytes: 0,
             moved_ms: now_ms,
             departure: None,
+            tls: session::KnownSession::default(),
         }
     }
 
@@ -179,18 +183,6 @@ impl Link {
             }
             Received::Broken(_) => {}
         }
-    }
-
-    /// Whether input was read from the socket that [`Link::receive`] has not returned: no event reports it.
-    #[inline]
-    pub(crate) fn has_buffered(&self) -> bool {
-        self.transport.has_buffered()
-    }
-
-    /// Sends bytes that the transport accepted and the socket did not. Returns false if the connection is broken.
-    #[inline]
-    pub(crate) fn send_owed(&self) -> bool {
-        self.transport.flush()
     }
 
     /// Whether such bytes are left.

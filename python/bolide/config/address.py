@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 FORMS = "HOST:PORT, [IPV6]:PORT or unix:PATH"
 
@@ -14,6 +14,8 @@ class Address:
     host: str = ""
     port: int = 0
     path: str = ""
+    scheme: str = field(default="http", compare=False)
+    """Of the URLs of what is served there."""
 
     def __str__(self) -> str:
         """Return the address in the form that `parse` reads."""
@@ -24,7 +26,7 @@ class Address:
     @property
     def url(self) -> str:
         """The address in the form that browsers and clients accept."""
-        return str(self) if self.path else f"http://{self}"
+        return str(self) if self.path else f"{self.scheme}://{self}"
 
 
 def parse(text: str) -> Address:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-NOT_YET_TLS = "no TLS yet; put nginx in front"
 NOT_YET_FORWARDED = "Bolide does not read X-Forwarded-* yet; use a middleware (docs/guide/proxy.md)"
 NOT_YET_RELOAD = (
     "Bolide does not reload changed files yet; pip install watchfiles, and run "
@@ -20,6 +19,12 @@ ENVIRONMENT = "set the environment in the shell or the service manager"
 SERVICE_MANAGER = "the shell or the service manager does this"
 NO_RECYCLING = "workers are not replaced after a number of requests"
 STANDARD_ERROR = "messages go to standard error"
+CERTIFICATE = "use --certificate"
+KEY = "use --key"
+LOCKED_KEY = "use --key-password-file, with a file that contains the password"
+CLIENT_CA = "use --client-ca and --client-certificate"
+CLIENT_CERTIFICATE = "use --client-certificate none, optional or required"
+CIPHERS = "leave it out: only secure cipher suites are offered; --tls-minimum sets the version"
 UMASK = "set the umask in the shell or the service manager"
 
 ADVICE = {
@@ -45,10 +50,14 @@ ADVICE = {
     "--blocking-threads": "use --threads",
     "--capture-output": STANDARD_ERROR,
     "--casefold-http-method": "malformed requests are refused",
-    "--certfile": NOT_YET_TLS,
+    "--ca-certs": CLIENT_CA,
+    "--cert-reqs": CLIENT_CERTIFICATE,
+    "--certfile": CERTIFICATE,
     "--chdir": "change the folder in the shell or the service manager",
+    "--ciphers": CIPHERS,
     "--daemon": SERVICE_MANAGER,
     "--debug": "use --log-level debug",
+    "--do-handshake-on-connect": "leave it out: a handshake delays no other client",
     "--env-file": ENVIRONMENT,
     "--env-files": ENVIRONMENT,
     "--error-logfile": STANDARD_ERROR,
@@ -64,9 +73,10 @@ ADVICE = {
     "--http1-header-read-timeout": "use --header-timeout-ms",
     "--http2": NOT_YET_HTTP2,
     "--http-protocols": NOT_YET_HTTP2,
-    "--insecure-bind": NOT_YET_TLS,
+    "--insecure-bind": "use --redirect-to-https, which sends clients to https",
     "--keep-alive": "use --keep-alive-timeout-ms, in milliseconds",
-    "--keyfile": NOT_YET_TLS,
+    "--keyfile": KEY,
+    "--keyfile-password": LOCKED_KEY,
     "--lifespan": "leave it out: the lifespan is detected",
     "--limit-concurrency": "use --connections-max",
     "--limit-max-requests": NO_RECYCLING,
@@ -92,7 +102,20 @@ ADVICE = {
     "--respawn-failed-workers": "leave it out: it is always on",
     "--reuse-port": "leave it out: workers share the sockets",
     "--server-name": "the application or a proxy sets it",
+    "--ssl-ca": CLIENT_CA,
+    "--ssl-ca-certs": CLIENT_CA,
+    "--ssl-cert-reqs": CLIENT_CERTIFICATE,
+    "--ssl-certfile": CERTIFICATE,
+    "--ssl-certificate": CERTIFICATE,
+    "--ssl-ciphers": CIPHERS,
+    "--ssl-client-verify": CLIENT_CERTIFICATE,
+    "--ssl-crl": "Bolide does not read revocation lists yet",
+    "--ssl-keyfile": KEY,
+    "--ssl-keyfile-password": LOCKED_KEY,
+    "--ssl-protocol-min": "use --tls-minimum 1.2 or 1.3",
+    "--ssl-version": "use --tls-minimum 1.2 or 1.3",
     "--strip-header-spaces": "malformed requests are refused",
+    "--suppress-ragged-eofs": "leave it out: a truncated connection never ends a response",
     "--timeout": "use --handler-timeout-ms, in milliseconds",
     "--timeout-graceful-shutdown": "use --graceful-timeout-ms, in milliseconds",
     "--timeout-keep-alive": "use --keep-alive-timeout-ms, in milliseconds",
@@ -106,6 +129,7 @@ ADVICE = {
     "--worker-connections": "use --connections-max",
     "--worker-tmp-dir": "leave it out: workers write no heartbeat files",
     "--workers-kill-timeout": "use --graceful-timeout-ms, in milliseconds",
+    "--verify-mode": CLIENT_CERTIFICATE,
     "--working-dir": SERVICE_MANAGER,
     "--ws": NOT_YET_WEBSOCKET,
 }
@@ -118,7 +142,6 @@ PREFIXES = {
     "--max-requests-": NO_RECYCLING,
     "--permit-": "malformed requests are refused",
     "--reload-": NOT_YET_RELOAD,
-    "--ssl-": NOT_YET_TLS,
     "--static-path-": "the application or a proxy serves files",
     "--statsd-": STANDARD_ERROR,
     "--ws-": NOT_YET_WEBSOCKET,

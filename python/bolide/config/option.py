@@ -107,7 +107,7 @@ class Choice:
 
     def parse(self, value: object) -> str:
         """Parse one of the words."""
-        word = value.lower() if isinstance(value, str) else ""
+        word = str(value).lower() if isinstance(value, str | float) else ""  # tls_minimum = 1.3
         word = self.aliases.get(word, word)
         if word in self.words:
             return word
@@ -132,6 +132,43 @@ class Choices:
         if not isinstance(value, list | tuple) or any(each not in self.words for each in value):
             raise ValueError(f"is not one of the choices; give {' or '.join(self.words)}, or both")
         return tuple(word for word in self.words if word in value)
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """At least one of a few words, in the order that is given; text separates them by commas."""
+
+    words: tuple[str, ...]
+
+    @property
+    def metavar(self) -> str:
+        """All of the words."""
+        return ",".join(self.words)
+
+    def parse(self, value: object) -> tuple[str, ...]:
+        """Parse words."""
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",") if part.strip()]
+        if not isinstance(value, list | tuple) or not value or {*value} - {*self.words}:
+            raise ValueError(f"is not a list of the choices; give {','.join(self.words)}")
+        return tuple(dict.fromkeys(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Any number of files; text separates them by commas, and "" stands for no file in a list."""
+
+    metavar: str = "PATH"
+
+    def parse(self, value: object) -> tuple[str, ...]:
+        """Parse the names of files."""
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",") if part.strip()]
+        elif isinstance(value, os.PathLike):
+            value = [value]
+        if not isinstance(value, list | tuple):
+            raise ValueError("is not a path or a list of paths; give path")
+        return tuple(Text(self.metavar, may_be_empty=True).parse(part) for part in value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,9 @@ Each option can be set in four places. If several set it, the first in this list
 4. its default.
 
 The addresses are one setting: `bind`, `uds`, or `host` and `port`. The first place that sets any of
-them determines all of them. The name of a limit or timeout ends in its unit. A timeout of 0 is off.
+them determines all of them. So are the certificates: `certificate`, `key` and `key_password_file`,
+or the tables `[[tls]]` of a file ([TLS](tls.md)). The name of a limit or timeout ends in its unit.
+A timeout of 0 is off.
 """
 
 TABLE_HEAD = "| option | value | default | meaning |\n| --- | --- | --- | --- |\n"
@@ -47,6 +49,8 @@ def default_text(option: Option) -> str:
         return "on" if option.default else "off"
     if option.default in ("", ()):
         return "not set"
+    if isinstance(option.default, tuple):
+        return ",".join(option.default)
     return f"{option.default} {option.unit}".strip().removesuffix(" count")
 
 

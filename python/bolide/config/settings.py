@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
 from bolide import _core
-from bolide.config import configfile
+from bolide.config import configfile, tls
 from bolide.config.address import Address
 from bolide.config.foreign import advice_for
 from bolide.config.option import (
@@ -30,7 +29,9 @@ from bolide.config.option import (
     Kind,
     LogFile,
     Number,
+    Ordered,
     PathPrefix,
+    Paths,
     Switch,
     Text,
 )
@@ -132,19 +133,6 @@ class Settings:
         "Addresses to listen on instead of host and port: HOST:PORT, [IPV6]:PORT or unix:PATH. "
         "The flag may be repeated; the variable separates them by commas.",
     )
-    certificate: str = row(
-        "",
-        Text("PATH", may_be_empty=True),
-        TLS,
-        "File with the server's certificate and those that lead to its root, in PEM; every address "
-        "then speaks TLS 1.3 and 1.2.",
-    )
-    key: str = row(
-        "",
-        Text("PATH", may_be_empty=True),
-        TLS,
-        "File with the private key of the certificate, in PEM, without a password.",
-    )
     backlog: int = row(
         2048,
         Number(1, 65535),
@@ -159,6 +147,53 @@ class Settings:
         LISTENING,
         "Accept HTTP/2 without TLS from clients that start with its preface (RFC 9113 section "
         "3.3), such as a proxy. Clients that start with an HTTP/1.1 request are served as before.",
+    )
+    certificate: tuple[str, ...] = row(
+        (),
+        Paths(),
+        TLS,
+        "File with the server's certificate and those that lead to its root, in PEM; every address "
+        'then speaks TLS. "self-signed" makes one for localhost, for development. Several '
+        "certificates, each with its key in the same order, are selected by the name that a client "
+        "asks for. The flag may be repeated; the variable separates files by commas.",
+    )
+    key: tuple[str, ...] = row(
+        (), Paths(), TLS, "File with the private key of the certificate, in PEM."
+    )
+    key_password_file: tuple[str, ...] = row(
+        (),
+        Paths(),
+        TLS,
+        "File whose first line is the password of the key: one file for all keys, or one for each.",
+    )
+    client_ca: str = row(
+        "",
+        Text("PATH", may_be_empty=True),
+        TLS,
+        "File with the certificates, in PEM, to which the certificates of clients must lead.",
+    )
+    client_certificate: str = row(
+        "none",
+        Choice(("none", "optional", "required")),
+        TLS,
+        "Whether clients are asked for a certificate. optional also serves clients without one; "
+        "nobody is served with one that is not valid.",
+    )
+    tls_minimum: str = row(
+        "1.2", Choice(("1.2", "1.3")), TLS, "Lowest version of TLS that clients may use."
+    )
+    alpn: tuple[str, ...] = row(
+        tls.PROTOCOLS,
+        Ordered(tls.PROTOCOLS),
+        TLS,
+        "Protocols that are offered to clients over TLS, in the order of preference (ALPN).",
+    )
+    redirect_to_https: tuple[Address, ...] = row(
+        (),
+        Addresses(),
+        TLS,
+        "Addresses at which requests without TLS get 308 and the https URL of the "
+        "first address of the server, for example 0.0.0.0:80.",
     )
     workers: int = row(
         1, Count(), PROCESSES, 'Worker processes; "auto" for one per usable processor.'
@@ -236,9 +271,20 @@ class Settings:
     @property
     def addresses(self) -> tuple[Address, ...]:
         """The addresses to listen on."""
+        addresses = self.bind or (Address(self.host, self.port),)
         if self.uds:
-            return (Address(path=self.uds),)
-        return self.bind or (Address(self.host, self.port),)
+            addresses = (Address(path=self.uds),)
+        return tuple(replace(each, scheme=self.scheme) for each in addresses)
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of the URLs that are served."""
+        return "https" if self.certificate else "http"
+
+    @property
+    def pairs(self) -> tuple[tls.Pair, ...]:
+        """The certificates with their keys; none if TLS is not used."""
+        return tls.pairs(self.certificate, self.key, self.key_password_file)
 
     @property
     def spool_path(self) -> str | None:
@@ -259,33 +305,7 @@ class Settings:
             "spool_directory": self.spool_path,
             "threads": self.threads,
             "workers": self.workers,
-            "tls": self.tls_pair(),
         }
-
-    @property
-    def scheme(self) -> str:
-        """The scheme of the URLs that are served."""
-        return "https" if self.certificate else "http"
-
-    def tls_pair(self) -> tuple[bytes, bytes] | None:
-        """Read the certificate and its key; None if TLS is not used.
-
-        Raises:
-            ConfigError: one of the two is missing, or cannot be read.
-        """
-        if not self.certificate and not self.key:
-            return None
-        if not self.certificate or not self.key:
-            there, missing = ("key", "certificate") if self.key else ("certificate", "key")
-            raise ConfigError(f"{there}: give its {missing} too (--{missing} PATH)")
-        return _content("certificate", self.certificate), _content("key", self.key)
-
-
-def _content(option: str, path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{option}: cannot read {path}: {error.strerror}") from None
 
 
 @cache
@@ -317,9 +337,9 @@ def resolve(
     from_environ = {o.name: environ[o.variable] for o in table() if environ.get(o.variable)}
     _refuse_mistyped(environ)
     layers: list[tuple[Channel | Literal["variable", "file"], Mapping[str, object]]] = [
-        (channel, given),
+        (channel, tls.flattened(given, _said(tls.TABLE, channel))),
         ("variable", from_environ),
-        ("file", from_file),
+        ("file", tls.flattened(from_file, _said(tls.TABLE, "file", where))),
     ]
     options = {option.name: option for option in table()}
     winning: dict[str, tuple[object, str]] = {}
@@ -334,6 +354,8 @@ def resolve(
     values: dict[str, Any] = {name: option.default for name, option in options.items()}
     values |= {name: _checked(options[name], *given) for name, given in winning.items()}
     values |= _addresses(layers)
+    values |= _pairs(layers)
+    tls.check(values)
     core = {name: values.pop(name) for name, *_ in _core.settings()}
     return Settings(core=core, channel=channel, **values)
 
@@ -349,6 +371,14 @@ def _addresses(layers: list[Any]) -> dict[str, Any]:
         if said:
             defaults: dict[str, Any] = {"uds": "", "bind": ()}
             return {name: value for name, value in defaults.items() if (name,) not in said}
+    return {}
+
+
+def _pairs(layers: list[Any]) -> dict[str, Any]:
+    """Take all certificates and keys from the first layer that sets any."""
+    for _, given in layers:
+        if any(given.get(name) for name in tls.PAIR_OPTIONS):
+            return {name: () for name in tls.PAIR_OPTIONS if not given.get(name)}
     return {}
 
 

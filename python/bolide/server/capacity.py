@@ -21,6 +21,8 @@ DESCRIPTORS_PER_FILE = 8
 """One of so many descriptors is for files; as many may be spool files (wsgi/spool.rs)."""
 RESERVED_QUARTERS_MAX = 3
 """Connections get the remaining quarter if a process may have few descriptors."""
+REDIRECTED_MAX = 1024
+"""Connections of a worker that are only sent to https; each has one request."""
 FEWEST_DESCRIPTORS = 32
 """With fewer nothing works: imports, and the pipes between the processes, need some."""
 
@@ -67,7 +69,8 @@ def connections_max(settings: Settings) -> int:
 
 def _reserve(settings: Settings) -> int:
     # A worker can wake each of the others, so it has a descriptor of each.
-    return DESCRIPTOR_RESERVE + settings.workers - 1
+    redirected = REDIRECTED_MAX if settings.redirect_to_https else 0
+    return DESCRIPTOR_RESERVE + settings.workers - 1 + redirected
 
 
 def shortfalls(settings: Settings) -> list[str]:

@@ -15,7 +15,9 @@ from bolide.config.address import Address
 from bolide.config.settings import resolve
 from bolide.errors import ConfigError, StartupError
 from bolide.server import capacity, importer, listener, worker
+from bolide.server.certificates import CHECK_S, Certificates
 from bolide.server.logs import logger
+from bolide.server.redirect import Redirection
 from bolide.server.service import Service
 from bolide.server.supervisor import open_access_log
 
@@ -167,23 +169,41 @@ class Server:
             raise
 
     async def _run(self) -> None:
+        certificates = Certificates(self._settings) if self._settings.pairs else None
         listeners = listener.open_all(self._settings.addresses)
+        redirecting: list[listener.Listener] = []
         try:
-            service = self._service()
+            redirecting = listener.open_all(self._settings.redirect_to_https)
+            redirection = Redirection(redirecting, listeners, self._settings)
+            service = self._service(certificates)
             if not await self._has_started(service):
                 return
             is_served = not self._stop.is_set()
             if is_served:
+                await redirection.start()
                 await service.listen(listeners)
             try:
                 if is_served:
                     self._announce_ready(listeners)
-                    await self._stop.wait()
+                    await self._wait_for_stop(service, certificates)
             finally:
                 listener.close_all(listeners)
-                await service.stop(worker.drain_s(self._settings.graceful_timeout_ms / 1000))
+                listener.close_all(redirecting)
+                within_s = worker.drain_s(self._settings.graceful_timeout_ms / 1000)
+                await asyncio.gather(redirection.stop(within_s), service.stop(within_s))
         finally:
             listener.close_all(listeners)
+            listener.close_all(redirecting)
+
+    async def _wait_for_stop(self, service: Service, certificates: Certificates | None) -> None:
+        """Wait for `stop()`; meanwhile, use certificates whose files have changed."""
+        while not self._stop.is_set():
+            try:
+                async with asyncio.timeout(None if certificates is None else CHECK_S):
+                    await self._stop.wait()
+            except TimeoutError:
+                if certificates is not None and certificates.look():
+                    service.server.renew_tls(certificates.current)
 
     async def _has_started(self, service: Service) -> bool:
         """Run the startup; after `stop()` it has the graceful time. Return False if that passed."""
@@ -197,14 +217,15 @@ class Server:
             self._startup_limit = None
         return True
 
-    def _service(self) -> Service:
+    def _service(self, certificates: Certificates | None) -> Service:
         if isinstance(self._app, str):
             app = importer.load(self._app, self._settings)
         else:
             app = importer.check(self._app, "the application", self._settings)
         access_log_fd = open_access_log(self._settings.access_log)
         try:
-            return Service(app, self._settings, access_log_fd)
+            tls = certificates.current if certificates is not None else None
+            return Service(app, self._settings, access_log_fd, tls)
         finally:
             if access_log_fd is not None:
                 os.close(access_log_fd)  # the service has a copy

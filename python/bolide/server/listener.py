@@ -122,7 +122,7 @@ def _open_tcp(address: Address) -> list[Listener]:
         bound = _bind_tcp(family, (place[0], port, *place[2:]), address)
         host = str(place[0])
         port = bound.getsockname()[1]
-        listeners.append(Listener(bound, Address(host, port)))
+        listeners.append(Listener(bound, Address(host, port, scheme=address.scheme)))
     return listeners
 
 

@@ -26,11 +26,18 @@ LAST_WORDS_S: Final = 0.1
 class Service:
     """An application together with the reactor that serves it."""
 
-    def __init__(self, app: Application, settings: Settings, access_log_fd: int | None) -> None:
+    def __init__(
+        self,
+        app: Application,
+        settings: Settings,
+        access_log_fd: int | None,
+        tls: _core.TlsConfig | None = None,
+    ) -> None:
         self._app = app
         try:
             options = settings.server_options(access_log_fd)
             options["connections_max"] = capacity.connections_max(settings)
+            options["tls"] = tls
             self.server = _core.Server(app.core(), options)
         except ValueError as error:
             raise ConfigError(str(error)) from None

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from bolide import _core
 from bolide.errors import ConfigError, Error, StartupError
-from bolide.server import capacity, child, listener, loop, stderr, worker
+from bolide.server import capacity, certificates, child, listener, loop, stderr, worker
 from bolide.server.logs import logger
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ one, as does timeout(1) alone."""
 QUIET_ENDS = ("exit status 0", "signal SIGTERM", "signal SIGKILL")
 """How a worker may end during a stop without a log line: as requested, or killed by us."""
 IGNORED_SIGNALS = (
-    signal.SIGHUP,
     signal.SIGUSR1,
     signal.SIGUSR2,
     signal.SIGALRM,
@@ -65,6 +64,8 @@ class Slot:
     """How long the last successor waited."""
     due: float | None = None
     """When the next one starts."""
+    channel: certificates.Channel | None = None
+    """Through which the worker gets new certificates."""
 
 
 class Supervisor:
@@ -77,6 +78,7 @@ class Supervisor:
             signal.SIGINT: self._stop,
             signal.SIGQUIT: self._stop_now,
             signal.SIGCHLD: self._collect,
+            signal.SIGHUP: self._renew_certificates,
             **{number: partial(_ignore, number) for number in IGNORED_SIGNALS},
         }
         self._settings = settings
@@ -95,7 +97,9 @@ class Supervisor:
         capacity.raise_descriptor_limit(settings)
         loop_name = loop.choose(settings.loop)
         access_log_fd = open_access_log(settings.access_log)
+        self._certificates = certificates.Certificates(settings) if settings.pairs else None
         self._listeners = listener.open_all(settings.addresses)
+        self._redirecting = self._open_redirecting()
         lifeline_fd, self._lifeline_write_fd = os.pipe()
         self._job = worker.Job(
             source=source,
@@ -105,7 +109,16 @@ class Supervisor:
             access_log_fd=access_log_fd,
             lifeline_fd=lifeline_fd,
             siblings=_core.Siblings(settings.workers) if settings.workers > 1 else None,
+            certificates=self._certificates,
+            redirecting=self._redirecting,
         )
+
+    def _open_redirecting(self) -> list[listener.Listener]:
+        try:
+            return listener.open_all(self._settings.redirect_to_https)
+        except ConfigError:
+            listener.close_all(self._listeners)
+            raise
 
     def run(self) -> int:
         """Serve until a signal stops it; return the exit code.
@@ -132,6 +145,7 @@ class Supervisor:
 
     def _close(self) -> None:
         listener.close_all(self._listeners)
+        listener.close_all(self._redirecting)
         own_log_fd = self._job.access_log_fd
         for fd in (self._job.lifeline_fd, self._lifeline_write_fd, own_log_fd):
             if fd is not None:
@@ -151,6 +165,8 @@ class Supervisor:
     def _wait_s(self) -> float | None:
         times = [slot.due for slot in self._slots if slot.due is not None]
         times += [each for each in (self._deadline, self._slow_from) if each is not None]
+        if self._certificates is not None and self._deadline is None:
+            times.append(self._certificates.next_look)
         wait_s = max(0.0, min(times) - time.monotonic()) if times else None
         if (own := stderr.installed()) is None or own.retry():
             return wait_s
@@ -160,6 +176,9 @@ class Supervisor:
         for slot in self._slots:
             if slot.due is not None and slot.due <= now:
                 self._start(slot)
+        if self._certificates is not None and self._certificates.next_look <= now:
+            self._certificates.look()
+            self._send_certificates()
         if self._slow_from is not None and self._slow_from <= now:
             self._slow_from = None
             if not self._is_announced and self._deadline is None:
@@ -175,14 +194,42 @@ class Supervisor:
     def _start(self, slot: Slot) -> None:
         close_fds = [self._lifeline_write_fd, *self._signal_fds]
         close_fds += [each.report_fd for each in self._living()]
+        close_fds += [each.channel.fd for each in self._slots if each.channel is not None]
         slot.due = None
+        channel_fd = None
         try:
-            work = partial(worker.run, self._job, slot.number - 1)
+            if self._certificates is not None:
+                slot.channel, channel_fd = certificates.channel(self._certificates.generation)
+                close_fds.append(slot.channel.fd)
+            work = partial(worker.run, self._job, slot.number - 1, channel_fd)
             slot.child = child.start(work, close_fds, self._actions)
         except OSError as error:
             self._schedule(slot, 0.0, f"worker {slot.number} cannot start: {error.strerror}")
+            self._close_channel(slot)
             return
+        finally:
+            if channel_fd is not None:
+                os.close(channel_fd)
         self._selector.register(slot.child.report_fd, selectors.EVENT_READ, slot)
+
+    def _close_channel(self, slot: Slot) -> None:
+        if slot.channel is not None:
+            os.close(slot.channel.fd)
+            slot.channel = None
+
+    def _renew_certificates(self) -> None:
+        """Read the certificates again, whether they seem to have changed or not."""
+        if self._certificates is None:
+            _ignore(signal.SIGHUP)
+        elif self._certificates.renew():
+            self._send_certificates()
+
+    def _send_certificates(self) -> None:
+        if self._certificates is None:
+            return
+        for slot in self._slots:
+            if slot.channel is not None:
+                slot.channel.send(self._certificates)
 
     def _hear(self, slot: Slot) -> None:
         """Read a report; after the last worker's first one, announce that the server is ready."""
@@ -208,6 +255,9 @@ class Supervisor:
             "a connection can use at most %s of its worker's memory",
             in_units(connection_bytes_max),
         )
+        if self._redirecting:
+            addresses = ", ".join(each.address.url for each in self._redirecting)
+            logger.info("requests to %s are sent to https", addresses)
         # Last: when this line appears, everything else has been logged.
         listener.announce(self._name, self._listeners, processes)
 
@@ -217,6 +267,7 @@ class Supervisor:
             if slot.child is None or how is None:
                 continue
             ended, slot.child = slot.child, None
+            self._close_channel(slot)
             if self._job.siblings is not None:
                 self._job.siblings.clear(slot.number - 1)
             ended.read_report()
@@ -282,6 +333,7 @@ class Supervisor:
         for slot in self._slots:
             slot.due = None
         listener.close_all(self._listeners)
+        listener.close_all(self._redirecting)
 
     def _kill_all(self, number: signal.Signals) -> None:
         for each in self._living():

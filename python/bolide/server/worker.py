@@ -20,11 +20,13 @@ from bolide import _core
 from bolide.errors import ConfigError, StartupError
 from bolide.interface.wsgi import WsgiApplication
 from bolide.server import importer, loop
+from bolide.server.redirect import Redirection
 from bolide.server.service import Service
 
 if TYPE_CHECKING:
     from bolide.config.settings import Settings
     from bolide.interface import Application
+    from bolide.server.certificates import Certificates
     from bolide.server.listener import Listener
 
 EXIT_MISTAKE = 2
@@ -55,10 +57,17 @@ class Job:
     """Reading end of a pipe that is never written to, and closes when the supervisor ends."""
     siblings: _core.Siblings | None
     """The workers among which connections are distributed; None if there is one."""
+    certificates: Certificates | None = None
+    """None without TLS."""
+    redirecting: Sequence[Listener] = ()
+    """Where requests without TLS are sent to https."""
 
 
-def run(job: Job, index: int, report_fd: int) -> int:
-    """Serve as the worker at `index` until a signal; return the exit code."""
+def run(job: Job, index: int, channel_fd: int | None, report_fd: int) -> int:
+    """Serve as the worker at `index` until a signal; return the exit code.
+
+    Other certificates arrive at `channel_fd`, if the server uses TLS.
+    """
     global is_worker
     is_worker = True
     _core.follow(job.lifeline_fd, job.settings.graceful_timeout_ms + ORPHAN_MS)
@@ -67,7 +76,8 @@ def run(job: Job, index: int, report_fd: int) -> int:
             app = importer.load(job.source, job.settings)
         else:
             app = job.source
-        service = Service(app, job.settings, job.access_log_fd)
+        tls = job.certificates.current if job.certificates is not None else None
+        service = Service(app, job.settings, job.access_log_fd, tls)
         if job.siblings is not None:
             service.server.join(job.siblings, index)
         if isinstance(app, WsgiApplication):
@@ -76,29 +86,47 @@ def run(job: Job, index: int, report_fd: int) -> int:
     except ConfigError as error:
         return _report_failure(report_fd, EXIT_MISTAKE, error)
     with asyncio.Runner(loop_factory=lambda: loop.new(job.loop_name, service.server)) as runner:
-        return runner.run(_serve(job, service, report_fd))
+        return runner.run(_serve(job, service, channel_fd, report_fd))
 
 
-async def _serve(job: Job, service: Service, report_fd: int) -> int:
+async def _serve(job: Job, service: Service, channel_fd: int | None, report_fd: int) -> int:
     own_selector = loop.has_own_selector(job.loop_name)
     stop = _stop_event(job.lifeline_fd)  # a running startup completes before the shutdown
+    redirection = Redirection(job.redirecting, job.listeners, job.settings)
     try:
         await service.startup(own_selector=own_selector)
         if not stop.is_set():
+            await redirection.start()
             await service.listen(job.listeners)
     except (ConfigError, StartupError, SystemExit) as error:
         # From now on TERM ends the process at once.
         asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
         return _startup_failed(report_fd, error)
-    for each in job.listeners:
+    for each in (*job.listeners, *job.redirecting):
         each.close()  # the reactor has its own, which draining closes
     _report(report_fd, {"ready": True, "connection_bytes_max": service.server.connection_bytes_max})
+    if job.certificates is not None and channel_fd is not None:
+        _take_certificates(channel_fd, job.certificates, service)
     await stop.wait()
-    await service.stop(drain_s(job.settings.graceful_timeout_ms / 1000))
+    within_s = drain_s(job.settings.graceful_timeout_ms / 1000)
+    await asyncio.gather(redirection.stop(within_s), service.stop(within_s))
     # A second TERM while the loop closes would make asyncio complain about its closed pipe.
     asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     return 0
+
+
+def _take_certificates(channel_fd: int, certificates: Certificates, service: Service) -> None:
+    """Use the certificates that the supervisor sends, from now on and for new connections."""
+
+    def arrived() -> None:
+        try:
+            if certificates.take(channel_fd):
+                service.server.renew_tls(certificates.current)
+        except EOFError:
+            asyncio.get_running_loop().remove_reader(channel_fd)
+
+    asyncio.get_running_loop().add_reader(channel_fd, arrived)
 
 
 def _startup_failed(report_fd: int, error: ConfigError | StartupError | SystemExit) -> int:

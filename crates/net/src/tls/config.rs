@@ -3,35 +3,68 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs;
+use aws_lc_rs::digest;
+use rustls::crypto::{CryptoProvider, aws_lc_rs as provider};
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::version::{TLS12, TLS13};
+use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
-/// A certificate chain and its private key, both in PEM (RFC 7468).
-#[derive(Clone, Copy)]
-pub struct Pair<'a> {
-    /// The server's certificate first, then those that lead to a root.
-    pub certificates: &'a [u8],
-    /// A key in PKCS #8, PKCS #1 or SEC 1, without a password.
-    pub key: &'a [u8],
-}
+use super::pair::{Pair, ServerPair};
+use super::selection::Selection;
+use super::tickets::{TicketSecret, Ticketer};
 
 /// What a server offers in handshakes.
 pub struct TlsConfig {
     config: Arc<ServerConfig>,
+    selection: Arc<Selection>,
 }
 
-/// Why a pair cannot be used.
+/// What a [`TlsConfig`] is made of.
+#[derive(Default)]
+pub struct Offer<'a> {
+    /// A client gets the first one whose certificate has the name that it asks for, or else the first of all.
+    pub pairs: Vec<ServerPair>,
+    /// Protocols in the order of preference (RFC 7301).
+    pub protocols: Vec<Vec<u8>>,
+    /// TLS 1.2 is refused.
+    pub is_tls13_only: bool,
+    /// What clients are asked for, if they are.
+    pub clients: Option<Clients<'a>>,
+    /// By which sessions are resumed; without it, they are not.
+    pub tickets: Option<Arc<TicketSecret>>,
+}
+
+/// What clients have to present.
+#[derive(Clone, Copy)]
+pub struct Clients<'a> {
+    /// The certificates, in PEM, to which a client's certificate must lead.
+    pub authorities: &'a [u8],
+    /// A client without a certificate is served too.
+    pub is_optional: bool,
+}
+
+/// Why something cannot be used.
 #[derive(Debug)]
 pub enum TlsError {
-    /// The file with the certificates has none.
+    /// The file with certificates has none.
     NoCertificate,
-    /// The file with the key has none, or one with a password.
+    /// The file with certificates has a certificate that cannot be read.
+    BadCertificate(String),
+    /// The file with the key has none.
     NoKey,
-    /// A file is not PEM.
-    NotPem(String),
-    /// The certificate does not belong to the key, or either cannot be used.
+    /// The file with the key has one that cannot be read or used.
+    BadKey(String),
+    /// The key has a password, which is not known.
+    Locked,
+    /// The key has another password.
+    WrongPassword,
+    /// The key is encrypted in a way that is not supported.
+    UnknownEncryption,
+    /// The certificate is not for this key.
+    Mismatch,
+    /// The server cannot offer what is asked for.
     Unusable(String),
 }
 
@@ -41,19 +74,61 @@ impl TlsConfig {
     /// # Errors
     /// If the pair cannot be used.
     pub fn new(pair: Pair<'_>, protocols: &[&[u8]]) -> Result<TlsConfig, TlsError> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let (chain, key) = (certificates(pair.certificates)?, private_key(pair.key)?);
-        let builder = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| TlsError::Unusable(error.to_string()))?;
-        let mut config = builder
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .map_err(|error| TlsError::Unusable(error.to_string()))?;
-        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        TlsConfig::offer(Offer {
+            pairs: vec![ServerPair::read(pair, None)?],
+            protocols: protocols.iter().map(|name| name.to_vec()).collect(),
+            ..Offer::default()
+        })
+    }
+
+    /// Offers what is asked for.
+    ///
+    /// # Errors
+    /// If there is no pair, or the authorities of clients cannot be used.
+    pub fn offer(offer: Offer<'_>) -> Result<TlsConfig, TlsError> {
+        const BOTH: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
+        let versions = if offer.is_tls13_only {
+            &BOTH[..1]
+        } else {
+            BOTH
+        };
+        let provider = Arc::new(provider::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(versions)
+            .map_err(unusable)?;
+        let builder = match offer.clients {
+            None => builder.with_no_client_auth(),
+            Some(clients) => {
+                let roots = Arc::new(roots(clients.authorities)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                let verifier = match clients.is_optional {
+                    true => verifier.allow_unauthenticated(),
+                    false => verifier,
+                };
+                builder.with_client_cert_verifier(verifier.build().map_err(unusable)?)
+            }
+        };
+        let selection = Arc::new(Selection::new(offer.pairs).ok_or(TlsError::NoCertificate)?);
+        let mut config = builder.with_cert_resolver(Arc::clone(&selection) as _);
+        config.alpn_protocols = offer.protocols;
+        // A session's state is in its ticket, so that any worker can resume it.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        match offer.tickets {
+            Some(secret) => {
+                let context = context_of(offer.clients);
+                config.ticketer = Arc::new(Ticketer { secret, context });
+            }
+            None => config.send_tls13_tickets = 0,
+        }
         Ok(TlsConfig {
             config: Arc::new(config),
+            selection,
         })
+    }
+
+    /// The pairs, in order.
+    pub fn pairs(&self) -> &[ServerPair] {
+        self.selection.pairs()
     }
 
     pub(super) fn rustls(&self) -> Arc<ServerConfig> {
@@ -61,29 +136,54 @@ impl TlsConfig {
     }
 }
 
-fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+/// The certificates of a file in PEM; at least one.
+pub(super) fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let found: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(text).collect();
     match found {
         Ok(chain) if chain.is_empty() => Err(TlsError::NoCertificate),
         Ok(chain) => Ok(chain),
-        Err(error) => Err(TlsError::NotPem(error.to_string())),
+        Err(error) => Err(TlsError::BadCertificate(error.to_string())),
     }
 }
 
-fn private_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
-        pem::Error::NoItemsFound => TlsError::NoKey,
-        error => TlsError::NotPem(error.to_string()),
+pub(super) fn provider() -> CryptoProvider {
+    provider::default_provider()
+}
+
+fn roots(authorities: &[u8]) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(authorities)? {
+        let added = roots.add(certificate);
+        added.map_err(|error| TlsError::BadCertificate(error.to_string()))?;
+    }
+    Ok(roots)
+}
+
+/// What a ticket depends on: a client that resumes a session is not asked for its certificate again.
+fn context_of(clients: Option<Clients<'_>>) -> Vec<u8> {
+    clients.map_or_else(Vec::new, |clients| {
+        let authorities = digest::digest(&digest::SHA256, clients.authorities);
+        [&[u8::from(clients.is_optional)], authorities.as_ref()].concat()
     })
+}
+
+fn unusable(error: impl fmt::Display) -> TlsError {
+    TlsError::Unusable(error.to_string())
 }
 
 impl fmt::Display for TlsError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TlsError::NoCertificate => formatter.write_str("has no certificate in PEM"),
-            TlsError::NoKey => formatter.write_str("has no private key in PEM without a password"),
-            TlsError::NotPem(error) => write!(formatter, "is not PEM: {error}"),
-            TlsError::Unusable(error) => formatter.write_str(error),
-        }
+        let text = match self {
+            TlsError::NoCertificate => "it has no certificate in PEM",
+            TlsError::NoKey => "it has no private key in PEM",
+            TlsError::Locked => "its key has a password",
+            TlsError::WrongPassword => "its key has another password",
+            TlsError::UnknownEncryption => "its key is encrypted in a way that is not supported",
+            TlsError::Mismatch => "the certificate is not for this key",
+            TlsError::BadCertificate(error)
+            | TlsError::BadKey(error)
+            | TlsError::Unusable(error) => error,
+        };
+        formatter.write_str(text)
     }
 }

@@ -22,9 +22,10 @@ use rustls::ServerConfig;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus, WriteTraffic};
 
-use super::TlsConfig;
 use super::pacing::Pacing;
+use super::selection::Chosen;
 use super::shared::{self, Output, Room, written};
+use super::{TlsConfig, TlsDetails};
 use crate::transport::{Received, Sent};
 
 /// Content of at most this length is encrypted and sent at once: four records.
@@ -58,6 +59,8 @@ pub(crate) struct Session {
     config: Arc<ServerConfig>,
     /// Created when the first bytes have arrived.
     connection: Option<Box<UnbufferedServerConnection>>,
+    /// The server's certificate, since the client has asked for one.
+    chosen: Option<Box<Chosen>>,
     phase: Phase,
     /// Why it failed, until that is reported.
     failure: Option<io::Error>,
@@ -92,6 +95,7 @@ impl Session {
         Session {
             config: config.rustls(),
             connection: None,
+            chosen: None,
             phase: Phase::Waiting,
             failure: None,
             is_over_reported: false,
@@ -226,6 +230,9 @@ impl Session {
             }
             shared::with_output(|output| {
                 let pass = self.process(arrived, room, *copied, output);
+                if self.chosen.is_none() {
+                    self.chosen = Chosen::take();
+                }
                 *copied = pass.copied;
                 self.keep(arrived.get(pass.used..).unwrap_or_default());
                 if !output.is_empty() && self.dispatch(socket, output, SendFlags::NOSIGNAL).is_err()
@@ -543,6 +550,19 @@ impl Session {
     /// Whether the socket may have input that an event reported, although the last read of it brought less than there was room for.
     pub(crate) fn is_unread(&self) -> bool {
         self.is_unread
+    }
+
+    /// What applications may know of it; None before the handshake is complete.
+    pub(crate) fn details(&self) -> Option<TlsDetails> {
+        let (connection, chosen) = (self.connection.as_ref()?, self.chosen.as_ref()?);
+        let chain = connection.peer_certificates().unwrap_or_default();
+        Some(TlsDetails {
+            version: connection.protocol_version()?.into(),
+            cipher_suite: connection.negotiated_cipher_suite()?.suite().into(),
+            server_name: chosen.name.clone(),
+            server_certificate: chosen.certificate().map(<[u8]>::to_vec),
+            client_certificates: chain.iter().map(|der| der.to_vec()).collect(),
+        })
     }
 
     /// The protocol that both sides have agreed on (RFC 7301).

@@ -3,8 +3,11 @@
 //! The last one is reused for the next request if nothing else references it and it was not changed: it cannot be distinguished from a new
 //! one then.
 
+use std::sync::Arc;
+
+use net::TlsDetails;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::ffi::reuse::{OurReferences, version};
 
@@ -68,9 +71,11 @@ impl Fresh {
     }
 }
 
-/// The dict of supported extensions, each of which has an empty dict of its own.
+/// The dict of supported extensions, each of which has an empty dict of its own, except the one of TLS.
 pub(crate) struct Extensions {
     names: Vec<Py<PyString>>,
+    /// The session that the last dict describes.
+    tls: Option<Arc<TlsDetails>>,
     given: Option<Given>,
     /// The dicts in it.
     inner: Vec<Given>,
@@ -85,6 +90,7 @@ impl Extensions {
             names: names
                 .map(|name| PyString::intern(py, name).unbind())
                 .collect(),
+            tls: None,
             given: None,
             inner: Vec::new(),
         }
@@ -95,9 +101,11 @@ impl Extensions {
         &mut self,
         py: Python<'py>,
         references: OurReferences,
+        tls: Option<&Arc<TlsDetails>>,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let mut inner = self.inner.iter();
-        if let Some(given) = &self.given
+        if is_same(self.tls.as_ref(), tls)
+            && let Some(given) = &self.given
             && given.is_as_new(py, references)
             && inner.all(|given| given.is_as_new(py, INNER_REFERENCES))
         {
@@ -110,7 +118,38 @@ impl Extensions {
             dict.set_item(name, &nothing)?;
             self.inner.push(Given::new(&nothing));
         }
+        self.tls = tls.cloned();
+        if let Some(details) = tls {
+            let session = tls_extension(py, details)?;
+            dict.set_item(pyo3::intern!(py, "tls"), &session)?;
+            self.inner.push(Given::new(&session));
+        }
         self.given = Some(Given::new(&dict));
         Ok(Some(dict))
     }
+}
+
+/// Whether two sessions have the same description. Most clients of a server have.
+#[inline]
+fn is_same(one: Option<&Arc<TlsDetails>>, other: Option<&Arc<TlsDetails>>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other) || one == other,
+        _ => false,
+    }
+}
+
+/// The extension that describes a TLS session (asgiref, "TLS Extension").
+fn tls_extension<'py>(py: Python<'py>, details: &TlsDetails) -> PyResult<Bound<'py, PyDict>> {
+    let session = PyDict::new(py);
+    let chain = PyTuple::new(py, details.client_pems().collect::<Vec<_>>())?;
+    let name = details.client().map(|client| client.subject());
+    session.set_item("server_cert", details.server_pem())?;
+    session.set_item("client_cert_chain", chain)?;
+    session.set_item("client_cert_name", name)?;
+    // A client whose certificate is not valid cannot connect.
+    session.set_item("client_cert_error", py.None())?;
+    session.set_item("tls_version", details.version)?;
+    session.set_item("cipher_suite", details.cipher_suite)?;
+    Ok(session)
 }

@@ -193,7 +193,8 @@ impl Scopes {
         let references = OurReferences::of(if scope.is_some() { 3 } else { 2 });
         let keys = &self.keys;
         target.renew(&keys.asgi, self.versions.renewed(py, references)?)?;
-        target.renew(&keys.extensions, self.extensions.renewed(py, references)?)?;
+        let extensions = self.extensions.renewed(py, references, request.tls)?;
+        target.renew(&keys.extensions, extensions)?;
         if let Some(state) = &mut self.state {
             target.renew(&keys.state, state.renewed(py, references)?)?;
         }

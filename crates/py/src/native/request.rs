@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use net::Peer;
+use net::{Peer, TlsDetails};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
@@ -12,6 +12,7 @@ use server::{Content, ExchangeId, LazyHead, ParameterKind, Parameters, Span};
 use crate::ffi;
 use crate::ffi::GilCell;
 use crate::native::stream::{Departure, Part};
+use crate::native::tls::Tls;
 use crate::run::awaitable::Ready;
 use crate::run::exchanges::Exchanges;
 use crate::run::memory::append;
@@ -44,6 +45,7 @@ pub(crate) struct State {
     is_in_call: bool,
     client: Peer,
     server: Peer,
+    tls: Option<Arc<TlsDetails>>,
     values: Vec<Span>,
     parameters: Option<Arc<[Parameter]>>,
     id: Option<ExchangeId>,
@@ -79,6 +81,10 @@ impl State {
         self.is_in_call = true;
         self.client = *request.client;
         self.server = *request.server;
+        // Counting references is not free, and a connection sends many requests.
+        if self.tls.as_ref().map(Arc::as_ptr) != request.tls.map(Arc::as_ptr) {
+            self.tls = request.tls.cloned();
+        }
         self.id = Some(request.id);
         if self.parameters.is_some() {
             self.parameters = None;
@@ -241,6 +247,12 @@ impl Request {
     #[getter]
     fn server<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         address(py, self.with(py, |state| state.server)?)
+    }
+
+    /// What is known of the connection's TLS session; None if it has none.
+    #[getter]
+    fn tls(&self, py: Python<'_>) -> PyResult<Option<Tls>> {
+        self.with(py, |state| state.tls.clone().map(Tls::new))
     }
 
     #[getter]

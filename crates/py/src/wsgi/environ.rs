@@ -8,13 +8,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use net::Peer;
+use net::{Peer, TlsDetails};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use server::Head;
 use wire::{FieldLines, Method, Version};
 
 use super::environ_memo::{Item, Keys, Section};
+use super::environ_tls::tls_items;
 use super::input::Input;
 use crate::ffi;
 use crate::ffi::reuse::{OurReferences, version};
@@ -31,6 +32,8 @@ const OF_ENVIRON: OurReferences = OurReferences::of(1);
 pub(super) struct Circumstances<'a> {
     pub(super) client: &'a Peer,
     pub(super) server: &'a Peer,
+    /// The connection's TLS session.
+    pub(super) tls: Option<&'a Arc<TlsDetails>>,
     /// The connection's index among the open ones.
     pub(super) connection: usize,
     /// The length of the content, if it has arrived completely.
@@ -62,6 +65,9 @@ pub(super) struct Environs {
     /// The version that the template holds.
     version: Option<Version>,
     server: Option<Peer>,
+    /// The session that the template describes, and the keys of its items.
+    tls: Option<Arc<TlsDetails>>,
+    tls_keys: Vec<String>,
     ports: Vec<Option<(u16, Py<PyString>)>>,
     /// The environ of the last plain request, if nothing else references it and it was not changed, so that it cannot be distinguished from
     /// a new one.
@@ -111,6 +117,8 @@ impl Environs {
             client_text: pyo3::intern!(py, "").clone().unbind(),
             version: None,
             server: None,
+            tls: None,
+            tls_keys: Vec::new(),
             ports: (0..PORTS).map(|_| None).collect(),
             spare: None,
             given: None,
@@ -129,6 +137,9 @@ impl Environs {
         input: Option<Bound<'py, Input>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         self.set_addresses(py, circumstances)?;
+        if circumstances.tls.map(Arc::as_ptr) != self.tls.as_ref().map(Arc::as_ptr) {
+            self.set_tls(py, circumstances.tls)?;
+        }
         self.set_version(py, head.version())?;
         self.given = None;
         let section = head.field_section();
@@ -269,6 +280,26 @@ impl Environs {
             template.set_item(pyo3::intern!(py, "SERVER_PORT"), port)?;
             self.sections = [const { None }; SECTIONS];
             self.server = Some(*circumstances.server);
+        }
+        Ok(())
+    }
+
+    /// Updates the items of a TLS session in the template when they have changed, which is rare unless clients have certificates.
+    fn set_tls(&mut self, py: Python<'_>, tls: Option<&Arc<TlsDetails>>) -> PyResult<()> {
+        let is_same = self.tls.as_ref() == tls;
+        self.tls = tls.cloned();
+        if is_same {
+            return Ok(());
+        }
+        self.spare = None;
+        self.sections = [const { None }; SECTIONS];
+        let template = self.template.bind(py);
+        for key in self.tls_keys.drain(..) {
+            template.del_item(key)?;
+        }
+        for (key, value) in tls.into_iter().flat_map(|details| tls_items(details)) {
+            template.set_item(&key, value)?;
+            self.tls_keys.push(key);
         }
         Ok(())
     }

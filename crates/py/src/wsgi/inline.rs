@@ -129,6 +129,7 @@ impl Inline {
         let circumstances = Circumstances {
             client: request.client,
             server: request.server,
+            tls: request.tls,
             connection: request.id.connection() as usize,
             content_bytes: match request.content {
                 Content::Whole(content) => Some(content.len()),

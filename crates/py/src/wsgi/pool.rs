@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use net::Peer;
 use net::memory::{NoMemory, copy};
+use net::{Peer, TlsDetails};
 use server::{Command, Config, ExchangeId, OwnedHead, Response};
 
 use super::lane::Lane;
@@ -42,6 +42,7 @@ pub(super) struct Job {
     pub(super) content: Option<Vec<u8>>,
     pub(super) client: Peer,
     pub(super) server: Peer,
+    pub(super) tls: Option<Arc<TlsDetails>>,
     has_peer_ended: bool,
     queued: Instant,
 }
@@ -264,6 +265,7 @@ impl Intake {
             content,
             client: *request.client,
             server: *request.server,
+            tls: request.tls.cloned(),
             has_peer_ended: false,
             queued: Instant::now(),
         });

@@ -132,6 +132,7 @@ impl Thread {
         let circumstances = Circumstances {
             client: &job.client,
             server: &job.server,
+            tls: job.tls.as_ref(),
             connection: job.id.connection() as usize,
             content_bytes,
         };

@@ -279,6 +279,7 @@ impl H1 {
             id,
             client: &turn.link.client,
             server: &turn.link.server,
+            tls: turn.link.tls(),
         };
         let outcome = turn.app.call(&request, responder);
         let is_usual = responder.is_usual && outcome == Outcome::Responded;

@@ -275,6 +275,7 @@ impl H2 {
             id,
             client: &turn.link.client,
             server: &turn.link.server,
+            tls: turn.link.tls(),
         };
         let app = &mut *turn.app;
         let called = catch_unwind(AssertUnwindSafe(|| app.call(&request, responder)));

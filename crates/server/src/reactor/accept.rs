@@ -193,6 +193,13 @@ impl<A: App> Worker<A> {
         Ok(())
     }
 
+    /// Has the next connections of its listeners that use TLS use this; open connections keep what they began with.
+    pub fn renew_tls(&mut self, config: &Arc<TlsConfig>) {
+        for slot in &mut self.accepting.slots {
+            slot.listener.renew_tls(config);
+        }
+    }
+
     /// Accepts connections from a listener that is ready.
     pub(super) fn accept(&mut self, index: usize) {
         self.accept_until(index, Instant::now() + ACCEPTING_MAX);

@@ -1,0 +1,36 @@
+//! The part of a link that only TLS needs: what the transport holds, and what applications may know of the session, which is collected for
+//! the first request and shared by all of them.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use net::TlsDetails;
+
+use super::Link;
+
+/// Empty before the first request.
+pub(super) type KnownSession = OnceCell<Option<Arc<TlsDetails>>>;
+
+impl Link {
+    /// What applications may know of the TLS session; None on a plain connection.
+    #[inline]
+    pub(crate) fn tls(&self) -> Option<&Arc<TlsDetails>> {
+        if !self.transport.is_secure() {
+            return None;
+        }
+        let details = || self.transport.tls_details().map(Arc::new);
+        self.tls.get_or_init(details).as_ref()
+    }
+
+    /// Whether input was read from the socket that [`Link::receive`] has not returned: no event reports it.
+    #[inline]
+    pub(crate) fn has_buffered(&self) -> bool {
+        self.transport.has_buffered()
+    }
+
+    /// Sends bytes that the transport accepted and the socket did not. Returns false if the connection is broken.
+    #[inline]
+    pub(crate) fn send_owed(&self) -> bool {
+        self.transport.flush()
+    }
+}

@@ -1,0 +1,65 @@
+"""Which clients may connect: certificates of clients, versions, protocols."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from support.server import Server, Start
+from tls.authority import Authority, Files, SecureConnection
+
+
+def is_served(server: Server, context: ssl.SSLContext) -> bool:
+    """Whether the handshake completes. In TLS 1.3 the client learns of a refusal afterwards."""
+    try:
+        with SecureConnection(server, context) as connection:
+            return connection.get("/").status == 200
+    except ssl.SSLError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("mode", "without", "with_one", "with_another"),
+    [("optional", True, True, False), ("required", False, True, False)],
+)
+def test_who_is_served(
+    start: Start,
+    files: Files,
+    authority: Authority,
+    tmp_path: Path,
+    mode: str,
+    without: bool,
+    with_one: bool,
+    with_another: bool,
+) -> None:
+    ca = authority.write(tmp_path / "ca.pem")
+    options = ("--client-ca", str(ca), "--client-certificate", mode)
+    server = start("basic.py", *files.options, *options)
+    stranger = Authority()
+    (tmp_path / "other").mkdir()
+    mine = authority.client(authority.issue(tmp_path, "client.test"))
+    another = authority.client(stranger.issue(tmp_path / "other", "client.test"))
+    expired = authority.client(authority.issue(tmp_path, "late.test", days=-1))
+    assert is_served(server, authority.client()) is without
+    assert is_served(server, mine) is with_one
+    assert is_served(server, another) is with_another
+    assert is_served(server, expired) is False
+
+
+@pytest.mark.parametrize(("minimum", "is_old_served"), [("1.2", True), ("1.3", False)])
+def test_the_lowest_version(
+    start: Start, files: Files, client: ssl.SSLContext, minimum: str, is_old_served: bool
+) -> None:
+    server = start("basic.py", *files.options, "--tls-minimum", minimum)
+    assert is_served(server, client)
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    assert is_served(server, client) is is_old_served
+
+
+def test_the_protocol_is_agreed_on(start: Start, files: Files, client: ssl.SSLContext) -> None:
+    client.set_alpn_protocols(["unknown", "http/1.1"])
+    server = start("basic.py", *files.options)
+    with SecureConnection(server, client) as connection:
+        assert connection.socket.selected_alpn_protocol() == "http/1.1"

@@ -1,0 +1,156 @@
+"""Certificates are read again without a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import ssl
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+import bolide
+from support.server import Server, Start
+from tls.authority import Authority, Files, SecureConnection
+from tls.conftest import SEEN
+
+AGAIN = r"INFO .* the certificate was read again"
+KEPT = r"ERROR .*; the certificates of before remain in use"
+
+
+def served(server: Server, client: ssl.SSLContext, count: int = 8) -> set[tuple[int, int]]:
+    """Return the worker and the serial number of each of some concurrent connections."""
+    found = set()
+    with ExitStack() as open_connections:
+        for _ in range(count):
+            connection = open_connections.enter_context(SecureConnection(server, client))
+            pid = connection.get("/").json()["pid"]
+            found.add((pid, connection.certificate.serial_number))
+    return found
+
+
+def wait_for(server: Server, client: ssl.SSLContext, serial: int, workers: int) -> None:
+    """Wait until that many workers use a certificate."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        found = served(server, client)
+        if {number for _, number in found} == {serial} and len(found) == workers:
+            return
+    pytest.fail(f"not all workers use it: {found}")
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_new_certificates_are_used_by_all_workers_and_connections_stay_open(
+    start: Start,
+    files: Files,
+    authority: Authority,
+    client: ssl.SSLContext,
+    tmp_path: Path,
+    is_told: bool,
+) -> None:
+    server = start("seen_native.py", *files.options, "--workers", "2", cwd=SEEN)
+    before = {*server.workers()}
+    renewed = authority.issue(tmp_path, "localhost")
+    serial = renewed.x509.serial_number
+    with SecureConnection(server, client) as connection:
+        connection.get("/")
+        files.replace(renewed)
+        if is_told:
+            server.signal(signal.SIGHUP)
+        server.wait_line(AGAIN)
+        wait_for(server, client, serial, workers=2)
+        assert connection.get("/").status == 200
+    assert {*server.workers()} == before
+
+
+def test_a_broken_pair_is_logged_once_and_the_one_of_before_stays(
+    start: Start, files: Files, authority: Authority, client: ssl.SSLContext, tmp_path: Path
+) -> None:
+    server = start("seen_native.py", *files.options, cwd=SEEN)
+    serial = files.x509.serial_number
+    other = authority.issue(tmp_path, "localhost")
+    other.key.replace(files.key)
+    server.wait_line(KEPT)
+    server.signal(signal.SIGHUP)  # asked for again, so it is logged again
+    server.wait_line(KEPT)
+    assert server.is_silent(4.5)  # two looks
+    wait_for(server, client, serial, workers=1)
+    other.certificate.replace(files.certificate)
+    server.wait_line(AGAIN)
+    wait_for(server, client, files.x509.serial_number, workers=1)
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert server.errors.count("remain in use") == 2
+
+
+def test_a_worker_that_replaces_another_has_the_new_certificate(
+    start: Start, files: Files, authority: Authority, client: ssl.SSLContext, tmp_path: Path
+) -> None:
+    server = start("seen_native.py", *files.options, cwd=SEEN)
+    renewed = authority.issue(tmp_path, "localhost")
+    serial = renewed.x509.serial_number
+    files.replace(renewed)
+    server.signal(signal.SIGHUP)
+    server.wait_line(AGAIN)
+    os.kill(server.workers()[0], signal.SIGKILL)
+    server.wait_line("the next one starts")
+    wait_for(server, client, serial, workers=1)
+
+
+def test_without_tls_a_hup_is_ignored(start: Start) -> None:
+    server = start("basic.py")
+    server.signal(signal.SIGHUP)
+    server.wait_line("SIGHUP is ignored")
+    with server.connect() as connection:
+        assert connection.get("/").status == 200
+
+
+def test_a_server_inside_a_loop_reads_them_again_too(
+    files: Files, authority: Authority, client: ssl.SSLContext, tmp_path: Path
+) -> None:
+    app = bolide.App()
+
+    @app.get("/")
+    def hello(request: bolide.Request) -> str:
+        return "hello"
+
+    async def serial(port: int) -> int:
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=client, server_hostname="localhost"
+        )
+        der = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.close()
+        await writer.wait_closed()
+        return x509.load_der_x509_certificate(der).serial_number
+
+    async def serve() -> None:
+        pair = {"certificate": str(files.certificate), "key": str(files.key)}
+        async with bolide.Server(app, port=0, tls=[pair]) as server:
+            [address] = server.addresses
+            assert address.url == f"https://127.0.0.1:{address.port}"
+            assert await serial(address.port) == files.x509.serial_number
+            renewed = authority.issue(tmp_path, "localhost")
+            expected = renewed.x509.serial_number
+            files.replace(renewed)
+            async with asyncio.timeout(20):
+                while await serial(address.port) != expected:
+                    await asyncio.sleep(0.1)
+
+    asyncio.run(serve())
+
+
+def test_a_certificate_that_expires_soon_is_a_warning(
+    start: Start, authority: Authority, tmp_path: Path
+) -> None:
+    for days, text in ((10, "expires on"), (-1, "expired on")):
+        files = authority.issue(tmp_path, "localhost", days=days)
+        server = start("basic.py", *files.options, ready=False)
+        server.wait_line(rf"WARN .* the certificate {files.certificate} {text} \d{{4}}-")
+        server.wait_line("serving")
+    files = authority.issue(tmp_path, "localhost", days=20)
+    server = start("basic.py", *files.options)
+    assert not any("WARN" in line for line in server.lines)
