@@ -108,8 +108,9 @@ race: $(DEPS) $(CORE) ## A quick race of Bolide and the Python servers that inst
 	    --only "ceiling bolide-* $(RACERS)" --out $$out \
 	  && $(BIN)/bolide race report $$out
 
-compat: $(DEPS) $(CORE) ## Run another server's ASGI checks against this one (SERVE="--loop uvloop")
+compat: $(DEPS) $(CORE) ## Run another server's ASGI checks and h2spec against this one (SERVE="--loop uvloop")
 	$(BIN)/python compat/run.py $(SERVE)
+	$(BIN)/python compat/h2spec.py
 
 suites: $(DEPS) $(CORE) ## Run Starlette's and Django's own test suites against a live server
 	$(BIN)/python compat/suites/run.py
