@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
 
+import certificate
 import environment
 
 VERSION = "v2.2.1+incompatible"
@@ -51,8 +52,7 @@ def main() -> int:
     folder = environment.CACHE / "h2spec"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "application.py").write_text(APPLICATION)
-    certificate, key = certify(folder)
-    tls = ("--certificate", str(certificate), "--key", str(key))
+    tls = certificate.options(folder)
     is_good = run(folder, "h2c", ("--h2c",), ())
     is_good &= run(folder, "TLS", tls, ("--tls", "--insecure"))
     return 0 if is_good else 1
@@ -65,17 +65,6 @@ def build() -> None:
             command = ["go", "install", f"{PACKAGE}@{VERSION}"]
             env = {**os.environ, "GOBIN": str(PROGRAM.parent)}
             subprocess.run(command, check=True, env=env, timeout=BUILD_MAX_S)
-
-
-def certify(folder: Path) -> tuple[Path, Path]:
-    """Make a certificate for localhost and its key; return their files."""
-    certificate, key = folder / "certificate.pem", folder / "key.pem"
-    what = ("-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    name = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
-    files = ("-days", "2", "-keyout", str(key), "-out", str(certificate))
-    command = [shutil.which("openssl") or "openssl", "req", *what, *name, *files]
-    subprocess.run(command, check=True, capture_output=True)
-    return certificate, key
 
 
 def run(folder: Path, transport: str, serve: tuple[str, ...], check: tuple[str, ...]) -> bool:

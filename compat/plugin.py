@@ -35,7 +35,10 @@ def pytest_fixture_setup(fixturedef: Any, request: Any) -> Any:
     """Replace the fixture that starts containers."""
     if fixturedef.argname != "docker_services":
         return None
-    services = {name: f"http://127.0.0.1:{port}" for name, port in PLAN["ports"].items()}
+    services = {
+        name: f"{'https' if name.endswith('_https') else 'http'}://127.0.0.1:{port}"
+        for name, port in PLAN["ports"].items()
+    }
     fixturedef.cached_result = services, fixturedef.cache_key(request), None
     return services
 

@@ -24,11 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import certificate
 import environment
 
 HERE = Path(__file__).parent
 PACKAGE, CACHE = environment.PACKAGE, environment.CACHE
-READY = re.compile(rb"serving \S+ on http://127\.0\.0\.1:(\d+)")
+READY = re.compile(rb"serving \S+ on https?://127\.0\.0\.1:(\d+)")
 START_MAX_S, STOP_MAX_S, CHECKS_MAX_S = 30, 30, 900
 
 FRAMEWORKS = ("django", "fastapi", "starlette", "quart", "litestar", "blacksheep")
@@ -41,10 +42,7 @@ PYTHON = environment.interpreter("checks", REQUIREMENTS)
 NEEDS = {
     "websocket_connect": "WebSocket",
     "ws_client": "WebSocket",
-    "gunicorn_ssl_url": "TLS",
-    "http2_client": "HTTP/2",
     "nginx_url": "a proxy in front",
-    "nginx_ssl_url": "a proxy in front",
 }
 """A fixture of the checks, and what this server or script does not have and it needs."""
 
@@ -63,7 +61,15 @@ class Suite:
 
 
 SUITES = [
-    Suite("ASGI compliance", "asgi_compliance", ".", {"gunicorn_http": (".", "apps.main_app:app")}),
+    Suite(
+        "ASGI compliance",
+        "asgi_compliance",
+        ".",
+        {
+            name: (".", "apps.main_app:app")
+            for name in ("gunicorn_http", "gunicorn_https", "nginx_https")
+        },
+    ),
     Suite(
         "six frameworks",
         "asgi_framework_compat",
@@ -116,7 +122,7 @@ def run(suite: Suite, folder: Path) -> bool:
     result.unlink(missing_ok=True)
     with ExitStack() as stack, (CACHE / f"{suite.folder}.log").open("w") as log:
         ports = {
-            name: stack.enter_context(served(folder / place, target))
+            name: stack.enter_context(served(folder / place, target, *tls_options(name)))
             for name, (place, target) in suite.servers.items()
         }
         plan = {"ports": ports, "needs": NEEDS, "result": str(result)}
@@ -135,12 +141,18 @@ def run(suite: Suite, folder: Path) -> bool:
     return report(suite, json.loads(result.read_text()))
 
 
+def tls_options(name: str) -> tuple[str, ...]:
+    """Return what makes the server with that name speak TLS, if it should."""
+    return certificate.options(CACHE) if name.endswith("_https") else ()
+
+
 @contextmanager
-def served(folder: Path, target: str) -> Iterator[int]:
+def served(folder: Path, target: str, *options: str) -> Iterator[int]:
     """Serve an application while the block runs; give the port."""
-    with (CACHE / f"{folder.parent.name}-{folder.name}.log").open("wb") as log:
+    transport = "-tls" if options else ""
+    with (CACHE / f"{folder.parent.name}-{folder.name}{transport}.log").open("wb") as log:
         process = subprocess.Popen(
-            [PYTHON, "-m", "bolide", "serve", target, "--port", "0", *sys.argv[1:]],
+            [PYTHON, "-m", "bolide", "serve", target, "--port", "0", *options, *sys.argv[1:]],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(PACKAGE)},
             stdin=subprocess.DEVNULL,

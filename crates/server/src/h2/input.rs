@@ -201,7 +201,10 @@ impl H2 {
                 self.count_idle(turn)?;
                 self.open_window(stream, increment)?;
             }
-            Frame::GoAway { .. } => self.client_leaves(turn),
+            Frame::GoAway { .. } => {
+                self.count_idle(turn)?;
+                self.client_leaves(turn);
+            }
             Frame::SettingsAck | Frame::Priority { .. } | Frame::Unknown { .. } => {
                 self.count_idle(turn)?;
             }

@@ -307,13 +307,14 @@ impl H2 {
         }
     }
 
-    /// Asks the application for parts of responses that it streams, where there is room for them. Returns true if there was one.
+    /// Asks the application for parts of responses that it streams, where none waits. Returns true if there was one.
+    ///
+    /// A closed window does not prevent that: the end needs none, and one part waits for the window, which has a deadline.
     fn pull<A: App>(&mut self, turn: &mut Turn<'_, A>, budget: &mut usize) -> bool {
-        let window = self.send_window.available();
         let mut was_pulled = false;
         for stream in &mut self.streams {
             let is_next = stream.exchange.progress == Progress::Pulled && !stream.has_unsent();
-            if is_next && window > 0 && stream.send_window.available() > 0 && *budget > 0 {
+            if is_next && *budget > 0 {
                 was_pulled = true;
                 pull_from(stream, turn, budget);
             }

@@ -20,6 +20,7 @@ use crate::exchange::content::{Inbound, Taker};
 use crate::exchange::output::Output;
 use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
+use crate::limits::Limits;
 use crate::link::Turn;
 use crate::mailbox::Command;
 use crate::responder::{Framing, Responder};
@@ -168,7 +169,7 @@ impl H2 {
                 self.refuse(turn, new, Some(&head), (413, CONTENT_TOO_LONG));
                 Ok(0)
             }
-            _ => match self.whole_content(new.stream, &head, after) {
+            _ => match H2::whole_content(new.stream, &head, after, &turn.context.limits) {
                 Some((content, used)) => {
                     let whole = New {
                         is_last: true,
@@ -187,12 +188,15 @@ impl H2 {
     }
 
     /// The content, if the frame after HEADERS contains all of it, and the length of that frame.
+    ///
+    /// Content that a limit or the window does not allow is left to the way of content in parts.
     fn whole_content<'a>(
-        &self,
         id: u32,
         head: &RequestHead<'_>,
         after: &'a [u8],
+        limits: &Limits,
     ) -> Option<(&'a [u8], usize)> {
+        let bytes_max = limits.body_bytes_max.min(u64::from(window_bytes(limits)));
         let Ok(Parsed::Frame(frame, used)) = wire::h2::parse(after, FRAME_BYTES_MAX) else {
             return None;
         };
@@ -202,7 +206,10 @@ impl H2 {
                 content,
                 window_bytes,
                 is_last: true,
-            } if stream == id && window_bytes as usize == content.len() => {
+            } if stream == id
+                && window_bytes as usize == content.len()
+                && u64::from(window_bytes) <= bytes_max =>
+            {
                 let is_announced = match head.body_length {
                     BodyLength::Known(length) => length == content.len() as u64,
                     BodyLength::Chunked => true,
