@@ -196,7 +196,9 @@ impl H2 {
         after: &'a [u8],
         limits: &Limits,
     ) -> Option<(&'a [u8], usize)> {
-        let bytes_max = limits.body_bytes_max.min(u64::from(window_bytes(limits)));
+        let bytes_max = limits
+            .body_bytes_max
+            .min(u64::from(limits.h2_window_bytes()));
         let Ok(Parsed::Frame(frame, used)) = wire::h2::parse(after, FRAME_BYTES_MAX) else {
             return None;
         };
