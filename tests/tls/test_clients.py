@@ -58,8 +58,35 @@ def test_the_lowest_version(
     assert is_served(server, client) is is_old_served
 
 
-def test_the_protocol_is_agreed_on(start: Start, files: Files, client: ssl.SSLContext) -> None:
-    client.set_alpn_protocols(["unknown", "http/1.1"])
-    server = start("basic.py", *files.options)
+@pytest.mark.parametrize(
+    ("options", "offered", "selected"),
+    [
+        ((), ["unknown", "http/1.1"], "http/1.1"),
+        ((), ["http/1.1", "h2"], "h2"),
+        (("--alpn", "http/1.1,h2"), ["h2", "http/1.1"], "http/1.1"),
+        (("--alpn", "http/1.1"), ["h2", "http/1.1"], "http/1.1"),
+        ((), [], None),
+    ],
+)
+def test_the_protocol_is_the_one_that_the_server_prefers(
+    start: Start,
+    files: Files,
+    client: ssl.SSLContext,
+    options: tuple[str, ...],
+    offered: list[str],
+    selected: str | None,
+) -> None:
+    if offered:
+        client.set_alpn_protocols(offered)
+    server = start("basic.py", *files.options, *options)
     with SecureConnection(server, client) as connection:
-        assert connection.socket.selected_alpn_protocol() == "http/1.1"
+        assert connection.socket.selected_alpn_protocol() == selected
+
+
+def test_a_client_without_a_common_protocol_is_refused(
+    start: Start, files: Files, client: ssl.SSLContext
+) -> None:
+    client.set_alpn_protocols(["h2"])
+    server = start("basic.py", *files.options, "--alpn", "http/1.1")
+    with pytest.raises(ssl.SSLError, match="(?i)no.application.protocol"):
+        SecureConnection(server, client)

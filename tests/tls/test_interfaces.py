@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import ssl
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -160,3 +163,33 @@ def test_an_environ_has_the_items_of_mod_ssl(
             chain = authority.ca.cert_pem.bytes().decode()
             assert mine.pop("SSL_CLIENT_CERT_CHAIN_0") == chain
             assert mine == theirs_not | {"SSL_CLIENT_VERIFY": "SUCCESS"}
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_a_session_is_the_same_over_http2(
+    start: Start, files: Files, authority: Authority, tmp_path: Path
+) -> None:
+    trusted = authority.write(tmp_path / "ca.pem")
+    for name, version in (("native", "version"), ("asgi", "tls_version")):
+        server = start(f"seen_{name}.py", *files.options, cwd=SEEN)
+        found = []
+        for protocol in ("--http1.1", "--http2"):
+            url = f"https://localhost:{server.address[1]}/"
+            how = [
+                "--cacert",
+                str(trusted),
+                "--resolve",
+                f"localhost:{server.address[1]}:127.0.0.1",
+            ]
+            done = subprocess.run(
+                ["curl", "-sS", protocol, "-w", "\n%{http_version}", *how, url],
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=20,
+            )
+            content, number = done.stdout.rsplit("\n", 1)
+            assert number == protocol.removeprefix("--http")
+            found.append(json.loads(content)["tls"])
+        assert found[0] == found[1]
+        assert found[0][version]

@@ -19,7 +19,7 @@ from tls.authority import Authority, Files, SecureConnection
 from tls.conftest import SEEN
 
 AGAIN = r"INFO .* the certificate was read again"
-KEPT = r"ERROR .*; the certificates of before remain in use"
+KEPT = r"ERROR .*; the previous certificates remain in use"
 
 
 def served(server: Server, client: ssl.SSLContext, count: int = 8) -> set[tuple[int, int]]:

@@ -77,7 +77,7 @@ class Certificates:
             content = self._read()
             self.current = self._offer(content)
         except ConfigError as error:
-            logger.error("%s; the certificates of before remain in use", error)
+            logger.error("%s; the previous certificates remain in use", error)
             return False
         self._content = content
         self.generation += 1
