@@ -13,7 +13,8 @@ NOT_YET_RELOAD = (
     "Bolide does not reload changed files yet; pip install watchfiles, and run "
     "`watchfiles --filter python 'bolide serve TARGET'`"
 )
-NOT_YET_HTTP2 = "Bolide does not serve HTTP/2 yet"
+HTTP2 = "leave it out: clients choose HTTP/2 with TLS; --alpn changes that, --h2c is without TLS"
+HTTP2_LIMITS = "use --h2-streams-max and the other limits of HTTP/2"
 NOT_YET_WEBSOCKET = "Bolide does not serve WebSocket yet"
 ENVIRONMENT = "set the environment in the shell or the service manager"
 SERVICE_MANAGER = "the shell or the service manager does this"
@@ -71,8 +72,8 @@ ADVICE = {
     "--http": "leave it out: there is one HTTP/1.1 parser",
     "--http1-buffer-size": "use --header-section-bytes-max",
     "--http1-header-read-timeout": "use --header-timeout-ms",
-    "--http2": NOT_YET_HTTP2,
-    "--http-protocols": NOT_YET_HTTP2,
+    "--http2": HTTP2,
+    "--http-protocols": "use --alpn, in the order of preference",
     "--insecure-bind": "use --redirect-to-https, which sends clients to https",
     "--keep-alive": "use --keep-alive-timeout-ms, in milliseconds",
     "--keyfile": KEY,
@@ -136,7 +137,7 @@ ADVICE = {
 """By option."""
 
 PREFIXES = {
-    "--http2-": NOT_YET_HTTP2,
+    "--http2-": HTTP2_LIMITS,
     "--limit-max-requests-": NO_RECYCLING,
     "--log-syslog": STANDARD_ERROR,
     "--max-requests-": NO_RECYCLING,
