@@ -22,6 +22,7 @@ pub use self::details::TlsDetails;
 pub use self::pair::{Pair, ServerPair};
 pub use self::self_signed::self_signed;
 pub(crate) use self::session::Session;
+pub(crate) use self::shared::Room;
 pub use self::tickets::TicketSecret;
 
 /// Maximum bytes that a session holds: an incomplete message, content that its reader has no room for, records that wait for the socket, and

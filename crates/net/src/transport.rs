@@ -15,7 +15,7 @@ use rustix::net::{
     RecvFlags, SendFlags, Shutdown, SocketAddrAny, getpeername, getsockname, recv, send, shutdown,
 };
 
-use crate::tls::{Tls, TlsConfig, TlsDetails};
+use crate::tls::{Room, Tls, TlsConfig, TlsDetails};
 use crate::{sigpipe, sys};
 
 /// A connected stream socket in non-blocking mode. Dropping it closes it.
@@ -120,9 +120,10 @@ impl Transport {
     /// Reads available bytes, up to `buffer`'s length.
     ///
     /// Cost: one system call: recv, whose path to the socket is shorter than that of read.
+    #[inline]
     pub fn receive(&self, buffer: &mut [u8]) -> Received {
         if let Some(tls) = &self.tls {
-            return tls.with(|session| session.receive(self.socket.as_fd(), buffer));
+            return self.receive_records(tls, buffer);
         }
         received(retry_on_intr(|| {
             let received = recv(&self.socket, &mut *buffer, RecvFlags::empty());
@@ -135,7 +136,7 @@ impl Transport {
     /// Cost: one system call.
     pub fn receive_into(&self, room: &mut [MaybeUninit<u8>]) -> Received {
         if let Some(tls) = &self.tls {
-            return tls.with(|session| session.receive(self.socket.as_fd(), room));
+            return self.receive_records(tls, room);
         }
         received(retry_on_intr(|| {
             let received = recv(&self.socket, &mut *room, RecvFlags::empty());
@@ -143,9 +144,15 @@ impl Transport {
         }))
     }
 
+    #[inline(never)]
+    fn receive_records<R: Room + ?Sized>(&self, tls: &Tls, room: &mut R) -> Received {
+        tls.with(|session| session.receive(self.socket.as_fd(), room))
+    }
+
     /// Writes as much of `bytes` as the socket accepts.
     ///
     /// Cost: one system call.
+    #[inline]
     pub fn send(&self, bytes: &[u8]) -> Sent {
         self.send_with(bytes, SendFlags::NOSIGNAL)
     }
@@ -154,19 +161,26 @@ impl Transport {
     /// the end of the connection or of its sending side.
     ///
     /// Cost: one system call.
+    #[inline]
     pub fn send_more(&self, bytes: &[u8]) -> Sent {
         self.send_with(bytes, SendFlags::NOSIGNAL | SendFlags::MORE)
     }
 
+    #[inline]
     fn send_with(&self, bytes: &[u8], flags: SendFlags) -> Sent {
         if let Some(tls) = &self.tls {
-            return tls.with(|session| session.send(self.socket.as_fd(), bytes, flags));
+            return self.send_records(tls, bytes, flags);
         }
         match retry_on_intr(|| send(&self.socket, bytes, flags)) {
             Ok(count) => Sent::Bytes(count),
             Err(Errno::AGAIN) => Sent::Bytes(0),
             Err(error) => Sent::Broken(error.into()),
         }
+    }
+
+    #[inline(never)]
+    fn send_records(&self, tls: &Tls, bytes: &[u8], flags: SendFlags) -> Sent {
+        tls.with(|session| session.send(self.socket.as_fd(), bytes, flags))
     }
 
     /// Sends up to `length` bytes, which is not 0, of `file` from `offset` on, without reading them into memory if possible. It waits for

@@ -185,27 +185,6 @@ impl Link {
         }
     }
 
-    /// Whether such bytes are left.
-    pub(crate) fn owes(&self) -> bool {
-        self.transport.owes()
-    }
-
-    /// Whether the TLS handshake is not complete.
-    #[inline]
-    pub(crate) fn is_handshaking(&self) -> bool {
-        self.transport.is_handshaking()
-    }
-
-    /// Whether the peer does not use TLS, although it has to.
-    pub(crate) fn lacks_tls(&self) -> bool {
-        self.transport.lacks_tls()
-    }
-
-    /// Whether TLS is used, or has to be.
-    pub(crate) fn is_secure(&self) -> bool {
-        self.transport.is_secure()
-    }
-
     /// The socket may have input that was reported already.
     pub(crate) fn note_unread(&mut self) {
         if let Watch::For(interest) = self.watch {
@@ -346,11 +325,18 @@ impl Link {
         self.sent_bytes += count as u64;
         self.moved_ms = context.clock.now_ms();
         context.share.count_bytes(count);
-        if count > LARGE_BYTES && matches!(self.sending, Sending::Open) {
-            self.sending = Sending::Arriving(Box::new(self.backlog(context)));
+        if count > LARGE_BYTES || self.transport.owes() {
+            self.note_under_way(context);
         }
+    }
+
+    /// What was sent takes a slow peer some time, or waits for the socket.
+    #[cold]
+    fn note_under_way(&mut self, context: &Context) {
         if self.transport.owes() {
             self.sending = Sending::Full(self.blocked(context));
+        } else if matches!(self.sending, Sending::Open) {
+            self.sending = Sending::Arriving(Box::new(self.backlog(context)));
         }
     }
 

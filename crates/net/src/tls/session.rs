@@ -41,7 +41,7 @@ const READS_MAX: usize = 4;
 /// client's chain of certificates.
 const INCOMPLETE_BYTES_MAX: usize = 65_536;
 /// What rustls holds for a connection after its handshake, in bytes.
-const ESTABLISHED_BYTES: usize = 6 * 1024;
+const ESTABLISHED_BYTES: usize = 3584;
 
 /// What a session does now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

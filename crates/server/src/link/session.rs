@@ -33,4 +33,25 @@ impl Link {
     pub(crate) fn send_owed(&self) -> bool {
         self.transport.flush()
     }
+
+    /// Whether such bytes are left.
+    pub(crate) fn owes(&self) -> bool {
+        self.transport.owes()
+    }
+
+    /// Whether the TLS handshake is not complete.
+    #[inline]
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.transport.is_handshaking()
+    }
+
+    /// Whether the peer does not use TLS, although it has to.
+    pub(crate) fn lacks_tls(&self) -> bool {
+        self.transport.lacks_tls()
+    }
+
+    /// Whether TLS is used, or has to be.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.transport.is_secure()
+    }
 }
