@@ -202,6 +202,7 @@ def test_validity() -> None:
     assert validity(first, last, at(2025, 12, 31)).startswith("is valid only from 2026-01-01 ")
 
 
+@pytest.mark.slow
 def test_key_material_is_in_no_message(
     start: Start, authority: Authority, files: Files, tmp_path: Path
 ) -> None:

@@ -18,6 +18,8 @@ from support.server import Server, Start
 from tls.authority import Authority, Files, SecureConnection
 from tls.conftest import SEEN
 
+pytestmark = pytest.mark.slow
+
 AGAIN = r"INFO .* the certificate was read again"
 KEPT = r"ERROR .*; the previous certificates remain in use"
 
