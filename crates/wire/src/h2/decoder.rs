@@ -81,8 +81,10 @@ impl Decoder {
         head: &mut Vec<u8>,
     ) -> Result<(), BlockError> {
         let mut section = Section::new(Request::default(), limits, head);
-        let rest = self.control_data(block, &mut section);
-        self.decode(rest, &mut section)?;
+        let mut rest = block;
+        self.size_updates(&mut rest)?;
+        let rest = self.control_data(rest, &mut section);
+        self.fields(rest, &mut section)?;
         section.end().map(|_| ())
     }
 
@@ -141,6 +143,16 @@ impl Decoder {
     ) -> Result<(), Undecodable> {
         let mut rest = block;
         self.size_updates(&mut rest)?;
+        self.fields(rest, section)
+    }
+
+    #[inline]
+    fn fields<R: Role>(
+        &mut self,
+        fields: &[u8],
+        section: &mut Section<'_, R>,
+    ) -> Result<(), Undecodable> {
+        let mut rest = fields;
         while let [first, tail @ ..] = rest {
             rest = tail;
             if *first >= FIRST_DYNAMIC && self.run(*first, &mut rest, section) {

@@ -102,7 +102,9 @@ impl<'a, R: Role> Section<'a, R> {
             return;
         }
         if is_pseudo {
-            self.refuse(malformed("A pseudo-header field follows a field."));
+            self.refuse(malformed(
+                "A pseudo-header field follows a field, or is given more than once.",
+            ));
             return;
         }
         self.has_begun = true;

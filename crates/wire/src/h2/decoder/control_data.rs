@@ -1,4 +1,4 @@
-//! The usual start of a request's block, read at once: the four pseudo-header fields as indices of one octet, in any order, of which
+//! The usual start of a request's block, after size updates, read at once: the four pseudo-header fields as indices of one octet, in any order, of which
 //! `:path` may be a literal that is not inserted.
 //!
 //! Nothing here refuses anything. A block that starts otherwise, or with something that is wrong, is decoded field by field instead.
@@ -37,9 +37,6 @@ impl Decoder {
         block: &'b [u8],
         section: &mut Section<'_, Request>,
     ) -> &'b [u8] {
-        if self.needs_size_update {
-            return block;
-        }
         let (found, read) = self.find(block);
         let written = found.and_then(|found| found.write(section));
         if written.is_some()
