@@ -65,6 +65,7 @@ SUITES = [
         "ASGI compliance",
         "asgi_compliance",
         ".",
+        # What they check of HTTP/2 through nginx is checked of the server itself.
         {
             name: (".", "apps.main_app:app")
             for name in ("gunicorn_http", "gunicorn_https", "nginx_https")
