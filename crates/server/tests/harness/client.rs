@@ -110,6 +110,12 @@ impl Client {
         self.received.len() as u64
     }
 
+    /// Takes what was received.
+    pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
+        self.receive();
+        std::mem::take(&mut self.received)
+    }
+
     /// Drops what was received.
     pub(crate) fn forget(&mut self) {
         self.received.clear();

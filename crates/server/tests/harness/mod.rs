@@ -7,6 +7,7 @@
 
 mod app;
 mod client;
+pub(crate) mod h2;
 pub(crate) mod tls;
 
 pub(crate) use app::TestApp;

@@ -1,0 +1,266 @@
+//! The other end of an HTTP/2 connection: writes frames, reads them strictly, and checks every response's order and windows.
+
+use std::collections::BTreeMap;
+
+use wire::h2::{
+    BlockLimits, Decoder, Encoder, ErrorCode, FRAME_BYTES_MAX, Frame, PREFACE, Parsed, frame,
+    settings,
+};
+
+use super::Client;
+
+const LIMITS: BlockLimits = BlockLimits {
+    section_bytes_max: 1 << 20,
+    lines_max: 1000,
+    target_bytes_max: 1 << 20,
+};
+
+/// What has arrived on a stream.
+#[derive(Default, Debug)]
+pub(crate) struct Arrived {
+    /// 0 before the header section.
+    pub(crate) status: u16,
+    pub(crate) interim: Vec<u16>,
+    pub(crate) content: Vec<u8>,
+    pub(crate) trailers: Option<Vec<u8>>,
+    /// END_STREAM has arrived.
+    pub(crate) is_complete: bool,
+    pub(crate) reset: Option<ErrorCode>,
+    /// The client has reset it.
+    pub(crate) was_cancelled: bool,
+    /// What the server may still send.
+    window_bytes: i64,
+    /// What the client may still send.
+    pub(crate) room_bytes: i64,
+}
+
+impl Arrived {
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_complete || self.reset.is_some() || self.was_cancelled
+    }
+}
+
+pub(crate) struct H2Client {
+    pub(crate) client: Client,
+    encoder: Encoder,
+    decoder: Decoder,
+    /// Not sent yet.
+    pending: Vec<u8>,
+    received: Vec<u8>,
+    pub(crate) streams: BTreeMap<u32, Arrived>,
+    pub(crate) goaways: Vec<(u32, ErrorCode)>,
+    pub(crate) pongs: usize,
+    /// The acknowledgements of its settings.
+    acknowledged: usize,
+    /// Initial windows, in the order in which they were announced; the server uses the one that it acknowledged last.
+    announced: Vec<i64>,
+    window_bytes: i64,
+    pub(crate) room_bytes: i64,
+    initial_room_bytes: i64,
+    next: u32,
+}
+
+impl H2Client {
+    pub(crate) fn new(client: Client) -> H2Client {
+        let mut pending = PREFACE.to_vec();
+        frame::push_settings(&mut pending, &[]);
+        let window_bytes = i64::from(settings::WINDOW_BYTES);
+        H2Client {
+            client,
+            encoder: Encoder::new(),
+            decoder: Decoder::new(4096),
+            pending,
+            received: Vec::new(),
+            streams: BTreeMap::new(),
+            goaways: Vec::new(),
+            pongs: 0,
+            acknowledged: 0,
+            announced: vec![window_bytes],
+            window_bytes,
+            room_bytes: window_bytes,
+            initial_room_bytes: window_bytes,
+            next: 1,
+        }
+    }
+
+    /// Writes a request; `is_last` if it has no content. Returns its stream.
+    pub(crate) fn open(&mut self, method: &str, target: &str, is_last: bool) -> u32 {
+        let stream = self.next;
+        self.next += 2;
+        let (method, target) = (method.as_bytes(), target.as_bytes());
+        let encoder = &mut self.encoder;
+        frame::push_headers(&mut self.pending, stream, is_last, FRAME_BYTES_MAX, |out| {
+            encoder.request(method, b"http", b"test", target, b"x-field: value\r\n", out);
+        });
+        let arrived = Arrived {
+            window_bytes: self.announced.last().copied().unwrap_or_default(),
+            room_bytes: self.initial_room_bytes,
+            ..Arrived::default()
+        };
+        self.streams.insert(stream, arrived);
+        stream
+    }
+
+    /// Writes content.
+    pub(crate) fn data(&mut self, stream: u32, content: &[u8], is_last: bool) {
+        frame::push_data(&mut self.pending, stream, content, is_last);
+        self.room_bytes -= content.len() as i64;
+        if let Some(arrived) = self.streams.get_mut(&stream) {
+            arrived.room_bytes -= content.len() as i64;
+        }
+    }
+
+    /// Writes the trailer section of a request.
+    pub(crate) fn trailers(&mut self, stream: u32) {
+        let encoder = &mut self.encoder;
+        frame::push_headers(&mut self.pending, stream, true, FRAME_BYTES_MAX, |out| {
+            encoder.trailers(b"x-trailer: value\r\n", out);
+        });
+    }
+
+    /// Resets a stream: what still arrives on it is ignored.
+    pub(crate) fn reset(&mut self, stream: u32) {
+        frame::push_reset(&mut self.pending, stream, ErrorCode::CANCEL);
+        if let Some(arrived) = self.streams.get_mut(&stream) {
+            arrived.was_cancelled = true;
+        }
+    }
+
+    /// Opens a window; that of the connection is stream 0.
+    pub(crate) fn give(&mut self, stream: u32, bytes: u32) {
+        frame::push_window_update(&mut self.pending, stream, bytes);
+        match self.streams.get_mut(&stream) {
+            Some(arrived) => arrived.window_bytes += i64::from(bytes),
+            None => self.window_bytes += i64::from(bytes),
+        }
+    }
+
+    /// Announces another initial window. What is in flight may exceed a smaller one.
+    pub(crate) fn announce_window(&mut self, bytes: u32) {
+        frame::push_settings(&mut self.pending, &[(settings::INITIAL_WINDOW_SIZE, bytes)]);
+        let before = self.announced.last().copied().unwrap_or_default();
+        for arrived in self.streams.values_mut() {
+            arrived.window_bytes += i64::from(bytes) - before;
+        }
+        self.announced.push(i64::from(bytes));
+    }
+
+    pub(crate) fn ping(&mut self) {
+        frame::push_ping(&mut self.pending, *b"question");
+    }
+
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Sends at most so many bytes of what is written, wherever frames end.
+    pub(crate) fn send(&mut self, bytes_max: usize) {
+        if self.client.is_ended() {
+            return self.pending.clear();
+        }
+        let count = self.pending.len().min(bytes_max);
+        let sent = self.client.send_some(&self.pending[..count]);
+        self.pending.drain(..sent);
+    }
+
+    /// Reads what has arrived.
+    pub(crate) fn receive(&mut self) {
+        self.received.extend(self.client.take_bytes());
+        let received = std::mem::take(&mut self.received);
+        let mut rest = received.as_slice();
+        while let Ok(Parsed::Frame(frame, used)) = wire::h2::parse(rest, FRAME_BYTES_MAX) {
+            self.frame(frame);
+            rest = &rest[used..];
+        }
+        let is_incomplete = matches!(
+            wire::h2::parse(rest, FRAME_BYTES_MAX),
+            Ok(Parsed::Incomplete)
+        );
+        assert!(is_incomplete, "the server sent an invalid frame");
+        self.received = rest.to_vec();
+    }
+
+    fn frame(&mut self, frame: Frame<'_>) {
+        match frame {
+            Frame::Headers {
+                stream,
+                block,
+                is_last,
+                is_whole,
+                ..
+            } => {
+                assert!(is_whole, "no header section of these tests is that long");
+                self.header_section(stream, block, is_last);
+            }
+            Frame::Data {
+                stream,
+                content,
+                is_last,
+                ..
+            } => self.content(stream, content, is_last),
+            Frame::ResetStream { stream, code } => {
+                let arrived = self.streams.get_mut(&stream).expect("a stream that exists");
+                assert_eq!(arrived.reset, None, "{stream} was reset twice");
+                arrived.reset = Some(code);
+            }
+            Frame::Settings(values) => {
+                for (identifier, value) in values.values() {
+                    if identifier == settings::INITIAL_WINDOW_SIZE {
+                        let change = i64::from(value) - self.initial_room_bytes;
+                        let rooms = self.streams.values_mut().map(|it| &mut it.room_bytes);
+                        rooms.for_each(|room| *room += change);
+                        self.initial_room_bytes = i64::from(value);
+                    }
+                }
+                frame::push_settings_ack(&mut self.pending);
+            }
+            Frame::SettingsAck => self.acknowledged += 1,
+            Frame::Ping(data) => frame::push_pong(&mut self.pending, data),
+            Frame::Pong(data) => {
+                assert_eq!(&data, b"question");
+                self.pongs += 1;
+            }
+            Frame::GoAway { last_stream, code } => self.goaways.push((last_stream, code)),
+            Frame::WindowUpdate { stream, increment } => match self.streams.get_mut(&stream) {
+                Some(arrived) => arrived.room_bytes += i64::from(increment),
+                None => self.room_bytes += i64::from(increment),
+            },
+            other => panic!("the server sent {other:?}"),
+        }
+    }
+
+    fn header_section(&mut self, stream: u32, block: &[u8], is_last: bool) {
+        let arrived = self.streams.get_mut(&stream).expect("a stream that exists");
+        let is_open = !arrived.is_complete && arrived.reset.is_none();
+        assert!(is_open, "a header section after the end of {stream}");
+        let mut section = Vec::new();
+        arrived.is_complete = is_last;
+        if arrived.status != 0 {
+            assert!(is_last, "a second header section");
+            let decoded = self.decoder.trailers(block, &LIMITS, &mut section);
+            decoded.expect("a valid trailer section");
+            arrived.trailers = Some(section);
+            return;
+        }
+        let decoded = self.decoder.response(block, &LIMITS, &mut section);
+        match decoded.expect("a valid header section") {
+            interim @ 100..=199 => arrived.interim.push(interim),
+            status => arrived.status = status,
+        }
+    }
+
+    fn content(&mut self, stream: u32, content: &[u8], is_last: bool) {
+        let has_new_window = self.acknowledged < self.announced.len();
+        let arrived = self.streams.get_mut(&stream).expect("a stream that exists");
+        let is_open = !arrived.is_complete && arrived.reset.is_none() && arrived.status != 0;
+        assert!(is_open, "content before or after the message of {stream}");
+        let length = content.len() as i64;
+        arrived.content.extend_from_slice(content);
+        arrived.is_complete = is_last;
+        arrived.window_bytes -= length;
+        self.window_bytes -= length;
+        assert!(self.window_bytes >= 0, "more than the connection's window");
+        let is_within = arrived.window_bytes >= 0 || length == 0 || has_new_window;
+        assert!(is_within, "more than the window of {stream}");
+    }
+}
