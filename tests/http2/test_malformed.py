@@ -27,7 +27,7 @@ from support.h2 import (
     reset,
     settings,
 )
-from support.server import APPLICATIONS, Server
+from support.server import APPLICATIONS, Server, Start
 
 GOOD: list[Field] = request_fields("GET", "/fields")
 
@@ -328,3 +328,24 @@ def test_frames_after_the_end_of_a_stream(server: Server, connect: Connect) -> N
     # None of these changes anything.
     client.send(reset(1), frame(Kind.WINDOW_UPDATE, 1, b"\0\0\0\1"), priority(1), frame(0x42, 1))
     assert client.request(3, "/").content == b"hello"
+
+
+def test_a_smaller_table_applies_once_it_is_acknowledged(start: Start, connect: Connect) -> None:
+    update = b"\x20"
+    inserted = b"\x40\x01x\x01y"
+    server = start("h2/native.py", "--h2c", "--h2-table-bytes-max", "1")
+
+    client = connect(server)
+    client.send(frame(Kind.HEADERS, 1, block(GOOD) + inserted, END_HEADERS | END_STREAM))
+    assert client.response(1).status == 200  # the settings are acknowledged now
+    client.send(frame(Kind.HEADERS, 3, update + block(GOOD) + inserted, END_HEADERS | END_STREAM))
+    assert client.response(3).status == 200
+    client.send(frame(Kind.HEADERS, 5, block(GOOD) + b"\xbe", END_HEADERS | END_STREAM))
+    goaway = client.end()
+    assert goaway and goaway.code == Code.COMPRESSION_ERROR
+
+    client = connect(server)
+    assert client.request(1, "/").status == 200
+    client.send(headers(3, GOOD))
+    goaway = client.end()
+    assert goaway and goaway.code == Code.COMPRESSION_ERROR

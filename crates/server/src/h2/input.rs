@@ -205,9 +205,11 @@ impl H2 {
                 self.count_idle(turn)?;
                 self.client_leaves(turn);
             }
-            Frame::SettingsAck | Frame::Priority { .. } | Frame::Unknown { .. } => {
+            Frame::SettingsAck => {
+                self.decoder.settings_acknowledged();
                 self.count_idle(turn)?;
             }
+            Frame::Priority { .. } | Frame::Unknown { .. } => self.count_idle(turn)?,
         }
         Ok(0)
     }
