@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.server import Server, Start
+from tls.authority import Authority, Files
 
 StartCounting = Callable[..., Server]
 
@@ -20,6 +21,18 @@ def start_counting(start: Start, applications: Path) -> StartCounting:
         return start("counting.py", *options, cwd=applications / "load")
 
     return start_counting
+
+
+@pytest.fixture(scope="session")
+def authority() -> Authority:
+    """Return an authority."""
+    return Authority()
+
+
+@pytest.fixture
+def files(authority: Authority, tmp_path: Path) -> Files:
+    """Issue a certificate for the server's addresses."""
+    return authority.issue(tmp_path, "localhost", "127.0.0.1")
 
 
 @pytest.fixture

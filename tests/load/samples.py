@@ -87,6 +87,7 @@ def report(**changes: Any) -> dict[str, Any]:
             "max": 2_100,
             "fairness": 0.999,
         },
+        "tls": None,
         "per_second": [
             {"second": 0, "ok": 9_000, "failed": 0, "p50_us": 1e3, "p99_us": 7e3, "max_us": 16e3},
             {"second": 1, "ok": 11_000, "failed": 0, "p50_us": 1e3, "p99_us": 9e3, "max_us": 12e3},
@@ -103,6 +104,7 @@ def report(**changes: Any) -> dict[str, Any]:
 ERRORS = (
     "connect",
     "refused",
+    "tls",
     "timeout",
     "reset",
     "early_eof",

@@ -70,13 +70,13 @@ def test_unix_socket(tmp_path: Path) -> None:
 
 
 MISTAKES = [
-    ((), "no URL to load; give http://HOST:PORT/PATH or unix:PATH"),
+    ((), "no URL to load; give http://HOST:PORT/PATH, https://... or unix:PATH"),
     (("ftp://h/",), "'ftp://h/' is not a URL to load; give http"),
     (("http://",), "'http://' is not a URL to load"),
     (("http://h:0/",), "'http://h:0/' is not a URL to load"),
     (("http://h:99999/",), "'http://h:99999/' is not a URL to load"),
     (("http://[::1/",), "'http://[::1/' is not a URL to load"),
-    (("https://h/",), "'https://h/' needs TLS, which the generator does not support"),
+    (("http://a/", "https://a/"), "'https://a/' names another server than 'http://a/'"),
     (("http://u:p@h/",), "'http://u:p@h/' contains a user; give -H 'Authorization"),
     (("http://h/*0",), "'http://h/*0' has weight 0"),
     (("http://a/", "http://b/"), "'http://b/' names another server than 'http://a/'"),

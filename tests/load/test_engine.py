@@ -10,7 +10,7 @@ from bolide import _core
 
 PERCENTILES = "min mean stdev p50 p75 p90 p95 p99 p99_9 p99_99 max".split()
 CLASSES = (
-    "connect refused timeout reset early_eof short long malformed wrong_status wrong_body "
+    "connect refused tls timeout reset early_eof short long malformed wrong_status wrong_body "
     "unexpected_bytes late"
 ).split()
 NOBODY = "127.0.0.1:1"
@@ -42,6 +42,8 @@ def request(**keys: Any) -> dict[str, Any]:
         (plan(timeout_s=-1), "timeout_s: "),
         (plan(timeout_s=float("nan")), "timeout_s: "),
         (plan(stages=[]), "stages: there is none"),
+        (plan(tls={"name": "h"}), "name: tls has no such key"),
+        (plan(tls={"version_min": "1.1"}), '"1.1" is not 1.2 or 1.3'),
         (plan(stages=[{"duration_s": 1}], requests_total=None), "stages: each has duration_s"),
         (plan(rate_per_s=0), "0 is not a rate"),
         (
@@ -79,6 +81,7 @@ def test_a_load_says_what_it_does_and_what_came_of_it() -> None:
     assert list(report["latency_us"]) == list(report["connect_latency_us"]) == PERCENTILES
     assert (report["ok"], report["failed"], report["was_stopped"]) == (0, 5, False)
     assert report["uncorrected_latency_us"] is report["schedule_lag_us"] is None
+    assert report["tls"] is None
     assert report["offered_per_s"] is report["achieved_share"] is None
     assert report["connections_served"] == {
         "connections": 0,

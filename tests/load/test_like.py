@@ -130,7 +130,7 @@ MISTAKES = [
     ("ab -g f http://h/", "--like: ab -g: single requests are not stored"),
     ("ab -b 9 http://h/", "--like: ab -b: the kernel chooses the sizes of socket buffers"),
     ("ab -v 4 http://h/", "--like: ab -v: single responses are not printed"),
-    ("ab -f TLS1.2 http://h/", "--like: ab -f: TLS is not supported"),
+    ("ab -f TLS1.2 http://h/", "--like: ab -f: options of TLS are not supported"),
     ("ab -V", "--like: ab -V: asks for a version, not for a run"),
     ("wrk -s x.lua http://h/", "--like: wrk -s: Lua scripts are not supported; give --pipeline N"),
     ("wrk --script=x http://h/", "--like: wrk --script: Lua scripts are not supported"),

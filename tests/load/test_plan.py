@@ -27,6 +27,7 @@ def request(**given: Any) -> dict[str, Any]:
 def test_defaults() -> None:
     assert build() == {
         "address": "127.0.0.1:8000",
+        "tls": None,
         "threads": 1,
         "connections": 100,
         "pipeline_depth": 1,

@@ -1,4 +1,4 @@
-//! Generates HTTP/1 load according to a [`Plan`], and checks every response.
+//! Generates HTTP/1 load, with or without TLS, according to a [`Plan`], and checks every response.
 //!
 //! In a closed loop each connection sends a batch of requests (one, or the pipeline depth) in one send, waits for all responses, and sends
 //! the next: latencies are service times under saturation. In an open loop requests are sent according to a schedule, however fast the
@@ -21,8 +21,10 @@ mod run;
 mod schedule;
 mod series;
 mod tally;
+mod tls;
 
 pub use error::{ErrorClass, Errors};
 pub use plan::{Address, Expectation, Limit, Plan, Request, Shape, Stage};
 pub use report::{Lag, Latency, Progress, Report, Second, Served};
 pub use run::{Run, run};
+pub use tls::{Tls, TlsReport};

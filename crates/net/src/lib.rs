@@ -33,8 +33,8 @@ pub use rest::Rest;
 pub use siblings::{LATE_AFTER_MS, Seat, Siblings, Turn};
 pub use timer::{TICK_MS, TimerWheel};
 pub use tls::{
-    Certificate, Clients, Offer, Pair, SESSION_BYTES_MAX, ServerPair, TicketSecret, TlsConfig,
-    TlsDetails, TlsError, self_signed,
+    Agreement, Certificate, Clients, Expected, Offer, Pair, SESSION_BYTES_MAX, ServerPair,
+    TicketSecret, TlsClientConfig, TlsConfig, TlsDetails, TlsError, TlsFailure, self_signed,
 };
 pub use transport::{FileSent, Peer, Received, Sent, Transport};
 pub use waker::Waker;

@@ -1,24 +1,30 @@
-//! TLS (RFC 8446, RFC 5246) by rustls: what a server offers, and the session of one connection.
+//! TLS (RFC 8446, RFC 5246) by rustls: what a server offers, what a client expects, and the session of one connection.
 
 mod certificate;
+mod client;
 mod config;
 mod der;
 mod details;
 mod encrypted_key;
+mod failure;
 mod pacing;
 mod pair;
 mod selection;
 mod self_signed;
 mod session;
 mod shared;
+mod side;
 mod tickets;
+mod verifier;
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 pub use self::certificate::Certificate;
+pub use self::client::{Agreement, Expected, TlsClientConfig};
 pub use self::config::{Clients, Offer, TlsConfig, TlsError};
 pub use self::details::TlsDetails;
+pub use self::failure::TlsFailure;
 pub use self::pair::{Pair, ServerPair};
 pub use self::self_signed::self_signed;
 pub(crate) use self::session::Session;
@@ -47,9 +53,17 @@ pub(crate) struct Tls {
 
 impl Tls {
     pub(crate) fn new(config: &TlsConfig) -> Tls {
+        Tls::with_session(Session::new(config), IS_HANDSHAKING)
+    }
+
+    pub(crate) fn client(config: &TlsClientConfig) -> Tls {
+        Tls::with_session(Session::client(config), IS_HANDSHAKING | OWES)
+    }
+
+    fn with_session(session: Session, facts: u8) -> Tls {
         Tls {
-            session: Mutex::new(Session::new(config)),
-            facts: AtomicU8::new(IS_HANDSHAKING),
+            session: Mutex::new(session),
+            facts: AtomicU8::new(facts),
             held_bytes: AtomicUsize::new(0),
         }
     }

@@ -15,7 +15,7 @@ use rustix::net::{
     RecvFlags, SendFlags, Shutdown, SocketAddrAny, getpeername, getsockname, recv, send, shutdown,
 };
 
-use crate::tls::{Room, Tls, TlsConfig, TlsDetails};
+use crate::tls::{Agreement, Room, Tls, TlsClientConfig, TlsConfig, TlsDetails};
 use crate::{sigpipe, sys};
 
 /// A connected stream socket in non-blocking mode. Dropping it closes it.
@@ -88,6 +88,13 @@ impl Transport {
     #[must_use]
     pub fn with_tls(mut self, config: &TlsConfig) -> Transport {
         self.tls = Some(Box::new(Tls::new(config)));
+        self
+    }
+
+    /// Uses TLS from now on, as the client. The handshake begins with the first [`Transport::send`], which accepts no bytes before its end.
+    #[must_use]
+    pub fn with_client_tls(mut self, config: &TlsClientConfig) -> Transport {
+        self.tls = Some(Box::new(Tls::client(config)));
         self
     }
 
@@ -287,6 +294,11 @@ impl Transport {
     /// What applications may know of the TLS session; None on a plain connection, and before the handshake is complete.
     pub fn tls_details(&self) -> Option<TlsDetails> {
         self.tls.as_ref()?.with(|session| session.details())
+    }
+
+    /// What both sides have agreed on in the TLS handshake, when that is complete.
+    pub fn agreement(&self) -> Option<Agreement> {
+        self.tls.as_ref()?.with(|session| session.agreement())
     }
 
     /// The protocol that both sides agreed on in the TLS handshake (RFC 7301).

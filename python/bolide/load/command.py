@@ -61,10 +61,10 @@ BESIDE_LIKE = {
 def _load(context: click.Context, /, **given: Any) -> None:
     """Generate HTTP load, verify every response, and report rates, latencies and errors.
 
-    URL is http://HOST:PORT/PATH or unix:PATH. Several URLs of one server may be given; URL*3 has a
-    weight of 3. Exit code: 0 success, 1 a --require is not met, 2 a mistake in the command, 3 no
-    response at all, 130 interrupted or terminated (after the report). docs/load.md explains each
-    figure.
+    URL is http://HOST:PORT/PATH, https://... or unix:PATH. Several URLs of one server may be given;
+    URL*3 has a weight of 3. Exit code: 0 success, 1 a --require is not met, 2 a mistake in the
+    command, 3 no response at all, 130 interrupted or terminated (after the report). docs/load.md
+    explains each figure.
     """
     # `timeout` and `kill` end it like Ctrl-C, so that no measurement is lost.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -102,6 +102,7 @@ def _options(context: click.Context, given: dict[str, Any]) -> tuple[str | None,
         raise ConfigError("--body and --body-file both set the content; give only one of them")
     given["body"] = content_of(file) if file else None if body is None else os.fsencode(body)
     given["expect_body"] = _expected_content(expected)
+    given["resumes"] = not given.pop("no_resumption")
     given["is_persistent"] = not given.pop("no_keep_alive")
     given["http_version"] = "1.0" if given.pop("is_http10") else "1.1"
     if line is None:

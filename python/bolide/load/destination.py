@@ -11,7 +11,9 @@ from bolide.config.address import Address
 from bolide.errors import ConfigError, Error
 
 CONNECT_S = 5.0
-FORMS = "http://HOST:PORT/PATH or unix:PATH"
+FORMS = "http://HOST:PORT/PATH, https://... or unix:PATH"
+PORTS = {"http": 80, "https": 443}
+"""The schemes and their ports."""
 _WEIGHT = re.compile(r"(.+?)\*([0-9]{1,9})")
 _PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F))
 
@@ -22,7 +24,7 @@ class Destination:
 
     `address` is where to connect ("127.0.0.1:80", "unix:PATH"), `host` the value of Host, `name`
     and `port` what the user wrote (port 0 for a UNIX socket), `targets` pairs of a request target
-    and its weight, `url` the first URL without its weight.
+    and its weight, `url` the first URL without its weight. `is_secure` means https.
     """
 
     address: str
@@ -31,6 +33,7 @@ class Destination:
     port: int
     targets: tuple[tuple[str, int], ...]
     url: str
+    is_secure: bool = False
 
 
 def find(urls: tuple[str, ...], target: str = "", proxy: str = "") -> Destination:
@@ -53,24 +56,27 @@ def find(urls: tuple[str, ...], target: str = "", proxy: str = "") -> Destinatio
         raise ConfigError("--target is for unix:PATH; write the target into the URL instead")
     first, *others = (_internet(url) for url in urls)
     for url, other in zip(urls[1:], others, strict=True):
-        if other[:2] != first[:2]:
+        if other[:3] != first[:3]:
             raise ConfigError(
                 f"{url!r} names another server than {urls[0]!r}; a run loads only one server"
             )
-    name, port, _ = first
+    is_secure, name, port, _ = first
     host = f"[{name}]" if ":" in name else name
-    targets = tuple(each[2] for each in (first, *others))
+    targets = tuple(each[3] for each in (first, *others))
     via = (name, port)
+    if proxy and is_secure:
+        raise ConfigError(f"{urls[0]!r} needs a tunnel through the proxy; give an http:// URL")
     if proxy:
         via = _proxy(proxy)
         targets = tuple((f"http://{host}:{port}{path}", weight) for path, weight in targets)
     return Destination(
         address=_listening(*via, urls[0]),
-        host=host if port == 80 else f"{host}:{port}",
+        host=host if port == PORTS["https" if is_secure else "http"] else f"{host}:{port}",
         name=name,
         port=port,
         targets=targets,
         url=_without_weight(urls[0])[0],
+        is_secure=is_secure,
     )
 
 
@@ -98,22 +104,20 @@ def _local(urls: tuple[str, ...], target: str, proxy: str) -> Destination:
     )
 
 
-def _internet(url: str) -> tuple[str, int, tuple[str, int]]:
-    """Return the host, the port, and the target with its weight."""
+def _internet(url: str) -> tuple[bool, str, int, tuple[str, int]]:
+    """Return whether it is https, the host, the port, and the target with its weight."""
     plain, weight = _without_weight(url)
     try:
         parts = urlsplit(plain)
-        port = 80 if parts.port is None else parts.port
+        port = PORTS.get(parts.scheme, 0) if parts.port is None else parts.port
     except ValueError:
         raise ConfigError(f"{url!r} is not a URL to load; give {FORMS}") from None
-    if parts.scheme == "https":
-        raise ConfigError(f"{url!r} needs TLS, which the generator does not support; give {FORMS}")
-    if parts.scheme != "http" or not parts.hostname or not 0 < port < 65536:
+    if parts.scheme not in PORTS or not parts.hostname or not 0 < port < 65536:
         raise ConfigError(f"{url!r} is not a URL to load; give {FORMS}")
     if "@" in parts.netloc:
         raise ConfigError(f"{url!r} contains a user; give -H 'Authorization: ...' instead")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return parts.hostname, port, (_quoted(target), weight)
+    return parts.scheme == "https", parts.hostname, port, (_quoted(target), weight)
 
 
 def _without_weight(url: str) -> tuple[str, int]:

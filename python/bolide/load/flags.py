@@ -36,6 +36,11 @@ def _switch(names: str, text: str) -> click.Option:
     return click.Option(names.split(), is_flag=True, help=text)
 
 
+def _version(names: str, text: str, default: str) -> click.Option:
+    versions = click.Choice(["1.2", "1.3"])
+    return click.Option(names.split(), type=versions, metavar="1.2|1.3", help=text, default=default)
+
+
 SECTIONS: dict[str, tuple[click.Option, ...]] = {
     "Load": (
         _count("-c --connections", "Concurrent connections. [100]", 100),
@@ -67,6 +72,15 @@ SECTIONS: dict[str, tuple[click.Option, ...]] = {
         _switch("--no-keep-alive", "Open a new connection for each request."),
         _switch("--http1.0 is_http10", "Use HTTP/1.0."),
         _several("--source source_addresses", "ADDRESS", "Source address; may be repeated."),
+    ),
+    "TLS": (
+        _switch("--insecure is_insecure", "Do not verify the server's certificate."),
+        _file("--cacert authorities", "Authorities that issue it. [the system's]"),
+        _file("--cert certificate", "Certificate of the client, in PEM."),
+        _file("--key", "Its key, if it is in another file."),
+        _switch("--no-resumption", "Make every TLS handshake a full one."),
+        _version("--tls-min", "Lowest version of TLS. [1.2]", "1.2"),
+        _version("--tls-max", "Highest version of TLS. [1.3]", "1.3"),
     ),
     "Responses": (
         _value("--expect-status", "STATUS", "Expected status. [200 to 299]", type=int),

@@ -23,6 +23,15 @@ class Options:
     proxy: str = ""
     source_addresses: tuple[str, ...] = ()
 
+    # TLS
+    is_insecure: bool = False
+    authorities: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    resumes: bool = True
+    tls_min: str = "1.2"
+    tls_max: str = "1.3"
+
     # amount and duration
     connections: int = 100
     pipeline: int = 1

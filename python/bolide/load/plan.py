@@ -12,7 +12,7 @@ import socket
 from typing import Any
 
 from bolide.errors import ConfigError
-from bolide.load import stage
+from bolide.load import stage, tls
 from bolide.load.destination import Destination
 from bolide.load.options import DURATION_S, Options
 from bolide.load.request import requests
@@ -30,6 +30,7 @@ def build(options: Options, destination: Destination) -> Plan:
     _refuse_contradictions(options)
     plan: Plan = {
         "address": destination.address,
+        "tls": tls.of(options, destination),
         "threads": options.threads,
         "connections": options.connections,
         "pipeline_depth": options.pipeline,

@@ -66,6 +66,7 @@ def _figures(report: Report, plan: dict[str, Any]) -> list[str]:
             "connections",
             f"{report['connections_opened']:,} opened, {report['connections_max']:,} at once",
         ),
+        ("handshakes", _handshakes(report, plan)),
         ("per connection", _per_connection(report["connections_served"])),
         ("generator CPU", _generator(report, plan)),
     ]
@@ -86,6 +87,19 @@ def _per_connection(served: dict[str, Any]) -> str:
     if served["connections"] + served["starved"] < 2:
         return ""
     return f"{served['min']:,} to {served['max']:,} responses, {served['median']:,} at the median"
+
+
+def _handshakes(report: Report, plan: dict[str, Any]) -> str:
+    """Format the TLS handshakes of the run, and their rates if each request needs one."""
+    tls = report["tls"]
+    if not tls or not tls["version"]:
+        return ""
+    kinds = []
+    for kind in ("full", "resumed"):
+        per_s = tls[f"handshakes_{kind}_per_s"]
+        rate = f" ({per_s:,.1f}/s)" if per_s and not plan["is_persistent"] else ""
+        kinds.append(f"{tls[f'handshakes_{kind}']:,} {kind}{rate}")
+    return f"{', '.join(kinds)}; {tls['version']}, {tls['cipher_suite']}"
 
 
 def _failed(report: Report) -> str:

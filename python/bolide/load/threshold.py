@@ -20,6 +20,7 @@ SHARES = ("generator_cpu", "achieved_share")
 CLASSES = (
     "connect",
     "refused",
+    "tls",
     "timeout",
     "reset",
     "early_eof",

@@ -48,6 +48,7 @@ def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
     found = [
         _nothing(report),
         _failures(report, plan),
+        _tls(report),
         _closing(report, plan),
         _generator(report, plan),
         _shared_processors(report),
@@ -82,6 +83,35 @@ def _failures(report: Report, plan: dict[str, Any]) -> str:
     if failed >= 0.5 * total:
         return f"{what}: the rate is not a throughput{hint}"
     return f"{what}: rate and latency cover only the others{hint}"
+
+
+TLS_REMEDIES = {
+    "unknown_issuer": "its certificate is not issued by a known authority; give that authority's "
+    "certificate with --cacert, or --insecure to verify nothing",
+    "expired": "its certificate has expired; renew it, or give --insecure to verify nothing",
+    "not_yet_valid": "its certificate is not valid yet; check the clocks, or give --insecure",
+    "other_name": "its certificate is for other names; use one of them in the URL, or --insecure",
+    "bad_certificate": "its certificate cannot be used; replace it, or give --insecure",
+    "certificate_required": "it requires a certificate of the client; give one with --cert and "
+    "--key",
+    "certificate_refused": "it refuses the client's certificate; give another one with --cert",
+    "nothing_in_common": "no version, cipher suite or protocol is common to both; see --tls-min "
+    "and --tls-max",
+    "not_tls": "it does not speak TLS on this port; give an http:// URL or another port",
+    "ended": "it ended connections during the handshake; its log may say why",
+}
+"""What a cause of failure means, and what to do about it."""
+
+
+def _tls(report: Report) -> str:
+    """Name the most frequent cause of failures of TLS, with its remedy."""
+    failures = report["tls"]["failures"] if report["tls"] else {}
+    if not failures:
+        return ""
+    cause = max(failures, key=lambda name: int(failures[name]))
+    text = report["tls"]["first_failure"]
+    what = TLS_REMEDIES.get(cause, "the records that it sends cannot be used")
+    return f"TLS with the server failed on {sum(failures.values()):,} connections: {what} ({text})"
 
 
 def _closing(report: Report, plan: dict[str, Any]) -> str:

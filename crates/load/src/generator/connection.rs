@@ -132,10 +132,20 @@ impl Connection {
         count
     }
 
+    /// Closes the socket; its end is announced if it uses TLS.
+    pub(super) fn disconnect(&mut self) {
+        if let Some(socket) = self.socket.take()
+            && socket.is_secure()
+            && self.is_established
+        {
+            socket.announce_end();
+        }
+    }
+
     /// Closes the socket and drops outstanding requests. Returns how many of them were not completely sent.
     pub(super) fn close(&mut self, mix: &Mix, stage: Stage) -> u32 {
         let unsent = mix.ending_after(self.unsent_from, self.batch_end);
-        self.socket = None;
+        self.disconnect();
         self.stage = stage;
         self.response = Response::new();
         self.stamps.clear();

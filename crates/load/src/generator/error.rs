@@ -9,6 +9,8 @@ pub enum ErrorClass {
     Connect,
     /// No server listens there.
     Refused,
+    /// The TLS handshake failed, or what came after it was not TLS.
+    Tls,
     /// The response was not complete in time.
     Timeout,
     /// The server reset the connection.
@@ -33,9 +35,10 @@ pub enum ErrorClass {
 
 impl ErrorClass {
     /// All classes.
-    pub const ALL: [ErrorClass; 12] = [
+    pub const ALL: [ErrorClass; 13] = [
         ErrorClass::Connect,
         ErrorClass::Refused,
+        ErrorClass::Tls,
         ErrorClass::Timeout,
         ErrorClass::Reset,
         ErrorClass::EarlyEof,
@@ -53,6 +56,7 @@ impl ErrorClass {
         match self {
             ErrorClass::Connect => "connect",
             ErrorClass::Refused => "refused",
+            ErrorClass::Tls => "tls",
             ErrorClass::Timeout => "timeout",
             ErrorClass::Reset => "reset",
             ErrorClass::EarlyEof => "early_eof",

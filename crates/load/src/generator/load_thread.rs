@@ -1,11 +1,12 @@
 //! One thread's loop: sockets, timing and the order of work.
 //!
 //! [`exchange`] sends batches and receives their responses, [`dialling`] opens and closes connections, [`arrivals`] is the open loop,
-//! [`surplus`] looks for responses that no request asked for.
+//! [`secure`] is what TLS adds, [`surplus`] looks for responses that no request asked for.
 
 mod arrivals;
 mod dialling;
 mod exchange;
+mod secure;
 mod surplus;
 mod window;
 
@@ -13,7 +14,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use net::{Events, Poller, Readiness, precise_ns};
+use net::{Events, Poller, Readiness, TlsClientConfig, precise_ns};
 
 use super::board::Board;
 use super::checker::{Checker, Kind};
@@ -45,6 +46,7 @@ pub(super) struct Common {
     pub(super) mix: Mix,
     pub(super) kinds: Arc<[Kind]>,
     pub(super) board: Board,
+    pub(super) tls: Option<TlsClientConfig>,
 }
 
 /// The results of one thread.
@@ -65,6 +67,7 @@ pub(super) struct LoadThread {
     common: Arc<Common>,
     index: usize,
     destination: Destination,
+    tls: Option<TlsClientConfig>,
     poller: Poller,
     connections: Vec<Connection>,
     checker: Checker,
@@ -129,6 +132,7 @@ impl LoadThread {
         Ok(LoadThread {
             index,
             destination: Destination::new(&plan.address)?,
+            tls: secure::own_config(&common),
             poller: Poller::new()?,
             checker: Checker::new(Arc::clone(&common.kinds)),
             tally: Tally::new(rules),
@@ -332,6 +336,7 @@ impl LoadThread {
         let (under_way, offered) = (self.under_way, self.offered);
         self.await_surplus(events)?;
         self.end_second();
+        self.connections.iter_mut().for_each(Connection::disconnect);
         let used = self.connections.iter().filter(|it| it.is_used);
         Ok(Outcome {
             unfinished: under_way + overdue,

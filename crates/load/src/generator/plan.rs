@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::tls::Tls;
+
 /// Where the server listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
@@ -101,6 +103,8 @@ impl Default for Request {
 pub struct Plan {
     /// Where the server listens.
     pub address: Address,
+    /// How TLS is used; `None`: it is not.
+    pub tls: Option<Tls>,
     /// Threads, each with its share of connections and load.
     pub threads: usize,
     /// How many connections are held open.
@@ -136,6 +140,7 @@ impl Default for Plan {
     fn default() -> Plan {
         Plan {
             address: Address::Internet(SocketAddr::from((Ipv4Addr::LOCALHOST, 8000))),
+            tls: None,
             threads: 1,
             connections: 100,
             pipeline_depth: 1,

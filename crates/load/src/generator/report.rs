@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::error::Errors;
 use super::load_thread::{Common, Outcome};
 use super::series::{Series, table};
+use super::tls::TlsReport;
 use crate::Histogram;
 
 /// A distribution of times in microseconds.
@@ -92,7 +93,7 @@ pub struct Report {
     pub latency_us: Latency,
     /// Open loop: the same from the actual send.
     pub uncorrected_latency_us: Option<Latency>,
-    /// Duration of successful connects, for the whole run.
+    /// Duration of successful connects with their TLS handshakes, for the whole run.
     pub connect_latency_us: Latency,
     /// Rows of (greatest value in microseconds, count) of `latency_us`, at most 200.
     pub histogram: Vec<(f64, u64)>,
@@ -129,6 +130,8 @@ pub struct Report {
     pub connections_max: u64,
     /// How evenly connections were served.
     pub connections_served: Served,
+    /// Handshakes; none without TLS.
+    pub tls: Option<TlsReport>,
     /// The measured time second by second.
     pub per_second: Vec<Second>,
     /// The run was ended early.
@@ -303,6 +306,10 @@ impl Report {
                     .flat_map(|it| it.served.iter().copied())
                     .collect(),
             ),
+            tls: common
+                .tls
+                .is_some()
+                .then(|| TlsReport::new(outcomes.iter().map(|it| &it.tally.tls), seconds)),
             per_second: table(&series),
             was_stopped: common.board.is_stopped(),
             server_software: first

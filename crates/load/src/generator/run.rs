@@ -15,6 +15,7 @@ use super::checker::Kind;
 use super::load_thread::{Common, LoadThread, Outcome};
 use super::mix::Mix;
 use super::report::{Lag, Progress, Report};
+use super::tls::Tls;
 
 /// Descriptors needed besides those of connections: the poller's and the timer's of each thread, and those that are open already.
 const OTHER_DESCRIPTORS: u64 = 50;
@@ -68,6 +69,12 @@ impl Run {
             mix: Mix::new(&plan).map_err(refuse)?,
             kinds: plan.requests.iter().map(Kind::new).collect(),
             board: Board::new(plan.threads),
+            tls: plan
+                .tls
+                .as_ref()
+                .map(Tls::config)
+                .transpose()
+                .map_err(refuse)?,
             plan,
         });
         // All of them first: if one cannot be created, nothing has been started.

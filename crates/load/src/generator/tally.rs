@@ -7,6 +7,7 @@ use crate::Histogram;
 use super::checker::{Facts, Verdict};
 use super::connection::Stamp;
 use super::error::{ErrorClass, Errors};
+use super::tls::TlsCounts;
 
 /// Statuses have three digits.
 const STATUSES: usize = 1000;
@@ -40,6 +41,7 @@ pub(super) struct Tally {
     pub(super) lag_ns: Histogram,
     /// For the whole run.
     pub(super) connect_ns: Histogram,
+    pub(super) tls: TlsCounts,
 }
 
 impl Tally {
@@ -60,6 +62,7 @@ impl Tally {
             uncorrected_ns: Histogram::new(),
             lag_ns: Histogram::new(),
             connect_ns: Histogram::new(),
+            tls: TlsCounts::default(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! One TLS connection over a socket, on the server's side.
+//! One TLS connection over a socket. A server's session waits for the peer to begin; a client's begins itself.
 //!
 //! | phase | until |
 //! | --- | --- |
@@ -12,6 +12,8 @@
 //! A session holds only what cannot be avoided: a record that has arrived in part, content that its reader had no room for, and records that
 //! the socket has not accepted. Whole records pass through memory that all sessions of a thread share ([`super::shared`]).
 
+mod state;
+
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -19,13 +21,14 @@ use std::sync::Arc;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::ServerConfig;
-use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
-use rustls::unbuffered::{ConnectionState, UnbufferedStatus, WriteTraffic};
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 
 use super::pacing::Pacing;
 use super::selection::Chosen;
-use super::shared::{self, Output, Room, written};
-use super::{TlsConfig, TlsDetails};
+use super::shared::{self, Output, Room};
+use super::side::{Connection, Side};
+use super::{TlsClientConfig, TlsConfig};
 use crate::transport::{Received, Sent};
 
 /// Content of at most this length is encrypted and sent at once: four records.
@@ -40,8 +43,6 @@ const READS_MAX: usize = 4;
 /// Maximum bytes of an incomplete record, or of an incomplete message of the handshake in several records. The longest such message is a
 /// client's chain of certificates.
 const INCOMPLETE_BYTES_MAX: usize = 65_536;
-/// What rustls holds for a connection after its handshake, in bytes.
-const ESTABLISHED_BYTES: usize = 3584;
 
 /// What a session does now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,11 +55,20 @@ enum Phase {
     Plain,
 }
 
-/// The server's side of one TLS connection.
+/// What is written besides rustls' own records.
+#[derive(Clone, Copy)]
+enum Message<'a> {
+    /// Content, in records of up to this length.
+    Content(&'a [u8], usize),
+    CloseNotify,
+}
+
+/// One side of one TLS connection.
 pub(crate) struct Session {
-    config: Arc<ServerConfig>,
-    /// Created when the first bytes have arrived.
-    connection: Option<Box<UnbufferedServerConnection>>,
+    /// A server's; a client's connection is created with it.
+    config: Option<Arc<ServerConfig>>,
+    /// A server's is created when the first bytes have arrived.
+    connection: Option<Connection>,
     /// The server's certificate, since the client has asked for one.
     chosen: Option<Box<Chosen>>,
     phase: Phase,
@@ -92,8 +102,27 @@ struct Pass {
 impl Session {
     /// A session that waits for the peer's first byte.
     pub(crate) fn new(config: &TlsConfig) -> Session {
+        Session::with(Some(config.rustls()))
+    }
+
+    /// A client's session, whose first message waits for the socket.
+    pub(crate) fn client(config: &TlsClientConfig) -> Session {
+        let mut session = Session::with(None);
+        session.phase = Phase::Handshaking;
+        match config.connect() {
+            Ok(connection) => session.connection = Some(Connection::Client(Box::new(connection))),
+            Err(error) => session.fail(io::Error::new(io::ErrorKind::InvalidData, error)),
+        }
+        shared::with_output(|output| {
+            session.process(&mut [], &mut [0_u8; 0][..], 0, output);
+            session.outgoing = output.bytes().to_vec();
+        });
+        session
+    }
+
+    fn with(config: Option<Arc<ServerConfig>>) -> Session {
         Session {
-            config: config.rustls(),
+            config,
             connection: None,
             chosen: None,
             phase: Phase::Waiting,
@@ -251,9 +280,12 @@ impl Session {
             self.phase = Phase::Plain;
             return;
         }
-        match UnbufferedServerConnection::new(Arc::clone(&self.config)) {
+        let Some(config) = self.config.clone() else {
+            return;
+        };
+        match UnbufferedServerConnection::new(config) {
             Ok(connection) => {
-                self.connection = Some(Box::new(connection));
+                self.connection = Some(Connection::Server(Box::new(connection)));
                 self.phase = Phase::Handshaking;
             }
             Err(error) => self.fail(io::Error::other(error)),
@@ -294,13 +326,29 @@ impl Session {
         copied: usize,
         output: &mut Output,
     ) -> Pass {
-        let mut pass = Pass { copied, used: 0 };
         let Some(mut connection) = self.connection.take() else {
-            return pass;
+            return Pass { copied, used: 0 };
         };
+        let pass = match &mut connection {
+            Connection::Server(side) => self.process_as(&mut **side, records, room, copied, output),
+            Connection::Client(side) => self.process_as(&mut **side, records, room, copied, output),
+        };
+        self.connection = Some(connection);
+        pass
+    }
+
+    fn process_as<S: Side, R: Room + ?Sized>(
+        &mut self,
+        side: &mut S,
+        records: &mut [u8],
+        room: &mut R,
+        copied: usize,
+        output: &mut Output,
+    ) -> Pass {
+        let mut pass = Pass { copied, used: 0 };
         loop {
             let rest = records.get_mut(pass.used..).unwrap_or_default();
-            let UnbufferedStatus { discard, state } = connection.process_tls_records(rest);
+            let UnbufferedStatus { discard, state } = side.process(rest);
             let (mut is_content, mut is_blocked) = (false, false);
             match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
@@ -320,17 +368,16 @@ impl Session {
                 }
             }
             pass.used += discard;
-            if self.phase == Phase::Handshaking && !connection.is_handshaking() {
+            if self.phase == Phase::Handshaking && !side.state().is_handshaking() {
                 self.phase = Phase::Open;
             }
             // Processing again would find the same error again: only the alert is taken.
             let is_failed = self.phase == Phase::Failed;
             let is_used_up = is_content && pass.used == records.len();
-            if (is_blocked || is_failed || is_used_up) && !connection.wants_write() {
+            if (is_blocked || is_failed || is_used_up) && !side.state().wants_write() {
                 break;
             }
         }
-        self.connection = Some(connection);
         pass
     }
 
@@ -387,6 +434,9 @@ impl Session {
             Ok(false) => return Sent::Bytes(0),
             Err(error) => return Sent::Broken(error),
         }
+        if self.is_handshaking() && self.config.is_none() {
+            return Sent::Bytes(0);
+        }
         let mut accepted = 0;
         while accepted < content.len() && !self.owes() {
             let rest = content.get(accepted..).unwrap_or_default();
@@ -397,11 +447,7 @@ impl Session {
                 false => flags,
             };
             let sent = shared::with_output(|output| {
-                let is_encrypted = self.write(output, |traffic, output| {
-                    let mut records = part.chunks(record_bytes);
-                    records.all(|record| output.encrypt(traffic, record))
-                });
-                match is_encrypted {
+                match self.write(output, Message::Content(part, record_bytes)) {
                     true => self.dispatch(socket, output, flags),
                     false => Err(io::ErrorKind::NotConnected.into()),
                 }
@@ -417,9 +463,7 @@ impl Session {
     /// Announces that nothing more is sent. Returns true once that has been sent, or cannot be.
     pub(crate) fn close(&mut self, socket: BorrowedFd<'_>, flags: SendFlags) -> bool {
         shared::with_output(|output| {
-            let is_written = self.write(output, |traffic, output| {
-                output.write(|room| written(traffic.queue_close_notify(room)))
-            });
+            let is_written = self.write(output, Message::CloseNotify);
             if is_written && !output.is_empty() && self.dispatch(socket, output, flags).is_err() {
                 self.outgoing = Vec::new();
                 self.sent = 0;
@@ -429,22 +473,38 @@ impl Session {
     }
 
     /// Writes records to `output`. Returns false if nothing may be sent.
-    fn write(
-        &mut self,
-        output: &mut Output,
-        write: impl FnOnce(&mut WriteTraffic<'_, ServerConnectionData>, &mut Output) -> bool,
-    ) -> bool {
+    fn write(&mut self, output: &mut Output, message: Message<'_>) -> bool {
         if !matches!(self.phase, Phase::Open | Phase::Ended) {
             return false;
         }
-        let Some(connection) = &mut self.connection else {
+        let Some(mut connection) = self.connection.take() else {
             return false;
         };
+        let is_written = match &mut connection {
+            Connection::Server(side) => self.write_as(&mut **side, output, message),
+            Connection::Client(side) => self.write_as(&mut **side, output, message),
+        };
+        self.connection = Some(connection);
+        is_written
+    }
+
+    fn write_as<S: Side>(
+        &mut self,
+        side: &mut S,
+        output: &mut Output,
+        message: Message<'_>,
+    ) -> bool {
         loop {
             // A message of the handshake may have arrived in part, and rustls knows where in the buffer.
-            match connection.process_tls_records(&mut self.incoming).state {
+            match side.process(&mut self.incoming).state {
                 Ok(ConnectionState::WriteTraffic(mut traffic)) => {
-                    return write(&mut traffic, output);
+                    return match message {
+                        Message::CloseNotify => output.close(&mut traffic),
+                        Message::Content(content, record_bytes) => {
+                            let mut records = content.chunks(record_bytes);
+                            records.all(|record| output.encrypt(&mut traffic, record))
+                        }
+                    };
                 }
                 // Records of our own, such as an update of keys, go first.
                 Ok(ConnectionState::EncodeTlsData(mut data)) => output.encode(&mut data),
@@ -503,77 +563,6 @@ impl Session {
     /// The sending side is to be shut down when nothing is owed any more.
     pub(crate) fn shut_down_later(&mut self) {
         self.is_shutting_down = true;
-    }
-
-    // State.
-
-    /// Whether the sending side is to be shut down now.
-    pub(crate) fn is_shutdown_due(&self) -> bool {
-        self.is_shutting_down && !self.owes()
-    }
-
-    /// Whether the peer has still to complete the handshake.
-    pub(crate) fn is_handshaking(&self) -> bool {
-        matches!(self.phase, Phase::Waiting | Phase::Handshaking)
-    }
-
-    /// Whether the peer does not speak TLS.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.phase == Phase::Plain
-    }
-
-    /// Whether records wait for the socket.
-    pub(crate) fn owes(&self) -> bool {
-        self.sent < self.outgoing.len()
-    }
-
-    /// Bytes of records that wait for the socket.
-    pub(crate) fn owed_bytes(&self) -> usize {
-        self.outgoing.len() - self.sent
-    }
-
-    /// Whether content was received that its reader has not taken.
-    fn has_content(&self) -> bool {
-        self.read < self.content.len()
-    }
-
-    /// Whether [`Session::receive`] has something to report that no event announces.
-    pub(crate) fn has_buffered(&self) -> bool {
-        self.has_content() || !self.is_alive() && !self.is_over_reported
-    }
-
-    /// Bytes of content that its reader has not taken.
-    pub(crate) fn content_bytes(&self) -> usize {
-        self.content.len() - self.read
-    }
-
-    /// Whether the socket may have input that an event reported, although the last read of it brought less than there was room for.
-    pub(crate) fn is_unread(&self) -> bool {
-        self.is_unread
-    }
-
-    /// What applications may know of it; None before the handshake is complete.
-    pub(crate) fn details(&self) -> Option<TlsDetails> {
-        let (connection, chosen) = (self.connection.as_ref()?, self.chosen.as_ref()?);
-        let chain = connection.peer_certificates().unwrap_or_default();
-        Some(TlsDetails {
-            version: connection.protocol_version()?.into(),
-            cipher_suite: connection.negotiated_cipher_suite()?.suite().into(),
-            server_name: chosen.name.clone(),
-            server_certificate: chosen.certificate().map(<[u8]>::to_vec),
-            client_certificates: chain.iter().map(|der| der.to_vec()).collect(),
-        })
-    }
-
-    /// The protocol that both sides have agreed on (RFC 7301).
-    pub(crate) fn protocol(&self) -> Option<&[u8]> {
-        self.connection.as_ref()?.alpn_protocol()
-    }
-
-    /// Bytes that this session holds in memory, with what rustls holds for it.
-    pub(crate) fn held_bytes(&self) -> usize {
-        let established = usize::from(self.connection.is_some()) * ESTABLISHED_BYTES;
-        established + self.incoming.capacity() + self.content.capacity() + self.outgoing.capacity()
     }
 }
 

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
 
-use rustls::server::ServerConnectionData;
 use rustls::unbuffered::{EncodeError, EncodeTlsData, EncryptError, WriteTraffic};
 
 /// Room for the records of the longest part of a content that is encrypted at once, however short they are.
@@ -69,10 +68,7 @@ impl Output {
 
     /// Appends what `write` puts into the room that it is given, which has to grow if it returns the length that it needs. Returns whether
     /// it wrote anything.
-    pub(super) fn write(
-        &mut self,
-        mut write: impl FnMut(&mut [u8]) -> Result<usize, usize>,
-    ) -> bool {
+    fn write(&mut self, mut write: impl FnMut(&mut [u8]) -> Result<usize, usize>) -> bool {
         let mut result = write(self.bytes.get_mut(self.used..).unwrap_or_default());
         if let Err(required) = result {
             self.bytes.resize(OUTPUT_BYTES.max(self.used + required), 0);
@@ -84,16 +80,17 @@ impl Output {
     }
 
     /// Appends one record with `content`.
-    pub(super) fn encrypt(
-        &mut self,
-        traffic: &mut WriteTraffic<'_, ServerConnectionData>,
-        content: &[u8],
-    ) -> bool {
+    pub(super) fn encrypt<D>(&mut self, traffic: &mut WriteTraffic<'_, D>, content: &[u8]) -> bool {
         self.write(|room| written(traffic.encrypt(content, room)))
     }
 
+    /// Appends a record that announces the end.
+    pub(super) fn close<D>(&mut self, traffic: &mut WriteTraffic<'_, D>) -> bool {
+        self.write(|room| written(traffic.queue_close_notify(room)))
+    }
+
     /// Appends a record of rustls' own.
-    pub(super) fn encode(&mut self, data: &mut EncodeTlsData<'_, ServerConnectionData>) {
+    pub(super) fn encode<D>(&mut self, data: &mut EncodeTlsData<'_, D>) {
         self.write(|room| encoded(data.encode(room)));
     }
 }
@@ -121,7 +118,7 @@ pub(super) fn with_output<T>(write: impl FnOnce(&mut Output) -> T) -> T {
 }
 
 /// The result of a write of rustls: the length, or the room that it needs.
-pub(super) fn written(result: Result<usize, EncryptError>) -> Result<usize, usize> {
+fn written(result: Result<usize, EncryptError>) -> Result<usize, usize> {
     match result {
         Err(EncryptError::InsufficientSize(error)) => Err(error.required_size),
         Err(EncryptError::EncryptExhausted) => Ok(0),

@@ -4,10 +4,13 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::load::generator::{Address, Expectation, Limit, Plan, Request, Shape, Stage};
+use ::load::generator::{Address, Expectation, Limit, Plan, Request, Shape, Stage, Tls};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+
+const TLS12: &str = "1.2";
+const TLS13: &str = "1.3";
 
 /// The keys that exclude each other.
 #[derive(Default)]
@@ -44,6 +47,7 @@ pub(super) fn read(given: &Bound<'_, PyDict>) -> PyResult<Plan> {
 fn set(plan: &mut Plan, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
     match key {
         "address" => plan.address = address(&get::<String>(key, value)?)?,
+        "tls" => plan.tls = Some(tls(&get(key, value)?)?),
         "threads" => plan.threads = get(key, value)?,
         "connections" => plan.connections = get(key, value)?,
         "pipeline_depth" => plan.pipeline_depth = get(key, value)?,
@@ -171,6 +175,37 @@ fn request(given: &Bound<'_, PyDict>) -> PyResult<Request> {
     }
     request.expected = expected;
     Ok(request)
+}
+
+fn tls(given: &Bound<'_, PyDict>) -> PyResult<Tls> {
+    let mut tls = Tls::default();
+    for (key, value) in given {
+        let key: String = key.extract()?;
+        if value.is_none() {
+            continue;
+        }
+        match key.as_str() {
+            "server_name" => tls.server_name = get(&key, &value)?,
+            "authorities" => tls.authorities = Some(get(&key, &value)?),
+            "pair" => tls.pair = Some(get(&key, &value)?),
+            "is_resumed" => tls.is_always_full = !get::<bool>(&key, &value)?,
+            "version_min" => tls.is_tls13_only = version(&key, &value)? == TLS13,
+            "version_max" => tls.is_tls12_only = version(&key, &value)? == TLS12,
+            _ => return Err(refusal(&key, "tls has no such key")),
+        }
+    }
+    Ok(tls)
+}
+
+fn version(key: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    let given: String = get(key, value)?;
+    match given.as_str() {
+        TLS12 | TLS13 => Ok(given),
+        _ => Err(refusal(
+            key,
+            &format!("{given:?} is not {TLS12} or {TLS13}"),
+        )),
+    }
 }
 
 fn address(text: &str) -> PyResult<Address> {

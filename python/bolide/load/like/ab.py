@@ -16,7 +16,7 @@ from bolide.load.options import Options
 from bolide.load.requestfile import content_of
 
 _HTML = "HTML tables are not written; give --json or --csv"
-_TLS = "TLS is not supported; leave it out and give an http:// URL"
+_TLS = "options of TLS are not supported; leave it out"
 REFUSED = {
     "-b": "the kernel chooses the sizes of socket buffers; leave it out",
     "-v": "single responses are not printed; give --expect-body to check them",
@@ -54,6 +54,7 @@ def read(words: list[str]) -> Options:
     headers, is_closing = closes(_headers(given))
     file = given.text("-p") or given.text("-u")
     return Options(
+        is_insecure=given.url.startswith("https:"),
         urls=(given.url if "://" in given.url else f"http://{given.url}",),
         proxy=given.text("-X"),
         source_addresses=tuple(given.all("-B")[-1:]),

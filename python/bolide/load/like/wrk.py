@@ -51,6 +51,7 @@ def read(words: list[str]) -> Options:
     headers, is_closing = closes(given.all("-H"))
     return Options(
         urls=(given.url,),
+        is_insecure=given.url.startswith("https:"),
         connections=connections // threads * threads,
         threads=threads,
         duration_s=given.seconds("-d") or 10.0,

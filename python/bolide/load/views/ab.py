@@ -58,7 +58,7 @@ def _head(result: RunResult) -> Iterator[tuple[str, str]]:
 
 def _counts(result: RunResult) -> Iterator[tuple[str, str]]:
     report = result.report
-    connect, receive = result.errors("connect", "refused"), result.errors(*_RECEIVE)
+    connect, receive = result.errors("connect", "refused", "tls"), result.errors(*_RECEIVE)
     length, other = result.errors(*_LENGTH), result.errors(*_OTHER)
     yield "Complete requests", str(result.responses)
     yield "Failed requests", str(connect + receive + length + other)

@@ -30,7 +30,7 @@ class RunResult:
     @property
     def responses(self) -> int:
         """How many requests got a response, correct or not."""
-        without = self.errors("connect", "refused", "timeout")
+        without = self.errors("connect", "refused", "tls", "timeout")
         return int(self.report["ok"] + self.report["failed"] - without)
 
     @property
@@ -38,4 +38,5 @@ class RunResult:
         """The first URL, with a path."""
         if not self.destination.port:
             return self.destination.url
-        return f"http://{self.destination.host}{self.plan['requests'][0]['target']}"
+        scheme = "https" if self.destination.is_secure else "http"
+        return f"{scheme}://{self.destination.host}{self.plan['requests'][0]['target']}"

@@ -40,7 +40,7 @@ def page(result: RunResult) -> str:
 
 def _failures(result: RunResult) -> list[str]:
     """Format the failures: those below HTTP, and the statuses above 399."""
-    connect, timeout = result.errors("connect", "refused"), result.errors("timeout")
+    connect, timeout = result.errors("connect", "refused", "tls"), result.errors("timeout")
     read = result.errors("reset", "early_eof", "short", "long", "malformed", "unexpected_bytes")
     lines = []
     if connect or read or timeout:

@@ -102,7 +102,10 @@ impl LoadThread {
         match dialled {
             Ok(socket) => {
                 self.opened += 1;
-                connection.socket = Some(socket);
+                connection.socket = Some(match &self.tls {
+                    Some(config) => socket.with_client_tls(config),
+                    None => socket,
+                });
                 connection.stage = Stage::Opening;
                 self.send_first(index);
             }
@@ -121,12 +124,16 @@ impl LoadThread {
         };
         let unsent = connection.unsent(&self.common.mix);
         let mut interest = Interest::READ;
-        if unsent.is_empty() {
+        if unsent.is_empty() && !socket.is_secure() {
             interest.write = true;
         } else {
             match socket.send(unsent) {
                 Sent::Bytes(count) => {
-                    interest.write = count < unsent.len();
+                    // A handshake waits for the server, not for room.
+                    interest.write = match socket.is_secure() {
+                        true => socket.owes(),
+                        false => count < unsent.len(),
+                    };
                     connection.unsent_from += count;
                     if count > 0 {
                         self.established(index);
@@ -211,6 +218,9 @@ impl LoadThread {
         let is_ending = |it: &Connection| matches!(it.stage, Stage::Ending { .. });
         if self.connections.get(index).is_some_and(is_ending) {
             return self.finish(index);
+        }
+        if self.tls.is_some() && self.note_tls_failure(error) {
+            return self.fail(index, ErrorClass::Tls);
         }
         let errno = Errno::from_io_error(error).unwrap_or(Errno::CONNRESET);
         self.fail(index, class_of(errno));

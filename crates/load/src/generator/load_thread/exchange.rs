@@ -15,6 +15,9 @@ const EARLY_BYTES_MAX: usize = 64 * 1024;
 impl LoadThread {
     /// The socket is writable: the connection is established, or has room for more of the batch.
     pub(super) fn writable(&mut self, index: usize) {
+        if self.tls.is_some() && !self.flush_records(index) {
+            return;
+        }
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
@@ -46,14 +49,16 @@ impl LoadThread {
         let unsent = connection.unsent(&self.common.mix);
         match socket.send(unsent) {
             Sent::Bytes(count) => {
-                let is_full = count < unsent.len();
+                let is_sent = count == unsent.len();
+                let is_full = !is_sent || socket.owes();
                 connection.unsent_from += count;
                 if count > 0 && !connection.is_established {
                     self.established(index);
                 }
                 if is_full {
                     self.watch_write(index);
-                } else {
+                }
+                if is_sent {
                     self.list(index);
                 }
             }
@@ -97,17 +102,27 @@ impl LoadThread {
                 return self.fail(index, ErrorClass::Malformed);
             };
             let room = free.len();
-            match socket.receive(free) {
+            let received = socket.receive(free);
+            // Records were read that did not fit, or the end was.
+            let is_more = socket.may_be_unread(0, room) || socket.has_buffered();
+            if self.tls.is_some() {
+                self.note_handshake(index, &received);
+            }
+            let Some(connection) = self.connections.get_mut(index) else {
+                return;
+            };
+            match received {
                 Received::Bytes(count) => {
                     if let Some(front) = self.buffer.get_mut(..kept) {
                         front.copy_from_slice(&connection.early);
                         connection.early.clear();
                     }
                     self.check(index, count, kept + count);
-                    if count < room && !has_ended {
+                    if count < room && !has_ended && !is_more {
                         return;
                     }
                 }
+                Received::Blocked if is_more => {}
                 Received::Blocked => return,
                 Received::End => return self.end(index),
                 Received::Broken(error) => return self.break_off(index, &error),

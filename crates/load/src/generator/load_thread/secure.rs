@@ -1,0 +1,69 @@
+//! What TLS adds to a connection: its handshake, and records that wait for the socket.
+
+use std::io;
+
+use net::{Received, TlsClientConfig, precise_ns};
+
+use super::{Common, LoadThread};
+
+/// A thread's configuration, with sessions of its own.
+pub(super) fn own_config(common: &Common) -> Option<TlsClientConfig> {
+    let is_always_full = common.plan.tls.as_ref().is_some_and(|it| it.is_always_full);
+    let config = common.tls.as_ref()?;
+    Some(config.with_own_sessions(is_always_full))
+}
+
+impl LoadThread {
+    /// Sends records that wait for the socket. Returns whether requests can be sent.
+    pub(super) fn flush_records(&mut self, index: usize) -> bool {
+        let connection = self.connections.get(index);
+        let Some(socket) = connection.and_then(|it| it.socket.as_ref()) else {
+            return false;
+        };
+        if !socket.flush() {
+            self.break_off(index, &io::ErrorKind::ConnectionReset.into());
+            return false;
+        }
+        !socket.owes() && !socket.is_handshaking()
+    }
+
+    /// Sends the first batch if the handshake has been completed by what was received.
+    #[inline]
+    pub(super) fn note_handshake(&mut self, index: usize, received: &Received) {
+        let is_alive = matches!(received, Received::Bytes(_) | Received::Blocked);
+        let Some(connection) = self.connections.get(index) else {
+            return;
+        };
+        let is_new = !connection.is_established;
+        let is_shaking = |socket: &net::Transport| socket.is_handshaking();
+        if is_new && is_alive && !connection.socket.as_ref().is_some_and(is_shaking) {
+            self.complete_handshake(index);
+        }
+    }
+
+    fn complete_handshake(&mut self, index: usize) {
+        self.now_ns = precise_ns();
+        let Some(connection) = self.connections.get_mut(index) else {
+            return;
+        };
+        if let Some(agreement) = connection.socket.as_ref().and_then(|it| it.agreement()) {
+            let is_measured = self.now_ns >= self.tally.start_ns;
+            self.tally.tls.note_handshake(agreement, is_measured);
+        }
+        let has_unsent = !connection.unsent(&self.common.mix).is_empty();
+        // With persistent connections, the latency of a first batch does not include the handshake.
+        if self.common.plan.is_persistent {
+            connection.restamp(&self.common.mix, self.now_ns);
+        }
+        self.established(index);
+        if has_unsent {
+            self.flush(index);
+        }
+    }
+
+    /// Counts why TLS failed. Returns false if the connection did.
+    #[cold]
+    pub(super) fn note_tls_failure(&mut self, error: &io::Error) -> bool {
+        self.tally.tls.note_failure(error)
+    }
+}

@@ -1,0 +1,398 @@
+//! Load over TLS: exact counts, what is verified, and why handshakes fail.
+
+mod fixture;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use fixture::{
+    OK, expecting, open_plan, outcome, plan, plan_of, read_request, server, server_of_many,
+};
+use load::generator::{Address, Expectation, Plan, Report, Request, Tls, run};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{
+    RootCertStore, ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion, version,
+};
+
+type Stream = StreamOwned<ServerConnection, TcpStream>;
+
+/// A self-signed certificate for "localhost", and its key, in PEM.
+fn made(change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
+    let mut parameters = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    change(&mut parameters);
+    let key = KeyPair::generate().expect("a key");
+    let certificate = parameters.self_signed(&key).expect("a certificate");
+    (certificate.pem(), key.serialize_pem())
+}
+
+/// Writes a file that lasts as long as the machine keeps its temporary files.
+fn file(text: &str) -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("bolide-load-tls-{}-{number}.pem", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    fs::write(&path, text).expect("a file");
+    path
+}
+
+fn config(
+    (certificate, key): &(String, String),
+    versions: &[&'static SupportedProtocolVersion],
+    clients: Option<&str>,
+) -> Arc<ServerConfig> {
+    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM")];
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("PEM");
+    let builder = ServerConfig::builder_with_protocol_versions(versions);
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(authority) => {
+            let mut roots = RootCertStore::empty();
+            let der = CertificateDer::from_pem_slice(authority.as_bytes()).expect("PEM");
+            roots.add(der).expect("an authority");
+            let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build();
+            builder.with_client_cert_verifier(verifier.expect("a verifier"))
+        }
+    };
+    Arc::new(builder.with_single_cert(chain, key).expect("a pair"))
+}
+
+fn secure(
+    config: Arc<ServerConfig>,
+    behave: impl Fn(&mut Stream) + Send + Sync + 'static,
+) -> Address {
+    server_of_many(move |socket| {
+        let connection = ServerConnection::new(Arc::clone(&config)).expect("a connection");
+        let mut stream = StreamOwned::new(connection, socket);
+        behave(&mut stream);
+        stream.conn.send_close_notify();
+        let _ = stream.flush();
+        // Closing a socket that holds unread bytes would reset the connection, and the alert with it.
+        let _ = stream.sock.shutdown(std::net::Shutdown::Write);
+        let _ = stream.sock.read_to_end(&mut Vec::new());
+    })
+}
+
+fn respond(stream: &mut Stream) {
+    while read_request(stream) && stream.write_all(OK.as_bytes()).is_ok() {}
+}
+
+fn respond_once(stream: &mut Stream) {
+    let response = OK.replacen("\r\n", "\r\nConnection: close\r\n", 1);
+    let _ = read_request(stream) && stream.write_all(response.as_bytes()).is_ok();
+}
+
+/// A server with this certificate, which is trusted.
+fn trusted(behave: impl Fn(&mut Stream) + Send + Sync + 'static) -> (Address, Tls) {
+    let pair = made(|_| {});
+    let address = secure(config(&pair, rustls::DEFAULT_VERSIONS, None), behave);
+    (address, tls(Some(&pair.0)))
+}
+
+fn tls(authorities: Option<&str>) -> Tls {
+    Tls {
+        server_name: "localhost".to_owned(),
+        authorities: authorities.map(file),
+        ..Tls::default()
+    }
+}
+
+fn over(tls: Tls, plan: Plan) -> Plan {
+    Plan {
+        tls: Some(tls),
+        ..plan
+    }
+}
+
+fn failures(report: &Report) -> Vec<(&'static str, u64)> {
+    let tls = report.tls.as_ref().expect("TLS");
+    tls.failures
+        .iter()
+        .map(|(name, count)| (*name, *count))
+        .collect()
+}
+
+/// Both requests fail, on a connection each, with this cause.
+fn assert_fails(tls: Tls, address: Address, cause: &'static str, text: &str) {
+    let report = run(&over(tls, plan(address, 2, 1))).expect("a run");
+    let errors: Vec<_> = report.errors.iter().filter(|it| it.1 > 0).collect();
+    assert_eq!((report.ok, report.failed), (0, 2), "{cause}: {errors:?}");
+    assert_eq!(errors[0].0.name(), "tls", "{cause}");
+    assert_eq!(failures(&report), [(cause, 2)]);
+    let first = report.tls.expect("TLS").first_failure;
+    assert!(first.contains(text), "{cause}: {first}");
+}
+
+#[test]
+fn every_response_is_counted_in_both_versions() {
+    let pair = made(|_| {});
+    for (versions, name) in [
+        (&[&version::TLS13], "TLS 1.3"),
+        (&[&version::TLS12], "TLS 1.2"),
+    ] {
+        let address = secure(config(&pair, versions, None), respond);
+        for (connections, depth, threads) in [(1, 1, 1), (3, 1, 1), (4, 5, 2)] {
+            let mut asked = over(tls(Some(&pair.0)), plan(address.clone(), 200, depth));
+            (asked.connections, asked.threads) = (connections, threads);
+            let report = run(&asked).expect("a run");
+            assert_eq!((report.ok, report.failed, report.unfinished), (200, 0, 0));
+            assert_eq!(report.bytes_received, 200 * OK.len() as u64);
+            let found = report.tls.expect("TLS");
+            assert_eq!(found.version, name);
+            assert!(found.cipher_suite.starts_with("TLS_"), "{found:?}");
+            let handshakes = (found.handshakes_full, found.handshakes_resumed);
+            assert_eq!(handshakes, (connections as u64, 0));
+            assert!(found.failures.is_empty() && found.first_failure.is_empty());
+        }
+    }
+}
+
+#[test]
+fn sessions_are_resumed_unless_that_is_off() {
+    let pair = made(|_| {});
+    for versions in [&[&version::TLS13], &[&version::TLS12]] {
+        let address = secure(config(&pair, versions, None), respond_once);
+        let mut asked = over(tls(Some(&pair.0)), plan(address, 10, 1));
+        asked.is_persistent = false;
+        for (is_always_full, expected) in [(false, (1, 9)), (true, (10, 0))] {
+            asked.tls = Some(Tls {
+                is_always_full,
+                ..tls(Some(&pair.0))
+            });
+            let report = run(&asked).expect("a run");
+            assert_eq!((report.ok, report.failed), (10, 0));
+            let found = report.tls.expect("TLS");
+            assert_eq!((found.handshakes_full, found.handshakes_resumed), expected);
+            let per_s = (found.handshakes_full_per_s + found.handshakes_resumed_per_s) / 10.0;
+            assert!((per_s * report.seconds - 1.0).abs() < 1e-9, "{per_s}");
+        }
+    }
+}
+
+#[test]
+fn an_open_loop_opens_its_connections_first() {
+    let (address, tls) = trusted(respond);
+    let mut asked = over(tls, open_plan(address, 2000.0));
+    asked.limit = load::generator::Limit::Requests(300);
+    let report = run(&asked).expect("a run");
+    assert_eq!((report.ok, report.failed), (300, 0));
+    assert_eq!(report.tls.expect("TLS").handshakes_full, 20);
+}
+
+#[test]
+fn content_of_many_records_arrives_in_both_directions() {
+    let content: Vec<u8> = (0..3_000_000_u32).map(|it| (it % 251) as u8).collect();
+    let expected = content.clone();
+    let (address, tls) = trusted(move |stream| {
+        while read_request(stream) {
+            let mut received = vec![0; expected.len()];
+            if stream.read_exact(&mut received).is_err() || received != expected {
+                return;
+            }
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n",
+                expected.len()
+            );
+            let response = [head.as_bytes(), &expected].concat();
+            if stream.write_all(&response).is_err() {
+                return;
+            }
+        }
+    });
+    let request = Request {
+        content: Some(content.clone()),
+        ..expecting(Expectation {
+            content: Some(content),
+            ..Expectation::default()
+        })
+    };
+    let asked = over(tls, plan_of(address, 6, 1, request));
+    assert_eq!(outcome(&asked), (6, Vec::new()));
+}
+
+#[test]
+fn a_connection_that_ends_inside_a_response_fails_it() {
+    let (address, tls) = trusted(|stream| {
+        let cut = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc";
+        let _ = read_request(stream) && stream.write_all(cut.as_bytes()).is_ok();
+    });
+    let asked = over(tls, plan(address, 3, 1));
+    assert_eq!(outcome(&asked), (0, vec![String::from("early_eof 3")]));
+}
+
+#[test]
+fn unexpected_bytes_are_detected() {
+    let (address, tls) = trusted(|stream| {
+        let twice = [OK, OK].concat();
+        let _ = read_request(stream) && stream.write_all(twice.as_bytes()).is_ok();
+    });
+    let asked = over(tls, plan(address, 2, 1));
+    assert_eq!(
+        outcome(&asked),
+        (0, vec![String::from("unexpected_bytes 2")])
+    );
+}
+
+#[test]
+fn a_certificate_of_an_unknown_issuer_is_refused_unless_nothing_is_verified() {
+    let (address, _) = trusted(respond);
+    let other = made(|it| it.distinguished_name.push(DnType::CommonName, "other")).0;
+    let cause = "unknown_issuer";
+    assert_fails(tls(Some(&other)), address.clone(), cause, "UnknownIssuer");
+    let of_that_name = made(|_| {}).0;
+    assert_fails(
+        tls(Some(&of_that_name)),
+        address.clone(),
+        cause,
+        "BadSignature",
+    );
+    assert_eq!(
+        outcome(&over(tls(None), plan(address, 5, 1))),
+        (5, Vec::new())
+    );
+}
+
+#[test]
+fn a_certificate_for_another_name_is_refused() {
+    let (address, trusted) = trusted(respond);
+    let other = Tls {
+        server_name: "127.0.0.1".to_owned(),
+        ..trusted
+    };
+    assert_fails(other, address, "other_name", "localhost");
+}
+
+#[test]
+fn a_chain_is_verified_with_its_dates() {
+    let authority_key = KeyPair::generate().expect("a key");
+    let mut parameters = CertificateParams::new(Vec::new()).expect("no name");
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = parameters
+        .self_signed(&authority_key)
+        .expect("an authority");
+    let issuer = rcgen::Issuer::new(parameters, authority_key);
+    let day = rcgen::date_time_ymd;
+    for (from, to, cause, text) in [
+        (day(2020, 1, 1), day(2021, 1, 1), "expired", "expired"),
+        (
+            day(2090, 1, 1),
+            day(2091, 1, 1),
+            "not_yet_valid",
+            "not valid yet",
+        ),
+        (day(2020, 1, 1), day(2091, 1, 1), "", ""),
+    ] {
+        let mut parameters = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        (parameters.not_before, parameters.not_after) = (from, to);
+        let key = KeyPair::generate().expect("a key");
+        let certificate = parameters.signed_by(&key, &issuer).expect("a certificate");
+        let pair = (certificate.pem(), key.serialize_pem());
+        let address = secure(config(&pair, rustls::DEFAULT_VERSIONS, None), respond);
+        match cause {
+            "" => {
+                let asked = over(tls(Some(&authority.pem())), plan(address, 5, 1));
+                assert_eq!(outcome(&asked), (5, Vec::new()));
+            }
+            cause => assert_fails(tls(Some(&authority.pem())), address, cause, text),
+        }
+    }
+}
+
+#[test]
+fn a_self_signed_authority_is_trusted_as_a_server_if_it_is_given() {
+    let pair = made(|it| it.is_ca = IsCa::Ca(BasicConstraints::Unconstrained));
+    let address = secure(config(&pair, rustls::DEFAULT_VERSIONS, None), respond);
+    let asked = over(tls(Some(&pair.0)), plan(address, 5, 1));
+    assert_eq!(outcome(&asked), (5, Vec::new()));
+}
+
+#[test]
+fn a_client_presents_its_certificate() {
+    let (pair, client) = (made(|_| {}), made(|_| {}));
+    for versions in [&[&version::TLS13], &[&version::TLS12]] {
+        let address = secure(config(&pair, versions, Some(&client.0)), respond);
+        let presenting = Tls {
+            pair: Some((file(&client.0), file(&client.1))),
+            ..tls(Some(&pair.0))
+        };
+        assert_eq!(
+            outcome(&over(presenting, plan(address, 5, 1))),
+            (5, Vec::new())
+        );
+    }
+    let address = secure(config(&pair, &[&version::TLS13], Some(&client.0)), respond);
+    let text = "CertificateRequired";
+    assert_fails(tls(Some(&pair.0)), address, "certificate_required", text);
+}
+
+#[test]
+fn what_is_not_tls_is_called_so() {
+    let address = server(|mut stream| {
+        let _ = stream.read(&mut [0; 2000]);
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    });
+    assert_fails(tls(None), address, "not_tls", "");
+    let address = server(|mut stream| {
+        let _ = stream.read(&mut [0; 2000]);
+    });
+    assert_fails(tls(None), address, "ended", "");
+    let (address, trusted) = trusted(respond);
+    let older = Tls {
+        is_tls12_only: true,
+        ..trusted
+    };
+    assert_eq!(outcome(&over(older, plan(address, 2, 1))), (2, Vec::new()));
+    let pair = made(|_| {});
+    let newer = secure(config(&pair, &[&version::TLS13], None), respond);
+    let older = Tls {
+        is_tls12_only: true,
+        ..tls(None)
+    };
+    assert_fails(older, newer, "nothing_in_common", "ProtocolVersion");
+}
+
+#[test]
+fn a_handshake_that_the_server_leaves_unfinished_is_a_timeout() {
+    let kept = std::sync::Mutex::new(Vec::new());
+    let address = server(move |stream| kept.lock().expect("a lock").push(stream));
+    let mut asked = over(tls(None), plan(address, 2, 1));
+    asked.timeout = Duration::from_millis(50);
+    assert_eq!(outcome(&asked), (0, vec![String::from("timeout 2")]));
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named() {
+    let (address, trusted) = trusted(respond);
+    let refusal = |tls: Tls| {
+        let refused = run(&over(tls, plan(address.clone(), 1, 1))).expect_err("a refusal");
+        assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
+        refused.to_string()
+    };
+    let missing = Tls {
+        authorities: Some("/nonexistent/roots.pem".into()),
+        ..trusted.clone()
+    };
+    assert!(refusal(missing).starts_with("cannot read /nonexistent/roots.pem: "));
+    let found = refusal(tls(Some("no certificate")));
+    assert_eq!(found, "the authorities' file has no certificate in PEM");
+    let swapped = Tls {
+        pair: Some((file(&made(|_| {}).0), file("no key"))),
+        ..trusted.clone()
+    };
+    assert_eq!(
+        refusal(swapped),
+        "the key's file has no key in PEM without a password"
+    );
+    let nameless = Tls {
+        server_name: "a b".to_owned(),
+        ..trusted
+    };
+    assert_eq!(refusal(nameless), "\"a b\" is not the name of a server");
+}

@@ -1,0 +1,133 @@
+//! Whom a client trusts.
+//!
+//! A certificate that is itself given as an authority is accepted for the names in it, by any issuer and for any use,
+//! as OpenSSL does: a self-signed certificate usually says that it is an authority, which webpki does not accept of a server.
+
+use std::sync::{Arc, OnceLock};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+/// Verifies certificates of one server.
+#[derive(Debug)]
+pub(super) struct Verifier {
+    /// `None`: nothing is verified.
+    trusted: Option<Trusted>,
+    algorithms: WebPkiSupportedAlgorithms,
+    /// The chain that was accepted first, from the server's certificate on. The same bytes have the same meaning.
+    accepted: OnceLock<Vec<CertificateDer<'static>>>,
+}
+
+#[derive(Debug)]
+struct Trusted {
+    authorities: Vec<CertificateDer<'static>>,
+    chains: Arc<WebPkiServerVerifier>,
+}
+
+impl Verifier {
+    /// Trusts `authorities` and what they have issued. Those that webpki cannot read are left out, as long as there are others.
+    ///
+    /// # Errors
+    /// If none can be used.
+    pub(super) fn new(
+        authorities: Vec<CertificateDer<'static>>,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Verifier, String> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(authorities.iter().cloned());
+        let builder =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+        let chains = builder
+            .build()
+            .map_err(|error| format!("the authorities' file cannot be used: {error}"))?;
+        Ok(Verifier {
+            trusted: Some(Trusted {
+                authorities,
+                chains,
+            }),
+            ..Verifier::of_nothing(provider)
+        })
+    }
+
+    /// Accepts every certificate.
+    pub(super) fn of_nothing(provider: &CryptoProvider) -> Verifier {
+        Verifier {
+            trusted: None,
+            algorithms: provider.signature_verification_algorithms,
+            accepted: OnceLock::new(),
+        }
+    }
+
+    fn is_accepted(&self, certificate: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> bool {
+        self.accepted.get().is_some_and(|chain| {
+            chain
+                .split_first()
+                .is_some_and(|(first, rest)| first == certificate && rest == others)
+        })
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let Some(trusted) = &self.trusted else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        if self.is_accepted(certificate, others) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        if trusted.authorities.contains(certificate) {
+            verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+        } else {
+            let chains = &trusted.chains;
+            chains.verify_server_cert(certificate, others, name, ocsp_response, now)?;
+        }
+        self.accepted.get_or_init(|| {
+            let others = others.iter().map(|it| it.clone().into_owned());
+            std::iter::once(certificate.clone().into_owned())
+                .chain(others)
+                .collect()
+        });
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        match self.trusted {
+            Some(_) => verify_tls12_signature(message, certificate, signature, &self.algorithms),
+            None => Ok(HandshakeSignatureValid::assertion()),
+        }
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        match self.trusted {
+            Some(_) => verify_tls13_signature(message, certificate, signature, &self.algorithms),
+            None => Ok(HandshakeSignatureValid::assertion()),
+        }
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
