@@ -125,12 +125,16 @@ fn block(parts: &[Part]) -> Vec<u8> {
     block
 }
 
-/// The same fields with the method as a literal: such a block is decoded field by field.
+/// The same fields with the method as a literal: such a block is decoded field by field. Random octets may swallow what follows them.
 fn with_literal_method(parts: &[Part]) -> Vec<Part> {
-    let replaced = |part: &Part| match part {
-        Part::Indexed(2) => Part::Named(0x00, 2, b"GET".to_vec()),
-        Part::Indexed(3) => Part::Named(0x00, 2, b"POST".to_vec()),
-        part => part.clone(),
+    let mut are_fields = true;
+    let replaced = |part: &Part| {
+        are_fields &= !matches!(part, Part::Octets(_));
+        match part {
+            Part::Indexed(2) if are_fields => Part::Named(0x00, 2, b"GET".to_vec()),
+            Part::Indexed(3) if are_fields => Part::Named(0x00, 2, b"POST".to_vec()),
+            part => part.clone(),
+        }
     };
     parts.iter().map(replaced).collect()
 }
