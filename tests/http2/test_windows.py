@@ -39,17 +39,13 @@ def test_no_more_than_the_windows_allow_is_sent(
 ) -> None:
     client = connect(server, {Setting.INITIAL_WINDOW_SIZE: 10})
     client.send(get(1, path))
-    client.ping()
-    message = client.messages[1]
-    assert len(message.content) == 10
+    assert len(client.content(1, 10)) == 10
     for _ in range(5):
         client.send(window_update(1, 1))
         client.read_until(Kind.DATA, 1)
-    client.ping()
-    assert len(message.content) == 15
+    assert len(client.content(1, 15)) == 15
     client.send(window_update(1, 200_000))
-    client.ping()
-    assert len(message.content) == WINDOW_BYTES
+    assert len(client.content(1, WINDOW_BYTES)) == WINDOW_BYTES
     client.send(window_update(0, 200_000))
     assert len(client.response(1).content) == 100_000
 

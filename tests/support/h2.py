@@ -266,6 +266,14 @@ class Client:
         self.send(headers(stream, request_fields("GET", path, *fields, scheme=self.scheme)))
         return self.response(stream)
 
+    def content(self, stream: int, size: int) -> bytearray:
+        """Read until so much content has arrived on a stream, and all that comes with it."""
+        message = self.messages.setdefault(stream, Message())
+        while len(message.content) < size:
+            self.read()
+        self.ping()
+        return message.content
+
     def end(self) -> Frame | None:
         """Read to the end of the connection; return the last GOAWAY."""
         try:
