@@ -30,6 +30,8 @@ from support.h2 import (
 from support.server import Server, Start
 from support.worker import resident_bytes
 
+pytestmark = pytest.mark.slow
+
 IDLE_FRAMES_MAX = 10_000
 MIB = 1 << 20
 

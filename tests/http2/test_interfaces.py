@@ -10,6 +10,8 @@ from support.h2 import Code, Connect, data, get, headers, post, request_fields, 
 from support.server import Server, Start
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 FIELDS = [(b"x-a", b"1"), (b"cookie", b"a=b"), (b"x-a", b"2"), (b"cookie", b"c=d")]
 
 

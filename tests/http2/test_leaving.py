@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from support.h2 import ACK, Code, Connect, Frame, Kind, data, frame, get, post
 from support.server import Server, Start
+
+pytestmark = pytest.mark.slow
 
 STREAM_MAX = 0x7FFFFFFF
 

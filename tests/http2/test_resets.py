@@ -23,6 +23,8 @@ from support.h2 import (
 from support.server import Server, Start
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 STREAMS = range(1, 200_001, 2)
 RESETS_MAX = 200
 STREAMS_MAX = 100

@@ -19,6 +19,8 @@ from support.h2 import (
 )
 from support.server import Server, Start
 
+pytestmark = pytest.mark.slow
+
 SERVED = {
     "native": ("h2/native.py",),
     "asgi": ("h2/asgi.py",),

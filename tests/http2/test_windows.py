@@ -23,6 +23,8 @@ from support.server import Server, Start
 from support.waiting import wait_until
 from support.worker import resident_bytes
 
+pytestmark = pytest.mark.slow
+
 WRITE_TIMEOUT = ("--write-timeout-ms", "500")
 
 
