@@ -103,11 +103,7 @@ impl LoadThread {
             };
             let room = free.len();
             let received = socket.receive(free);
-            // Records were read that did not fit, or the end was.
-            let is_more = socket.may_be_unread(0, room) || socket.has_buffered();
-            if self.tls.is_some() {
-                self.note_handshake(index, &received);
-            }
+            let is_more = self.tls.is_some() && self.take_note(index, &received);
             let Some(connection) = self.connections.get_mut(index) else {
                 return;
             };

@@ -27,18 +27,21 @@ impl LoadThread {
         !socket.owes() && !socket.is_handshaking()
     }
 
-    /// Sends the first batch if the handshake has been completed by what was received.
-    #[inline]
-    pub(super) fn note_handshake(&mut self, index: usize, received: &Received) {
+    /// Sends the first batch if the handshake has been completed by what was received. Returns whether records were read that had no room,
+    /// or the end was, so that no event will report them.
+    pub(super) fn take_note(&mut self, index: usize, received: &Received) -> bool {
         let is_alive = matches!(received, Received::Bytes(_) | Received::Blocked);
         let Some(connection) = self.connections.get(index) else {
-            return;
+            return false;
         };
-        let is_new = !connection.is_established;
-        let is_shaking = |socket: &net::Transport| socket.is_handshaking();
-        if is_new && is_alive && !connection.socket.as_ref().is_some_and(is_shaking) {
+        let Some(socket) = &connection.socket else {
+            return false;
+        };
+        let is_more = socket.may_be_unread(0, 1) || socket.has_buffered();
+        if is_alive && !connection.is_established && !socket.is_handshaking() {
             self.complete_handshake(index);
         }
+        is_more
     }
 
     fn complete_handshake(&mut self, index: usize) {
