@@ -309,8 +309,15 @@ fn a_chain_is_verified_with_its_dates() {
 fn a_self_signed_authority_is_trusted_as_a_server_if_it_is_given() {
     let pair = made(|it| it.is_ca = IsCa::Ca(BasicConstraints::Unconstrained));
     let address = secure(config(&pair, rustls::DEFAULT_VERSIONS, None), respond);
-    let asked = over(tls(Some(&pair.0)), plan(address, 5, 1));
+    let asked = over(tls(Some(&pair.0)), plan(address.clone(), 5, 1));
     assert_eq!(outcome(&asked), (5, Vec::new()));
+    let other = made(|it| it.distinguished_name.push(DnType::CommonName, "other")).0;
+    assert_fails(
+        tls(Some(&other)),
+        address,
+        "unknown_issuer",
+        "UnknownIssuer",
+    );
 }
 
 #[test]

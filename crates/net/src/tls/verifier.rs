@@ -12,7 +12,9 @@ use rustls::crypto::{
 };
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use super::certificate::Certificate;
 
 /// Verifies certificates of one server.
 #[derive(Debug)]
@@ -73,6 +75,11 @@ impl Verifier {
     }
 }
 
+/// Whether a certificate names itself as its issuer.
+fn is_self_signed(certificate: &CertificateDer<'_>) -> bool {
+    Certificate::read(certificate).is_some_and(|it| it.issuer() == it.subject())
+}
+
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
@@ -92,7 +99,16 @@ impl ServerCertVerifier for Verifier {
             verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
         } else {
             let chains = &trusted.chains;
-            chains.verify_server_cert(certificate, others, name, ocsp_response, now)?;
+            let found = chains.verify_server_cert(certificate, others, name, ocsp_response, now);
+            found.map_err(|error| match error {
+                // webpki only says that it is an authority.
+                Error::InvalidCertificate(CertificateError::Other(_))
+                    if is_self_signed(certificate) =>
+                {
+                    CertificateError::UnknownIssuer.into()
+                }
+                error => error,
+            })?;
         }
         self.accepted.get_or_init(|| {
             let others = others.iter().map(|it| it.clone().into_owned());
