@@ -50,11 +50,11 @@ impl H2 {
         turn: &mut Turn<'_, A>,
         id: u32,
     ) -> Result<(), Violation> {
-        let Some(index) = self.index_of(id) else {
-            return self.count_idle(turn);
-        };
-        self.drop_stream(turn, index, Abort::Disconnected);
-        self.give_oldest_window();
+        if let Some(index) = self.index_of(id) {
+            self.drop_stream(turn, index, Abort::Disconnected);
+            self.give_oldest_window();
+        }
+        // A request whose response was complete before its reset was served in vain too.
         self.count_reset(turn);
         Ok(())
     }

@@ -58,9 +58,7 @@ impl H2 {
         match self.reading {
             Reading::Closing(_) => {}
             _ if self.waits_for_turn || link.is_full() => {}
-            _ if is_partial => {
-                frame_ms = Timeouts::end_ms(self.since_ms, timeouts.header_timeout_ms)
-            }
+            _ if is_partial => frame_ms = self.frame_deadline_ms(context),
             _ if is_idle => {
                 request_ms = Timeouts::end_ms(self.since_ms, timeouts.keep_alive_timeout_ms)
             }
@@ -80,6 +78,20 @@ impl H2 {
             (first(window_deadline_ms), Late::Window),
         ];
         all.into_iter().min().unwrap_or((u64::MAX, Late::Delivery))
+    }
+
+    /// When the rest of the preface, of a frame or of a header block has to be there. Content has the time that it takes at its minimum rate
+    /// too.
+    fn frame_deadline_ms(&self, context: &Context) -> u64 {
+        let timeouts = &context.timeouts;
+        let content_ms = match (&self.reading, frame::data_bytes(&self.input)) {
+            (Reading::Frames, Some(bytes)) => {
+                let rate = timeouts.body_rate_bytes_per_s_min;
+                (bytes * 1000).checked_div(rate).unwrap_or(u64::MAX)
+            }
+            _ => 0,
+        };
+        Timeouts::end_ms(self.since_ms, timeouts.header_timeout_ms).saturating_add(content_ms)
     }
 
     fn leaving_ms(&self, context: &Context) -> u64 {

@@ -153,7 +153,7 @@ impl H2 {
                 is_whole,
                 depends_on_itself,
             } => {
-                if depends_on_itself {
+                if depends_on_itself && is_whole {
                     // The block is decoded nevertheless: the tables of both sides must not differ.
                     self.decoder.skip(block).map_err(compression)?;
                     let _ = self.opened.open(stream);

@@ -177,6 +177,14 @@ pub fn parse(input: &[u8], payload_bytes_max: usize) -> Result<Parsed<'_>, Viola
     Ok(Parsed::Frame(frame, used))
 }
 
+/// The length of the content of the DATA frame at the start of `input`, padding included, once its header is there; None for other frames.
+pub fn data_bytes(input: &[u8]) -> Option<u64> {
+    match input.first_chunk::<4>() {
+        Some([l0, l1, l2, DATA]) => Some(u64::from(u32::from_be_bytes([0, *l0, *l1, *l2]))),
+        _ => None,
+    }
+}
+
 /// Checks the length and the stream that frames of a type must have. Wrong ones end the connection, before the payload arrives.
 #[inline]
 fn check_header(kind: u8, flags: u8, stream: u32, length: usize) -> Result<(), Violation> {
