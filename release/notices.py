@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,32 +30,29 @@ def apply(tree: Path) -> None:
 
 def crates(tree: Path) -> list[dict[str, Any]]:
     """Return what cargo knows of each crate of others that the core is linked with, by name."""
-    command = ["cargo", "metadata", "--format-version", "1", "--locked"]
-    done = subprocess.run(command, cwd=tree, stdout=subprocess.PIPE, check=True)
-    known = json.loads(done.stdout)
-    packages = {each["id"]: each for each in known["packages"]}
-    nodes = {each["id"]: each for each in known["resolve"]["nodes"]}
-    waiting = [each for each, package in packages.items() if package["name"] == ROOT_CRATE]
-    linked: set[str] = set()
-    while waiting:
-        node = waiting.pop()
-        if node not in linked and not _runs_at_build(packages[node]):
-            linked.add(node)
-            waiting += _linked_with(nodes[node])
-    found = [packages[each] for each in linked if packages[each]["source"] is not None]
+    known = json.loads(_cargo(tree, "metadata", "--format-version", "1"))
+    linked = _linked(tree)
+    found = [
+        each
+        for each in known["packages"]
+        if each["source"] is not None and (each["name"], each["version"]) in linked
+    ]
     return sorted(found, key=lambda each: (each["name"], each["version"]))
 
 
-def _linked_with(node: dict[str, Any]) -> Iterator[str]:
-    """Yield the dependencies that are neither for tests nor for build scripts, nor for Windows."""
-    for each in node["deps"]:
-        for kind in each["dep_kinds"]:
-            if kind["kind"] is None and "windows" not in (kind["target"] or ""):
-                yield each["pkg"]
+def _linked(tree: Path) -> set[tuple[str, str]]:
+    """Return names and versions of what is compiled with the features that are used.
+
+    `cargo metadata` also has what features that are off would need.
+    """
+    edges = "normal,no-proc-macro"
+    text = _cargo(tree, "tree", "--package", ROOT_CRATE, "--edges", edges, "--prefix", "none")
+    return {(name, version) for name, version in re.findall(r"^(\S+) v(\S+)", text, re.MULTILINE)}
 
 
-def _runs_at_build(package: dict[str, Any]) -> bool:
-    return any("proc-macro" in target["kind"] for target in package["targets"])
+def _cargo(tree: Path, command: str, *arguments: str) -> str:
+    line = ["cargo", command, "--locked", *arguments]
+    return subprocess.run(line, cwd=tree, stdout=subprocess.PIPE, check=True, text=True).stdout
 
 
 def notice(package: dict[str, Any]) -> str:
