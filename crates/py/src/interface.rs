@@ -170,10 +170,14 @@ macro_rules! whichever {
     };
 }
 
-impl App for Interface {
+impl Interface {
+    /// Exists once for each of its two callers, so that all of it can be inlined there: no request pays for the other's (bench: calls.py).
     #[inline]
-    fn call(&mut self, request: &Request<'_>, responder: &mut Responder) -> Outcome {
-        // The native application is called in one place for both, so that the call is inlined here.
+    fn respond_to<const IN_STREAM: bool>(
+        &mut self,
+        request: &Request<'_>,
+        responder: &mut Responder,
+    ) -> Outcome {
         let (native, mounts) = match self {
             Interface::Native(native) => (native, None),
             Interface::Mounted(mounted) => {
@@ -183,7 +187,19 @@ impl App for Interface {
             Interface::Asgi(asgi) => return asgi.call(request, responder),
             Interface::Wsgi(wsgi) => return wsgi.call(request, responder),
         };
-        native.call(mounts, request, responder)
+        native.call::<IN_STREAM>(mounts, request, responder)
+    }
+}
+
+impl App for Interface {
+    #[inline]
+    fn call(&mut self, request: &Request<'_>, responder: &mut Responder) -> Outcome {
+        self.respond_to::<false>(request, responder)
+    }
+
+    #[inline(never)]
+    fn call_stream(&mut self, request: &Request<'_>, responder: &mut Responder) -> Outcome {
+        self.respond_to::<true>(request, responder)
     }
 
     fn pull(&mut self, id: ExchangeId, out: &mut Vec<u8>) -> Pulled {

@@ -172,7 +172,7 @@ impl Router {
     /// Finds the route for a method and a path without its query, and stores its parameters in `parameters`. HEAD falls back to GET.
     ///
     /// Cost: a hash of the path if it has no parameters; no allocation unless the path contains a `%`.
-    #[inline]
+    #[inline(always)]
     pub fn find(
         &self,
         method: Method,

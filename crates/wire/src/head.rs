@@ -235,7 +235,7 @@ fn request_head<'a, P: Protocol>(
         Err(stop) => return request_line_stop(stop, line_window, limits),
     };
     let fields = input.get(line.len..).unwrap_or_default();
-    let mut control = Control::new(line.version);
+    let mut control = Control::new(line.version == Version::Http10);
     let is_whole = |rest: &&[u8]| rest.first_chunk() == Some(CRLF);
     let recalled = match &memo {
         Some(memo) => memo.recall(fields, &mut control),
@@ -316,7 +316,7 @@ fn field_section<'a>(
 
 /// What the field lines say about the message itself.
 pub(crate) struct Control<'a> {
-    pub(crate) version: Version,
+    pub(crate) is_http10: bool,
     pub(crate) host: Option<&'a [u8]>,
     content_length: Option<u64>,
     chunked: bool,
@@ -347,9 +347,9 @@ pub(crate) struct BeforePrivate<'a> {
 
 impl<'a> Control<'a> {
     #[inline]
-    fn new(version: Version) -> Control<'a> {
+    fn new(is_http10: bool) -> Control<'a> {
         Control {
-            version,
+            is_http10,
             host: None,
             content_length: None,
             chunked: false,
@@ -379,7 +379,7 @@ impl<'a> Control<'a> {
             10 if name.eq_ignore_ascii_case(b"connection") => self.connection(value),
             7 if name.eq_ignore_ascii_case(b"upgrade") => {
                 let mut protocols = list_members(value);
-                self.asks_websocket |= self.version == Version::Http11
+                self.asks_websocket |= !self.is_http10
                     && protocols.any(|protocol| protocol.eq_ignore_ascii_case(b"websocket"));
                 Ok(())
             }
@@ -428,7 +428,7 @@ impl<'a> Control<'a> {
     }
 
     fn expect(&mut self, value: &[u8]) -> Result<(), ErrorKind> {
-        if self.version == Version::Http10 {
+        if self.is_http10 {
             return Ok(());
         }
         if !trim_ows(value).eq_ignore_ascii_case(b"100-continue") {
@@ -463,7 +463,7 @@ impl<'a> Control<'a> {
     }
 
     fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), ErrorKind> {
-        if self.version == Version::Http10 {
+        if self.is_http10 {
             return Err(ErrorKind::TransferEncodingInHttp10);
         }
         if self.chunked {
@@ -481,7 +481,7 @@ impl<'a> Control<'a> {
     #[inline]
     fn check(&self, target_has_authority: bool) -> Result<(), ErrorKind> {
         match self.host {
-            None if self.version != Version::Http10 => Err(ErrorKind::MissingHost),
+            None if !self.is_http10 => Err(ErrorKind::MissingHost),
             Some([]) if target_has_authority => Err(ErrorKind::EmptyHost),
             _ => Ok(()),
         }
@@ -499,7 +499,7 @@ impl<'a> Control<'a> {
     /// RFC 9112 9.3: "close" ends the connection, HTTP/1.1 keeps it, HTTP/1.0 keeps it on request.
     #[inline]
     fn persistent(&self) -> bool {
-        !self.close && (self.version != Version::Http10 || self.keep_alive)
+        !self.close && (!self.is_http10 || self.keep_alive)
     }
 }
 

@@ -9,7 +9,6 @@
 pub mod remembered;
 
 use crate::head::{BeforePrivate, Control};
-use crate::method::Version;
 use crate::scan::is_same;
 
 /// The rest is read each time: limits what a worker keeps.
@@ -50,8 +49,10 @@ impl SectionMemo {
         control: &mut Control<'a>,
     ) -> Option<&'a [u8]> {
         let (section, rest) = fields.split_at_checked(self.bytes.len())?;
-        let is_http10 = control.version == Version::Http10;
-        if section.is_empty() || !is_same(section, &self.bytes) || is_http10 != self.is_http10 {
+        if section.is_empty()
+            || !is_same(section, &self.bytes)
+            || control.is_http10 != self.is_http10
+        {
             return None;
         }
         control.lines = self.lines;
@@ -91,7 +92,7 @@ impl SectionMemo {
             accepts_trailers: control.accepts_trailers,
         });
         self.lines = said.lines;
-        self.is_http10 = control.version == Version::Http10;
+        self.is_http10 = control.is_http10;
         self.host = said.host.and_then(|host| {
             let from = (host.as_ptr() as usize).checked_sub(section.as_ptr() as usize)?;
             Some((from, from + host.len()))

@@ -38,13 +38,16 @@ impl Native {
 
     /// Handles a request by its route or, if it has none, by what is mounted.
     #[inline]
-    pub(crate) fn call(
+    pub(crate) fn call<const IN_STREAM: bool>(
         &mut self,
         mounts: Option<&mut impl Fallback>,
         request: &server::Request<'_>,
         responder: &mut Responder,
     ) -> Outcome {
-        ffi::attached(|py| self.calls.call(py, &self.table, mounts, request, responder))
+        ffi::attached(|py| {
+            self.calls
+                .call::<IN_STREAM>(py, &self.table, mounts, request, responder)
+        })
     }
 
     /// See [`server::App::pull`]; the next three implement that trait's methods too.

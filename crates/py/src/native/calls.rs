@@ -66,7 +66,7 @@ impl Calls {
 
     /// Handles a request by its route or, if it has none, by what is mounted.
     #[inline]
-    pub(crate) fn call(
+    pub(crate) fn call<const IN_STREAM: bool>(
         &mut self,
         py: Python<'_>,
         table: &Arc<Table>,
@@ -91,7 +91,7 @@ impl Calls {
                 if let Some(mounts) = mounts {
                     mounts.step_aside(py);
                 }
-                self.call_route(py, table, route, request, responder)
+                self.call_route::<IN_STREAM>(py, table, route, request, responder)
             }
             Match::OtherMethods(allow) => {
                 if let Some(mounts) = mounts {
@@ -112,7 +112,7 @@ impl Calls {
     }
 
     #[inline]
-    fn call_route(
+    fn call_route<const IN_STREAM: bool>(
         &mut self,
         py: Python<'_>,
         table: &Arc<Table>,
@@ -380,7 +380,7 @@ fn about_server(table: &Table, responder: &mut Responder) -> Outcome {
 }
 
 /// Calls a handler.
-#[inline]
+#[inline(always)]
 fn call_handler<'py>(
     py: Python<'py>,
     route: &Route,

@@ -81,15 +81,22 @@ impl State {
         self.is_in_call = true;
         self.client = *request.client;
         self.server = *request.server;
-        // Counting references is not free, and a connection sends many requests.
-        if self.tls.as_ref().map(Arc::as_ptr) != request.tls.map(Arc::as_ptr) {
-            self.tls = request.tls.cloned();
+        if request.tls.is_some() || self.tls.is_some() {
+            self.set_tls(request.tls);
         }
         self.id = Some(request.id);
         if self.parameters.is_some() {
             self.parameters = None;
         }
         Ok(())
+    }
+
+    /// Stores the connection's TLS session. Counting references is not free, and a connection sends many requests.
+    #[cold]
+    fn set_tls(&mut self, tls: Option<&Arc<TlsDetails>>) {
+        if self.tls.as_ref().map(Arc::as_ptr) != tls.map(Arc::as_ptr) {
+            self.tls = tls.cloned();
+        }
     }
 
     /// Stores where the path's parameters are.

@@ -170,10 +170,16 @@ impl Origin {
     #[inline]
     fn of(head: &RequestHead<'_>) -> Origin {
         match head.version {
-            Version::Http2 => Origin::Http2 {
-                has_content: head.body_length != BodyLength::None,
-            },
-            _ => Origin::Http1,
+            Version::Http2 => Origin::of_decoded(head),
+            Version::Http10 | Version::Http11 => Origin::Http1,
+        }
+    }
+
+    /// Apart, so that HTTP/1 does not compute it.
+    #[cold]
+    fn of_decoded(head: &RequestHead<'_>) -> Origin {
+        Origin::Http2 {
+            has_content: head.body_length != BodyLength::None,
         }
     }
 

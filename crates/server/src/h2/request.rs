@@ -287,7 +287,7 @@ impl H2 {
             tls: turn.link.tls(),
         };
         let app = &mut *turn.app;
-        let called = catch_unwind(AssertUnwindSafe(|| app.call(&request, responder)));
+        let called = catch_unwind(AssertUnwindSafe(|| app.call_stream(&request, responder)));
         std::mem::swap(&mut responder.frames.encoder, &mut self.encoder);
         called.map_err(|_| ())
     }

@@ -23,7 +23,7 @@ impl LiteralMap {
     }
 
     /// The number of a literal.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&self, literal: &[u8]) -> Option<usize> {
         let hash = hash(literal);
         let mut place = hash as usize;
