@@ -34,7 +34,7 @@ settings! {
         h2_idle_frames_max: 10000, "count",
             "Maximum HTTP/2 frames of a connection that are not progress (PING, SETTINGS, PRIORITY, empty DATA and the like) in 10 s; more end it with ENHANCE_YOUR_CALM. Each request and each part of content pays for four.";
         h2_resets_max: 200, "count",
-            "Maximum HTTP/2 streams of a connection that end before their responses in 10 s, reset by the client or because of its errors; more end it with ENHANCE_YOUR_CALM if they are more than half of its requests. A page that is left resets some tens.";
+            "Maximum HTTP/2 streams of a connection that are reset in 10 s, by the client or because of its errors; more end it with ENHANCE_YOUR_CALM if they are more than half of its requests. A page that is left resets some tens.";
         connections_max: 16384, "count",
             "Maximum open connections of one worker. One more waits for a worker that has room; if all are full, it gets 503 and is closed.";
         tls_handshakes_max: 1024, "count",

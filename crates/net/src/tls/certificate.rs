@@ -95,7 +95,7 @@ impl<'a> Certificate<'a> {
         let mut attributes = sets.flat_map(|set| Reader::new(set.content));
         attributes.find_map(|attribute| {
             let mut parts = Reader::new(attribute.content);
-            let kind = parts.expect(OBJECT_IDENTIFIER)?;
+            let kind = parts.read(OBJECT_IDENTIFIER)?;
             text(parts.next()?).filter(|_| kind == COMMON_NAME)
         })
     }
@@ -112,7 +112,7 @@ impl<'a> Certificate<'a> {
     fn extension(&self, identifier: &[u8]) -> Option<Reader<'a>> {
         self.extensions?.find_map(|extension| {
             let mut parts = Reader::new(extension.content);
-            let found = parts.expect(OBJECT_IDENTIFIER)?;
+            let found = parts.read(OBJECT_IDENTIFIER)?;
             parts.pass_over(BOOLEAN);
             (found == identifier).then(|| parts.enter(OCTET_STRING))?
         })
@@ -164,7 +164,7 @@ fn distinguished_name(name: Reader<'_>) -> String {
 
 fn attribute(element: Element<'_>) -> Option<String> {
     let mut parts = Reader::new(element.content);
-    let (kind, value) = (parts.expect(OBJECT_IDENTIFIER)?, parts.next()?);
+    let (kind, value) = (parts.read(OBJECT_IDENTIFIER)?, parts.next()?);
     let known = SHORT_NAMES.iter().find(|(known, _)| *known == kind);
     match (known, text(value)) {
         (Some((_, name)), Some(text)) => Some(format!("{name}={}", escaped(&text))),

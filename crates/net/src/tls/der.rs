@@ -24,20 +24,20 @@ impl<'a> Reader<'a> {
     }
 
     /// The content of the next element, which must have this tag.
-    pub(super) fn expect(&mut self, tag: u8) -> Option<&'a [u8]> {
+    pub(super) fn read(&mut self, tag: u8) -> Option<&'a [u8]> {
         let element = self.next().filter(|element| element.tag == tag)?;
         Some(element.content)
     }
 
     /// The elements inside the next one, which must have this tag.
     pub(super) fn enter(&mut self, tag: u8) -> Option<Reader<'a>> {
-        self.expect(tag).map(Reader)
+        self.read(tag).map(Reader)
     }
 
     /// Skips the next element if it has this tag.
     pub(super) fn pass_over(&mut self, tag: u8) {
         let mut ahead = *self;
-        if ahead.expect(tag).is_some() {
+        if ahead.read(tag).is_some() {
             *self = ahead;
         }
     }
@@ -100,7 +100,7 @@ mod tests {
     fn elements_are_read_in_order() {
         let mut reader = Reader::new(b"\x30\x03\x02\x01\x05\x04\x81\x02hi");
         let mut inner = reader.enter(SEQUENCE).unwrap();
-        assert_eq!(inner.expect(INTEGER).unwrap(), b"\x05");
+        assert_eq!(inner.read(INTEGER).unwrap(), b"\x05");
         assert!(inner.next().is_none());
         let last = reader.next().unwrap();
         assert_eq!((last.tag, last.content), (OCTET_STRING, &b"hi"[..]));

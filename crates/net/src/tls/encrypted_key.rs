@@ -91,29 +91,29 @@ impl<'a> Method<'a> {
     fn read(der: &'a [u8]) -> Option<Method<'a>> {
         let mut outer = Reader::new(der).enter(SEQUENCE)?;
         let mut scheme = outer.enter(SEQUENCE)?;
-        if scheme.expect(OBJECT_IDENTIFIER)? != PBES2 {
+        if scheme.read(OBJECT_IDENTIFIER)? != PBES2 {
             return None;
         }
         let mut parts = scheme.enter(SEQUENCE)?;
         let mut derivation = parts.enter(SEQUENCE)?;
-        if derivation.expect(OBJECT_IDENTIFIER)? != PBKDF2 {
+        if derivation.read(OBJECT_IDENTIFIER)? != PBKDF2 {
             return None;
         }
         let mut derivation = derivation.enter(SEQUENCE)?;
-        let salt = derivation.expect(OCTET_STRING)?;
+        let salt = derivation.read(OCTET_STRING)?;
         let add = |number: u32, byte: &u8| number.checked_mul(256)?.checked_add(u32::from(*byte));
-        let iterations = derivation.expect(INTEGER)?.iter().try_fold(0, add)?;
+        let iterations = derivation.read(INTEGER)?.iter().try_fold(0, add)?;
         derivation.pass_over(INTEGER); // the length of the key, which the cipher determines
         let hash = match derivation.enter(SEQUENCE) {
             None => HASHES.first(),
             Some(mut hash) => {
-                let identifier = hash.expect(OBJECT_IDENTIFIER)?;
+                let identifier = hash.read(OBJECT_IDENTIFIER)?;
                 HASHES.iter().find(|(known, _)| *known == identifier)
             }
         };
         let mut cipher = parts.enter(SEQUENCE)?;
-        let identifier = cipher.expect(OBJECT_IDENTIFIER)?;
-        let vector = cipher.expect(OCTET_STRING)?.try_into().ok()?;
+        let identifier = cipher.read(OBJECT_IDENTIFIER)?;
+        let vector = cipher.read(OCTET_STRING)?.try_into().ok()?;
         let mut known = CIPHERS.iter().filter(|(known, ..)| *known == identifier);
         let (_, cipher, key_bytes) = known.next()?;
         Some(Method {
@@ -123,7 +123,7 @@ impl<'a> Method<'a> {
             cipher,
             key_bytes: *key_bytes,
             vector,
-            encrypted: outer.expect(OCTET_STRING)?,
+            encrypted: outer.read(OCTET_STRING)?,
         })
     }
 

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use wire::{BodyDecoder, BodyLength, Decoded, ProtocolError};
 
-use super::input::{CONTENT_TOO_LONG, Refused};
+use super::input::Refused;
 use super::queue::Queued;
 use super::{CLIENT_CLOSED_REQUEST, Ending, For, H1, Reading, log_abandoned};
 use crate::app::{Abort, App, Content};
@@ -13,7 +13,7 @@ use crate::exchange::Progress;
 use crate::exchange::content::{DISCARD_BYTES_MAX, Handed, Held, Inbound, Part, Taker};
 use crate::id::ExchangeId;
 use crate::link::Turn;
-use crate::response::{NO_MEMORY, Response};
+use crate::response::{CONTENT_TOO_LONG, NO_MEMORY, Response};
 
 /// Content in HTTP/1 framing.
 pub(super) struct Incoming {

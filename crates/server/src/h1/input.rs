@@ -16,9 +16,7 @@ use crate::exchange::{Exchange, Progress};
 use crate::id::ExchangeId;
 use crate::link::{Broken, Link, Turn};
 use crate::responder::Framing;
-use crate::response::{NO_MEMORY, Response};
-
-pub(super) const CONTENT_TOO_LONG: &str = "The content is longer than this server accepts.";
+use crate::response::{CONTENT_TOO_LONG, NO_MEMORY, Response};
 
 /// Without this much memory left, no request is started: it may have to wait, with copies of its head and its task.
 const SPARE_BYTES: usize = 1 << 20;

@@ -11,9 +11,7 @@ use crate::exchange::content::{Handed, Held, Part, Taker};
 use crate::limits::CALLS_BYTES_MAX;
 use crate::link::Turn;
 use crate::mailbox::Command;
-use crate::response::{NO_MEMORY, Response};
-
-const CONTENT_TOO_LONG: &str = "The content is longer than this server accepts.";
+use crate::response::{CONTENT_TOO_LONG, NO_MEMORY, Response};
 
 impl H2 {
     /// A part of a content arrives.

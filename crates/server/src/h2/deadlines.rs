@@ -4,7 +4,7 @@
 //! | --- | --- | --- | --- |
 //! | link full, or its bytes under way | peer | its pace (`write_timeout_ms`, `response_rate_bytes_per_s_min`) | reset |
 //! | no stream, no part of a frame | peer | `keep_alive_timeout_ms` | GOAWAY, closed |
-//! | preface, part of a frame, part of a header block | peer | `header_timeout_ms` | GOAWAY, closed |
+//! | preface, part of a frame, part of a header block | peer | `header_timeout_ms`, for content also its time at `body_rate_bytes_per_s_min` | GOAWAY, closed |
 //! | content that is waited for | peer | its pace (`body_grace_ms`, `body_rate_bytes_per_s_min`, `body_pause_ms_max`) | 408, or the stream is reset |
 //! | content of a response, and a window is closed | peer | its pace (`write_timeout_ms`) | the stream is reset |
 //! | an exchange `Waiting`, its handler not waiting for the peer | application | `handler_timeout_ms` | 503, unless the application reports that it has started |

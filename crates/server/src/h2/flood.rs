@@ -1,7 +1,7 @@
 //! How much work without progress a peer may cause (RFC 9113 10.5).
 //!
-//! Frames that change nothing are counted, and streams that end early: reset by the peer, or by this side because the peer violated the
-//! protocol. A connection that exceeds a limit within an interval is ended. Progress is a request that gets its response, and content.
+//! Frames that change nothing are counted, and streams that are reset: by the peer, even after a complete response, or by this side because
+//! the peer violated the protocol. A connection that exceeds a limit within an interval is ended. Progress is a request that gets its response, and content.
 
 use crate::limits::Limits;
 
@@ -49,7 +49,7 @@ impl Flood {
         self.progress();
     }
 
-    /// A stream ended before its response was complete. Returns false if it is one too many: more than the limit, and more than half of the
+    /// A stream was reset. Returns false if it is one too many: more than the limit, and more than half of the
     /// requests.
     #[must_use]
     pub(super) fn reset(&mut self, limits: &Limits, now_ms: u64) -> bool {

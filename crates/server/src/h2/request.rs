@@ -24,9 +24,8 @@ use crate::limits::Limits;
 use crate::link::Turn;
 use crate::mailbox::Command;
 use crate::responder::{Framing, Responder};
-use crate::response::{NO_MEMORY, Response};
+use crate::response::{CONTENT_TOO_LONG, NO_MEMORY, Response};
 
-const CONTENT_TOO_LONG: &str = "The content is longer than this server accepts.";
 const SECTION_TOO_LARGE: &str = "The header section is larger than this server accepts.";
 const TARGET_TOO_LONG: &str = "The request target is longer than this server accepts.";
 
