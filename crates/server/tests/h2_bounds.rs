@@ -262,3 +262,28 @@ fn trailers_of_a_response_end_it() {
     assert_eq!(arrived.trailers.as_deref(), Some(&b"x-sum: 7\r\n"[..]));
     assert!(arrived.is_complete);
 }
+
+#[test]
+fn a_refused_head_request_gets_no_content() {
+    let mut it = Connected::new();
+    let long = format!("/{}", "a".repeat(9000));
+    let large = format!("x-large: {}\r\n", "a".repeat(40_000));
+    let cases = [
+        (long.as_str(), "x: y\r\n", 414),
+        ("/", large.as_str(), 431),
+        ("/", "expect: more\r\n", 417),
+    ];
+    for (target, fields, status) in cases {
+        for (method, has_content) in [("GET", true), ("HEAD", false)] {
+            let stream = it.client.open_with(method, target, fields, true);
+            it.settle();
+            let arrived = &it.client.streams[&stream];
+            assert_eq!((arrived.status, arrived.is_complete), (status, true));
+            assert_eq!(
+                !arrived.content.is_empty(),
+                has_content,
+                "{method} {status}"
+            );
+        }
+    }
+}

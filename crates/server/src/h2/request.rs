@@ -41,6 +41,14 @@ struct New {
     send_window: SendWindow,
 }
 
+/// What is known of a request that is refused.
+#[derive(Clone, Copy)]
+enum Known<'a> {
+    Head(&'a RequestHead<'a>),
+    /// Its head was not parsed.
+    Method(&'a [u8]),
+}
+
 impl H2 {
     /// A complete header block: a request, or the trailer section of one. Returns how much of `after` was used too.
     #[inline]
@@ -97,11 +105,11 @@ impl H2 {
             Err(BlockError::Compression) => Err(compression(())),
             Err(BlockError::Malformed(reason)) => Err(malformed(new.stream, reason)),
             Err(BlockError::TooLarge) => {
-                self.refuse(turn, new, None, (431, SECTION_TOO_LARGE));
+                self.refuse(turn, new, Known::Method(&text), (431, SECTION_TOO_LARGE));
                 Ok(0)
             }
             Err(BlockError::TargetTooLong) => {
-                self.refuse(turn, new, None, (414, TARGET_TOO_LONG));
+                self.refuse(turn, new, Known::Method(&text), (414, TARGET_TOO_LONG));
                 Ok(0)
             }
         };
@@ -146,13 +154,15 @@ impl H2 {
             Ok(head) => head,
             Err(error) => {
                 let refusal = (error.kind.status(), error.kind.reason());
-                self.refuse(turn, new, None, refusal);
+                let method = text.split(|byte| *byte == b' ').next();
+                let known = Known::Method(method.unwrap_or_default());
+                self.refuse(turn, new, known, refusal);
                 return Ok(0);
             }
         };
         if is_short(SPARE_BYTES) {
             turn.context.note_shortage(SPARE_BYTES);
-            self.refuse(turn, new, Some(&head), (503, NO_MEMORY));
+            self.refuse(turn, new, Known::Head(&head), (503, NO_MEMORY));
             return Ok(0);
         }
         match head.body_length {
@@ -165,7 +175,7 @@ impl H2 {
                 "Content-Length announces content and there is none",
             )),
             BodyLength::Known(length) if length > turn.context.limits.body_bytes_max => {
-                self.refuse(turn, new, Some(&head), (413, CONTENT_TOO_LONG));
+                self.refuse(turn, new, Known::Head(&head), (413, CONTENT_TOO_LONG));
                 Ok(0)
             }
             _ => match H2::whole_content(new.stream, &head, after, &turn.context.limits) {
@@ -399,9 +409,13 @@ impl H2 {
         &mut self,
         turn: &mut Turn<'_, A>,
         new: New,
-        head: Option<&RequestHead<'_>>,
+        known: Known<'_>,
         (status, reason): (u16, &str),
     ) {
+        let (head, is_head) = match known {
+            Known::Head(head) => (Some(head), head.method == wire::Method::Head),
+            Known::Method(method) => (None, method == b"HEAD"),
+        };
         let id = ExchangeId {
             connection: turn.link.id.key,
             sequence: turn.context.next_sequence(),
@@ -411,7 +425,6 @@ impl H2 {
             record: record(turn, head, (0, 0)),
             ..Exchange::new(id, turn.now_ms())
         };
-        let is_head = head.is_some_and(|head| head.method == wire::Method::Head);
         let windows = (
             new.send_window,
             ReceiveWindow::new(turn.context.limits.h2_window_bytes()),

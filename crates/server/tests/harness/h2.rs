@@ -85,12 +85,23 @@ impl H2Client {
 
     /// Writes a request; `is_last` if it has no content. Returns its stream.
     pub(crate) fn open(&mut self, method: &str, target: &str, is_last: bool) -> u32 {
+        self.open_with(method, target, "x-field: value\r\n", is_last)
+    }
+
+    /// As [`H2Client::open`], with these field lines.
+    pub(crate) fn open_with(
+        &mut self,
+        method: &str,
+        target: &str,
+        fields: &str,
+        is_last: bool,
+    ) -> u32 {
         let stream = self.next;
         self.next += 2;
-        let (method, target) = (method.as_bytes(), target.as_bytes());
+        let (method, target, fields) = (method.as_bytes(), target.as_bytes(), fields.as_bytes());
         let encoder = &mut self.encoder;
         frame::push_headers(&mut self.pending, stream, is_last, FRAME_BYTES_MAX, |out| {
-            encoder.request(method, b"http", b"test", target, b"x-field: value\r\n", out);
+            encoder.request(method, b"http", b"test", target, fields, out);
         });
         let arrived = Arrived {
             window_bytes: self.announced.last().copied().unwrap_or_default(),

@@ -1,6 +1,7 @@
 //! Checks the fields of one block and writes them as the lines of a section (RFC 9113 8.1 to 8.3).
 //!
-//! A refused block is decoded to its end, so that the table stays in step, and what it still contains is dropped.
+//! A refused block is decoded to its end, so that the table stays in step, and what it contains is dropped, except for the method of a
+//! request: without it, nobody knows whether the response may have content.
 
 pub(super) mod request;
 pub(super) mod response;
@@ -26,6 +27,11 @@ pub(super) trait Role {
 
     /// All pseudo-header fields are known; what replaces them in the text is written.
     fn begin(&mut self, text: &mut Vec<u8>) -> Result<(), BlockError>;
+
+    /// Where the method of a request is in the text, which starts with it if `has_begun`.
+    fn method(&self, _text: &[u8], _has_begun: bool) -> Part {
+        (0, 0)
+    }
 
     /// Takes the field line at the end of the text.
     fn field(&mut self, kind: Kind, line: FieldAt, text: &mut Vec<u8>) -> Result<(), BlockError>;
@@ -60,6 +66,8 @@ pub(super) struct Section<'a, R> {
     /// A field that is not a pseudo-header field has been reached.
     has_begun: bool,
     refused: Option<BlockError>,
+    /// Length of the method that is kept at the start of the text of a refused request; 0 before it is known.
+    kept: usize,
 }
 
 /// A malformed message.
@@ -80,13 +88,25 @@ impl<'a, R: Role> Section<'a, R> {
             lines_left: limits.lines_max,
             has_begun: false,
             refused: None,
+            kept: 0,
         }
     }
 
-    /// Drops everything: the block is only decoded.
+    /// Drops everything but the method: the block is only decoded.
     pub(super) fn refuse(&mut self, why: BlockError) {
-        self.refused.get_or_insert(why);
-        self.text.clear();
+        if self.refused.is_none() {
+            self.refused = Some(why);
+            let method = self.role.method(self.text, self.has_begun);
+            self.keep(method);
+        }
+        self.text.truncate(self.kept);
+    }
+
+    fn keep(&mut self, method: Part) {
+        if method.0 <= method.1 && method.1 <= self.text.len() {
+            self.text.copy_within(method.0..method.1, 0);
+            self.kept = method.1 - method.0;
+        }
     }
 
     /// Where literals are decoded to.
@@ -139,7 +159,7 @@ impl<'a, R: Role> Section<'a, R> {
 
     fn add_special(&mut self, line: Line<'_>) {
         self.before(line.kind.is_pseudo());
-        if self.refused.is_none() {
+        if self.refused.is_none() || line.kind == Kind::Method {
             let start = self.text.len();
             self.text.extend_from_slice(line.bytes);
             self.take(start, line.name_len, line.kind);
@@ -151,7 +171,10 @@ impl<'a, R: Role> Section<'a, R> {
     pub(super) fn take(&mut self, start: usize, name_len: usize, kind: Kind) {
         let line = FieldAt { start, name_len };
         if self.refused.is_some() {
-            self.text.clear();
+            if kind == Kind::Method && self.kept == 0 {
+                self.keep(line.value(self.text));
+            }
+            self.text.truncate(self.kept);
         } else if let Err(why) = self.check(kind, line) {
             self.refuse(why);
         }

@@ -89,6 +89,13 @@ impl Role for Request {
         Ok(())
     }
 
+    fn method(&self, text: &[u8], has_begun: bool) -> Part {
+        match has_begun {
+            true => (0, memchr::memchr(b' ', text).unwrap_or(0)),
+            false => self.method.unwrap_or_default(),
+        }
+    }
+
     #[inline]
     fn field(&mut self, kind: Kind, line: FieldAt, text: &mut Vec<u8>) -> Result<(), BlockError> {
         match kind {
