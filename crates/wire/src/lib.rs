@@ -32,6 +32,7 @@ pub mod method;
 pub mod response;
 mod scan;
 mod trailer;
+pub mod websocket;
 
 pub use chunked::ChunkedDecoder;
 pub use connection_field::{CONNECTION_FIELDS, connection_field};

@@ -1,0 +1,541 @@
+//! What arrives (RFC 6455 5.4 to 5.6, 8.1): from octets, cut anywhere, to messages and control frames.
+//!
+//! ```text
+//!             | data, not last | data, last | continuation, not last | continuation, last | control
+//! ------------+----------------+------------+------------------------+--------------------+--------
+//! no message  | message        | no message | failure                | failure            | no message
+//! message     | failure        | failure    | message                | no message         | message
+//! ```
+//!
+//! A close frame or a failure ends it: whatever follows is dropped (RFC 6455 5.5.1, 7.1.7).
+
+use core::ops::Deref;
+
+use super::close::{Close, parse_close};
+use super::deflate::{Inflater, Inflaters};
+use super::failure::Failure;
+use super::frame::{FrameHead, HEAD_BYTES_MAX, Opcode, Role, parse_head};
+use super::mask::apply_mask;
+use super::utf8::{self, Utf8};
+
+/// What a message holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// UTF-8.
+    Text,
+    /// Anything.
+    Binary,
+}
+
+impl Kind {
+    pub(super) fn opcode(self) -> Opcode {
+        match self {
+            Kind::Text => Opcode::Text,
+            Kind::Binary => Opcode::Binary,
+        }
+    }
+}
+
+/// How large a message may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MessageLimits {
+    /// Octets of its content, decompressed.
+    pub message_bytes_max: usize,
+    /// Frames that it consists of.
+    pub fragments_max: u32,
+}
+
+/// Octets of a message or a control frame, unmasked.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Content<'a> {
+    /// Where they arrived.
+    InPlace(&'a mut [u8]),
+    /// Put together from parts.
+    Assembled(Vec<u8>),
+}
+
+impl Deref for Content<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Content::InPlace(bytes) => bytes,
+            Content::Assembled(bytes) => bytes,
+        }
+    }
+}
+
+/// Something complete.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Event<'a> {
+    /// A message. A text is UTF-8.
+    Message(Kind, Content<'a>),
+    /// A ping, which a pong with the same content must follow.
+    Ping(Content<'a>),
+    /// A pong.
+    Pong(Content<'a>),
+    /// The last frame of the peer.
+    Close(Close),
+}
+
+/// How compressed messages are decompressed, as negotiated.
+#[derive(Debug)]
+pub enum Incoming {
+    /// Compression was not negotiated.
+    Plain,
+    /// Each message for itself: an inflater is lent while a message is incomplete.
+    WithoutContext(Option<Inflater>),
+    /// A message may refer to earlier ones.
+    WithContext(Inflater),
+}
+
+impl Incoming {
+    /// What decompresses the current message.
+    fn inflater(&mut self, inflaters: &mut Inflaters) -> Result<&mut Inflater, Failure> {
+        match self {
+            Incoming::Plain => Err(Failure::ReservedBit),
+            Incoming::WithoutContext(lent) => Ok(lent.get_or_insert_with(|| inflaters.lend())),
+            Incoming::WithContext(inflater) => Ok(inflater),
+        }
+    }
+
+    /// The message has ended.
+    fn release(&mut self, inflaters: &mut Inflaters) {
+        if let Incoming::WithoutContext(lent) = self
+            && let Some(inflater) = lent.take()
+        {
+            inflaters.take_back(inflater);
+        }
+    }
+}
+
+/// The receiving side of one connection.
+#[derive(Debug)]
+pub struct Receiver {
+    us: Role,
+    frame: Frame,
+    message: Option<Box<Message>>,
+    incoming: Incoming,
+}
+
+/// Where in a frame the next octet is.
+#[derive(Debug)]
+enum Frame {
+    /// In its header, of which some octets may have arrived.
+    Head(StartedHead),
+    /// In the content of a data frame.
+    Data { left: Left, is_last: bool },
+    /// In the content of a control frame.
+    Control {
+        left: Left,
+        opcode: Opcode,
+        content: Vec<u8>,
+    },
+    /// After the last frame.
+    Ended,
+}
+
+impl Frame {
+    const NEXT: Frame = Frame::Head(StartedHead {
+        octets: [0; HEAD_BYTES_MAX],
+        len: 0,
+    });
+}
+
+/// The octets of a header that is incomplete.
+#[derive(Clone, Copy, Debug)]
+struct StartedHead {
+    octets: [u8; HEAD_BYTES_MAX],
+    len: u8,
+}
+
+impl StartedHead {
+    /// The header, and how many octets of `input` belong to it; `None` if all do and more are needed.
+    #[inline]
+    fn complete(&mut self, input: &[u8], us: Role) -> Result<Option<(FrameHead, usize)>, Failure> {
+        if self.len == 0
+            && let Some(complete) = parse_head(input, us)?
+        {
+            return Ok(Some(complete));
+        }
+        let before = usize::from(self.len);
+        let room = self.octets.get_mut(before..).unwrap_or_default();
+        let added = room.len().min(input.len());
+        for (slot, octet) in room.iter_mut().zip(input) {
+            *slot = *octet;
+        }
+        let known = self.octets.get(..before + added).unwrap_or_default();
+        let complete = parse_head(known, us)?;
+        self.len += added as u8;
+        Ok(complete.map(|(head, used)| (head, used - before)))
+    }
+}
+
+/// The content of a frame that has not arrived yet.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    octets: u64,
+    /// The key of the mask, from the octet that is next.
+    key: Option<[u8; 4]>,
+}
+
+impl Left {
+    fn of(head: &FrameHead) -> Left {
+        Left {
+            octets: head.length,
+            key: head.key,
+        }
+    }
+
+    /// Takes what `input` has of it, unmasked, and what follows.
+    #[inline]
+    fn take<'a>(&mut self, input: &'a mut [u8]) -> (&'a mut [u8], &'a mut [u8]) {
+        let here = usize::try_from(self.octets).map_or(input.len(), |left| left.min(input.len()));
+        let (content, after) = input.split_at_mut(here);
+        if let Some(key) = &mut self.key {
+            apply_mask(content, *key, 0);
+            key.rotate_left(here % 4);
+        }
+        self.octets -= here as u64;
+        (content, after)
+    }
+}
+
+/// A message of which something has arrived.
+#[derive(Debug)]
+struct Message {
+    kind: Kind,
+    fragments: u32,
+    content: Vec<u8>,
+    utf8: Utf8,
+    coding: Coding,
+}
+
+/// What the frames of a message hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Coding {
+    /// Its content.
+    Identity,
+    /// Its content compressed, in so many octets, announced and not only received.
+    Deflate { octets: u64 },
+}
+
+/// What a step leaves of its input, and what became complete.
+type Step<'a> = (&'a mut [u8], Option<Event<'a>>);
+
+impl Receiver {
+    /// What `us` receives from its peer.
+    pub fn new(us: Role, incoming: Incoming) -> Receiver {
+        Receiver {
+            us,
+            frame: Frame::NEXT,
+            message: None,
+            incoming,
+        }
+    }
+
+    /// Takes octets from the start of `input` until something is complete: how many, and what. Without an event all of them were taken.
+    ///
+    /// # Errors
+    /// The connection fails: the caller sends the failure's close code, and drops what follows.
+    #[inline]
+    pub fn receive<'a>(
+        &mut self,
+        input: &'a mut [u8],
+        limits: &MessageLimits,
+        inflaters: &mut Inflaters,
+    ) -> Result<(usize, Option<Event<'a>>), Failure> {
+        let input_len = input.len();
+        let mut rest = input;
+        while !rest.is_empty() {
+            match self.step(rest, limits, inflaters) {
+                Ok((after, None)) => rest = after,
+                Ok((after, event)) => return Ok((input_len - after.len(), event)),
+                Err(failure) => {
+                    self.end();
+                    return Err(failure);
+                }
+            }
+        }
+        Ok((input_len, None))
+    }
+
+    /// Whether part of a frame or a message has arrived.
+    pub fn is_within_message(&self) -> bool {
+        let is_within_frame = match &self.frame {
+            Frame::Head(head) => head.len > 0,
+            Frame::Data { .. } | Frame::Control { .. } => true,
+            Frame::Ended => false,
+        };
+        is_within_frame || self.message.is_some()
+    }
+
+    /// The memory that an incomplete message or frame holds, in bytes, without that of an inflater.
+    pub fn held_bytes(&self) -> usize {
+        let message = self.message.as_ref();
+        let control = match &self.frame {
+            Frame::Control { content, .. } => content.capacity(),
+            _ => 0,
+        };
+        control + message.map_or(0, |message| message.content.capacity())
+    }
+
+    /// Nothing that follows matters.
+    #[cold]
+    fn end(&mut self) {
+        self.frame = Frame::Ended;
+        self.message = None;
+        self.incoming = Incoming::Plain;
+    }
+
+    /// Takes one frame, or what has arrived of it.
+    #[inline]
+    fn step<'a>(
+        &mut self,
+        input: &'a mut [u8],
+        limits: &MessageLimits,
+        inflaters: &mut Inflaters,
+    ) -> Result<Step<'a>, Failure> {
+        let Frame::Head(started) = &mut self.frame else {
+            return self.content(input, limits, inflaters);
+        };
+        let Some((head, used)) = started.complete(input, self.us)? else {
+            return Ok((&mut [], None));
+        };
+        let (_, rest) = input.split_at_mut(used);
+        let is_whole = usize::try_from(head.length).is_ok_and(|length| length <= rest.len());
+        if is_whole && self.is_alone(&head) {
+            if head.length > limits.message_bytes_max as u64 && !head.opcode.is_control() {
+                return Err(Failure::MessageTooLong);
+            }
+            self.frame = Frame::NEXT;
+            return self.whole(&head, rest);
+        }
+        self.begin(&head, limits)?;
+        self.content(rest, limits, inflaters)
+    }
+
+    /// Whether a frame needs nothing of what came before it, and nothing after it needs it.
+    #[inline]
+    fn is_alone(&self, head: &FrameHead) -> bool {
+        match head.opcode {
+            Opcode::Text | Opcode::Binary => {
+                head.is_last && !head.is_compressed && self.message.is_none()
+            }
+            Opcode::Continuation => false,
+            Opcode::Close | Opcode::Ping | Opcode::Pong => true,
+        }
+    }
+
+    /// A frame that is alone and complete.
+    #[inline]
+    fn whole<'a>(&mut self, head: &FrameHead, input: &'a mut [u8]) -> Result<Step<'a>, Failure> {
+        let (content, after) = Left::of(head).take(input);
+        let event = match head.opcode {
+            Opcode::Text => {
+                utf8::check(content)?;
+                Event::Message(Kind::Text, Content::InPlace(content))
+            }
+            Opcode::Binary | Opcode::Continuation => {
+                Event::Message(Kind::Binary, Content::InPlace(content))
+            }
+            control => self.control(control, Content::InPlace(content))?,
+        };
+        Ok((after, Some(event)))
+    }
+
+    fn control<'a>(&mut self, opcode: Opcode, content: Content<'a>) -> Result<Event<'a>, Failure> {
+        match opcode {
+            Opcode::Ping => Ok(Event::Ping(content)),
+            Opcode::Close => {
+                let close = parse_close(&content)?;
+                self.end();
+                Ok(Event::Close(close))
+            }
+            _ => Ok(Event::Pong(content)),
+        }
+    }
+
+    /// A frame whose content is incomplete, compressed or part of a message.
+    fn begin(&mut self, head: &FrameHead, limits: &MessageLimits) -> Result<(), Failure> {
+        let left = Left::of(head);
+        if head.opcode.is_control() {
+            self.frame = Frame::Control {
+                left,
+                opcode: head.opcode,
+                content: Vec::new(),
+            };
+            return Ok(());
+        }
+        match (head.opcode, self.message.is_some()) {
+            (Opcode::Continuation, true) => {}
+            (Opcode::Continuation, false) => return Err(Failure::NothingToContinue),
+            (_, true) => return Err(Failure::MessageInterrupted),
+            (opcode, false) => self.message = Some(Box::new(self.start(opcode, head)?)),
+        }
+        if let Some(message) = &mut self.message {
+            message.announce(head.length, limits)?;
+        }
+        self.frame = Frame::Data {
+            left,
+            is_last: head.is_last,
+        };
+        Ok(())
+    }
+
+    fn start(&self, opcode: Opcode, head: &FrameHead) -> Result<Message, Failure> {
+        let coding = match (head.is_compressed, &self.incoming) {
+            (false, _) => Coding::Identity,
+            (true, Incoming::Plain) => return Err(Failure::ReservedBit),
+            (true, _) => Coding::Deflate { octets: 0 },
+        };
+        let kind = match opcode {
+            Opcode::Text => Kind::Text,
+            _ => Kind::Binary,
+        };
+        Ok(Message {
+            kind,
+            fragments: 0,
+            content: Vec::new(),
+            utf8: Utf8::default(),
+            coding,
+        })
+    }
+
+    /// Takes content of the frame that has begun.
+    fn content<'a>(
+        &mut self,
+        input: &'a mut [u8],
+        limits: &MessageLimits,
+        inflaters: &mut Inflaters,
+    ) -> Result<Step<'a>, Failure> {
+        match &mut self.frame {
+            Frame::Data { left, is_last } => {
+                let (part, after) = left.take(input);
+                let frame_ends = left.octets == 0;
+                let message_ends = frame_ends && *is_last;
+                if frame_ends {
+                    self.frame = Frame::NEXT;
+                }
+                if let Some(message) = &mut self.message {
+                    message.push(part, &mut self.incoming, limits, inflaters)?;
+                }
+                match message_ends {
+                    true => Ok((after, self.end_message(limits, inflaters)?)),
+                    false => Ok((after, None)),
+                }
+            }
+            Frame::Control {
+                left,
+                opcode,
+                content,
+            } => {
+                let (part, after) = left.take(input);
+                content.extend_from_slice(part);
+                if left.octets > 0 {
+                    return Ok((after, None));
+                }
+                let (opcode, content) = (*opcode, core::mem::take(content));
+                self.frame = Frame::NEXT;
+                let event = self.control(opcode, Content::Assembled(content))?;
+                Ok((after, Some(event)))
+            }
+            Frame::Head(_) | Frame::Ended => Ok((&mut [], None)),
+        }
+    }
+
+    fn end_message<'a>(
+        &mut self,
+        limits: &MessageLimits,
+        inflaters: &mut Inflaters,
+    ) -> Result<Option<Event<'a>>, Failure> {
+        let Some(mut message) = self.message.take() else {
+            return Ok(None);
+        };
+        message.end(&mut self.incoming, limits, inflaters)?;
+        self.incoming.release(inflaters);
+        let content = Content::Assembled(message.content);
+        Ok(Some(Event::Message(message.kind, content)))
+    }
+}
+
+impl Message {
+    /// A frame with `length` octets of content begins.
+    fn announce(&mut self, length: u64, limits: &MessageLimits) -> Result<(), Failure> {
+        let bytes_max = limits.message_bytes_max as u64;
+        let (total, most) = match &mut self.coding {
+            Coding::Identity => (length.saturating_add(self.content.len() as u64), bytes_max),
+            Coding::Deflate { octets } => {
+                *octets = octets.saturating_add(length);
+                (*octets, deflated_bytes_max(bytes_max))
+            }
+        };
+        if total > most {
+            return Err(Failure::MessageTooLong);
+        }
+        self.fragments += 1;
+        match self.fragments > limits.fragments_max {
+            true => Err(Failure::TooManyFragments),
+            false => Ok(()),
+        }
+    }
+
+    /// Content arrived.
+    fn push(
+        &mut self,
+        part: &[u8],
+        incoming: &mut Incoming,
+        limits: &MessageLimits,
+        inflaters: &mut Inflaters,
+    ) -> Result<(), Failure> {
+        let checked = self.content.len();
+        match self.coding {
+            Coding::Identity => {
+                let reserved = self.content.try_reserve(part.len());
+                reserved.map_err(|_| Failure::NoMemory)?;
+                self.content.extend_from_slice(part);
+            }
+            Coding::Deflate { .. } => {
+                let inflater = incoming.inflater(inflaters)?;
+                inflater.inflate(part, &mut self.content, limits.message_bytes_max)?;
+            }
+        }
+        self.check_from(checked)
+    }
+
+    /// The last frame is complete.
+    fn end(
+        &mut self,
+        incoming: &mut Incoming,
+        limits: &MessageLimits,
+        inflaters: &mut Inflaters,
+    ) -> Result<(), Failure> {
+        if let Coding::Deflate { .. } = self.coding {
+            let checked = self.content.len();
+            let inflater = incoming.inflater(inflaters)?;
+            inflater.end(&mut self.content, limits.message_bytes_max)?;
+            self.check_from(checked)?;
+        }
+        match self.kind {
+            Kind::Text => self.utf8.end(),
+            Kind::Binary => Ok(()),
+        }
+    }
+
+    /// Checks a text from its octet `checked` on.
+    fn check_from(&mut self, checked: usize) -> Result<(), Failure> {
+        match self.kind {
+            Kind::Text => self
+                .utf8
+                .push(self.content.get(checked..).unwrap_or_default()),
+            Kind::Binary => Ok(()),
+        }
+    }
+}
+
+/// The most compressed octets of a message: content that cannot be compressed grows by less than an eighth.
+fn deflated_bytes_max(message_bytes_max: u64) -> u64 {
+    message_bytes_max
+        .saturating_add(message_bytes_max / 8)
+        .saturating_add(64)
+}
