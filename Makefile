@@ -38,6 +38,9 @@ BENCHED := bolide-asgi-uvloop uvicorn granian-asgi granian-wsgi fastpysgi-asgi b
   fastapi-uvicorn fastapi-granian fastapi-gunicorn flask-bolide flask-granian flask-gunicorn flask-uwsgi-threads \
   django-bolide django-granian django-gunicorn django-uwsgi
 endif
+ifeq ($(BENCH),tls-http2)
+BENCHED := hyper-tls go-tls granian-asgi-tls uvicorn-tls hypercorn-tls gunicorn-asgi-tls
+endif
 RACERS := uvicorn gunicorn-gthread granian-asgi granian-wsgi aiohttp-app-uvloop fastpysgi-wsgi
 
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
@@ -97,7 +100,7 @@ fix: $(DEPS) ## Format, and repair what the linters can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(DEPS) $(CORE) ## What Bolide must reach against a baseline, Japronto and nginx (BENCH=bench-servers: others)
+bench: $(DEPS) $(CORE) ## What Bolide must reach against a baseline, Japronto and nginx (BENCH=bench-servers, BENCH=tls-http2: others)
 	-$(BIN)/bolide race setup $(BENCHED)
 	$(BIN)/bolide race $(BENCH)
 

@@ -242,6 +242,23 @@ def test_ceiling_refuses_what_no_machine_has(tmp_path: Path, given: tuple[str, s
     assert errors.count("\n") == 1
 
 
+def test_ceiling_names_what_is_wrong_with_a_certificate(tmp_path: Path) -> None:
+    (tmp_path / "no.pem").write_text("no certificate")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    for given, said in (
+        (["--key", "k.pem"], "--key is the key of a certificate; give --certificate as well"),
+        (["--certificate", "c.pem"], "cannot read c.pem: No such file or directory"),
+        (
+            ["--certificate", "no.pem", "--port", port],
+            f"cannot listen on 127.0.0.1:{port}: the certificate or its key cannot be used: "
+            "it has no certificate in PEM",
+        ),
+    ):
+        code, _, errors = command("ceiling", *given, cwd=tmp_path)
+        assert (code, errors.splitlines()[-1]) == (2, f"bolide: error: {said}")
+
+
 def test_ceiling_goes_on_after_a_stop_and_ends_by_an_interrupt_with_its_count(
     tmp_path: Path,
 ) -> None:

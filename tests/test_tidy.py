@@ -84,14 +84,14 @@ PACKAGES = {
     "config": {"_core", "errors"},
     "doctor": {"errors", "flags"},
     "interface": {"_core", "config", "errors", "web"},
-    "lab": {"errors", "flags", "lazy_group", "quantity"},
+    "lab": {"_core", "errors", "flags", "lazy_group", "quantity"},
     "load": {"_core", "config", "errors", "flags", "quantity"},
     "server": {"_core", "config", "errors", "interface", "web"},
     "web": {"_core", "errors"},
 }
 """What each package of bolide may import of bolide besides itself.
 
-`lab` starts every server, ours too, as a command.
+`lab` starts every server, ours too, as a command; of `_core` it has certificates made.
 """
 
 LABORATORY = {

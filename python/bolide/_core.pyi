@@ -63,12 +63,20 @@ is_release_build: bool
 def settings() -> list[tuple[str, str, int, str, str]]:
     """Return every limit and timeout: name, kind ("limit" or "timeout"), default, unit, help."""
 
-def ceiling(host: str, port: int, size: int, seconds: float | None = None) -> int:
+def ceiling(
+    host: str,
+    port: int,
+    size: int,
+    seconds: float | None = None,
+    pair: tuple[bytes, bytes] | None = None,
+) -> int:
     """Respond without parsing for `seconds`, or until a signal; return the number of responses.
+
+    `pair` is a certificate and its key, both in PEM, with which connections use TLS.
 
     Raises:
         OSError: The address cannot be bound.
-        ValueError: `host` is not an IP address.
+        ValueError: `host` is not an IP address, or the pair cannot be used.
     """
 
 def complete_response(

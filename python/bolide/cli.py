@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -32,6 +33,7 @@ EXIT_MISTAKE = 2
 EXIT_FAILURE = 3
 EXIT_INTERRUPTED = 130
 CONTENT_BYTES_MAX = 1 << 30
+FILE = click.Path(path_type=Path)
 
 LAZY = {
     "doctor": "bolide.doctor.command",
@@ -159,6 +161,22 @@ command.add_command(
 )
 
 
+def _pair(certificate: Path | None, key: Path | None) -> tuple[bytes, bytes] | None:
+    """Read a certificate and its key; None without one.
+
+    Raises:
+        ConfigError: a file cannot be read, or there is a key only.
+    """
+    if certificate is None:
+        if key is not None:
+            raise ConfigError("--key is the key of a certificate; give --certificate as well")
+        return None
+    try:
+        return certificate.read_bytes(), (key or certificate).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {error.filename}: {error.strerror}") from None
+
+
 @command.command()
 @click.option(
     "--host", metavar="HOST", default="127.0.0.1", help="Address to listen on. [127.0.0.1]"
@@ -166,12 +184,26 @@ command.add_command(
 @click.option("--port", type=PORT, default=8001, help="Port to listen on. [8001]")
 @click.option("--size", type=count(0, CONTENT_BYTES_MAX), default=13, help="Bytes of content. [13]")
 @click.option("-d", "--duration", type=TIME, help="Stop after this time: 10, 500ms, 30s, 2m.")
-def ceiling(host: str, port: int, size: int, duration: float | None) -> None:
-    """Serve one fixed response without parsing requests: a baseline for this machine."""
+@click.option("--certificate", metavar="FILE", type=FILE, help="Use TLS with it, in PEM.")
+@click.option("--key", metavar="FILE", type=FILE, help="Its key, if it is in another file.")
+def ceiling(
+    host: str,
+    port: int,
+    size: int,
+    duration: float | None,
+    certificate: Path | None,
+    key: Path | None,
+) -> None:
+    """Serve one fixed response without parsing requests: a baseline for this machine.
+
+    Clients that start with HTTP/2 get it over HTTP/2.
+    """
     where = Address(host, port)
-    click.echo(f"responding without parsing on http://{where}", err=True)
+    pair = _pair(certificate, key)
+    scheme = "http" if pair is None else "https"
+    click.echo(f"responding without parsing on {scheme}://{where}", err=True)
     try:
-        responses = _core.ceiling(host, port, size, duration)
+        responses = _core.ceiling(host, port, size, duration, pair)
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot listen on {where}: {error}") from None
     click.echo(f"responded to {responses:,} requests", err=True)

@@ -2,20 +2,24 @@
 //!
 //! One thread, one edge-triggered epoll set, one read per readiness into one buffer, one send per batch: like Bolide, but without HTTP. It
 //! counts request ends and sends as many prepared responses. It needs two facts of HTTP, which it reads from a connection's first request
-//! only: whether to close afterwards, and whether the client uses HTTP/1.0 (ApacheBench).
+//! only: whether to close afterwards, and whether the client uses HTTP/1.0 (ApacheBench). A connection that starts with the preface of
+//! HTTP/2 gets the same as frames (`frames.rs`), with TLS or without.
 
 mod connection;
 mod counter;
+mod frames;
 mod response;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use net::{
-    Accepted, Clock, Events, Interest, Interrupted, Listener, Poller, Readiness, precise_ns,
+    Accepted, Clock, Events, Interest, Interrupted, Listener, Offer, Pair, Poller, Readiness,
+    ServerPair, TicketSecret, TlsConfig, precise_ns,
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 
@@ -94,6 +98,24 @@ impl Ceiling {
             .poller
             .add(&ceiling.listener, LISTENER, Interest::READ)?;
         Ok(ceiling)
+    }
+
+    /// Has its connections use TLS, with HTTP/2 or HTTP/1.1 as the client prefers.
+    ///
+    /// # Errors
+    /// If the pair cannot be used; one line.
+    pub fn with_tls(mut self, pair: Pair<'_>) -> Result<Ceiling, String> {
+        let tickets = TicketSecret::new().map_err(|error| error.to_string())?;
+        let pair = ServerPair::read(pair, None).map_err(|error| error.to_string())?;
+        let config = TlsConfig::offer(Offer {
+            pairs: vec![pair],
+            protocols: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            tickets: Some(Arc::new(tickets)),
+            ..Offer::default()
+        });
+        let config = config.map_err(|error| error.to_string())?;
+        self.listener = self.listener.with_tls(Arc::new(config));
+        Ok(self)
     }
 
     /// The address it listens on.

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use ::load::ceiling::Ceiling;
+use net::Pair;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 
@@ -17,15 +18,16 @@ pub(crate) use load::Load;
 const SIGNALS_EVERY: Duration = Duration::from_millis(200);
 
 /// Responds to requests on an address without parsing them, until `seconds` have passed or an interrupt arrives; returns the number of
-/// responses.
+/// responses. `pair` is a certificate with its key, both in PEM, with which connections use TLS.
 #[pyfunction]
-#[pyo3(signature = (host, port, size, seconds=None))]
+#[pyo3(signature = (host, port, size, seconds=None, pair=None))]
 pub(crate) fn ceiling(
     py: Python<'_>,
     host: &str,
     port: u16,
     size: usize,
     seconds: Option<f64>,
+    pair: Option<(Vec<u8>, Vec<u8>)>,
 ) -> PyResult<u64> {
     let ip: IpAddr = host
         .parse()
@@ -35,6 +37,14 @@ pub(crate) fn ceiling(
         .transpose()
         .map_err(|error| PyValueError::new_err(format!("seconds: {error}")))?;
     let mut ceiling = Ceiling::bind(SocketAddr::new(ip, port), size)?;
+    if let Some((certificates, key)) = &pair {
+        let pair = Pair { certificates, key };
+        ceiling = ceiling.with_tls(pair).map_err(|error| {
+            PyValueError::new_err(format!(
+                "the certificate or its key cannot be used: {error}"
+            ))
+        })?;
+    }
     loop {
         let begin = Instant::now();
         let slice = left.unwrap_or(SIGNALS_EVERY).min(SIGNALS_EVERY);

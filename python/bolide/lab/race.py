@@ -28,6 +28,7 @@ from bolide.lab.record.schema import Study, Trial, Workload
 from bolide.lab.report.summary import gather
 from bolide.lab.tools import find
 from bolide.lab.trial import network, trial, turns
+from bolide.lab.trial.secure import new_pair
 
 DESCRIPTORS_SPARE = 200
 DESCRIPTORS_MIN = 65_536
@@ -109,6 +110,7 @@ def run(
         warm_up_s=WARM_UP_QUICK_S if options.is_quick else WARM_UP_S,
         turn_warm_up_s=turns.WARM_UP_S if study.turn_s else 0.0,
         application=options.application,
+        pair=new_pair() if any(each.tls for each in study.workloads) else None,
         versions=versions,
     )
     with Journal(options.out) as journal:
@@ -341,7 +343,7 @@ def _chosen(
     if options.application is not None:
         interface = options.application.interface
         field = [each for each in known.values() if each.entry.takes_app == interface]
-        field += [each for each in known.values() if each.entry.role == "ceiling"]
+        field += [each for each in known.values() if _is_plain_ceiling(each)]
     else:
         field = contestants.chosen(names, known)
     if not options.only:
@@ -356,6 +358,10 @@ def _chosen(
     if not kept:
         raise ConfigError(f"{', '.join(sorted(wanted))} cannot run this application")
     return kept
+
+
+def _is_plain_ceiling(each: Contestant) -> bool:
+    return each.entry.role == "ceiling" and not each.entry.uses_tls
 
 
 def _check_added(study: Study, names: Sequence[str], own: Sequence[str]) -> None:

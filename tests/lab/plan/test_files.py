@@ -22,7 +22,8 @@ def test_every_contestant_is_valid() -> None:
     found = contestant.own()
     assert len(found) >= 40
     assert {"bolide-native", "bolide-asgi", "bolide-wsgi", "ceiling"} <= found.keys()
-    assert [name for name, each in found.items() if each.entry.role == "ceiling"] == ["ceiling"]
+    ceilings = [name for name, each in found.items() if each.entry.role == "ceiling"]
+    assert ceilings == ["ceiling", "ceiling-tls"]
 
 
 def test_requirements_are_pinned() -> None:
@@ -35,7 +36,7 @@ def test_requirements_are_pinned() -> None:
 def test_applications_and_sources_are_there() -> None:
     for each in contestant.own().values():
         if module := each.entry.app.partition(":")[0]:
-            assert (APPS / f"{module}.py").is_file(), each.name
+            assert (APPS / f"{module.replace('.', '/')}.py").is_file(), each.name
         for word in each.entry.command:
             if word.startswith("{apps}/"):
                 assert (APPS / word.removeprefix("{apps}/")).is_file(), each.name
@@ -59,7 +60,7 @@ def test_php_fpm_holds_no_child_between_requests() -> None:
 
 
 def test_there_is_a_study_of_every_document_and_of_bolides_own_bars() -> None:
-    assert study.names() == sorted([*SEEDS, "bench", "bench-servers"])
+    assert study.names() == sorted([*SEEDS, "bench", "bench-servers", "tls-http2"])
 
 
 @pytest.mark.parametrize("name", SEEDS)
@@ -291,7 +292,7 @@ def test_a_wrong_field_of_a_study_is_named(field: str, message: str, tmp_path: P
         ("connections = [4, 5]", "two workloads have the same name"),
         ("pipeline_depth = 0", "Expected `int` >= 1 - at `$.workload[0].pipeline_depth`"),
         ("is_persistent = 1", "Expected `bool`, got `int` - at `$.workload[0].is_persistent`"),
-        ('http_version = "2"', "Invalid enum value '2' - at `$.workload[0].http_version`"),
+        ('http_version = "3"', "Invalid enum value '3' - at `$.workload[0].http_version`"),
         (
             'target = "x"',
             "Expected `str` matching regex '^/[!-~]*\\\\Z' - at `$.workload[0].target`",

@@ -93,7 +93,7 @@ def test_a_row_whose_workload_is_left_out_is_left_out() -> None:
     assert len(kept.requirements) == 6
 
 
-@pytest.mark.parametrize("name", ["bench", "bench-servers"])
+@pytest.mark.parametrize("name", ["bench", "bench-servers", "tls-http2"])
 def test_everything_that_is_measured_is_in_a_row(name: str) -> None:
     plan = study.load(name)
     wanted = plan.study.requirements
@@ -130,6 +130,54 @@ def test_the_bars() -> None:
     assert bars["WSGI, one request at a time", "uwsgi"] == 3.0
     assert {bars["Flask", each] for each in ("flask-granian", "flask-gunicorn")} == {1.12}
     assert bars["Django, the server's own time", "django-uwsgi"] == 0.3333
+
+
+def test_the_bars_of_tls_and_http2() -> None:
+    found = study.load("tls-http2").study.requirements
+    bars = {
+        (each.workload, each.contestant, each.against): each.at_least
+        for each in found
+        if each.at_least is not None
+    }
+    wanted = {
+        ("h2", "native"): {"nginx": 2.5, "nghttpd": 1.0, "hyper": 1.5, "granian-rsgi": 5.0},
+        ("h2", "asgi"): {"granian-asgi": 3.5, "hypercorn": 60.0},
+        ("h1", "asgi"): {"uvicorn": 3.5, "granian-asgi": 1.6},
+        ("h1", "native"): {"nginx": 1.1},
+        ("full", "native"): {"nginx": 0.9},
+        ("resumed", "native"): {"nginx": 0.9},
+        ("file", "asgi-file"): {"nginx-file": 0.9},
+        ("stream", "asgi"): {"granian-asgi": 1.5, "uvicorn": 1.5},
+        ("upload", "asgi"): {"granian-asgi": 1.5, "uvicorn": 1.5},
+    }
+    assert {
+        (f"{load}-bolide", f"bolide-{own}-tls", f"{other}-tls"): bar
+        for (load, own), others in wanted.items()
+        for other, bar in others.items()
+    } == bars
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("streams = 2", 'streams are for http_version = "2"'),
+        ('http_version = "2"\npipeline_depth = 2', "HTTP/2 has streams"),
+        ('http_version = "2"\nis_persistent = false', "connections that stay open"),
+        ('tls = "full"', "full handshakes are for a connection per request"),
+        ('tls = "resumed"\nis_timed = true', "over HTTP/1.1 without TLS"),
+        ('http_version = "2"\ncontent_bytes = 5', "neither content of requests"),
+        ('tls = "no"', "Invalid enum value 'no'"),
+        ("file_bytes = 0", "Expected `int` >= 1"),
+    ],
+)
+def test_a_load_that_contradicts_itself_is_refused(
+    fields: str, message: str, tmp_path: Path
+) -> None:
+    text = STUDY.replace("connections = 4", f"connections = 4\n{fields}")
+    (tmp_path / "mine.toml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        study.load(str(tmp_path / "mine.toml"))
+    assert message in str(caught.value)
 
 
 def test_the_documents_example_is_a_study_with_rows(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
+
+import pytest
 
 from bolide.lab.plan.contestant import Contestant
 from bolide.lab.plan.schedule import reason_to_skip, sessions, slots
@@ -92,3 +95,19 @@ def test_servers_of_a_group_are_loaded_in_turns() -> None:
     assert counted == [1, 1, 4, 4]
     assert sessions([liar("a"), liar("b")], loads, (1, 2), 3, 7) == found
     assert sessions([liar("a"), liar("b")], loads, (1, 2), 3, 8) != found
+
+
+@pytest.mark.parametrize(
+    ("entry", "load", "reason"),
+    [
+        ({}, {"tls": "full"}, "it does not serve TLS"),
+        ({"uses_tls": True}, {}, "it serves TLS only"),
+        ({"uses_tls": True}, {"tls": "resumed"}, ""),
+        ({"uses_tls": True}, {"tls": "resumed", "http_version": "2"}, "it does not serve HTTP/2"),
+        ({"serves_http2": True}, {"http_version": "2"}, ""),
+    ],
+)
+def test_a_contestant_runs_only_what_it_serves(
+    entry: dict[str, Any], load: dict[str, Any], reason: str
+) -> None:
+    assert reason_to_skip(liar("honest", **entry), workload(**load)) == reason

@@ -221,3 +221,29 @@ def test_the_page_and_markdown_have_the_table_first() -> None:
     assert text.index("### What must be reached") < text.index(row) < text.index("### bolide load")
     html = page.render(race, b"")
     assert html.index("What must be reached") < html.index("bolide load · 100 connections")
+
+
+def test_bytes_are_compared_where_few_responses_are_complete() -> None:
+    found = [trial("a", 1, 2.0, bytes_per_s=3e8), trial("b", 1, 3.0, bytes_per_s=2e8)]
+    assert judgement(found, measure="bytes", at_least=1.5).outcome == "reached"
+    line = tables(
+        gathered(
+            found,
+            Requirement(
+                title="R", contestant="a", workload=LOAD.name, against="b", measure="bytes"
+            ),
+        )
+    )[0][1].lines[0]
+    assert [cell.text for cell in line.cells[1:4:2]] == ["286 MiB/s", "191 MiB/s"]
+
+
+def test_bytes_per_processor_time_where_the_generator_is_the_limit() -> None:
+    limited = {"generator": GeneratorUse(cpu_share=1.0)}
+    # The second server needs 0.25 s of its processor for 2 requests, and gets 1.5 times the bytes.
+    found = [
+        trial("a", 1, 4.0, bytes_per_s=4e8, server=ServerUse(cpu_s=0.5, cpu_share=0.5), **limited),
+        trial("b", 1, 4.0, bytes_per_s=6e8, server=ServerUse(cpu_s=0.25, cpu_share=0.5), **limited),
+    ]
+    value = judgement(found, measure="bytes")
+    assert value.value is not None and value.value.middle == pytest.approx(1 / 3)
+    assert value.remark.endswith("the generator was the limit of both")

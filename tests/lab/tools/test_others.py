@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,11 @@ REFUSED = [
     ("wrk", {"http_version": "1.0"}, "wrk cannot do HTTP/1.0"),
     ("webbench", {}, "webbench cannot do persistent connections"),
     ("h2load", {"is_persistent": False}, "h2load cannot do one request per connection"),
+    ("ab", {"tls": "resumed"}, "ab cannot do TLS"),
+    ("oha", {"http_version": "2"}, "oha cannot do HTTP/2"),
+    ("wrk", {"http_version": "2"}, "wrk cannot do HTTP/2"),
+    ("wrk", {"tls": "full", "is_persistent": False}, "wrk cannot do handshakes"),
+    ("wrk", {"warm_up_s": 0.2}, "wrk cannot do a warm-up"),
 ]
 
 
@@ -197,6 +203,55 @@ def test_command_lines() -> None:
     assert webbench == "webbench -c 100 -t 10 http://h/".split()
     ours = find("bolide").command(once)
     assert ours[-5:] == ["-n", "9", "--no-keep-alive", "--expect-status", "200"]
+
+
+def test_command_lines_with_tls() -> None:
+    load = Load("https://h/", connections=4, duration_s=0.5, tls="resumed", certificate="c.pem")
+    http2 = replace(load, http_version="2", streams=32, warm_up_s=0.2)
+    assert find("h2load").command(http2) == (
+        "h2load -c 4 -t 1 -m 32 -N 5s -D 1 --warm-up-time 200ms https://h/".split()
+    )
+    assert find("h2load").command(load)[:2] == ["h2load", "--h1"]
+    words = find("bolide").command(http2)
+    at = words.index("--http2")
+    assert words[at : at + 5] == ["--http2", "--streams", "32", "--cacert", "c.pem"]
+    full = find("bolide").command(replace(load, tls="full", is_persistent=False))
+    assert "--no-resumption" in full and "--no-resumption" not in words
+    assert find("wrk").command(load)[-3:] == ["https://h/", "--", "1"]
+
+
+def test_h2load_uses_the_protocol_that_is_asked_for() -> None:
+    text = sample("h2load.txt").replace("http/1.1", "h2")
+    http2 = replace(LOAD, tls="resumed", http_version="2", streams=4)
+    if "Application protocol" not in text:
+        text += "Application protocol: h2\n"
+    assert read("h2load", text, http2).ok == 190157
+    with pytest.raises(ToolError, match=r"h2load used the protocol h2, not http/1\.1"):
+        read("h2load", text, replace(LOAD, tls="resumed"))
+    with pytest.raises(ToolError, match="h2load used the protocol none, not h2"):
+        read("h2load", text.replace("Application protocol: h2", ""), http2)
+
+
+@pytest.mark.parametrize(
+    ("tls", "full", "resumed", "is_right"),
+    [
+        ("full", 1000, 0, True),
+        ("full", 900, 100, False),
+        ("resumed", 20, 1000, True),
+        ("resumed", 1000, 20, False),
+    ],
+)
+def test_handshakes_are_of_the_kind_that_is_asked_for(
+    tls: str, full: int, resumed: int, is_right: bool
+) -> None:
+    counts = {"handshakes_full": full, "handshakes_resumed": resumed}
+    report = json.dumps(json.loads(sample("bolide.json")) | {"tls": counts})
+    load = replace(LOAD, tls=tls, is_persistent=False)
+    if is_right:
+        assert read("bolide", report, load).ok == 990
+    else:
+        with pytest.raises(ToolError, match=f"full and {resumed:,} resumed, not all {tls}"):
+            read("bolide", report, load)
 
 
 def test_every_tool_is_found_by_its_name() -> None:

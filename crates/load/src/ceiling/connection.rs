@@ -1,12 +1,14 @@
-//! One connection of the ceiling: its kind, determined by the first request, and what remains to be sent.
+//! One connection of the ceiling: its kind, determined by what arrives first, and what remains to be sent.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
 use memchr::memmem;
 use net::{Interest, Received, Sent, Transport};
+use wire::h2::PREFACE;
 
 use super::Responder;
 use super::counter::Tail;
+use super::frames::{Frames, Refused};
 use super::response::Kind;
 
 /// Whether a connection is kept.
@@ -32,6 +34,10 @@ enum Stage {
     First(Vec<u8>),
     /// Requests are only counted.
     Counting(Kind, Tail),
+    /// HTTP/2.
+    Frames(Box<Frames>),
+    /// Nothing follows the records of TLS that wait for the socket.
+    Ending,
 }
 
 impl Connection {
@@ -47,38 +53,70 @@ impl Connection {
 
     /// While responses remain to be sent, nothing is read.
     pub(super) fn interest(&self) -> Interest {
+        let owes = self.owes();
         Interest {
-            read: self.owed == 0,
-            write: self.owed > 0,
+            read: !owes,
+            write: owes,
             ..Interest::NONE
         }
     }
 
+    fn owes(&self) -> bool {
+        let has_frames = matches!(&self.stage, Stage::Frames(it) if !it.unsent().is_empty());
+        self.owed > 0 || has_frames || self.transport.owes()
+    }
+
+    /// Sends what is owed, or reads once and sends the responses. With TLS until nothing is left to read, because no event reports what
+    /// its session holds.
     pub(super) fn serve(&mut self, responder: &mut Responder) -> Outcome {
-        if self.owed > 0 {
-            return self.send(responder);
+        if !self.transport.is_secure() {
+            return match self.owes() {
+                true => self.send(responder),
+                false => self.serve_once(responder).unwrap_or(Outcome::Keep),
+            };
         }
+        loop {
+            if self.owes() && self.send(responder) == Outcome::Close {
+                return Outcome::Close;
+            }
+            if self.owes() {
+                return Outcome::Keep;
+            }
+            match self.serve_once(responder) {
+                Some(Outcome::Keep) if self.owes() => {}
+                Some(outcome) => return outcome,
+                None => {}
+            }
+        }
+    }
+
+    /// Reads once and sends the responses. Returns None if there may be more to read.
+    fn serve_once(&mut self, responder: &mut Responder) -> Option<Outcome> {
         let received = match self.transport.receive(&mut responder.buffer) {
             Received::Bytes(count) => {
                 self.filled_buffer = count == responder.buffer.len();
                 count
             }
-            Received::Blocked => return Outcome::Keep,
-            Received::End | Received::Broken(_) => return Outcome::Close,
+            Received::Blocked => return Some(Outcome::Keep),
+            Received::End | Received::Broken(_) => return Some(Outcome::Close),
         };
-        let (kind, count) = self.count(received, responder);
-        if count == 0 {
-            return Outcome::Keep;
+        let Ok(count) = self.take(received, responder) else {
+            return Some(Outcome::Close);
+        };
+        responder.response_count += count;
+        if self.owes() && self.send(responder) == Outcome::Close {
+            return Some(Outcome::Close);
         }
-        responder.response_count += count as u64;
-        self.owed = count * responder.responses.block(kind).response_len();
-        self.send(responder)
+        None
     }
 
-    /// Counts the requests that end in the first `received` bytes of the buffer.
-    fn count(&mut self, received: usize, responder: &mut Responder) -> (Kind, usize) {
+    /// Counts the requests that end in the first `received` bytes of the buffer, and owes the responses.
+    fn take(&mut self, received: usize, responder: &mut Responder) -> Result<u64, Refused> {
         let data = responder.buffer.get(..received).unwrap_or_default();
-        match &mut self.stage {
+        let responses = &responder.responses;
+        let (kind, count) = match &mut self.stage {
+            Stage::Ending => return Err(Refused),
+            Stage::Frames(frames) => return frames.take(data, responses.frames()),
             Stage::Counting(kind, tail) => (*kind, responder.counter.count(tail, data)),
             Stage::First(early) => {
                 let joined: &[u8] = if early.is_empty() {
@@ -87,11 +125,21 @@ impl Connection {
                     early.extend_from_slice(data);
                     early
                 };
-                let Some(length) = responder.counter.first_end(joined) else {
+                if let Some(rest) = joined.strip_prefix(PREFACE) {
+                    let mut frames = Box::new(Frames::new());
+                    let count = frames.take(rest, responses.frames())?;
+                    self.stage = Stage::Frames(frames);
+                    return Ok(count);
+                }
+                let length = match PREFACE.starts_with(joined) {
+                    true => None,
+                    false => responder.counter.first_end(joined),
+                };
+                let Some(length) = length else {
                     if early.is_empty() {
                         early.extend_from_slice(data);
                     }
-                    return (Kind::Persistent, 0);
+                    return Ok(0);
                 };
                 let kind = kind(joined.get(..length).unwrap_or_default());
                 let mut tail = Tail::default();
@@ -99,13 +147,36 @@ impl Connection {
                 self.stage = Stage::Counting(kind, tail);
                 (kind, if kind == Kind::Closing { 1 } else { count })
             }
-        }
+        };
+        self.owed = count * responses.block(kind).response_len();
+        Ok(count as u64)
     }
 
     fn send(&mut self, responder: &Responder) -> Outcome {
-        let Stage::Counting(kind, _) = self.stage else {
+        if !self.transport.flush() {
             return Outcome::Close;
-        };
+        }
+        if self.transport.owes() {
+            return Outcome::Keep;
+        }
+        match &mut self.stage {
+            Stage::First(_) => Outcome::Keep,
+            Stage::Ending => Outcome::Close,
+            Stage::Frames(frames) => match self.transport.send(frames.unsent()) {
+                Sent::Bytes(count) => {
+                    frames.sent(count);
+                    Outcome::Keep
+                }
+                Sent::Broken(_) => Outcome::Close,
+            },
+            Stage::Counting(kind, _) => {
+                let kind = *kind;
+                self.send_block(kind, responder)
+            }
+        }
+    }
+
+    fn send_block(&mut self, kind: Kind, responder: &Responder) -> Outcome {
         let block = responder.responses.block(kind);
         while self.owed > 0 {
             let part = block.part(self.phase, self.owed);
@@ -123,7 +194,11 @@ impl Connection {
             }
         }
         match kind {
-            Kind::Closing => Outcome::Close,
+            Kind::Closing if self.transport.announce_end() => Outcome::Close,
+            Kind::Closing => {
+                self.stage = Stage::Ending;
+                Outcome::Keep
+            }
             Kind::Persistent | Kind::PersistentStated => Outcome::Keep,
         }
     }

@@ -1,5 +1,7 @@
 //! Prepared responses: each kind as one block of repetitions, so that any number of responses is a slice of it.
 
+use super::frames::FrameBlock;
+
 /// Minimum size of a block; a batch that needs no more bytes is sent in one send.
 const BLOCK_BYTES_MIN: usize = 256 * 1024;
 
@@ -20,6 +22,7 @@ pub(super) struct Responses {
     persistent: Block,
     persistent_stated: Block,
     closing: Block,
+    frames: FrameBlock,
 }
 
 /// One response, repeated.
@@ -39,6 +42,7 @@ impl Responses {
             persistent: blank(),
             persistent_stated: blank(),
             closing: blank(),
+            frames: FrameBlock::new(content_length, b""),
         };
         responses.set_date(unix_s);
         responses
@@ -52,6 +56,12 @@ impl Responses {
         self.persistent_stated
             .render(&date, "Connection: keep-alive\r\n", length);
         self.closing.render(&date, "Connection: close\r\n", length);
+        self.frames = FrameBlock::new(length, &date);
+    }
+
+    /// The response of HTTP/2.
+    pub(super) fn frames(&self) -> &FrameBlock {
+        &self.frames
     }
 
     pub(super) fn block(&self, kind: Kind) -> &Block {

@@ -37,6 +37,9 @@ PLACEHOLDERS = {
     "connections": "connections of the workload",
     "connections_each": "connections of the workload for each of the contestant's processes",
     "build": "folder of the programs that were built from source",
+    "certificate": "file with the certificate of the race",
+    "key": "file with its key: the certificate's with .key after it",
+    "http_major": "major version of HTTP that the workload uses: 1 or 2",
     "self": "interpreter that runs Bolide",
     "site": "folder of the distributions in the contestant's environment",
 }
@@ -88,6 +91,9 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     app: str = ""
     """module:attribute in apps/ ("" if the command needs none)."""
     role: Literal["server", "ceiling"] = "server"
+    uses_tls: bool = False
+    """Serves TLS, and nothing without it."""
+    serves_http2: bool = False
     requirements: tuple[str, ...] = ()
     """Further requirements, such as a framework."""
     environment: Mapping[str, str] = {}

@@ -41,6 +41,10 @@ def reason_to_skip(contestant: Contestant, workload: Workload) -> str:
     entry = contestant.entry
     if workload.contestants and contestant.name not in workload.contestants:
         return "the workload is for other contestants"
+    if entry.uses_tls != bool(workload.tls):
+        return "it serves TLS only" if entry.uses_tls else "it does not serve TLS"
+    if workload.http_version == "2" and not entry.serves_http2:
+        return "it does not serve HTTP/2"
     if workload.is_persistent and not entry.is_persistent:
         return "it closes every connection"
     if not workload.is_persistent and not entry.closes:

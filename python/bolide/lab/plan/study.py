@@ -20,7 +20,15 @@ from bolide.lab.matching import fits
 from bolide.lab.plan import open_loop, requirement
 from bolide.lab.plan.open_loop import OpenLoop
 from bolide.lab.plan.requirement import Row, Turns
-from bolide.lab.record.schema import Claim, Published, Study, Workload, with_workloads
+from bolide.lab.record.schema import (
+    Claim,
+    Handshakes,
+    HttpVersion,
+    Published,
+    Study,
+    Workload,
+    with_workloads,
+)
 from bolide.lab.tools import TOOLS, Load, ToolError, find
 
 ROUNDS = 7
@@ -34,6 +42,9 @@ ROUNDS_MAX = 1000
 SECONDS_MAX = 86_400
 CONTENT_BYTES_MAX = 100_000
 """The server gets the content in an environment variable, which the kernel limits to 128 KiB."""
+
+FILE_BYTES_MAX = 1 << 28
+"""Contents of that size are verified in memory."""
 
 TARGET = r"^/[!-~]*\Z"
 """A path in the form of a request target, with its query."""
@@ -68,8 +79,12 @@ class WorkloadTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     connections: Count | Annotated[tuple[Count, ...], Meta(min_length=1)]
     """Each level makes one workload; the name contains {connections}."""
     pipeline_depth: Count = 1
+    streams: Count = 1
+    """Concurrent streams on each connection of HTTP/2."""
     is_persistent: bool = True
-    http_version: Literal["1.0", "1.1"] = "1.1"
+    http_version: HttpVersion = "1.1"
+    tls: Handshakes = ""
+    """Server and load use TLS, where new connections resume a session, or never do."""
     target: Annotated[str, Meta(pattern=TARGET)] = "/"
     threads: Count | Literal["cores"] = 1
     """Threads of the tool; "cores" means one for each processor of the load."""
@@ -92,6 +107,8 @@ class WorkloadTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     fields: Mapping[str, str] = {}
     """Further field lines of each request."""
     content_bytes: Annotated[int, Meta(ge=0, le=1 << 24)] | None = None
+    file_bytes: Annotated[int, Meta(ge=1, le=FILE_BYTES_MAX)] | None = None
+    """Size of a file, which every contestant has to respond with here."""
     app: str = ""
     is_timed: bool = False
     companion: str = ""
@@ -276,6 +293,23 @@ def _check(table: WorkloadTable, file: StudyFile, levels: tuple[int, ...]) -> No
             raise WrongStudyError(
                 f"workload {table.name!r}: quick has {level}, which connections does not have"
             )
+    if reason := _contradiction(table):
+        raise WrongStudyError(f"workload {table.name!r}: {reason}")
+
+
+def _contradiction(table: WorkloadTable) -> str:
+    """Return why a workload's fields do not fit each other; "" if they do."""
+    if table.streams > 1 and table.http_version != "2":
+        return 'streams are for http_version = "2"'
+    if table.http_version == "2" and (table.pipeline_depth > 1 or not table.is_persistent):
+        return "HTTP/2 has streams, and connections that stay open"
+    if table.tls == "full" and table.is_persistent:
+        return "full handshakes are for a connection per request"
+    if table.is_timed and (table.tls or table.http_version == "2"):
+        return "a timed application is asked over HTTP/1.1 without TLS"
+    if table.http_version == "2" and (table.content_bytes is not None or table.fields):
+        return "HTTP/2 has neither content of requests nor further fields here"
+    return ""
 
 
 def load_of(workload: Workload, url: str, content: bytes) -> Load:
@@ -284,6 +318,8 @@ def load_of(workload: Workload, url: str, content: bytes) -> Load:
         url=url,
         connections=workload.connections,
         pipeline_depth=workload.pipeline_depth,
+        streams=workload.streams,
+        tls=workload.tls,
         http_version=workload.http_version,
         is_persistent=workload.is_persistent,
         threads=workload.threads,
@@ -339,7 +375,8 @@ def _refusal(workload: Workload) -> str:
     """Return why its tool cannot generate this load; "" if it can."""
     try:
         content = (workload.content or "").encode()
-        find(workload.tool).command(load_of(workload, "http://127.0.0.1:1/", content))
+        scheme = "https" if workload.tls else "http"
+        find(workload.tool).command(load_of(workload, f"{scheme}://127.0.0.1:1/", content))
     except ToolError as error:
         return str(error)
     return ""

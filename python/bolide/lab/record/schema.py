@@ -12,9 +12,14 @@ from typing import Literal, TypeAlias
 import msgspec
 
 SCHEMA = 1
+FILE_BYTE = b"x"
+"""What the content of `Workload.file_bytes` consists of."""
 
 State: TypeAlias = Literal["ready", "needs set-up", "cannot run here"]
 Loop: TypeAlias = Literal["", "asyncio", "uvloop"]
+HttpVersion: TypeAlias = Literal["1.0", "1.1", "2"]
+Handshakes: TypeAlias = Literal["", "resumed", "full"]
+"""TLS of a load: none; new connections resume earlier sessions; every handshake is a full one."""
 Verdict: TypeAlias = Literal[
     "server-bound", "generator-bound", "neither", "errors", "noisy", "failed"
 ]
@@ -50,8 +55,11 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     connections: int
     pipeline_depth: int = 1
+    streams: int = 1
+    """Concurrent streams on each connection of HTTP/2."""
     is_persistent: bool = True
-    http_version: Literal["1.0", "1.1"] = "1.1"
+    http_version: HttpVersion = "1.1"
+    tls: Handshakes = ""
     target: str = "/"
     threads: int = 1
     requests_total: int | None = None
@@ -82,6 +90,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Further field lines of each request."""
     content_bytes: int | None = None
     """Size of the content of each request, which makes it a POST; None for a GET."""
+    file_bytes: int | None = None
+    """Size of a file, which each response has instead of `content`; None without one."""
     app: str = ""
     """module:attribute in apps/ that is served instead of the contestants' own; "" for theirs."""
     is_timed: bool = False
@@ -90,6 +100,13 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """A server in apps/ that the application uses, on the load's processors; "" for none."""
     group: str = ""
     """Workloads of a group are loaded in turns together; "" is a group of its own."""
+
+    @property
+    def expected_content(self) -> bytes | None:
+        """The content of each response; None means that of the first one."""
+        if self.file_bytes is not None:
+            return FILE_BYTE * self.file_bytes
+        return None if self.content is None else self.content.encode()
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,10 +141,11 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     at_most: float | None = None
 
 
-Measure: TypeAlias = Literal["rate", "cpu", "own time", "memory at start", "memory each"]
+Measure: TypeAlias = Literal["rate", "cpu", "bytes", "own time", "memory at start", "memory each"]
 """What a requirement is about: requests per second; the same per second of the server's processor
-time; the server's processor time per request without the application's; the resident memory of the
-server's largest process before a load; by how much the server's grows with each connection."""
+time; bytes per second, where few responses are complete in a turn; the server's processor time per
+request without the application's; the resident memory of the server's largest process before a
+load; by how much the server's grows with each connection."""
 
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,8 +186,10 @@ def demand_of(workload: Workload) -> tuple[object, ...]:
     return (
         workload.connections,
         workload.pipeline_depth,
+        workload.streams,
         workload.is_persistent,
         workload.http_version,
+        workload.tls,
         workload.target,
         workload.rate_per_s,
         workload.content,
@@ -180,6 +200,7 @@ def demand_of(workload: Workload) -> tuple[object, ...]:
         workload.finds,
         workload.fields,
         workload.content_bytes,
+        workload.file_bytes,
         workload.app,
         workload.is_timed,
     )

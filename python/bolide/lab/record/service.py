@@ -44,9 +44,10 @@ def in_flight(
         return None
     if not workload.is_persistent and workload.tool not in TIMES_CONNECTS:
         return None
-    if workload.pipeline_depth > 1 and workload.tool not in TIMES_BATCHES:
+    at_once = workload.pipeline_depth * workload.streams
+    if at_once > 1 and workload.tool not in TIMES_BATCHES:
         return None
-    return littles_law.in_flight(requests_per_s, mean_us, workload.pipeline_depth)
+    return littles_law.in_flight(requests_per_s, mean_us, at_once)
 
 
 def is_open_loop(workload: Workload) -> bool:

@@ -252,6 +252,7 @@ class Group:
         words.append(f"{several} connections")
         if first.pipeline_depth > 1:
             words.append(f"{first.pipeline_depth} deep")
+        words += _protocols(first)
         if not first.is_persistent:
             words.append("a connection per request")
         if first.threads > 1:
@@ -262,9 +263,19 @@ class Group:
             words.append(first.target)
         if first.app:
             words.append(first.app.partition(":")[2])
+        if first.file_bytes is not None:
+            words.append(f"{first.file_bytes:,} bytes in each response")
         if first.is_timed:
             words.append("the application's time measured")
         return " · ".join(words)
+
+
+def _protocols(load: Workload) -> list[str]:
+    """Return what a load uses besides HTTP/1."""
+    found = [f"HTTP/2, {load.streams} streams each"] if load.http_version == "2" else []
+    if load.tls:
+        found.append("TLS" if load.is_persistent else f"{load.tls} TLS handshakes")
+    return found
 
 
 @dataclass

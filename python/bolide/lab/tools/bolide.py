@@ -8,6 +8,9 @@ from typing import Any
 from bolide.lab.tools.load import FIGURES, OK, Load, Reading
 from bolide.lab.tools.tool import Tool, ToolError, _version
 
+OTHER_HANDSHAKES_SHARE_MAX = 0.01
+"""Share of full handshakes among resumed ones, besides the first of each connection; and of resumed
+ones among full ones."""
 ARGUMENT_BYTES_MAX = 4096
 """Longest expected content in the command line."""
 
@@ -16,6 +19,7 @@ class Bolide(Tool):
     """Bolide's generator, started as a command like any other."""
 
     name = "bolide"
+    can = ("TLS", "HTTP/2", "a warm-up")
 
     def version(self) -> str | None:
         """Return the version of bolide in this interpreter's environment."""
@@ -34,6 +38,7 @@ class Bolide(Tool):
             words.append("--http1.0")
         if not load.is_persistent:
             words.append("--no-keep-alive")
+        words += _of_protocols(load)
         if load.rate_per_s is not None:
             words += ["--rate", f"{load.rate_per_s:g}"]
         if load.finds:
@@ -53,6 +58,8 @@ class Bolide(Tool):
             if load.finds:
                 remarks += _of_search(report["find"], load)
             errors = {name: count for name, count in report["errors"].items() if count}
+            if load.tls and not load.is_persistent and (wrong := _of_handshakes(report, load)):
+                raise ToolError(wrong)
             if early := report.get("warm_up_failed", 0):
                 errors["warm_up"] = early
             return Reading(
@@ -82,6 +89,14 @@ def fits_argument(content: bytes) -> bool:
     return len(content) <= ARGUMENT_BYTES_MAX and "\0" not in text and not text.startswith("@")
 
 
+def _of_protocols(load: Load) -> list[str]:
+    """Return the flags of HTTP/2 and TLS."""
+    words = ["--http2", "--streams", str(load.streams)] if load.http_version == "2" else []
+    if load.certificate:
+        words += ["--cacert", load.certificate]
+    return [*words, "--no-resumption"] if load.tls == "full" else words
+
+
 def _of_study(load: Load) -> list[str]:
     """Return the flags of what no other tool can do."""
     words = ["--sleepless"] if load.is_sleepless else []
@@ -90,6 +105,15 @@ def _of_study(load: Load) -> list[str]:
     for name, value in load.fields:
         words += ["--header", f"{name}: {value}"]
     return [*words, "--body-file", load.content_file] if load.content_file else words
+
+
+def _of_handshakes(report: dict[str, Any], load: Load) -> str:
+    """Return that handshakes were not of the kind that was asked for; "" if they were."""
+    full, resumed = (report["tls"][f"handshakes_{kind}"] for kind in ("full", "resumed"))
+    other = resumed if load.tls == "full" else full
+    if other <= (full + resumed) * OTHER_HANDSHAKES_SHARE_MAX + load.connections:
+        return ""
+    return f"{full:,} handshakes were full and {resumed:,} resumed, not all {load.tls}"
 
 
 def _of_search(found: dict[str, Any], load: Load) -> list[str]:

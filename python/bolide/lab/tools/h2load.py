@@ -1,4 +1,4 @@
-"""h2load with HTTP/1.1: 2xx and 3xx both succeed, and there are no percentiles."""
+"""h2load: 2xx and 3xx both succeed, and there are no percentiles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import re
 
 from bolide.lab.tools.load import Load, Reading, latency
-from bolide.lab.tools.tool import Tool, settle, wrong_size
+from bolide.lab.tools.tool import Tool, ToolError, settle, wrong_size
 from bolide.lab.tools.unit import time_us
 
 
@@ -15,6 +15,7 @@ class H2load(Tool):
 
     name = "h2load"
     apt = ("nghttp2-client",)
+    can = ("TLS", "HTTP/2", "a warm-up")
 
     def command(self, load: Load) -> list[str]:
         """Return the command line.
@@ -24,12 +25,16 @@ class H2load(Tool):
         """
         self.refuse(load, "one request per connection", "HTTP/1.0")
         threads = min(load.threads, load.connections)
-        words = ["h2load", "--h1", "-c", str(load.connections), "-t", str(threads)]
-        words += ["-m", str(load.pipeline_depth), "-N", f"{max(1, math.ceil(load.timeout_s))}s"]
+        is_http2 = load.http_version == "2"
+        at_once = load.streams if is_http2 else load.pipeline_depth
+        words = ["h2load", *([] if is_http2 else ["--h1"])]
+        words += ["-c", str(load.connections), "-t", str(threads), "-m", str(at_once)]
+        words += ["-N", f"{max(1, math.ceil(load.timeout_s))}s"]
         if load.requests_total is not None:
             words += ["-n", str(load.requests_total)]
         else:
             words += ["-D", str(math.ceil(load.duration_s or 10))]
+            words += ["--warm-up-time", f"{load.warm_up_s * 1e3:.0f}ms"] if load.warm_up_s else []
         if load.rate_per_s is not None:
             words += ["--rps", f"{load.rate_per_s / load.connections:g}"]
         return [*words, load.url]
@@ -49,12 +54,17 @@ class H2load(Tool):
         statuses = [int(count) for count in codes.groups()]
         responses = sum(statuses)
         bad = responses - statuses[0]
+        protocol = re.search(r"^Application protocol: (\S+)", stdout, re.MULTILINE)
+        if load.tls and (protocol is None or protocol[1] != _protocol(load)):
+            other = protocol[1] if protocol else "none"
+            raise ToolError(f"h2load used the protocol {other}, not {_protocol(load)}")
         errors = {"wrong_status": bad, "broken": int(counts[2]), "timeout": int(counts[3])}
         remarks = ["h2load reports statuses by class (2xx, 3xx...) only"]
         traffic = re.search(
             r"^traffic: \S+ \((\d+)\) total, .*\((\d+)\) data", stdout, re.MULTILINE
         )
-        if traffic and responses and (wrong := wrong_size(load, int(traffic[2]) / responses)):
+        cut = load.connections * load.streams * load.pipeline_depth / max(responses, 1)
+        if traffic and responses and (wrong := wrong_size(load, int(traffic[2]) / responses, cut)):
             bad, errors["wrong_body"] = responses, responses
             remarks.append(wrong)
         times = re.search(r"^time for request: +(\S+) +(\S+) +(\S+)", stdout, re.MULTILINE)
@@ -68,3 +78,7 @@ class H2load(Tool):
             bytes_per_s=int(traffic[1]) / seconds if traffic and seconds else None,
             remarks=remarks,
         )
+
+
+def _protocol(load: Load) -> str:
+    return "h2" if load.http_version == "2" else "http/1.1"

@@ -18,11 +18,17 @@ class Load:
     """One load, independent of the tool."""
 
     url: str
-    """http://HOST:PORT/PATH"""
+    """http://HOST:PORT/PATH, or https:"""
     connections: int = 100
     pipeline_depth: int = 1
     """Pipelined requests on each connection."""
     http_version: str = "1.1"
+    streams: int = 1
+    """Concurrent streams on each connection of HTTP/2."""
+    tls: str = ""
+    """Handshakes with https: "resumed" if that is possible, or "full"; "" with http."""
+    certificate: str = ""
+    """File with the certificate that a server with https has to present."""
     is_persistent: bool = True
     """Whether a connection serves more than one request."""
     threads: int = 1

@@ -20,8 +20,11 @@ BAD_SHARE_MAX = 0.001
 """Share of error pages, which have another length, up to which lengths are compared."""
 
 
-ONLY_OURS = ("a search", "a warm-up", "polling", "field lines of a study", "content of requests")
+ONLY_OURS = ("a search", "polling", "field lines of a study", "content of requests")
 """What only `bolide load` is asked for."""
+
+RARE = ("TLS", "HTTP/2", "a warm-up")
+"""What a tool has to name in `can`, to be asked for it."""
 
 
 class ToolError(Error):
@@ -41,6 +44,9 @@ class Tool(ABC):
     """Commands that install it, if no package has it."""
     missing = ""
     """What to do if it cannot be installed."""
+
+    can: tuple[str, ...] = ()
+    """Which of RARE it can do, as a race asks for it."""
 
     warms_up = True
     """Whether the server is warmed up before it."""
@@ -75,7 +81,8 @@ class Tool(ABC):
     def refuse(self, load: Load, *cannot: str) -> None:
         """Refuse what the tool cannot do: "pipelining", "a rate", "one request per connection"...
 
-        ONLY_OURS is refused for every tool that calls this.
+        ONLY_OURS, and what of RARE the tool does not name, is refused for every tool that calls
+        this.
 
         Raises:
             ToolError: the load needs one of them.
@@ -90,11 +97,15 @@ class Tool(ABC):
             "more than one thread": load.threads > 1,
             "HTTP/1.0": load.http_version == "1.0",
             "a warm-up": load.warm_up_s > 0,
+            "TLS": bool(load.tls),
+            "HTTP/2": load.http_version == "2",
+            "handshakes": bool(load.tls) and not load.is_persistent,
             "polling": load.is_sleepless,
             "field lines of a study": bool(load.fields),
             "content of requests": bool(load.content_file),
         }
-        for what in (*cannot, *ONLY_OURS):
+        unnamed = (what for what in RARE if what not in self.can)
+        for what in (*cannot, *ONLY_OURS, *unnamed):
             if needed[what]:
                 raise ToolError(f"{self.name} cannot do {what}")
 
@@ -188,11 +199,14 @@ def wrong_bytes(load: Load, received: float, responses: int, lost: int = 0) -> s
     )
 
 
-def wrong_size(load: Load, size: float | None) -> str | None:
-    """Report an unexpected average size of the contents; None if it is as expected."""
+def wrong_size(load: Load, size: float | None, interrupted: float = 0.0) -> str | None:
+    """Report an unexpected average size of the contents; None if it is as expected.
+
+    `interrupted` is the number of responses, per whole one, of which only a part may be counted.
+    """
     if load.expected_content is None or size is None:
         return None
     expected = len(load.expected_content)
-    if abs(size - expected) < 1:  # some tools round down
+    if abs(size - expected) < 1 + interrupted * expected:  # some tools round down
         return None
     return f"contents had {size:,.0f} bytes on average instead of {expected:,}"

@@ -25,6 +25,7 @@ class Wrk(Tool):
 
     name = "wrk"
     apt = ("wrk",)
+    can = ("TLS",)
     has_late_clock = True
     """Its clock starts when all threads exist; with few processors, some run before that."""
     version_arguments = ("-v",)
@@ -34,9 +35,10 @@ class Wrk(Tool):
         """Return the command line.
 
         Raises:
-            ToolError: the load has a rate or a number of requests, or is HTTP/1.0.
+            ToolError: the load has a rate, a number of requests or a TLS handshake for each, or is
+                HTTP/1.0.
         """
-        self.refuse(load, "a rate", "a number of requests", "HTTP/1.0")
+        self.refuse(load, "a rate", "a number of requests", "HTTP/1.0", "handshakes")
         threads = min(load.threads, load.connections)
         words = [
             "wrk",

@@ -12,10 +12,13 @@ from bolide.lab.folders import APPS, USER_PACKAGES
 from bolide.lab.plan import environments
 from bolide.lab.plan.contestant import Contestant, fill
 from bolide.lab.plan.user_application import UserApplication
-from bolide.lab.record.schema import Workload
+from bolide.lab.record.schema import FILE_BYTE, Workload
 from bolide.lab.trial.process import Process, free_port
+from bolide.lab.trial.secure import CERTIFICATE, KEY, Pair
 
 GUNICORN_FILE = "gunicorn.conf.py"
+LARGE_FILE = "large"
+"""The file of a workload with `file_bytes`."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class Place:
     folder: Path
     address: tuple[str, int]
     cpus: tuple[int, ...]
+    pair: Pair | None = None
+    """What the server presents, if the workload uses TLS."""
 
 
 def command(contestant: Contestant, values: Mapping[str, str]) -> list[str]:
@@ -62,6 +67,9 @@ def values(
         "connections_each": str(-(-workload.connections // contestant.entry.processes)),
         "self": sys.executable,
         "site": str(next(python.parent.parent.glob("lib/python*/site-packages"), "")),
+        "certificate": str(place.folder / CERTIFICATE),
+        "key": str(place.folder / KEY),
+        "http_major": "2" if workload.http_version == "2" else "1",
         "build": str(environments.folder_of(contestant) / "bin"),
     }
 
@@ -90,6 +98,7 @@ def variables(
     found = {
         "RACE_CONTENT": workload.content or "",
         "RACE_TARGET": entry.target or workload.target,
+        "RACE_FILE": f"{filled['folder']}/{LARGE_FILE}" if workload.file_bytes else "",
         "PYTHONPATH": str(APPS),
         **{name: fill(text, filled) for name, text in entry.environment.items()},
     }
@@ -138,8 +147,13 @@ def start(
         ConfigError: it has an unknown placeholder.
     """
     filled = values(contestant, workload, place, application)
+    if place.pair is not None:
+        place.pair.write(place.folder)
+    if workload.file_bytes is not None:
+        (place.folder / LARGE_FILE).write_bytes(FILE_BYTE * workload.file_bytes)
     for name, text in contestant.files.items():
         path = place.folder / name
+        path.parent.mkdir(exist_ok=True)
         path.write_text(fill(text, filled, is_strict=False))
         path.chmod(0o755 if text.startswith("#!") else 0o644)
     if application is not None:

@@ -35,10 +35,11 @@ from bolide.lab.record.schema import (
 from bolide.lab.tools import Load, Reading, ToolError, find
 from bolide.lab.tools.bolide import fits_argument
 from bolide.lab.trial import timed
-from bolide.lab.trial.launch import Place, start, start_companion
+from bolide.lab.trial.launch import LARGE_FILE, Place, start, start_companion
 from bolide.lab.trial.network import NetworkError, own
 from bolide.lab.trial.process import NotReadyError, Process, free_port
 from bolide.lab.trial.sampler import INTERVAL_S, ServerSampler, ThreadSampler
+from bolide.lab.trial.secure import CERTIFICATE, Pair
 from bolide.lab.trial.verdict import Observation, judge
 from bolide.lab.trial.verify import CONTENT_BYTE, Proof, WrongResponseError, verify
 
@@ -78,6 +79,8 @@ class Conditions:
     """How long the tool itself warms up before it measures."""
     ready_s_max: float = 20.0
     slack_s: float = TOOL_SLACK_S
+    pair: Pair | None = None
+    """The certificate of the race; None if no workload uses TLS."""
     versions: dict[str, str | None] = field(default_factory=dict)
     """Versions of the tools."""
 
@@ -208,7 +211,8 @@ class Run:
             self._folder = Path(name)
             self._folder.chmod(0o755)  # a server that drops root privileges reads from it
             self._address = (HOST, free_port())
-            place = Place(self._folder, self._address, self._server_cpus)
+            pair = self._conditions.pair if self._workload.tls else None
+            place = Place(self._folder, self._address, self._server_cpus, pair)
             with (
                 self._companion() as port,
                 start(
@@ -272,22 +276,28 @@ class Run:
 
     def _verified(self, workload: Workload) -> Proof:
         is_users = self._conditions.application is not None
-        return verify(self._address, workload, self._entry, is_users=is_users)
+        pair = self._conditions.pair
+        return verify(self._address, workload, self._entry, is_users=is_users, pair=pair)
 
     def _loaded(self) -> Load:
         """Return the workload as a load on this server."""
         target = self._entry.target or self._workload.target
-        url = f"http://{self._address[0]}:{self._address[1]}{target}"
+        scheme = "https" if self._workload.tls else "http"
+        url = f"{scheme}://{self._address[0]}:{self._address[1]}{target}"
         found = load_of(self._workload, url, self._proof.content)
+        if self._workload.tls:
+            found = replace(found, certificate=str(self._folder / CERTIFICATE))
         content = self._folder / "content"
         if self._workload.content_bytes is not None:
             content.write_bytes(CONTENT_BYTE * self._workload.content_bytes)
             found = replace(found, content_file=str(content))
-        if found.expected_content is not None and not fits_argument(found.expected_content):
+        if self._workload.file_bytes is not None:
+            found = replace(found, expected_file=str(self._folder / LARGE_FILE))
+        elif found.expected_content is not None and not fits_argument(found.expected_content):
             expected = self._folder / "expected"
             expected.write_bytes(found.expected_content)
             found = replace(found, expected_file=str(expected))
-        can_warm_up = self._workload.tool == "bolide" and found.requests_total is None
+        can_warm_up = "a warm-up" in find(self._workload.tool).can and not found.requests_total
         warm_up_s = self._conditions.turn_warm_up_s if can_warm_up else 0.0
         return replace(found, response_bytes=self._proof.response_bytes, warm_up_s=warm_up_s)
 
@@ -298,6 +308,9 @@ class Run:
             connections=min(load.connections, WARM_UP_CONNECTIONS_MAX),
             is_persistent=load.is_persistent,
             http_version=load.http_version,
+            streams=load.streams,
+            tls=load.tls,
+            certificate=load.certificate,
             duration_s=self._conditions.warm_up_s,
             timeout_s=load.timeout_s,
             fields=load.fields,
@@ -486,4 +499,6 @@ def _as_sent(workload: Workload) -> Workload:
 
 
 def _single(workload: Workload) -> Workload:
-    return msgspec.structs.replace(workload, is_persistent=False, pipeline_depth=1)
+    """Return a workload with one request on each connection, of which no session is resumed."""
+    fields: dict[str, Any] = {"tls": "full"} if workload.tls else {}
+    return msgspec.structs.replace(workload, is_persistent=False, pipeline_depth=1, **fields)

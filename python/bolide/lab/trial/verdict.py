@@ -126,7 +126,8 @@ def _stalled(seen: Observation) -> str:
     is_timed = seen.workload.duration_s is not None and seen.seconds >= 1.0
     if seen.workload.is_persistent and is_timed and is_idle and seen.workload.rate_per_s is None:
         per_connection = (seen.ok + seen.failed) / seen.workload.connections
-        if per_connection <= STALLED_REQUESTS * seen.workload.pipeline_depth:
+        at_once = seen.workload.pipeline_depth * seen.workload.streams
+        if per_connection <= STALLED_REQUESTS * at_once and seen.workload.file_bytes is None:
             return f"stalled: {per_connection:.1f} responses on each connection, and an idle server"
     return ""
 

@@ -1,7 +1,8 @@
 """Verifies the responses of a contestant before it is measured.
 
-It uses raw sockets and a small strict parser, because a client library would hide errors. The
-standard is RFC 9112. What would make a figure wrong is an error; other observations are remarks.
+It uses sockets and small strict parsers, because a client library would hide errors. The standards
+are RFC 9112 and RFC 9113. What would make a figure wrong is an error; other observations are
+remarks. With TLS, each connection proves the race's certificate and the protocol.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import io
 import re
 import select
 import socket
+import ssl
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from bolide.lab.plan.contestant import Entry
 from bolide.lab.record.schema import Workload
+from bolide.lab.trial import frames, secure
+from bolide.lab.trial.frames import Frames, WrongFrameError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -58,16 +62,18 @@ class Proof:
 
     content: bytes
     remarks: tuple[str, ...]
-    response_bytes: float
-    """Bytes of a response to the workload's own request, with its head; the mean of several."""
+    response_bytes: float | None
+    """Bytes of a response to the workload's own request, with its head; the mean of several. None
+    over HTTP/2, where it depends on the connection."""
 
 
 class _Bounded(io.RawIOBase):
     """Reads from a connection until a deadline, and at most a number of bytes."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, bytes_max: int) -> None:
         self._connection = connection
-        self.left_bytes = CONNECTION_BYTES_MAX
+        self._bytes_max = bytes_max
+        self.left_bytes = bytes_max
         self.give_up = 0.0
         """The deadline (monotonic)."""
 
@@ -85,40 +91,80 @@ class _Bounded(io.RawIOBase):
         count = self._connection.recv_into(into)
         self.left_bytes -= count
         if self.left_bytes < 0:
-            message = f"more than {CONNECTION_BYTES_MAX >> 20} MiB without an end"
+            message = f"more than {self._bytes_max >> 20} MiB without an end"
             raise WrongResponseError("endless", message)
         return count
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes that have arrived."""
+        return self._bytes_max - self.left_bytes
 
 
 class _Client:
     """One connection to the contestant."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(
+        self, address: tuple[str, int], tls: secure.Client | None, content_bytes: int
+    ) -> None:
         self._socket = socket.create_connection(address, timeout=RESPONSE_S_MAX)
-        self._bounded = _Bounded(self._socket)
+        self._tls = tls
+        if tls is not None:
+            self._socket = tls.connect(self._socket)
+        self._content_bytes_max = CONNECTION_BYTES_MAX + content_bytes
+        self._bounded = _Bounded(self._socket, self._content_bytes_max)
         self._reader = io.BufferedReader(self._bounded)
 
-    def send(self, *pieces: bytes) -> None:
-        """Send the pieces separately.
+    def send(self, *pieces: bytes, may_receive: bool = False) -> None:
+        """Send the pieces separately; `may_receive`: something may arrive between them.
 
         Raises:
             WrongResponseError: a response arrived before the last piece was sent.
         """
-        self._socket.settimeout(RESPONSE_S_MAX)
         for number, piece in enumerate(pieces):
-            if number and select.select([self._socket], [], [], SPLIT_PAUSE_S)[0]:
+            if number and self._has_received() and not may_receive:
                 raise WrongResponseError("guessed", "responded before the request was complete")
+            self._socket.settimeout(RESPONSE_S_MAX)
             self._socket.sendall(piece)
+
+    def _has_received(self) -> bool:
+        """Whether something arrives soon.
+
+        A ticket of TLS makes the socket readable, too.
+        """
+        if self._tls is None:
+            return bool(select.select([self._socket], [], [], SPLIT_PAUSE_S)[0])
+        self._bounded.give_up = time.monotonic() + SPLIT_PAUSE_S
+        try:
+            return bool(self._reader.peek(1))
+        except TimeoutError:
+            return False
 
     def response(self) -> Response:
         """Read one response, which must be complete in time."""
         self._bounded.give_up = time.monotonic() + RESPONSE_S_MAX
-        return read_response(self._reader)
+        return read_response(self._reader, self._content_bytes_max)
+
+    def read(self, count: int) -> bytes:
+        """Read that many bytes, in time.
+
+        Raises:
+            WrongResponseError: the other side closes first.
+        """
+        self._bounded.give_up = time.monotonic() + RESPONSE_S_MAX
+        return _exactly(self._reader, count, self._content_bytes_max)
 
     @property
     def received_bytes(self) -> int:
         """Bytes that have arrived."""
-        return CONNECTION_BYTES_MAX - self._bounded.left_bytes
+        return self._bounded.received_bytes
+
+    def keep_session(self) -> bool:
+        """Resume this session of TLS in later connections; return whether it is a resumed one."""
+        if not isinstance(self._socket, ssl.SSLSocket) or self._tls is None:
+            return False
+        self._tls.keep_session(self._socket)
+        return bool(self._socket.session_reused)
 
     def end(self) -> tuple[bytes, bool]:
         """Return what arrives before the other side closes, and whether it closes in time."""
@@ -128,8 +174,10 @@ class _Client:
         """Shut down the sending side, and return any bytes that still arrive.
 
         The other side may keep its half open (RFC 9112 section 9.6), so this does not wait for it.
+        With TLS, both sides stay open: Python ends a session in both directions.
         """
-        self._socket.shutdown(socket.SHUT_WR)
+        if self._tls is None:
+            self._socket.shutdown(socket.SHUT_WR)
         return self._rest(SURPLUS_S)[0]
 
     def _rest(self, wait_s: float) -> tuple[bytes, bool]:
@@ -152,17 +200,30 @@ class _Client:
 
 
 def verify(
-    address: tuple[str, int], workload: Workload, entry: Entry, *, is_users: bool = False
+    address: tuple[str, int],
+    workload: Workload,
+    entry: Entry,
+    *,
+    is_users: bool = False,
+    pair: secure.Pair | None = None,
 ) -> Proof:
     """Verify the responses to a workload's request.
 
-    `is_users`: the user's own application is served, which may respond to every path.
+    `is_users`: the user's own application is served, which may respond to every path. `pair` is
+    what the server has to present if the workload uses TLS.
 
     Raises:
         WrongResponseError: one is wrong, or none arrives.
     """
     try:
-        return _Verification(address, workload, entry, is_users).run()
+        tls = None
+        if workload.tls and pair is not None:
+            tls = secure.Client(pair, workload.http_version)
+        return _Verification(address, workload, entry, tls, is_users=is_users).run()
+    except secure.WrongHandshakeError as error:
+        raise WrongResponseError("protocol", str(error)) from None
+    except WrongFrameError as error:
+        raise WrongResponseError("malformed", str(error)) from None
     except TimeoutError:
         message = f"no response within {RESPONSE_S_MAX:g} s"
         raise WrongResponseError("no_answer", message) from None
@@ -172,19 +233,35 @@ def verify(
 
 class _Verification:
     def __init__(
-        self, address: tuple[str, int], workload: Workload, entry: Entry, is_users: bool
+        self,
+        address: tuple[str, int],
+        workload: Workload,
+        entry: Entry,
+        tls: secure.Client | None,
+        *,
+        is_users: bool,
     ) -> None:
         self._address = address
+        self._tls = tls
         self._has_paths = not (entry.is_canned or is_users)
         self._workload = workload
         self._entry = entry
         self._target = entry.target or workload.target
-        self._expected = None if workload.content is None else workload.content.encode()
+        self._expected = workload.expected_content
         self._remarks: list[str] = []
         self._response_bytes = 0.0
 
     def run(self) -> Proof:
+        if self._workload.http_version == "2":
+            return self._over_http2()
         content = self._one()
+        if self._tls is not None:
+            self._remarks.append(self._tls.agreed)
+        if self._workload.tls == "resumed" and not self._workload.is_persistent:
+            self._resumed(content)
+        if self._workload.file_bytes is not None:  # verified once: each response takes long
+            self._unknown()
+            return Proof(content, tuple(self._remarks), self._response_bytes)
         if self._workload.is_persistent:
             self._several(content)
         if self._workload.pipeline_depth > 1:
@@ -194,6 +271,56 @@ class _Verification:
         if self._has_paths:
             self._unknown()
         return Proof(content, tuple(self._remarks), self._response_bytes)
+
+    def _client(self) -> _Client:
+        return _Client(self._address, self._tls, self._workload.file_bytes or 0)
+
+    def _resumed(self, content: bytes) -> None:
+        """Check that a second connection resumes the session of the first one."""
+        for number in range(2):
+            with self._client() as client:
+                client.send(self._request(is_persistent=False))
+                self._check(client.response(), content)
+                is_resumed = client.keep_session()
+            if number and not is_resumed:
+                raise WrongResponseError("handshake", "a session of TLS was not resumed")
+
+    def _over_http2(self) -> Proof:
+        """Send requests one after another, three at once (one differs), and one in pieces."""
+        scheme = "https" if self._tls else "http"
+        host, port = self._address
+        middle = UNKNOWN_TARGET if self._has_paths else self._target
+
+        def headers(stream: int, target: str) -> bytes:
+            connection.open(stream)
+            return frames.request(stream, target, f"{host}:{port}", scheme)
+
+        def content_of(stream: int, expected: bytes | None) -> bytes:
+            found = connection.wait(stream)
+            response = Response(found.status, {}, bytes(found.content))
+            self._check(response, expected)
+            return response.content
+
+        with self._client() as client:
+            connection = Frames(client.read, client.send)
+            client.send(frames.OPENING + headers(1, self._target))
+            content = content_of(1, self._expected)
+            for stream in range(3, 3 + 2 * REPEATED, 2):
+                client.send(headers(stream, self._target))
+                content_of(stream, content)
+            three = (headers(9, self._target), headers(11, middle), headers(13, self._target))
+            client.send(b"".join(three))
+            for stream in (9, 13):
+                content_of(stream, content)
+            if self._has_paths and (status := connection.wait(11).status) != 404:
+                raise WrongResponseError("wrong_status", f"{status} for an unknown path, not 404")
+            if not self._entry.is_canned:
+                whole = headers(15, self._target)
+                client.send(whole[:4], whole[4:20], whole[20:], may_receive=True)
+                content_of(15, content)
+        if self._tls is not None:
+            self._remarks.append(self._tls.agreed)
+        return Proof(content, tuple(self._remarks), None)
 
     def _request(self, target: str | None = None, *, is_persistent: bool | None = None) -> bytes:
         persistent = self._workload.is_persistent if is_persistent is None else is_persistent
@@ -214,7 +341,7 @@ class _Verification:
 
     def _one(self) -> bytes:
         """Send one request, and check that the other side closes if it must."""
-        with _Client(self._address) as client:
+        with self._client() as client:
             client.send(self._request(is_persistent=False))
             response = client.response()
             self._check(response, self._expected)
@@ -233,7 +360,7 @@ class _Verification:
         return response.content
 
     def _several(self, content: bytes) -> None:
-        with _Client(self._address) as client:
+        with self._client() as client:
             for _ in range(REPEATED):
                 client.send(self._request())
                 self._check(client.response(), content)
@@ -246,7 +373,7 @@ class _Verification:
     def _pipelined(self, content: bytes) -> None:
         """Send three requests at once, of which the second has another response."""
         middle = UNKNOWN_TARGET if self._has_paths else self._target
-        with _Client(self._address) as client:
+        with self._client() as client:
             client.send(self._request() + self._request(middle) + self._request())
             self._check(client.response(), content)
             response = client.response()
@@ -267,12 +394,12 @@ class _Verification:
             self._remarks.append("refuses a request line that arrives in two pieces")
 
     def _in_two(self, request: bytes, cut: int, content: bytes) -> None:
-        with _Client(self._address) as client:
+        with self._client() as client:
             client.send(request[:cut], request[cut:])
             self._check(client.response(), content)
 
     def _unknown(self) -> None:
-        with _Client(self._address) as client:
+        with self._client() as client:
             client.send(self._request(UNKNOWN_TARGET, is_persistent=False))
             response = client.response()
         if response.status != 404:
@@ -295,7 +422,7 @@ class _Verification:
             )
 
 
-def read_response(reader: BinaryIO) -> Response:
+def read_response(reader: BinaryIO, content_bytes_max: int = CONNECTION_BYTES_MAX) -> Response:
     """Read one response, up to the end that its head states or the end of the connection.
 
     Raises:
@@ -313,22 +440,22 @@ def read_response(reader: BinaryIO) -> Response:
         if name.lower() in ("content-length", "transfer-encoding") and name.lower() in fields:
             raise WrongResponseError("malformed", f"{name} appears twice")
         fields[name.lower()] = value.strip()
-    return Response(int(words[1]), fields, _content(reader, fields))
+    return Response(int(words[1]), fields, _content(reader, fields, content_bytes_max))
 
 
-def _content(reader: BinaryIO, fields: dict[str, str]) -> bytes:
+def _content(reader: BinaryIO, fields: dict[str, str], bytes_max: int) -> bytes:
     if fields.get("transfer-encoding", "").lower() == "chunked":
-        return _chunks(reader)
+        return _chunks(reader, bytes_max)
     if "content-length" not in fields:
         return reader.read()
     length = fields["content-length"]
     if not (length.isascii() and length.isdecimal()):
         raise WrongResponseError("malformed", f"Content-Length: {length[:SHOWN_BYTES]}")
-    return _exactly(reader, int(length[:20]))
+    return _exactly(reader, int(length[:20]), bytes_max)
 
 
-def _chunks(reader: BinaryIO) -> bytes:
-    content = b""
+def _chunks(reader: BinaryIO, bytes_max: int) -> bytes:
+    content = bytearray()
     while True:
         line = _line(reader)
         digits = line.partition(";")[0].rstrip()
@@ -339,13 +466,13 @@ def _chunks(reader: BinaryIO) -> bytes:
         if not size:
             while _line(reader):
                 pass
-            return content
-        content += _exactly(reader, size)
+            return bytes(content)
+        content += _exactly(reader, size, bytes_max)
         _line(reader)
 
 
-def _exactly(reader: BinaryIO, length: int) -> bytes:
-    if length > CONNECTION_BYTES_MAX:
+def _exactly(reader: BinaryIO, length: int, bytes_max: int) -> bytes:
+    if length > bytes_max:
         message = f"{length:,} bytes of content are announced"
         raise WrongResponseError("endless", message)
     content = reader.read(length)

@@ -1,7 +1,8 @@
 """ASGI applications that wait, stream, read content, or do input and output of their own.
 
 The variable RACE_COMPANION_PORT names the port of `echo_selectors.py`, which `ask` and `gather`
-use. Lifespan, and other paths than the target, are those of `on_asgi.py`.
+use, and RACE_FILE the file of `file` and `large`. Lifespan, and other paths than the target, are
+those of `on_asgi.py`.
 """
 
 import asyncio
@@ -20,6 +21,14 @@ STREAM_START = {
     "type": "http.response.start",
     "status": 200,
     "headers": [(b"content-type", b"application/octet-stream")],
+}
+LARGE_PART = b"x" * 65536
+FILE = os.environ.get("RACE_FILE", "")
+FILE_BYTES = os.path.getsize(FILE) if FILE else 0
+FILE_START = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [*STREAM_START["headers"], (b"content-length", b"%d" % FILE_BYTES)],
 }
 
 idle = []
@@ -113,3 +122,23 @@ async def upload(scope, receive, send):
     fields = [(b"content-length", b"%d" % len(content))]
     await send({"type": "http.response.start", "status": 200, "headers": fields})
     await send({"type": "http.response.body", "body": content})
+
+
+async def file(scope, receive, send):
+    """Have the server send the file (the extension http.response.pathsend)."""
+    if is_others(scope):
+        return await plain(scope, receive, send)
+    await send(FILE_START)
+    await send({"type": "http.response.pathsend", "path": FILE})
+
+
+async def large(scope, receive, send):
+    """Send as many bytes as the file has, in parts of 64 KiB without a length."""
+    if is_others(scope):
+        return await plain(scope, receive, send)
+    await send(STREAM_START)
+    left = FILE_BYTES
+    while left > 0:
+        part = LARGE_PART if left >= len(LARGE_PART) else LARGE_PART[:left]
+        left -= len(part)
+        await send({"type": "http.response.body", "body": part, "more_body": left > 0})

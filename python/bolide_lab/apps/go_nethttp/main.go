@@ -1,4 +1,4 @@
-// The content from Go's net/http: server HOST:PORT.
+// The content from Go's net/http: server HOST:PORT [CERTIFICATE KEY]. With TLS it also serves HTTP/2.
 package main
 
 import (
@@ -20,5 +20,8 @@ func main() {
 		w.Header().Set("Content-Type", "text/plain")
 		w.Write(content)
 	})
+	if len(os.Args) == 4 {
+		log.Fatal(http.ListenAndServeTLS(os.Args[1], os.Args[2], os.Args[3], handler))
+	}
 	log.Fatal(http.ListenAndServe(os.Args[1], handler))
 }

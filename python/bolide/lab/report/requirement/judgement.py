@@ -75,11 +75,14 @@ def _ratio_of(
     if wanted.measure == "cpu":
         return _per_cpu, PER_CPU
     limited = [each for each in (own, other) if _is_generator_the_limit(each)]
+    rate, per_cpu = (
+        (_bytes_rate, _bytes_per_cpu) if wanted.measure == "bytes" else (_rate, _per_cpu)
+    )
     if len(limited) == 2:
-        return _per_cpu, f"{PER_CPU}: the generator was the limit of both"
+        return per_cpu, f"{PER_CPU}: the generator was the limit of both"
     if limited:
-        return _rate, f"the generator was the limit of {limited[0].contestant.name}"
-    return _rate, ""
+        return rate, f"the generator was the limit of {limited[0].contestant.name}"
+    return rate, ""
 
 
 def _rate(trial: Trial) -> float:
@@ -94,6 +97,17 @@ def _per_cpu(trial: Trial) -> float:
     """Return the requests per second of the server's processor time, with those of the warm-up."""
     requests = trial.requests_sent or trial.ok or 0
     return requests / trial.server.cpu_s if trial.server.cpu_s else 0.0
+
+
+def _bytes_rate(trial: Trial) -> float:
+    return trial.bytes_per_s or 0.0
+
+
+def _bytes_per_cpu(trial: Trial) -> float:
+    """Return the bytes per second of the server's processor time, with those of the warm-up."""
+    if not trial.requests_sent or not trial.requests_per_s:
+        return 0.0
+    return _per_cpu(trial) * _bytes_rate(trial) / trial.requests_per_s
 
 
 def _by_round(figure: Figure, value: Callable[[Trial], float]) -> Mapping[int, float]:

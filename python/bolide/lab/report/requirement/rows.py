@@ -61,13 +61,16 @@ def _lost(figure: Figure) -> str:
 
 
 def _cell_of(figure: Figure | None, wanted: Requirement) -> Cell:
-    """Return the rate of a side; of a timed application, both times per request."""
+    """Return the rate of a side, also in bytes; of a timed application, both times per request."""
     if figure is None or figure.rate is None or not wanted.against:
         return Cell("", kind="num")
     if wanted.measure == "own time":
         own = median(each.own_us or 0.0 for each in figure.valid)
         application = median(each.application_us or 0.0 for each in figure.valid)
         return Cell(f"{own:.1f} us", own, kind="num", under=f"application {application:.1f} us")
+    if wanted.measure == "bytes":
+        per_s = median(each.bytes_per_s or 0.0 for each in figure.valid)
+        return Cell(f"{quantity.size(per_s)}/s", per_s, kind="num")
     return Cell(quantity.count(figure.rate.middle), figure.rate.middle, kind="num")
 
 
