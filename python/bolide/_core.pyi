@@ -115,7 +115,8 @@ class Load:
     """A load run in its own threads, according to a plan.
 
     The plan's keys (* needed): `address`* ("IP:PORT", "[IPV6]:PORT" or "unix:PATH"), `threads` 1,
-    `connections` 100, `pipeline_depth` 1, `is_persistent` True, `http_version` "1.1" or "1.0",
+    `connections` 100, `pipeline_depth` 1, `is_persistent` True, `http_version` "1.1", "1.0" or
+    "2" (with `streams` 1 instead of `pipeline_depth`),
     `source_addresses` (list of str), `cpus` (list of int), `is_sleepless` False, `warm_up_s` 0,
     `timeout_s` 5, `deadline_s` None, `requests`* (list of dict); one of `duration_s`,
     `requests_total` and `stages` (list of dict: `duration_s` with `rate_per_s` or `connections`,

@@ -115,6 +115,9 @@ ERRORS = (
     "wrong_body",
     "unexpected_bytes",
     "late",
+    "stream_reset",
+    "goaway",
+    "early_response",
 )
 
 

@@ -11,7 +11,7 @@ from bolide import _core
 PERCENTILES = "min mean stdev p50 p75 p90 p95 p99 p99_9 p99_99 max".split()
 CLASSES = (
     "connect refused tls timeout reset early_eof short long malformed wrong_status wrong_body "
-    "unexpected_bytes late"
+    "unexpected_bytes late stream_reset goaway early_response"
 ).split()
 NOBODY = "127.0.0.1:1"
 
@@ -35,7 +35,11 @@ def request(**keys: Any) -> dict[str, Any]:
         (plan(address="localhost:80"), "is not IP:PORT"),
         (plan(connections=-1), "connections: -1 does not fit"),
         (plan(connections="many"), "connections: many does not fit"),
-        (plan(http_version="2"), '"2" is not 1.0 or 1.1'),
+        (plan(http_version="3"), '"3" is not 1.0, 1.1 or 2'),
+        (plan(http_version="2", pipeline_depth=2), "pipeline_depth: HTTP/2 has streams instead"),
+        (plan(http_version="1.0", pipeline_depth=2), "HTTP/1.0 has no pipelining"),
+        (plan(streams=2), "streams: only HTTP/2 has them"),
+        (plan(http_version="2", streams=0), "are at least 1"),
         (plan(source_addresses=["here"]), '"here" is not an IP address'),
         (plan(duration_s=3), "give one of duration_s, requests_total and stages"),
         (plan(requests_total=None), "give one of duration_s, requests_total and stages"),

@@ -89,7 +89,7 @@ def test_handshakes_are_shown_with_their_rate_if_each_request_needs_one() -> Non
 def test_every_cause_of_failure_has_a_remedy(cause: str) -> None:
     found = HANDSHAKES | {"failures": {cause: 7, "reset": 1}, "first_failure": "the text"}
     plan = {"requests": [{"expected_status": None}], "is_persistent": True, "is_sleepless": False}
-    plan |= {"connections": 10, "pipeline_depth": 1}
+    plan |= {"connections": 10, "pipeline_depth": 1, "streams": 1, "http_version": "1.1"}
     [sentence] = verdict.sentences(report(tls=found), plan)
     assert sentence.startswith("TLS with the server failed on 8 connections: ")
     assert sentence.endswith(" (the text)")

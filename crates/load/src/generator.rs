@@ -1,11 +1,12 @@
-//! Generates HTTP/1 load, with or without TLS, according to a [`Plan`], and checks every response.
+//! Generates HTTP/1 or HTTP/2 load, with or without TLS, according to a [`Plan`], and checks every response.
 //!
 //! In a closed loop each connection sends a batch of requests (one, or the pipeline depth) in one send, waits for all responses, and sends
 //! the next: latencies are service times under saturation. In an open loop requests are sent according to a schedule, however fast the
 //! server responds, and latencies count from the scheduled time: this is how long users of an open system wait. Failures are counted by
 //! class, and never as throughput.
 //!
-//! Start reading at [`Run`], then `load_thread` (one thread: sockets and time), `checker` (bytes to verdicts, without I/O), `schedule`
+//! Start reading at [`Run`], then `load_thread` (one thread: sockets and time), `checker` (bytes to verdicts, without I/O), `session`
+//! (HTTP/2: frames to verdicts), `schedule`
 //! (load over time, without a clock), `tally` and `series` (the counts).
 
 mod board;
@@ -15,16 +16,18 @@ mod dial;
 mod error;
 mod load_thread;
 mod mix;
+mod pipeline;
 mod plan;
 mod report;
 mod run;
 mod schedule;
 mod series;
+mod session;
 mod tally;
 mod tls;
 
 pub use error::{ErrorClass, Errors};
-pub use plan::{Address, Expectation, Limit, Plan, Request, Shape, Stage};
+pub use plan::{Address, Expectation, Limit, Plan, Protocol, Request, Shape, Stage};
 pub use report::{Lag, Latency, Progress, Report, Second, Served};
 pub use run::{Run, run};
 pub use tls::{Tls, TlsReport};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use fixture::{OK, plan, responding, server, server_of_many};
 use load::Histogram;
-use load::generator::{Limit, Plan, Shape, Stage, run};
+use load::generator::{Limit, Plan, Protocol, Shape, Stage, run};
 
 #[test]
 fn the_histogram_agrees_with_a_sorted_list() {
@@ -224,7 +224,7 @@ fn connections_follow_their_stages() {
 fn responses_of_http_10_are_understood() {
     let kept = "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi";
     let mut asked = plan(server(responding(Box::leak(Box::new([kept])))), 10, 1);
-    asked.is_http10 = true;
+    asked.protocol = Protocol::Http10;
     let report = run(&asked).expect("a run");
     assert_eq!(
         (report.ok, report.failed, report.connections_opened),
@@ -232,7 +232,7 @@ fn responses_of_http_10_are_understood() {
     );
     let ended = "HTTP/1.0 200 OK\r\nserver: old\r\n\r\nhi";
     let mut asked = plan(server(fixture::responding_once(ended)), 10, 1);
-    asked.is_http10 = true;
+    asked.protocol = Protocol::Http10;
     asked.is_persistent = false;
     let report = run(&asked).expect("a run");
     assert_eq!(

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fixture::{outcome, plan, read_request, responding, responding_once, server};
 use load::ceiling::Ceiling;
-use load::generator::{Address, Limit, Plan, run};
+use load::generator::{Address, Limit, Plan, Protocol, run};
 
 const NO_ERRORS: Vec<String> = Vec::new();
 
@@ -127,7 +127,7 @@ fn a_unix_socket_serves_as_well() {
 /// Runs `plan` against a ceiling; returns (correct responses, errors, what the ceiling counted).
 fn against_ceiling(size: usize, mut plan: Plan) -> (u64, u64, u64) {
     static STOP: [AtomicBool; 4] = [const { AtomicBool::new(false) }; 4];
-    let stop = &STOP[plan.pipeline_depth as usize % 4];
+    let stop = &STOP[plan.protocol.depth() as usize % 4];
     stop.store(false, Ordering::Relaxed);
     let mut ceiling =
         Ceiling::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), size).expect("a port");
@@ -146,7 +146,7 @@ fn generator_and_ceiling_count_the_same() {
         ..Plan::default()
     };
     let deep = Plan {
-        pipeline_depth: 24,
+        protocol: Protocol::Http11 { pipeline_depth: 24 },
         connections: 10,
         ..blank.clone()
     };
@@ -162,7 +162,7 @@ fn generator_and_ceiling_count_the_same() {
     };
     assert_eq!(against_ceiling(13, many), (20_000, 0, 20_000));
     let large = Plan {
-        pipeline_depth: 7,
+        protocol: Protocol::Http11 { pipeline_depth: 7 },
         connections: 2,
         limit: Limit::Requests(500),
         ..blank

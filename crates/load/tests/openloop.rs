@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fixture::{OK, open_plan, responding, server, server_of_many};
-use load::generator::{Limit, Plan, Report, Run, Shape, Stage, run};
+use load::generator::{Limit, Plan, Protocol, Report, Run, Shape, Stage, run};
 
 fn failed(report: &Report) -> u64 {
     report.errors.total()
@@ -41,7 +41,9 @@ fn every_request_of_the_schedule_is_sent_and_gets_a_response() {
     for (threads, depth) in [(1, 1), (3, 4)] {
         let mut asked = open_plan(server_of_many(responding(&[OK])), 2000.0);
         asked.threads = threads;
-        asked.pipeline_depth = depth;
+        asked.protocol = Protocol::Http11 {
+            pipeline_depth: depth,
+        };
         asked.limit = Limit::Duration(Duration::from_millis(500));
         let report = run(&asked).expect("a run");
         // On a busy machine the last ones may have found no free connection in time.
@@ -151,7 +153,9 @@ fn connections_that_end_are_opened_again() {
         });
         let mut asked = open_plan(address, 1000.0);
         asked.connections = 4;
-        asked.pipeline_depth = depth;
+        asked.protocol = Protocol::Http11 {
+            pipeline_depth: depth,
+        };
         asked.limit = Limit::Requests(200);
         let report = run(&asked).expect("a run");
         assert_eq!((report.ok, failed(&report)), (200, 0), "{depth}");

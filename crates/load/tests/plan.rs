@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use load::generator::{Address, Expectation, Limit, Plan, Request, Shape, Stage, run};
+use load::generator::{Address, Expectation, Limit, Plan, Protocol, Request, Shape, Stage, run};
 
 /// Why a plan is refused.
 fn refusal(change: impl FnOnce(&mut Plan)) -> String {
@@ -45,14 +45,16 @@ fn amounts_that_cannot_be_are_refused() {
 fn what_connections_cannot_do_is_refused() {
     let close = |plan: &mut Plan| {
         plan.is_persistent = false;
-        plan.pipeline_depth = 2;
+        plan.protocol = Protocol::Http11 { pipeline_depth: 2 };
     };
     assert!(refusal(close).contains("nothing to pipeline"));
-    let old = |plan: &mut Plan| {
-        plan.is_http10 = true;
-        plan.pipeline_depth = 2;
+    let single = |plan: &mut Plan| {
+        plan.is_persistent = false;
+        plan.protocol = Protocol::Http2 { streams: 2 };
     };
-    assert!(refusal(old).contains("HTTP/1.0 has no pipelining"));
+    assert!(refusal(single).contains("has one stream"));
+    let none = |plan: &mut Plan| plan.protocol = Protocol::Http2 { streams: 0 };
+    assert!(refusal(none).contains("at least 1"));
     let other_family = |plan: &mut Plan| plan.source_addresses = vec!["::1".parse().expect("it")];
     assert!(refusal(other_family).contains("IPv6"));
     let local = |plan: &mut Plan| {
@@ -178,8 +180,12 @@ fn requests_contain_what_the_plan_says() {
         ..Request::default()
     };
     let text = |is_http10, is_persistent| {
+        let protocol = match is_http10 {
+            true => Protocol::Http10,
+            false => Plan::default().protocol,
+        };
         let plan = Plan {
-            is_http10,
+            protocol,
             is_persistent,
             ..Plan::default()
         };

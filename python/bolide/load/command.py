@@ -104,7 +104,7 @@ def _options(context: click.Context, given: dict[str, Any]) -> tuple[str | None,
     given["expect_body"] = _expected_content(expected)
     given["resumes"] = not given.pop("no_resumption")
     given["is_persistent"] = not given.pop("no_keep_alive")
-    given["http_version"] = "1.0" if given.pop("is_http10") else "1.1"
+    given["http_version"] = _http_version(given.pop("is_http10"), given.pop("is_http2"))
     if line is None:
         return None, Options(**given)
     from_line = click.core.ParameterSource.COMMANDLINE
@@ -123,6 +123,12 @@ def _options(context: click.Context, given: dict[str, Any]) -> tuple[str | None,
     tool, options = like.read(line)
     names = {parameter.name or "" for parameter in typed} & BESIDE_LIKE & given.keys()
     return tool, replace(options, **{name: given[name] for name in names - {"urls"}})
+
+
+def _http_version(is_http10: bool, is_http2: bool) -> str:
+    if is_http10 and is_http2:
+        raise ConfigError("--http1.0 and --http2 both set the version; give one of them")
+    return "2" if is_http2 else "1.0" if is_http10 else "1.1"
 
 
 def _expected_content(text: str | None) -> bytes | None:

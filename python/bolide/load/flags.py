@@ -45,6 +45,7 @@ SECTIONS: dict[str, tuple[click.Option, ...]] = {
     "Load": (
         _count("-c --connections", "Concurrent connections. [100]", 100),
         _count("--pipeline", "Outstanding requests per connection. [1]", 1),
+        _count("--streams", "The same over HTTP/2, each on a stream. [1]", 1),
         _time("-d --duration duration_s", "Duration: 10, 500ms, 30s, 2m. [10]"),
         _count("-n --requests", "Number of requests, instead of a duration."),
         _time("--warm-up warm_up_s", "Time before the measurement starts.", 0.0),
@@ -71,6 +72,7 @@ SECTIONS: dict[str, tuple[click.Option, ...]] = {
         _file("--request-file", "Requests with weights, in TOML (docs/load.md)."),
         _switch("--no-keep-alive", "Open a new connection for each request."),
         _switch("--http1.0 is_http10", "Use HTTP/1.0."),
+        _switch("--http2 is_http2", "Use HTTP/2, for http:// with prior knowledge."),
         _several("--source source_addresses", "ADDRESS", "Source address; may be repeated."),
     ),
     "TLS": (

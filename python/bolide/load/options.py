@@ -35,6 +35,7 @@ class Options:
     # amount and duration
     connections: int = 100
     pipeline: int = 1
+    streams: int = 1
     duration_s: float | None = None
     requests: int | None = None
     stop_after_s: float | None = None

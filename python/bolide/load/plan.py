@@ -28,12 +28,14 @@ def build(options: Options, destination: Destination) -> Plan:
         ConfigError: two options contradict each other, or a value is not valid.
     """
     _refuse_contradictions(options)
+    _refuse_versions(options)
     plan: Plan = {
         "address": destination.address,
         "tls": tls.of(options, destination),
         "threads": options.threads,
         "connections": options.connections,
         "pipeline_depth": options.pipeline,
+        "streams": options.streams,
         "is_persistent": options.is_persistent,
         "http_version": options.http_version,
         "source_addresses": _sources(options, destination),
@@ -85,10 +87,6 @@ def _refuse_contradictions(options: Options) -> None:
         raise ConfigError("--ramp-up needs a duration; give --duration instead of --requests")
     if options.warm_up_s and options.requests:
         raise ConfigError("--warm-up needs a duration; give --duration instead of --requests")
-    if options.pipeline > 1 and not options.is_persistent:
-        raise ConfigError("--pipeline needs persistent connections; leave out --no-keep-alive")
-    if options.pipeline > 1 and options.http_version == "1.0":
-        raise ConfigError("--pipeline needs HTTP/1.1 (RFC 9112 section 9.3.2); leave out --http1.0")
     if options.expect_same and options.expect_body is not None:
         raise ConfigError("--expect-same and --expect-body both set the content; give one of them")
     if options.threads > options.connections:
@@ -96,6 +94,20 @@ def _refuse_contradictions(options: Options) -> None:
             f"--threads: {options.threads} are more than the {options.connections} connections; "
             "give at most that many"
         )
+
+
+def _refuse_versions(options: Options) -> None:
+    """Check what the version of HTTP allows."""
+    if options.pipeline > 1 and not options.is_persistent:
+        raise ConfigError("--pipeline needs persistent connections; leave out --no-keep-alive")
+    if options.pipeline > 1 and options.http_version == "2":
+        raise ConfigError("--pipeline is for HTTP/1.1; over HTTP/2 give --streams instead")
+    if options.streams > 1 and options.http_version != "2":
+        raise ConfigError("--streams needs HTTP/2; give --http2 as well, or --pipeline instead")
+    if options.streams > 1 and not options.is_persistent:
+        raise ConfigError("--streams needs persistent connections; leave out --no-keep-alive")
+    if options.pipeline > 1 and options.http_version == "1.0":
+        raise ConfigError("--pipeline needs HTTP/1.1 (RFC 9112 section 9.3.2); leave out --http1.0")
 
 
 def _processors(text: str) -> list[int]:

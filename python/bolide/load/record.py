@@ -32,7 +32,7 @@ _CSV_KEYS = (
     "connections_opened",
     "connections_max",
 )
-_PLAN_KEYS = ("address", "threads", "connections", "pipeline_depth", "is_persistent")
+_PLAN_KEYS = ("address", "threads", "connections", "pipeline_depth", "streams", "is_persistent")
 
 
 def as_json(

@@ -35,6 +35,8 @@ def _title(plan: dict[str, Any], destination: Destination) -> str:
     parts = [_number(plan["connections"], "connection")]
     if plan["pipeline_depth"] > 1:
         parts.append(f"{plan['pipeline_depth']} deep")
+    if plan["http_version"] == "2":
+        parts.append(f"{_number(plan['streams'], 'stream')} each")
     if not plan["is_persistent"]:
         parts.append("one for each request")
     if plan["http_version"] != "1.1":

@@ -31,6 +31,9 @@ CLASSES = (
     "wrong_body",
     "unexpected_bytes",
     "late",
+    "stream_reset",
+    "goaway",
+    "early_response",
 )
 """The engine's classes of failure."""
 

@@ -49,6 +49,7 @@ def sentences(report: Report, plan: dict[str, Any]) -> list[str]:
         _nothing(report),
         _failures(report, plan),
         _tls(report),
+        _http2(report, plan),
         _closing(report, plan),
         _generator(report, plan),
         _shared_processors(report),
@@ -96,7 +97,8 @@ TLS_REMEDIES = {
     "--key",
     "certificate_refused": "it refuses the client's certificate; give another one with --cert",
     "nothing_in_common": "no version, cipher suite or protocol is common to both; see --tls-min "
-    "and --tls-max",
+    "and --tls-max, and leave out --http2 if it speaks HTTP/1.1 only",
+    "no_http2": "it does not select HTTP/2; leave out --http2, or enable HTTP/2 (ALPN h2) there",
     "not_tls": "it does not speak TLS on this port; give an http:// URL or another port",
     "ended": "it ended connections during the handshake; its log may say why",
 }
@@ -114,13 +116,25 @@ def _tls(report: Report) -> str:
     return f"TLS with the server failed on {sum(failures.values()):,} connections: {what} ({text})"
 
 
+def _http2(report: Report, plan: dict[str, Any]) -> str:
+    """Name the remedy if a server without TLS does not expect HTTP/2 at once."""
+    if plan["http_version"] != "2" or report["tls"] or has_responses(report):
+        return ""
+    if not report["errors"].get("malformed"):
+        return ""
+    return (
+        "the server does not speak HTTP/2 without TLS: leave out --http2, give an https:// URL, or "
+        "enable it there (bolide serve --h2c)"
+    )
+
+
 def _closing(report: Report, plan: dict[str, Any]) -> str:
     """Warn about a server that closes connections which its responses said would persist."""
     lost = sum(report["errors"].get(name, 0) for name in ("early_eof", "reset"))
     again = report["connections_opened"] - plan["connections"]
     if not plan["is_persistent"] or not report["ok"] or lost <= CLOSING_SHARE * report["ok"]:
         return ""
-    if again < lost / plan["pipeline_depth"] - plan["connections"]:
+    if again < lost / max(plan["pipeline_depth"], plan["streams"]) - plan["connections"]:
         return ""
     return (
         f"{lost:,} requests were sent on connections that the server closed: if it closes after "

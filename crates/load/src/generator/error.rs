@@ -21,7 +21,7 @@ pub enum ErrorClass {
     Short,
     /// A complete response with more content than expected.
     Long,
-    /// The response is not HTTP.
+    /// The response violates HTTP.
     Malformed,
     /// A complete response with another status than expected.
     WrongStatus,
@@ -31,11 +31,17 @@ pub enum ErrorClass {
     UnexpectedBytes,
     /// A correct response that arrived after the deadline.
     Late,
+    /// HTTP/2: the server reset the stream.
+    StreamReset,
+    /// HTTP/2: the server sent GOAWAY instead of a response, although it had sent none on the connection, or because of an error.
+    GoAway,
+    /// HTTP/2: the response was complete before the request was.
+    EarlyResponse,
 }
 
 impl ErrorClass {
     /// All classes.
-    pub const ALL: [ErrorClass; 13] = [
+    pub const ALL: [ErrorClass; 16] = [
         ErrorClass::Connect,
         ErrorClass::Refused,
         ErrorClass::Tls,
@@ -49,6 +55,9 @@ impl ErrorClass {
         ErrorClass::WrongBody,
         ErrorClass::UnexpectedBytes,
         ErrorClass::Late,
+        ErrorClass::StreamReset,
+        ErrorClass::GoAway,
+        ErrorClass::EarlyResponse,
     ];
 
     /// The name in reports.
@@ -67,6 +76,9 @@ impl ErrorClass {
             ErrorClass::WrongBody => "wrong_body",
             ErrorClass::UnexpectedBytes => "unexpected_bytes",
             ErrorClass::Late => "late",
+            ErrorClass::StreamReset => "stream_reset",
+            ErrorClass::GoAway => "goaway",
+            ErrorClass::EarlyResponse => "early_response",
         }
     }
 }

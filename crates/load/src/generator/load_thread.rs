@@ -1,11 +1,12 @@
 //! One thread's loop: sockets, timing and the order of work.
 //!
-//! [`exchange`] sends batches and receives their responses, [`dialling`] opens and closes connections, [`arrivals`] is the open loop,
+//! [`exchange`] sends batches and receives their responses, [`frames`] is what HTTP/2 changes about that, [`dialling`] opens and closes connections, [`arrivals`] is the open loop,
 //! [`secure`] is what TLS adds, [`surplus`] looks for responses that no request asked for.
 
 mod arrivals;
 mod dialling;
 mod exchange;
+mod frames;
 mod secure;
 mod surplus;
 mod window;
@@ -23,6 +24,7 @@ use super::dial::Destination;
 use super::mix::Mix;
 use super::schedule::{Schedule, connections_at};
 use super::series::{SECOND_NS, Series};
+use super::session::{Job, Requests};
 use super::tally::{Rules, Tally};
 use super::{Limit, Plan, Shape};
 use window::Window;
@@ -44,9 +46,23 @@ const SPIN_NS: u64 = 50_000;
 pub(super) struct Common {
     pub(super) plan: Plan,
     pub(super) mix: Mix,
+    /// What is sent over HTTP/2.
+    pub(super) requests: Requests,
     pub(super) kinds: Arc<[Kind]>,
     pub(super) board: Board,
     pub(super) tls: Option<TlsClientConfig>,
+}
+
+impl Common {
+    /// What sessions share.
+    #[inline]
+    pub(super) fn job(&self) -> Job<'_> {
+        Job {
+            mix: &self.mix,
+            kinds: &self.kinds,
+            requests: &self.requests,
+        }
+    }
 }
 
 /// The results of one thread.
@@ -128,7 +144,8 @@ impl LoadThread {
             deadline_ns: plan.deadline.map_or(u64::MAX, |it| it.as_nanos() as u64),
         };
         let mut connections = Vec::new();
-        connections.resize_with(share(plan.connections as u64) as usize, Connection::new);
+        let connection = || Connection::new(common.job(), plan.protocol);
+        connections.resize_with(share(plan.connections as u64) as usize, connection);
         Ok(LoadThread {
             index,
             destination: Destination::new(&plan.address)?,

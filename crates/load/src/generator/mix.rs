@@ -2,7 +2,7 @@
 //!
 //! The start of the cycle is appended to it, as far as a batch reaches, so that every batch is one slice of bytes.
 
-use super::Plan;
+use super::{Plan, Protocol};
 
 /// Maximum number of requests in one cycle. Weights that need more are more exact than is useful.
 const CYCLE_MAX: usize = 10_000;
@@ -26,15 +26,18 @@ impl Mix {
         let order = interleaved(&weights).ok_or_else(|| {
             format!("the weights make a cycle of more than {CYCLE_MAX} requests; round them")
         })?;
-        let kinds = plan.requests.iter().map(|it| it.bytes(plan));
-        let rendered: Vec<Vec<u8>> = kinds.collect();
+        let rendered: Vec<Vec<u8>> = match plan.protocol {
+            // Requests on streams are encoded for each connection.
+            Protocol::Http2 { .. } => Vec::new(),
+            _ => plan.requests.iter().map(|it| it.bytes(plan)).collect(),
+        };
         let mut mix = Mix {
             bytes: Vec::new(),
             offsets: vec![0],
             kinds: Vec::new(),
             cycle: order.len(),
         };
-        let length = order.len() + plan.pipeline_depth as usize;
+        let length = order.len() + plan.protocol.depth() as usize;
         for kind in order.iter().cycle().take(length) {
             let request = rendered.get(*kind as usize).map_or(&[][..], Vec::as_slice);
             mix.bytes.extend_from_slice(request);
@@ -149,7 +152,7 @@ mod tests {
         };
         let plan = Plan {
             requests: vec![request("/a"), request("/bb")],
-            pipeline_depth: 3,
+            protocol: Protocol::Http11 { pipeline_depth: 3 },
             ..Plan::default()
         };
         let mix = Mix::new(&plan).unwrap();

@@ -50,6 +50,58 @@ pub enum Shape {
     Rates(Vec<Stage>),
 }
 
+/// How connections are used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// HTTP/1.0: one request at a time.
+    Http10,
+    /// HTTP/1.1.
+    Http11 {
+        /// Maximum number of outstanding requests on one connection. In a closed loop, that many are sent in one send. 1 means no
+        /// pipelining.
+        pipeline_depth: u32,
+    },
+    /// HTTP/2: with TLS as agreed in the handshake, otherwise with prior knowledge (RFC 9113 3.3).
+    Http2 {
+        /// Maximum number of outstanding requests on one connection; fewer if the server allows fewer. In a closed loop, a response is
+        /// followed by the next request.
+        streams: u32,
+    },
+}
+
+impl Protocol {
+    /// Maximum number of outstanding requests on one connection.
+    pub fn depth(self) -> u32 {
+        match self {
+            Protocol::Http10 => 1,
+            Protocol::Http11 { pipeline_depth } => pipeline_depth,
+            Protocol::Http2 { streams } => streams,
+        }
+    }
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Http10 => "HTTP/1.0",
+            Protocol::Http11 { .. } => "HTTP/1.1",
+            Protocol::Http2 { .. } => "HTTP/2",
+        }
+    }
+
+    /// Whether it is HTTP/2.
+    pub(super) fn has_streams(self) -> bool {
+        matches!(self, Protocol::Http2 { .. })
+    }
+
+    /// The name that is offered in a TLS handshake (RFC 7301).
+    pub(super) fn alpn(self) -> &'static [u8] {
+        match self {
+            Protocol::Http10 | Protocol::Http11 { .. } => b"http/1.1",
+            Protocol::Http2 { .. } => b"h2",
+        }
+    }
+}
+
 /// Which HTTP response is correct.
 #[derive(Clone, Debug, Default)]
 pub struct Expectation {
@@ -109,12 +161,10 @@ pub struct Plan {
     pub threads: usize,
     /// How many connections are held open.
     pub connections: usize,
-    /// Maximum number of outstanding requests on one connection. In a closed loop, that many are sent in one send. 1 means no pipelining.
-    pub pipeline_depth: u32,
+    /// How connections are used.
+    pub protocol: Protocol,
     /// False: every request opens a connection of its own.
     pub is_persistent: bool,
-    /// The requests are HTTP/1.0, not HTTP/1.1.
-    pub is_http10: bool,
     /// Local addresses that connections use in turn; none: the kernel chooses. With more of them, ports run out later.
     pub source_addresses: Vec<IpAddr>,
     /// CPUs that threads are bound to, in turn; none: the kernel chooses.
@@ -143,9 +193,8 @@ impl Default for Plan {
             tls: None,
             threads: 1,
             connections: 100,
-            pipeline_depth: 1,
+            protocol: Protocol::Http11 { pipeline_depth: 1 },
             is_persistent: true,
-            is_http10: false,
             source_addresses: Vec::new(),
             cpus: Vec::new(),
             is_sleepless: false,
@@ -167,9 +216,10 @@ const OWN_FIELDS: [(&str, &str); 3] = [
 ];
 
 impl Request {
-    /// The bytes that are sent.
+    /// The bytes that are sent over HTTP/1.
     pub fn bytes(&self, plan: &Plan) -> Vec<u8> {
-        let version = if plan.is_http10 { "1.0" } else { "1.1" };
+        let is_http10 = plan.protocol == Protocol::Http10;
+        let version = if is_http10 { "1.0" } else { "1.1" };
         let mut head = format!("{} {} HTTP/{version}\r\n", self.method, self.target);
         let states_host = |(name, _): &(String, String)| name.eq_ignore_ascii_case("host");
         if !self.field_lines.iter().any(states_host) {
@@ -178,7 +228,7 @@ impl Request {
         for (name, value) in &self.field_lines {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
-        match (plan.is_http10, plan.is_persistent) {
+        match (is_http10, plan.is_persistent) {
             (true, true) => head.push_str("Connection: keep-alive\r\n"),
             (false, false) => head.push_str("Connection: close\r\n"),
             _ => {}
@@ -192,7 +242,8 @@ impl Request {
         bytes
     }
 
-    fn authority(&self, address: &Address) -> String {
+    /// The value of Host, unless a field line states it.
+    pub(super) fn authority(&self, address: &Address) -> String {
         match address {
             _ if !self.host.is_empty() => self.host.clone(),
             Address::Internet(address) => address.to_string(),
@@ -252,17 +303,19 @@ impl Plan {
     /// If there is a contradiction.
     pub fn check(&self) -> Result<(), String> {
         let refuse = |message: &str| Err(message.to_owned());
-        if self.connections == 0 || self.pipeline_depth == 0 || self.threads == 0 {
-            return refuse("connections, pipeline_depth and threads are at least 1");
+        let depth = self.protocol.depth();
+        if self.connections == 0 || depth == 0 || self.threads == 0 {
+            return refuse("connections, pipeline_depth, streams and threads are at least 1");
         }
         if self.threads > self.connections {
             return refuse("more threads than connections; give each thread at least one");
         }
-        if !self.is_persistent && self.pipeline_depth > 1 {
-            return refuse("a connection per request leaves nothing to pipeline; give one of them");
-        }
-        if self.is_http10 && self.pipeline_depth > 1 {
-            return refuse("HTTP/1.0 has no pipelining; use HTTP/1.1 or a pipeline_depth of 1");
+        if !self.is_persistent && depth > 1 {
+            let excess = match self.protocol.has_streams() {
+                true => "has one stream; leave out streams, or reuse connections",
+                false => "leaves nothing to pipeline; give one of them",
+            };
+            return Err(format!("a connection per request {excess}"));
         }
         if self.timeout.is_zero() {
             return refuse("a timeout is longer than nothing");

@@ -15,7 +15,7 @@ use super::checker::Kind;
 use super::load_thread::{Common, LoadThread, Outcome};
 use super::mix::Mix;
 use super::report::{Lag, Progress, Report};
-use super::tls::Tls;
+use super::session::Requests;
 
 /// Descriptors needed besides those of connections: the poller's and the timer's of each thread, and those that are open already.
 const OTHER_DESCRIPTORS: u64 = 50;
@@ -67,12 +67,13 @@ impl Run {
         }
         let common = Arc::new(Common {
             mix: Mix::new(&plan).map_err(refuse)?,
+            requests: Requests::new(&plan),
             kinds: plan.requests.iter().map(Kind::new).collect(),
             board: Board::new(plan.threads),
             tls: plan
                 .tls
                 .as_ref()
-                .map(Tls::config)
+                .map(|it| it.config(plan.protocol))
                 .transpose()
                 .map_err(refuse)?,
             plan,

@@ -93,6 +93,14 @@ impl Tally {
         self.ok - ok_before
     }
 
+    /// Records a verdict about one request, which `stamp` is. Returns whether it was counted as correct.
+    #[inline]
+    pub(super) fn record_one(&mut self, stamp: &Stamp, verdict: &Verdict, now_ns: u64) -> bool {
+        let ok_before = self.ok;
+        self.record_equal(stamp, 1, verdict, now_ns);
+        self.ok > ok_before
+    }
+
     #[inline]
     fn record_equal(&mut self, stamp: &Stamp, count: u32, verdict: &Verdict, now_ns: u64) {
         if !self.is_measured(stamp, now_ns) {
@@ -141,7 +149,12 @@ impl Tally {
 
     /// Counts requests that get no response as failed in this way.
     #[cold]
-    pub(super) fn fail(&mut self, stamps: &VecDeque<Stamp>, class: ErrorClass, now_ns: u64) {
+    pub(super) fn fail<'a>(
+        &mut self,
+        stamps: impl IntoIterator<Item = &'a Stamp>,
+        class: ErrorClass,
+        now_ns: u64,
+    ) {
         if self.is_over {
             return;
         }

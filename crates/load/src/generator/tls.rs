@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use net::{Agreement, Expected, Pair, TlsClientConfig, TlsFailure};
 use serde::Serialize;
 
+use super::plan::Protocol;
+
 /// How TLS is used. All files are in PEM.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tls {
@@ -67,7 +69,7 @@ impl Tls {
     ///
     /// # Errors
     /// If one cannot be read or used; one line that names it.
-    pub(super) fn config(&self) -> Result<TlsClientConfig, String> {
+    pub(super) fn config(&self, protocol: Protocol) -> Result<TlsClientConfig, String> {
         let read = |path: &Path| {
             fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
         };
@@ -85,7 +87,7 @@ impl Tls {
             is_always_full: self.is_always_full,
             is_tls13_only: self.is_tls13_only,
             is_tls12_only: self.is_tls12_only,
-            protocols: &[b"http/1.1"],
+            protocols: &[protocol.alpn()],
         })
     }
 }
@@ -99,6 +101,15 @@ impl TlsCounts {
         };
         counts.all += 1;
         counts.measured += u64::from(is_measured);
+    }
+
+    /// The server selected another protocol than HTTP/2, or none.
+    pub(super) fn note_other_protocol(&mut self, selected: Option<&[u8]>) {
+        *self.failures.entry("no_http2").or_insert(0) += 1;
+        self.first_failure.get_or_insert_with(|| match selected {
+            Some(name) => format!("the server selected {}", name.escape_ascii()),
+            None => String::from("the server selected no protocol (ALPN)"),
+        });
     }
 
     /// Returns false if the error is not one of TLS.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::load::generator::{Address, Expectation, Limit, Plan, Request, Shape, Stage, Tls};
+use ::load::generator::{Address, Expectation, Limit, Plan, Protocol, Request, Shape, Stage, Tls};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -22,6 +22,13 @@ struct Shapes {
     has_rates: bool,
 }
 
+/// The keys that make a protocol.
+struct Versions {
+    http_version: String,
+    pipeline_depth: u32,
+    streams: u32,
+}
+
 /// Reads a whole plan.
 ///
 /// # Errors
@@ -29,6 +36,11 @@ struct Shapes {
 pub(super) fn read(given: &Bound<'_, PyDict>) -> PyResult<Plan> {
     let mut plan = Plan::default();
     let mut shapes = Shapes::default();
+    let mut versions = Versions {
+        http_version: String::from("1.1"),
+        pipeline_depth: 1,
+        streams: 1,
+    };
     for needed in ["address", "requests"] {
         if !given.contains(needed)? {
             return Err(refusal(needed, "a plan needs it"));
@@ -36,12 +48,35 @@ pub(super) fn read(given: &Bound<'_, PyDict>) -> PyResult<Plan> {
     }
     for (key, value) in given {
         let key: String = key.extract()?;
-        if !value.is_none() && !set_shape(&mut shapes, &key, &value)? {
-            set(&mut plan, &key, &value)?;
+        if value.is_none() || set_shape(&mut shapes, &key, &value)? {
+            continue;
+        }
+        match key.as_str() {
+            "http_version" => versions.http_version = get(&key, &value)?,
+            "pipeline_depth" => versions.pipeline_depth = get(&key, &value)?,
+            "streams" => versions.streams = get(&key, &value)?,
+            _ => set(&mut plan, &key, &value)?,
         }
     }
     shape(&mut plan, shapes)?;
+    plan.protocol = protocol(&versions)?;
     Ok(plan)
+}
+
+fn protocol(given: &Versions) -> PyResult<Protocol> {
+    let (pipeline_depth, streams) = (given.pipeline_depth, given.streams);
+    match given.http_version.as_str() {
+        "2" if pipeline_depth == 1 => Ok(Protocol::Http2 { streams }),
+        "2" => Err(refusal("pipeline_depth", "HTTP/2 has streams instead")),
+        _ if streams != 1 => Err(refusal("streams", "only HTTP/2 has them")),
+        "1.1" => Ok(Protocol::Http11 { pipeline_depth }),
+        "1.0" if pipeline_depth == 1 => Ok(Protocol::Http10),
+        "1.0" => Err(refusal("pipeline_depth", "HTTP/1.0 has no pipelining")),
+        other => Err(refusal(
+            "http_version",
+            &format!("{other:?} is not 1.0, 1.1 or 2"),
+        )),
+    }
 }
 
 fn set(plan: &mut Plan, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -50,15 +85,7 @@ fn set(plan: &mut Plan, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
         "tls" => plan.tls = Some(tls(&get(key, value)?)?),
         "threads" => plan.threads = get(key, value)?,
         "connections" => plan.connections = get(key, value)?,
-        "pipeline_depth" => plan.pipeline_depth = get(key, value)?,
         "is_persistent" => plan.is_persistent = get(key, value)?,
-        "http_version" => {
-            plan.is_http10 = match get::<String>(key, value)?.as_str() {
-                "1.1" => false,
-                "1.0" => true,
-                other => return Err(refusal(key, &format!("{other:?} is not 1.0 or 1.1"))),
-            }
-        }
         "source_addresses" => plan.source_addresses = sources(key, value)?,
         "cpus" => plan.cpus = get(key, value)?,
         "is_sleepless" => plan.is_sleepless = get(key, value)?,

@@ -31,6 +31,7 @@ pub struct Decoder {
     allowed: usize,
     /// The next block must start with a size update.
     needs_size_update: bool,
+    generation: u64,
 }
 
 /// A block that cannot be decoded.
@@ -52,7 +53,14 @@ impl Decoder {
             announced: table_bytes_max,
             allowed: table_bytes_max.max(TABLE_BYTES_DEFAULT),
             needs_size_update: false,
+            generation: 0,
         }
+    }
+
+    /// Changes whenever the table does: while it stays the same, a block that changed nothing has the same meaning again.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// The peer has acknowledged our settings, so a table size below the default applies now (RFC 7541 4.2, RFC 9113 4.3.1).
@@ -191,6 +199,7 @@ impl Decoder {
             self.table.set_size_max(size);
         }
         self.needs_size_update = false;
+        self.generation += 1;
         Ok(())
     }
 
@@ -273,6 +282,7 @@ impl Decoder {
             let name_len = name_len as u32;
             let line = text.get(start..).unwrap_or_default();
             self.table.insert(line, Tag { name_len, kind });
+            self.generation += 1;
         }
         section.take(start, name_len, kind);
         Ok(())

@@ -15,6 +15,10 @@ SWITCH = 0.85
 _TIMES = (("us", 1.0), ("ms", 1e3), ("s", 1e6), ("m", 60e6))
 _COUNTS = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12))
 _SIZES = (("B", 1.0), ("KB", 2.0**10), ("MB", 2.0**20), ("GB", 2.0**30), ("TB", 2.0**40))
+_READ = (
+    *("reset", "early_eof", "short", "long", "malformed", "unexpected_bytes"),
+    *("stream_reset", "goaway", "early_response"),
+)
 Units = tuple[tuple[str, float], ...]
 
 
@@ -41,7 +45,7 @@ def page(result: RunResult) -> str:
 def _failures(result: RunResult) -> list[str]:
     """Format the failures: those below HTTP, and the statuses above 399."""
     connect, timeout = result.errors("connect", "refused", "tls"), result.errors("timeout")
-    read = result.errors("reset", "early_eof", "short", "long", "malformed", "unexpected_bytes")
+    read = result.errors(*_READ)
     lines = []
     if connect or read or timeout:
         lines.append(f"  Socket errors: connect {connect}, read {read}, write 0, timeout {timeout}")

@@ -49,7 +49,7 @@ impl Kind {
         &self.first
     }
 
-    pub(super) fn is_head(&self) -> bool {
+    pub(in super::super) fn is_head(&self) -> bool {
         self.is_head
     }
 
@@ -139,7 +139,7 @@ impl Kind {
         }
     }
 
-    pub(super) fn note_first(&self, head: &ResponseHead<'_>) {
+    pub(in super::super) fn note_first(&self, head: &ResponseHead<'_>) {
         if self.first.status.get().is_none() {
             let is_server = |it: &(&[u8], &[u8])| it.0.eq_ignore_ascii_case(b"server");
             let server = field_lines(head.field_section).find(is_server);

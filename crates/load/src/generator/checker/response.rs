@@ -2,6 +2,7 @@
 
 use wire::{BodyDecoder, Decoded, ResponseHead};
 
+use super::super::session::Start;
 use super::kind::{Kind, Record};
 use super::{Facts, Verdict};
 
@@ -26,6 +27,8 @@ pub(super) enum Stage {
     Known(u64),
     Chunked(BodyDecoder),
     UntilClose,
+    /// The frames of a stream delimit the content; its announced length.
+    Framed(Option<u64>),
 }
 
 impl Response {
@@ -50,7 +53,7 @@ impl Response {
         self.is_in_head() && self.head_bytes == 0
     }
 
-    pub(super) fn is_in_head(&self) -> bool {
+    pub(in super::super) fn is_in_head(&self) -> bool {
         matches!(self.stage, Stage::Head)
     }
 
@@ -58,7 +61,7 @@ impl Response {
         matches!(self.stage, Stage::Known(_))
     }
 
-    pub(super) fn skip_interim(&mut self, head_bytes: usize) {
+    pub(in super::super) fn skip_interim(&mut self, head_bytes: usize) {
         self.head_bytes += head_bytes as u64;
     }
 
@@ -73,10 +76,55 @@ impl Response {
         self.is_same = self.record.is_some() || kind.is_same_head(head);
     }
 
+    /// The final head of a response on a stream. Returns what the same head will mean again, if that is certain.
+    pub(in super::super) fn start_framed(
+        &mut self,
+        kind: &Kind,
+        head: &ResponseHead<'_>,
+        length: Option<u64>,
+    ) -> Option<Start> {
+        self.start(kind, head, Stage::Framed(length));
+        self.record.is_none().then_some(Start {
+            status: head.status,
+            head_bytes: head.consumed as u64,
+            length,
+            is_same: self.is_same,
+        })
+    }
+
+    /// A final head whose meaning is known.
+    #[inline]
+    pub(in super::super) fn repeat(&mut self, start: &Start) {
+        self.stage = Stage::Framed(start.length);
+        self.status = start.status;
+        self.head_bytes += start.head_bytes;
+        self.length = 0;
+        self.is_same = start.is_same;
+    }
+
+    /// Content of a stream. Returns false if it is more than was announced.
+    #[inline]
+    pub(in super::super) fn take_framed(&mut self, kind: &Kind, content: &[u8]) -> bool {
+        self.take(kind, content);
+        match self.stage {
+            Stage::Framed(Some(length)) => self.length <= length,
+            _ => true,
+        }
+    }
+
+    /// Whether the content of a stream, which has ended, has the announced length.
+    #[inline]
+    pub(in super::super) fn is_whole(&self) -> bool {
+        match self.stage {
+            Stage::Framed(length) => length.is_none_or(|it| it == self.length),
+            _ => false,
+        }
+    }
+
     /// Reads content. Returns the number of bytes used, and whether the response is complete. `None`: the framing is invalid.
     pub(super) fn read_content(&mut self, kind: &Kind, data: &[u8]) -> Option<(usize, bool)> {
         match &mut self.stage {
-            Stage::Head => None,
+            Stage::Head | Stage::Framed(_) => None,
             Stage::Known(remaining) => {
                 let used = usize::try_from(*remaining)
                     .unwrap_or(usize::MAX)
@@ -108,6 +156,7 @@ impl Response {
         }
     }
 
+    #[inline]
     fn take(&mut self, kind: &Kind, content: &[u8]) {
         if let Some(record) = &mut self.record {
             record.content.extend_from_slice(content);
@@ -118,7 +167,7 @@ impl Response {
     }
 
     /// Judges a complete response. The next one starts.
-    pub(super) fn judge(&mut self, kind: &Kind, consumed: usize) -> Verdict {
+    pub(in super::super) fn judge(&mut self, kind: &Kind, consumed: usize) -> Verdict {
         if let Some(record) = self.record.take() {
             self.is_same = kind.is_template(*record);
         }

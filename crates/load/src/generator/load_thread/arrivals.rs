@@ -3,6 +3,8 @@
 //! A request that finds all connections busy stays in the schedule until one is free. Its latency counts from when it was due, so it
 //! includes the wait. Its lag counts from when it could be sent, so it includes only the generator's own delay.
 
+use std::collections::VecDeque;
+
 use net::precise_ns;
 
 use super::super::connection::{Connection, Stage, Stamp};
@@ -39,10 +41,7 @@ impl LoadThread {
         let plan = &self.common.plan;
         let can = |it: &Connection| match it.stage {
             Stage::Closed => true,
-            Stage::Open if plan.is_persistent => {
-                it.outstanding < plan.pipeline_depth
-                    && it.unsent_from >= self.common.mix.offset(it.batch_end)
-            }
+            Stage::Open if plan.is_persistent => it.room(self.common.job(), plan.protocol) > 0,
             _ => false,
         };
         self.connections.get(index).is_some_and(can)
@@ -65,14 +64,13 @@ impl LoadThread {
     /// Sends the next request on this connection; if no other is free, all that are due and fit.
     fn send_due(&mut self, index: usize) {
         self.now_ns = precise_ns();
-        let depth = self.common.plan.pipeline_depth;
         let is_last = self.free.is_empty();
         let position = self.cursor;
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
         let room = if is_last {
-            depth - connection.outstanding
+            connection.room(self.common.job(), self.common.plan.protocol)
         } else {
             1
         };
@@ -81,12 +79,13 @@ impl LoadThread {
         while count < room && self.due_ns <= self.now_ns {
             let intended_ns = self.due_ns;
             if let Some(connection) = self.connections.get_mut(index) {
-                connection.stamps.push_back(Stamp {
+                let stamp = Stamp {
                     intended_ns,
                     sent_ns: self.now_ns,
                     position: position + count,
                     count: 1,
-                });
+                };
+                connection.add(stamp, self.common.job());
             }
             if intended_ns >= self.window.start_ns {
                 self.offered += 1;
@@ -136,11 +135,8 @@ impl LoadThread {
 
     /// Makes requests due again that get no response without having failed.
     #[cold]
-    pub(super) fn reschedule(&mut self, index: usize) {
-        let Some(connection) = self.connections.get(index) else {
-            return;
-        };
-        for stamp in &connection.stamps {
+    pub(super) fn reschedule(&mut self, stamps: &VecDeque<Stamp>) {
+        for stamp in stamps {
             for _ in 0..stamp.count {
                 self.rescheduled.push_back(stamp.intended_ns);
                 self.offered -= u64::from(stamp.intended_ns >= self.window.start_ns);

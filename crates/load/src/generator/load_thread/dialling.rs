@@ -1,5 +1,6 @@
 //! Opening and closing connections.
 
+use std::collections::VecDeque;
 use std::io;
 
 use net::{Interest, Sent, precise_ns};
@@ -44,34 +45,33 @@ impl LoadThread {
 
     /// Closed loop: takes credit for a batch; false: there is none left.
     pub(super) fn start_batch(&mut self, index: usize) -> bool {
-        let count = u64::from(self.common.plan.pipeline_depth).min(self.credit) as u32;
         let Some(connection) = self.connections.get_mut(index) else {
             return false;
         };
+        let room = connection.batch_room(self.common.plan.protocol);
+        let count = u64::from(room).min(self.credit) as u32;
         if count == 0 {
             return false;
         }
         self.credit -= u64::from(count);
-        connection.stamps.push_back(Stamp {
+        let stamp = Stamp {
             intended_ns: self.now_ns,
             sent_ns: self.now_ns,
             position: self.cursor,
             count,
-        });
+        };
+        connection.add(stamp, self.common.job());
         self.assign_batch(index, count);
         true
     }
 
     /// Makes the next `count` requests of the mix this connection's batch.
     pub(super) fn assign_batch(&mut self, index: usize, count: u32) {
-        let mix = &self.common.mix;
+        let job = self.common.job();
         if let Some(connection) = self.connections.get_mut(index) {
-            connection.outstanding += count;
-            connection.is_used = true;
-            connection.unsent_from = mix.offset(self.cursor);
-            connection.batch_end = self.cursor + count;
+            connection.assign(job, self.cursor, count);
         }
-        self.cursor = mix.advanced(self.cursor, count);
+        self.cursor = job.mix.advanced(self.cursor, count);
         self.under_way += u64::from(count);
         self.tally.requests_sent += u64::from(count);
     }
@@ -94,10 +94,7 @@ impl LoadThread {
         } else {
             connect_ns
         };
-        connection
-            .stamps
-            .iter_mut()
-            .for_each(|it| it.sent_ns = sent_ns);
+        connection.restamp_all(sent_ns);
         connection.connect_ns = connect_ns;
         match dialled {
             Ok(socket) => {
@@ -122,7 +119,8 @@ impl LoadThread {
         let Some(socket) = &connection.socket else {
             return;
         };
-        let unsent = connection.unsent(&self.common.mix);
+        let job = self.common.job();
+        let unsent = connection.unsent(job);
         let mut interest = Interest::READ;
         if unsent.is_empty() && !socket.is_secure() {
             interest.write = true;
@@ -130,11 +128,10 @@ impl LoadThread {
             match socket.send(unsent) {
                 Sent::Bytes(count) => {
                     // A handshake waits for the server, not for room.
-                    interest.write = match socket.is_secure() {
-                        true => socket.owes(),
-                        false => count < unsent.len(),
-                    };
-                    connection.unsent_from += count;
+                    let is_secure = socket.is_secure();
+                    interest.write = is_secure && socket.owes();
+                    let is_more = connection.note_sent(count, job);
+                    interest.write |= is_more && !is_secure;
                     if count > 0 {
                         self.established(index);
                     }
@@ -200,17 +197,24 @@ impl LoadThread {
 
     /// Returns the credit for requests that get no response without having failed.
     pub(super) fn take_back_batch(&mut self, index: usize) {
-        let has_batch = |it: &Connection| it.outstanding > 0;
-        let is_due_again = self.schedule.is_some() && !self.is_over;
-        if is_due_again && self.connections.get(index).is_some_and(has_batch) {
-            self.reschedule(index);
+        let Some(connection) = self.connections.get_mut(index) else {
+            return;
+        };
+        let count = std::mem::take(&mut connection.outstanding);
+        if count > 0 {
+            let stamps = connection.take_stamps();
+            self.take_back(&stamps, count);
         }
-        if let Some(connection) = self.connections.get_mut(index) {
-            let count = u64::from(connection.outstanding);
-            connection.outstanding = 0;
-            self.under_way -= count;
-            self.credit = self.credit.saturating_add(count);
+    }
+
+    /// Returns the credit for `count` requests, whose stamps these are, or makes them due again.
+    #[cold]
+    pub(super) fn take_back(&mut self, stamps: &VecDeque<Stamp>, count: u32) {
+        if self.schedule.is_some() && !self.is_over {
+            self.reschedule(stamps);
         }
+        self.under_way -= u64::from(count);
+        self.credit = self.credit.saturating_add(u64::from(count));
     }
 
     #[cold]
@@ -234,7 +238,8 @@ impl LoadThread {
             return;
         };
         self.under_way -= u64::from(connection.outstanding);
-        self.tally.fail(&connection.stamps, class, self.now_ns);
+        self.tally
+            .fail(&connection.take_stamps(), class, self.now_ns);
         let was_open = connection.stage == Stage::Open;
         let is_open_loop = self.schedule.is_some();
         self.close(
@@ -266,7 +271,7 @@ impl LoadThread {
             if connection.is_established {
                 self.common.board.connection_closed();
             }
-            let unsent = connection.close(&self.common.mix, stage);
+            let unsent = connection.close(self.common.job(), self.common.plan.protocol, stage);
             self.tally.requests_sent -= u64::from(unsent);
         }
     }
@@ -286,7 +291,7 @@ impl LoadThread {
             return;
         };
         let is_late = |since_ns: u64| self.now_ns.saturating_sub(since_ns) > self.timeout_ns;
-        let oldest_ns = connection.stamps.front().map(|it| it.sent_ns);
+        let oldest_ns = connection.oldest_ns();
         let is_open_loop = self.schedule.is_some();
         match connection.stage {
             Stage::Failed | Stage::Closed if !is_open_loop => self.open(index),
@@ -301,7 +306,7 @@ impl LoadThread {
             Stage::Opening if is_late(oldest_ns.unwrap_or(connection.connect_ns)) => {
                 self.fail(index, ErrorClass::Timeout)
             }
-            Stage::Open if oldest_ns.is_some_and(is_late) => self.fail(index, ErrorClass::Timeout),
+            Stage::Open if oldest_ns.is_some_and(is_late) => self.time_out(index),
             Stage::Open if oldest_ns.is_none() && !is_open_loop => self.proceed(index),
             _ => {}
         }

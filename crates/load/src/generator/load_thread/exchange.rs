@@ -3,14 +3,14 @@
 use net::{Interest, Received, Sent, precise_ns};
 
 use super::super::checker::{Step, Verdict};
-use super::super::connection::Stage;
+use super::super::connection::{Exchange, Stage};
 use super::super::error::ErrorClass;
 use super::LoadThread;
 
 /// How often one connection is read before the others get a turn: a server may send faster than its bytes are checked.
 const READS_MAX: u32 = 4;
 /// An incomplete head longer than this counts as malformed.
-const EARLY_BYTES_MAX: usize = 64 * 1024;
+pub(super) const EARLY_BYTES_MAX: usize = 64 * 1024;
 
 impl LoadThread {
     /// The socket is writable: the connection is established, or has room for more of the batch.
@@ -21,7 +21,7 @@ impl LoadThread {
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
-        let has_unsent = !connection.unsent(&self.common.mix).is_empty();
+        let has_unsent = !connection.unsent(self.common.job()).is_empty();
         if connection.is_established && !has_unsent {
             return;
         }
@@ -29,7 +29,7 @@ impl LoadThread {
         if has_unsent {
             // With persistent connections, the latency of a first batch does not include the connect.
             if self.common.plan.is_persistent {
-                connection.restamp(&self.common.mix, self.now_ns);
+                connection.restamp(self.common.job(), self.now_ns);
             }
             self.flush(index);
         } else {
@@ -40,29 +40,34 @@ impl LoadThread {
     /// Sends the rest of the batch.
     #[inline]
     pub(super) fn flush(&mut self, index: usize) {
-        let Some(connection) = self.connections.get_mut(index) else {
-            return;
-        };
-        let Some(socket) = &connection.socket else {
-            return;
-        };
-        let unsent = connection.unsent(&self.common.mix);
-        match socket.send(unsent) {
-            Sent::Bytes(count) => {
-                let is_sent = count == unsent.len();
-                let is_full = !is_sent || socket.owes();
-                connection.unsent_from += count;
-                if count > 0 && !connection.is_established {
-                    self.established(index);
+        loop {
+            let Some(connection) = self.connections.get_mut(index) else {
+                return;
+            };
+            let Some(socket) = &connection.socket else {
+                return;
+            };
+            let job = self.common.job();
+            let unsent = connection.unsent(job);
+            match socket.send(unsent) {
+                Sent::Bytes(count) => {
+                    let is_full = count < unsent.len() || socket.owes();
+                    let is_more = connection.note_sent(count, job);
+                    if count > 0 && !connection.is_established {
+                        self.established(index);
+                    }
+                    if is_full {
+                        self.watch_write(index);
+                    }
+                    if !is_more {
+                        return self.list(index);
+                    }
+                    if is_full {
+                        return;
+                    }
                 }
-                if is_full {
-                    self.watch_write(index);
-                }
-                if is_sent {
-                    self.list(index);
-                }
+                Sent::Broken(error) => return self.break_off(index, &error),
             }
-            Sent::Broken(error) => self.break_off(index, &error),
         }
     }
 
@@ -138,6 +143,9 @@ impl LoadThread {
             let Some(connection) = self.connections.get_mut(index) else {
                 return;
             };
+            let Exchange::Pipeline(pipeline) = &mut connection.exchange else {
+                return self.check_frames(index, length);
+            };
             let wanted = connection.outstanding;
             if wanted == 0 {
                 return self.unexpected_bytes(index);
@@ -146,11 +154,11 @@ impl LoadThread {
             let mix = &self.common.mix;
             let (kind, wanted_alike) = match mix.is_uniform() {
                 true => (0, wanted),
-                false => (mix.kind(connection.position()), 1),
+                false => (mix.kind(pipeline.position()), 1),
             };
             let step = self
                 .checker
-                .next(&mut connection.response, kind, data, wanted_alike);
+                .next(&mut pipeline.response, kind, data, wanted_alike);
             match step {
                 Step::Responses(verdict) => {
                     at += verdict.consumed;
@@ -184,17 +192,28 @@ impl LoadThread {
         let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
+        let Exchange::Pipeline(pipeline) = &mut connection.exchange else {
+            return;
+        };
         connection.outstanding -= verdict.count;
         self.under_way -= u64::from(verdict.count);
         connection.served += self
             .tally
-            .record(&mut connection.stamps, verdict, self.now_ns);
+            .record(&mut pipeline.stamps, verdict, self.now_ns);
         if connection.stage == Stage::Opening {
-            connection.stage = Stage::Open;
-            if connection.is_new {
-                self.settle(index);
-                self.fill();
-            }
+            self.note_first(index);
+        }
+    }
+
+    /// The first response on this connection: the next connection may be opened.
+    pub(super) fn note_first(&mut self, index: usize) {
+        let Some(connection) = self.connections.get_mut(index) else {
+            return;
+        };
+        connection.stage = Stage::Open;
+        if connection.is_new {
+            self.settle(index);
+            self.fill();
         }
     }
 
@@ -235,13 +254,12 @@ impl LoadThread {
     }
 
     /// The server has announced that it closes. Requests pipelined after the last response are sent again on another connection.
-    fn await_end(&mut self, index: usize, was_good: bool) {
+    pub(super) fn await_end(&mut self, index: usize, was_good: bool) {
         if self.client_must_close {
             return self.finish(index);
         }
         self.take_back_batch(index);
         if let Some(connection) = self.connections.get_mut(index) {
-            connection.stamps.clear();
             connection.stage = Stage::Ending {
                 was_good,
                 since_ns: self.now_ns,
@@ -255,18 +273,27 @@ impl LoadThread {
         let Some(connection) = self.connections.get(index) else {
             return;
         };
+        let plan = &self.common.plan;
+        let is_idle = connection.outstanding == 0;
         if self.schedule.is_some() {
-            return match connection.outstanding == 0 && !self.common.plan.is_persistent {
+            return match is_idle && !plan.is_persistent {
                 true => self.finish(index),
-                false => self.list(index),
+                false => self.flush_frames(index),
             };
         }
-        if connection.outstanding > 0 || self.opening_end_ns.is_some() || self.is_over {
-            // Nothing to do until more is received, or until the start is over.
-        } else if !self.common.plan.is_persistent || index >= self.target {
-            self.finish(index);
+        let has_room = connection.batch_room(plan.protocol) > 0;
+        if !has_room || self.opening_end_ns.is_some() || self.is_over {
+            // No more requests until more is received, or until the start is over.
+            self.flush_frames(index);
+        } else if !plan.is_persistent || index >= self.target {
+            match is_idle {
+                true => self.finish(index),
+                false => self.flush_frames(index),
+            }
         } else if self.start_batch(index) {
             self.flush(index);
+        } else {
+            self.flush_frames(index);
         }
     }
 
@@ -280,9 +307,11 @@ impl LoadThread {
         if connection.outstanding == 0 {
             return self.finish(index);
         }
-        if connection.response.ends_with_connection() {
-            let kind = self.common.mix.kind(connection.position());
-            if let Some(verdict) = self.checker.end(&mut connection.response, kind) {
+        if let Exchange::Pipeline(pipeline) = &mut connection.exchange
+            && pipeline.response.ends_with_connection()
+        {
+            let kind = self.common.mix.kind(pipeline.position());
+            if let Some(verdict) = self.checker.end(&mut pipeline.response, kind) {
                 self.record(index, &verdict);
             }
             return self.finish(index);

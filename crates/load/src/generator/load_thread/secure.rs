@@ -4,6 +4,7 @@ use std::io;
 
 use net::{Received, TlsClientConfig, precise_ns};
 
+use super::super::error::ErrorClass;
 use super::{Common, LoadThread};
 
 /// A thread's configuration, with sessions of its own.
@@ -53,10 +54,19 @@ impl LoadThread {
             let is_measured = self.now_ns >= self.tally.start_ns;
             self.tally.tls.note_handshake(agreement, is_measured);
         }
-        let has_unsent = !connection.unsent(&self.common.mix).is_empty();
+        let protocol = self.common.plan.protocol;
+        if protocol.has_streams()
+            && let Some(socket) = &connection.socket
+            && let selected = socket.protocol()
+            && selected.as_deref() != Some(protocol.alpn())
+        {
+            self.tally.tls.note_other_protocol(selected.as_deref());
+            return self.fail(index, ErrorClass::Tls);
+        }
+        let has_unsent = !connection.unsent(self.common.job()).is_empty();
         // With persistent connections, the latency of a first batch does not include the handshake.
         if self.common.plan.is_persistent {
-            connection.restamp(&self.common.mix, self.now_ns);
+            connection.restamp(self.common.job(), self.now_ns);
         }
         self.established(index);
         if has_unsent {
