@@ -80,8 +80,16 @@ enum Leaving {
     Announced {
         since_ms: u64,
     },
-    /// No further stream is accepted.
-    Final,
+    /// No stream after this one is served, as the client knows.
+    Final {
+        last: u32,
+    },
+}
+
+impl Leaving {
+    fn is_final(self) -> bool {
+        matches!(self, Leaving::Final { .. })
+    }
 }
 
 /// What the client's settings say.

@@ -222,6 +222,31 @@ fn a_drain_loses_no_request() {
     assert_eq!(it.server.targets().len(), 2);
 }
 
+/// RFC 9113 section 6.8.
+#[test]
+fn the_last_stream_of_a_goaway_does_not_grow() {
+    let mut it = Connected::new();
+    let served = it.client.open("GET", "/later", true);
+    it.settle();
+    it.server.worker.drain();
+    it.advance(TICK_MS);
+    it.settle();
+    let said = [
+        (0x7fff_ffff, ErrorCode::NO_ERROR),
+        (served, ErrorCode::NO_ERROR),
+    ];
+    assert_eq!(it.client.goaways, said);
+    let refused = it.client.open("GET", "/refused", true);
+    it.client.give(refused + 2, 1);
+    it.settle();
+    let reset = it.client.streams[&refused].reset;
+    assert_eq!(reset, Some(ErrorCode::REFUSED_STREAM));
+    assert_eq!(
+        it.client.goaways[2..],
+        [(served, ErrorCode::PROTOCOL_ERROR)]
+    );
+}
+
 #[test]
 fn a_stop_responds_503_to_what_has_not_begun() {
     let mut it = Connected::new();

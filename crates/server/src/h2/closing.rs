@@ -78,10 +78,10 @@ impl H2 {
         }
         turn.context.refusals.add_h2(violation.reason);
         self.abandon_streams(turn, Abort::Disconnected);
-        let last = self.opened.last();
+        let last = self.last_served();
         frame::push_goaway(self.out(turn), last, violation.code, violation.reason);
         self.stop_reading(Ending::Unread);
-        self.leaving = Leaving::Final;
+        self.leaving = Leaving::Final { last };
     }
 
     fn stop_reading(&mut self, ending: Ending) {
@@ -155,7 +155,7 @@ impl H2 {
 
     /// The client opens no more streams, and waits for those that it has.
     pub(super) fn client_leaves<A: App>(&mut self, turn: &mut Turn<'_, A>) {
-        if self.leaving != Leaving::Final {
+        if !self.leaving.is_final() {
             self.say_last(turn);
         }
     }
@@ -179,9 +179,18 @@ impl H2 {
 
     /// Accepts no further stream.
     pub(super) fn say_last<A: App>(&mut self, turn: &mut Turn<'_, A>) {
-        let last = self.opened.last();
+        let last = self.last_served();
         frame::push_goaway(self.out(turn), last, ErrorCode::NO_ERROR, "");
-        self.leaving = Leaving::Final;
+        self.leaving = Leaving::Final { last };
+    }
+
+    /// The last stream that is served. What a GOAWAY has said of it does not grow (RFC 9113 section 6.8): streams that were opened since then
+    /// were refused.
+    fn last_served(&self) -> u32 {
+        match self.leaving {
+            Leaving::Final { last } => last,
+            Leaving::No | Leaving::Announced { .. } => self.opened.last(),
+        }
     }
 
     /// Responds with 503 to every request whose response has not started. Everything else is given up.
@@ -221,7 +230,7 @@ impl H2 {
                 Command::Respond(Response::error(503, STOPPING)),
             );
         }
-        if self.leaving != Leaving::Final {
+        if !self.leaving.is_final() {
             self.say_last(turn);
         }
         self.emit(turn);

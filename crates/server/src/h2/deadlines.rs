@@ -101,7 +101,7 @@ impl H2 {
         match (context.draining_since_ms, self.leaving) {
             (Some(since_ms), Leaving::No) => since_ms,
             (_, Leaving::Announced { since_ms }) => since_ms.saturating_add(DRAINING_IDLE_MS),
-            (None, Leaving::No) | (_, Leaving::Final) => u64::MAX,
+            (None, Leaving::No) | (_, Leaving::Final { .. }) => u64::MAX,
         }
     }
 
@@ -116,7 +116,7 @@ impl H2 {
             },
             Late::Leaving => match self.leaving {
                 Leaving::No => self.announce_leaving(turn),
-                Leaving::Announced { .. } | Leaving::Final => self.say_last(turn),
+                Leaving::Announced { .. } | Leaving::Final { .. } => self.say_last(turn),
             },
             Late::Request => self.end_idle(turn),
             Late::Frame => self.fail(

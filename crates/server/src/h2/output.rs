@@ -6,7 +6,7 @@ use net::memory::NoMemory;
 use wire::h2::{ErrorCode, HEADER_BYTES, frame};
 
 use super::stream::{End, Stream};
-use super::{Ending, H2, Leaving, Reading};
+use super::{Ending, H2, Reading};
 use crate::app::{Abort, App, Pulled};
 use crate::exchange::Progress;
 use crate::link::{Broken, Fate, Turn};
@@ -35,7 +35,7 @@ impl H2 {
             && self.frames.is_empty()
             && !self.waits_for_turn
             && matches!(self.reading, Reading::Frames)
-            && self.leaving != Leaving::Final
+            && !self.leaving.is_final()
             && !turn.link.is_full();
         if !is_plain {
             return self.settle_streams(turn);
@@ -337,7 +337,7 @@ impl H2 {
             Reading::Closing(Ending::Unread) if self.streams.is_empty() => {
                 Fate::End { has_unread: true }
             }
-            Reading::Frames if self.streams.is_empty() && self.leaving == Leaving::Final => {
+            Reading::Frames if self.streams.is_empty() && self.leaving.is_final() => {
                 Fate::End { has_unread: false }
             }
             _ => Fate::Open,

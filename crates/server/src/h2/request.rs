@@ -88,7 +88,7 @@ impl H2 {
     ) -> Result<usize, Violation> {
         self.opened.open(new.stream)?;
         let is_refused = match self.leaving {
-            Leaving::Final => true,
+            Leaving::Final { .. } => true,
             Leaving::No | Leaving::Announced { .. } => {
                 self.streams.len() as u64 >= turn.context.limits.h2_streams_max
             }
