@@ -53,13 +53,18 @@ impl Client {
         assert_eq!(sent, Ok(data.len()), "the socket is full");
     }
 
-    /// Sends as much as the socket accepts.
+    /// Sends as much as the socket accepts. What the server does not read any more is lost.
     pub(crate) fn send_some(&self, data: &[u8]) -> usize {
         match send(&self.socket, data, SendFlags::NOSIGNAL) {
             Ok(count) => count,
             Err(Errno::AGAIN) => 0,
+            Err(Errno::PIPE | Errno::CONNRESET) => data.len(),
             Err(error) => panic!("{error}"),
         }
+    }
+
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        &self.socket
     }
 
     /// Closes so that the server sees a reset.

@@ -1,6 +1,7 @@
 //! The other end of an HTTP/2 connection: writes frames, reads them strictly, and checks every response's order and windows.
 
 use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
 
 use wire::h2::{
     BlockLimits, Decoder, Encoder, ErrorCode, FRAME_BYTES_MAX, Frame, PREFACE, Parsed, frame,
@@ -8,6 +9,7 @@ use wire::h2::{
 };
 
 use super::Client;
+use super::tls::{End, TlsClient, h2_configs};
 
 const LIMITS: BlockLimits = BlockLimits {
     section_bytes_max: 1 << 20,
@@ -42,6 +44,11 @@ impl Arrived {
 
 pub(crate) struct H2Client {
     pub(crate) client: Client,
+    tls: Option<TlsClient>,
+    /// Records that are not sent yet.
+    records: Vec<u8>,
+    /// It sends no more.
+    has_finished: bool,
     encoder: Encoder,
     decoder: Decoder,
     /// Not sent yet.
@@ -50,6 +57,9 @@ pub(crate) struct H2Client {
     pub(crate) streams: BTreeMap<u32, Arrived>,
     pub(crate) goaways: Vec<(u32, ErrorCode)>,
     pub(crate) pongs: usize,
+    /// The streams of DATA frames that have arrived since everything was open: see [`H2Client::open_everything`].
+    pub(crate) order: Vec<u32>,
+    opens_at: usize,
     /// The acknowledgements of its settings.
     acknowledged: usize,
     /// Initial windows, in the order in which they were announced; the server uses the one that it acknowledged last.
@@ -67,6 +77,9 @@ impl H2Client {
         let window_bytes = i64::from(settings::WINDOW_BYTES);
         H2Client {
             client,
+            tls: None,
+            records: Vec::new(),
+            has_finished: false,
             encoder: Encoder::new(),
             decoder: Decoder::new(4096),
             pending,
@@ -74,12 +87,22 @@ impl H2Client {
             streams: BTreeMap::new(),
             goaways: Vec::new(),
             pongs: 0,
+            order: Vec::new(),
+            opens_at: usize::MAX,
             acknowledged: 0,
             announced: vec![window_bytes],
             window_bytes,
             room_bytes: window_bytes,
             initial_room_bytes: window_bytes,
             next: 1,
+        }
+    }
+
+    /// The same over TLS.
+    pub(crate) fn with_tls(client: Client) -> H2Client {
+        H2Client {
+            tls: Some(TlsClient::with(&h2_configs().1)),
+            ..H2Client::new(client)
         }
     }
 
@@ -156,27 +179,96 @@ impl H2Client {
         self.announced.push(i64::from(bytes));
     }
 
+    /// Opens every window as far as no response needs more.
+    pub(crate) fn open_everything(&mut self) {
+        self.give(0, 1 << 28);
+        self.announce_window(1 << 24);
+        self.opens_at = self.announced.len();
+    }
+
+    /// Announces another value than that of the window.
+    pub(crate) fn announce(&mut self, identifier: u16, value: u32) {
+        frame::push_settings(&mut self.pending, &[(identifier, value)]);
+        let same = self.announced.last().copied().unwrap_or_default();
+        self.announced.push(same);
+    }
+
+    /// Opens no more streams.
+    pub(crate) fn leave(&mut self) {
+        frame::push_goaway(&mut self.pending, 0, ErrorCode::NO_ERROR, "");
+    }
+
+    /// Ends the sending side. What is written and not sent is lost.
+    pub(crate) fn finish(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.offer_end();
+            let records = tls.records();
+            self.records.extend(records);
+            self.client.send_some(&std::mem::take(&mut self.records));
+        }
+        self.pending.clear();
+        self.has_finished = true;
+        self.client.end();
+    }
+
+    /// Is gone, without a word.
+    pub(crate) fn vanish(&mut self) {
+        let (ours, _) = UnixStream::pair().expect("a pair of sockets");
+        self.client = Client::new(ours.into());
+        self.tls = None;
+        self.has_finished = true;
+    }
+
+    pub(crate) fn has_finished(&self) -> bool {
+        self.has_finished
+    }
+
+    pub(crate) fn is_ended(&mut self) -> bool {
+        match &self.tls {
+            Some(tls) => tls.end.is_some(),
+            None => self.client.is_ended(),
+        }
+    }
+
     pub(crate) fn ping(&mut self) {
         frame::push_ping(&mut self.pending, *b"question");
     }
 
     pub(crate) fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
+        !self.pending.is_empty() || !self.records.is_empty()
     }
 
     /// Sends at most so many bytes of what is written, wherever frames end.
     pub(crate) fn send(&mut self, bytes_max: usize) {
-        if self.client.is_ended() {
+        if self.is_ended() || self.has_finished {
+            self.records.clear();
             return self.pending.clear();
         }
         let count = self.pending.len().min(bytes_max);
-        let sent = self.client.send_some(&self.pending[..count]);
-        self.pending.drain(..sent);
+        let Some(tls) = &mut self.tls else {
+            let sent = self.client.send_some(&self.pending[..count]);
+            self.pending.drain(..sent);
+            return;
+        };
+        tls.offer(&self.pending[..count]);
+        self.pending.drain(..count);
+        self.records.extend(tls.records());
+        let count = self.records.len().min(bytes_max);
+        let sent = self.client.send_some(&self.records[..count]);
+        self.records.drain(..sent);
     }
 
     /// Reads what has arrived.
     pub(crate) fn receive(&mut self) {
-        self.received.extend(self.client.take_bytes());
+        match &mut self.tls {
+            None => self.received.extend(self.client.take_bytes()),
+            Some(tls) => {
+                tls.pull_some(self.client.socket(), usize::MAX);
+                self.received.append(&mut tls.received);
+                let is_right = self.has_finished || !matches!(tls.end, Some(End::Failed(_)));
+                assert!(is_right, "{:?}", tls.end);
+            }
+        }
         let received = std::mem::take(&mut self.received);
         let mut rest = received.as_slice();
         while let Ok(Parsed::Frame(frame, used)) = wire::h2::parse(rest, FRAME_BYTES_MAX) {
@@ -266,6 +358,9 @@ impl H2Client {
         let is_open = !arrived.is_complete && arrived.reset.is_none() && arrived.status != 0;
         assert!(is_open, "content before or after the message of {stream}");
         let length = content.len() as i64;
+        if self.acknowledged >= self.opens_at {
+            self.order.push(stream);
+        }
         arrived.content.extend_from_slice(content);
         arrived.is_complete = is_last;
         arrived.window_bytes -= length;

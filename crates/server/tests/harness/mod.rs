@@ -70,6 +70,14 @@ impl Server {
         Client::new(ours.into())
     }
 
+    /// A connection over TLS that the server has adopted.
+    pub(crate) fn connect_with_tls(&mut self, tls: &net::TlsConfig) -> Client {
+        let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+        let adopted = self.worker.adopt_with_tls(theirs.into(), tls);
+        adopted.expect("a usable socket");
+        Client::new(ours.into())
+    }
+
     /// A connection whose client side the application can read.
     pub(crate) fn connect_with_witness(&mut self) -> Client {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");

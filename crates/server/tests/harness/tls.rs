@@ -37,21 +37,30 @@ pub(crate) struct TlsClient {
 /// Both sides' configurations, with one certificate.
 pub(crate) fn configs() -> &'static (TlsConfig, Arc<ClientConfig>) {
     static CONFIGS: OnceLock<(TlsConfig, Arc<ClientConfig>)> = OnceLock::new();
-    CONFIGS.get_or_init(|| {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a pair");
-        let (certificates, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-        let pair = Pair {
-            certificates: certificates.as_bytes(),
-            key: key.as_bytes(),
-        };
-        let server = TlsConfig::new(pair, &[b"http/1.1"]).expect("a pair that is usable");
-        let mut roots = RootCertStore::empty();
-        roots.add(made.cert.der().clone()).expect("a certificate");
-        let client = ClientConfig::builder()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        (server, Arc::new(client))
-    })
+    CONFIGS.get_or_init(|| make_configs(&[b"http/1.1"], &[]))
+}
+
+/// The same for HTTP/2, which both sides agree upon.
+pub(crate) fn h2_configs() -> &'static (TlsConfig, Arc<ClientConfig>) {
+    static CONFIGS: OnceLock<(TlsConfig, Arc<ClientConfig>)> = OnceLock::new();
+    CONFIGS.get_or_init(|| make_configs(&[b"h2", b"http/1.1"], &[b"h2"]))
+}
+
+fn make_configs(served: &[&[u8]], asked: &[&[u8]]) -> (TlsConfig, Arc<ClientConfig>) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a pair");
+    let (certificates, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let pair = Pair {
+        certificates: certificates.as_bytes(),
+        key: key.as_bytes(),
+    };
+    let server = TlsConfig::new(pair, served).expect("a pair that is usable");
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).expect("a certificate");
+    let mut client = ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    client.alpn_protocols = asked.iter().map(|it| it.to_vec()).collect();
+    (server, Arc::new(client))
 }
 
 /// A socket that does not block, and never raises a signal.
@@ -76,8 +85,12 @@ impl Write for Socket<'_> {
 
 impl TlsClient {
     pub(crate) fn new() -> TlsClient {
+        TlsClient::with(&configs().1)
+    }
+
+    pub(crate) fn with(config: &Arc<ClientConfig>) -> TlsClient {
         let name = ServerName::try_from("localhost").expect("a name");
-        let config = Arc::clone(&configs().1);
+        let config = Arc::clone(config);
         let mut connection = ClientConnection::new(config, name).expect("a configuration");
         connection.set_buffer_limit(None);
         TlsClient {

@@ -71,7 +71,7 @@ fn hold(profile: Profile, share: u32) {
 
 /// Runs the configured number of schedules, or a share of it, each with a common subject.
 pub(crate) fn hold_about(profile: Profile, share: u32, about: fn(&mut Schedule)) {
-    panics::watch();
+    panics::watch(app::PANIC);
     let seed: u64 = number("BOLIDE_MODEL_SEED", 0);
     let cases: u32 = number("BOLIDE_MODEL_CASES", CASES);
     let config = Config {

@@ -4,19 +4,17 @@ use std::cell::RefCell;
 use std::panic::PanicHookInfo;
 use std::sync::Once;
 
-use crate::app::PANIC;
-
 thread_local! {
     static UNEXPECTED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Records panics from now on.
-pub(crate) fn watch() {
+/// Records panics from now on, except those with the message `wanted`.
+pub(crate) fn watch(wanted: &'static str) {
     static WATCH: Once = Once::new();
-    WATCH.call_once(|| {
+    WATCH.call_once(move || {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            if !is_wanted(info) {
+            if !is_wanted(info, wanted) {
                 UNEXPECTED.with_borrow_mut(|it| *it = Some(info.to_string()));
                 before(info);
             }
@@ -24,10 +22,10 @@ pub(crate) fn watch() {
     });
 }
 
-fn is_wanted(info: &PanicHookInfo<'_>) -> bool {
+fn is_wanted(info: &PanicHookInfo<'_>, wanted: &str) -> bool {
     let payload = info.payload();
     let text = payload.downcast_ref::<String>().map(String::as_str);
-    text.or(payload.downcast_ref::<&str>().copied()) == Some(PANIC)
+    text.or(payload.downcast_ref::<&str>().copied()) == Some(wanted)
 }
 
 /// What panicked since the last call, if it was not the schedule.

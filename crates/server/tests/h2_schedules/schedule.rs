@@ -1,0 +1,183 @@
+//! What happens in one run: plain data, and how it is drawn.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::strategy::Union;
+use wire::h2::settings;
+
+/// Less than any timeout, in all of a schedule: what must not expire, does not.
+const ADVANCE_MS_MAX: u64 = 50;
+const MOVES_MAX: usize = 80;
+
+/// Weights, out of about a hundred.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Profile {
+    pub(crate) is_tls: bool,
+    /// Large responses that are complete at once.
+    pub(crate) large: u32,
+    /// Changes of the windows.
+    pub(crate) windows: u32,
+    /// Long waits.
+    pub(crate) stalls: u32,
+    /// Clients that end or vanish.
+    pub(crate) ends: u32,
+}
+
+pub(crate) const PLAIN: Profile = Profile {
+    is_tls: false,
+    large: 1,
+    windows: 4,
+    stalls: 0,
+    ends: 0,
+};
+
+/// What the application does with a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Now,
+    /// The response to HEAD is complete at once.
+    Head,
+    /// It acts later: [`Act`].
+    Later,
+    /// It acts later, and the request has content that it does not read.
+    Unread,
+    Pulled(u8),
+    Large(u32),
+    Read,
+    Parts,
+    Panics,
+}
+
+/// What a handler does later. An act that is not possible has no effect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Act {
+    Respond,
+    Inform,
+    Begin,
+    Write(u16),
+    WriteFile(u16),
+    Finish,
+    FinishWith,
+    Fail,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Move {
+    Open(Kind),
+    Data {
+        which: u8,
+        bytes: u16,
+        is_last: bool,
+    },
+    Trailers {
+        which: u8,
+    },
+    Reset {
+        which: u8,
+    },
+    Give {
+        which: Option<u8>,
+        bytes: u32,
+    },
+    Window(u32),
+    Setting(u16, u32),
+    Ping,
+    /// So many bytes at most, of the frames and of the records.
+    Send(u16),
+    Pass,
+    Receive,
+    Act {
+        which: u8,
+        act: Act,
+    },
+    Advance(u64),
+    /// Time in which something may be late.
+    Stall(u64),
+    Drain,
+    /// The client opens no more streams, and says so.
+    Leave,
+    HalfClose,
+    Vanish,
+}
+
+fn kinds(profile: Profile) -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        2 => Just(Kind::Now),
+        1 => Just(Kind::Head),
+        4 => Just(Kind::Later),
+        1 => Just(Kind::Unread),
+        1 => (0..40_u8).prop_map(Kind::Pulled),
+        profile.large => (0..200_000_u32).prop_map(Kind::Large),
+        1 => Just(Kind::Read),
+        1 => Just(Kind::Parts),
+        1 => Just(Kind::Panics),
+    ]
+}
+
+/// Nothing, little, or much.
+fn windows() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(0), 1..300_u32, 300..100_000_u32]
+}
+
+fn some_settings() -> impl Strategy<Value = Move> {
+    let tables = prop_oneof![Just(0), Just(100), Just(4096)];
+    let frames = prop_oneof![Just(16_384), Just(16_777_215)];
+    prop_oneof![
+        tables.prop_map(|bytes| Move::Setting(settings::HEADER_TABLE_SIZE, bytes)),
+        frames.prop_map(|bytes| Move::Setting(settings::MAX_FRAME_SIZE, bytes)),
+    ]
+}
+
+fn acts() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => Just(Act::Respond),
+        1 => Just(Act::Inform),
+        3 => Just(Act::Begin),
+        3 => (0..60_000_u16).prop_map(Act::Write),
+        1 => (0..60_000_u16).prop_map(Act::WriteFile),
+        3 => Just(Act::Finish),
+        1 => Just(Act::FinishWith),
+        1 => Just(Act::Fail),
+    ]
+}
+
+fn rare(profile: Profile) -> impl Strategy<Value = Move> {
+    let mut choices = vec![(3, Just(Move::Drain)), (3, Just(Move::Leave))];
+    for ms in [1_000, 6_000, 20_000, 70_000] {
+        choices.push((profile.stalls, Just(Move::Stall(ms))));
+    }
+    choices.push((profile.ends, Just(Move::HalfClose)));
+    choices.push((profile.ends, Just(Move::Vanish)));
+    choices.retain(|(weight, _)| *weight > 0);
+    Union::new_weighted(choices)
+}
+
+fn one(profile: Profile) -> impl Strategy<Value = Move> {
+    let data = (any::<u8>(), 0..20_000_u16, any::<bool>());
+    let act = (any::<u8>(), acts());
+    let rest = prop_oneof![
+        8 => (1..2000_u16).prop_map(Move::Send),
+        4 => Just(Move::Send(u16::MAX)),
+        8 => Just(Move::Pass),
+        4 => Just(Move::Receive),
+        8 => act.prop_map(|(which, act)| Move::Act { which, act }),
+        2 => (1..ADVANCE_MS_MAX).prop_map(Move::Advance),
+        1 => rare(profile),
+    ];
+    let give = (any::<Option<u8>>(), windows());
+    prop_oneof![
+        8 => kinds(profile).prop_map(Move::Open),
+        6 => data.prop_map(|(which, bytes, is_last)| Move::Data { which, bytes, is_last }),
+        1 => any::<u8>().prop_map(|which| Move::Trailers { which }),
+        2 => any::<u8>().prop_map(|which| Move::Reset { which }),
+        profile.windows => give.prop_map(|(which, bytes)| Move::Give { which, bytes: bytes.max(1) }),
+        profile.windows / 2 => windows().prop_map(Move::Window),
+        1 => some_settings(),
+        1 => Just(Move::Ping),
+        36 => rest,
+    ]
+}
+
+pub(crate) fn moves(profile: Profile) -> impl Strategy<Value = Vec<Move>> {
+    vec(one(profile), 1..MOVES_MAX)
+}
