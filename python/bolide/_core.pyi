@@ -552,7 +552,10 @@ class Server:
         """
 
     def adopt(self, fd: int) -> None:
-        """Serve an established connection; the descriptor is duplicated."""
+        """Serve an established connection, with TLS if the server uses it.
+
+        The descriptor is duplicated.
+        """
 
     def tasks_changed(self) -> None:
         """Notify the server of a new task factory or debug mode of the loop."""

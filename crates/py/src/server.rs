@@ -132,11 +132,15 @@ impl Server {
         Ok(())
     }
 
-    /// Serves a connection that has been accepted already; the descriptor is duplicated.
+    /// Serves a connection that has been accepted already, as those of a listener: with TLS if the server uses it. The descriptor is
+    /// duplicated.
     fn adopt(&self, py: Python<'_>, fd: i32) -> PyResult<()> {
         let mut worker = self.worker()?;
         let hidden = worker.app.hide_loop(py)?;
-        worker.adopt(duplicate(fd)?)?;
+        match self.tls().clone() {
+            Some(tls) => worker.adopt_with_tls(duplicate(fd)?, &tls)?,
+            None => worker.adopt(duplicate(fd)?)?,
+        }
         drop(hidden);
         self.after_pass(py, worker)
     }
